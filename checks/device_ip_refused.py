@@ -1,4 +1,5 @@
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
@@ -51,9 +52,12 @@ def device_ip_refused(
         closed.append(SUPER_POD_SEGMENT)
     for npu, interface in addresses.by_npu.items():
         if isinstance(interface, IPv4Interface):
+            is_host_address = _is_host_address(interface)
+            if is_host_address and not _reserved_segment(interface.ip, closed):
+                continue
             usable = _usable_settings(_interface(conf.by_npu.get(npu, {})) if conf else None, closed)
             yield from _reserved_segment_findings(npu, interface.ip, closed, "device IP", usable)
-            if not _is_host_address(interface):
+            if not is_host_address:
                 yield Finding(
                     "NPU {npu} has the device IP {observed}, which is not a host address in {segment}; expected one",
                     npu=npu,
@@ -95,7 +99,10 @@ def _reserved_segment_findings(
 
 def _reserved_segment(ip: IPv4Address, closed: list[str]) -> str:
     """The one that holds the address; empty for none."""
-    return next((network for network in closed if ip in IPv4Network(network)), "")
+    return next((network for network in closed if ip in _network(network)), "")
+
+
+_network = lru_cache(IPv4Network)
 
 
 def _is_host_address(interface: IPv4Interface) -> bool:

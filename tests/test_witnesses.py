@@ -19,6 +19,7 @@ from tests.attack.liars import (
     forged_answers,
     forged_proofs,
     saved_run,
+    told_stories,
     witnesses,
 )
 from tests.bench.large_fleet import sickened
@@ -45,10 +46,11 @@ def test_nobody_proves_to_be_another_host() -> None:
 @pytest.mark.every
 @pytest.mark.hosts
 def test_a_liar_among_the_hosts(fleet_a2: Fleet) -> None:
-    """Every fact of all hosts three times; `python -m tests.attack liars 10000` is the campaign."""
+    """Every fact of all hosts three times, and every story; `python -m tests.attack liars 10000` is the campaign."""
     saved = saved_run(fleet_a2)
     for count, sick in ((2, True), (4, True), (4, False)):
         document = first_hosts(saved, count)
         document = sickened(document, 0.0) if sick else document
         fleets = Fleets(load_run(msgspec.json.encode(document), "run"))
         assert list(attacks(fleets, 190, seed=count)) == []
+        assert count == 2 or list(told_stories(fleets)) == []

@@ -40,7 +40,9 @@ class FactCache:
         self._by_answer: dict[tuple[type[Fact], object], Fact | Absent] = {}
         self._by_outputs: dict[tuple[type[Fact], int], Fact | Absent] = {}
         self._whole: dict[tuple[int, int], tuple[Fact, Fact]] = {}
+        self._columns: dict[type[Fact], tuple[Sequence[str], list[Fact | Absent]]] = {}
         self._fleets: dict[type[Fact], PerHost[Any]] = {}
+        self._unread: dict[int, Reason] = {}
 
     def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
         """The fact's value, or why there is none."""
@@ -86,6 +88,19 @@ class FactCache:
             values = {host: self.get(host, fact) for host in self.records}
             self._fleets[fact] = PerHost({host: value for host, value in values.items() if isinstance(value, Fact)})
         return self._fleets[fact]
+
+    def column(self, fact: type[Fact], hosts: Sequence[str]) -> list[Fact | Absent]:
+        """The fact of each of the hosts, or why there is none; kept for the hosts of the last call."""
+        if fact not in self._columns or self._columns[fact][0] is not hosts:
+            self._columns[fact] = hosts, [self.get(host, fact) for host in hosts]
+        return self._columns[fact][1]
+
+    def why_unread(self, fact: Fact) -> Reason:
+        """Why parts of a fact of this cache are not known."""
+        if id(fact) not in self._unread:
+            text = "; ".join(filled("{0}: {1}", part, why) for part, why in sorted(fact.unread.items()))
+            self._unread[id(fact)] = Reason(strip_control_chars(text))
+        return self._unread[id(fact)]
 
 
 def _answer(name: str, output: Output) -> tuple[object, ...]:
@@ -188,11 +203,6 @@ class _OutcomeBuilder:
         else:
             self.skipped[host] = str(why)
 
-    def note_unread(self, host: str, fact: Fact) -> None:
-        if fact.unread:
-            text = "; ".join(filled("{0}: {1}", part, why) for part, why in sorted(fact.unread.items()))
-            self.unknown.setdefault(host, Reason(strip_control_chars(text)))
-
     def repeat(self, host: str, model: str, findings: Sequence[Finding], evaluated: bool) -> None:
         """What the check made of ``model``, whose findings these are, is made of a host with the same facts."""
         self.findings += [finding.with_host(host) for finding in findings]
@@ -262,18 +272,17 @@ def _evaluate_hosts(
     check: Check, hosts: Sequence[str], fact_cache: FactCache, outcome: _OutcomeBuilder, arguments: dict[str, object]
 ) -> None:
     """Calls the check for each host; of hosts with the same facts, once for all of them, as it sees nothing else."""
-    types = [need.type for need in check.host_needs]
     alike: dict[tuple[int, ...], tuple[str, list[Finding], bool]] = {}
-    for host in hosts:
-        facts = tuple([id(fact_cache.get(host, type_)) for type_ in types])  # the cache keeps them, and their numbers
+    for host, *facts in zip(hosts, *(fact_cache.column(need.type, hosts) for need in check.host_needs), strict=True):
+        numbers = tuple(map(id, facts))  # the cache keeps the facts
         has_reason = host in outcome.unknown or host in outcome.skipped
-        if facts in alike and not has_reason:
-            outcome.repeat(host, *alike[facts])
+        if numbers in alike and not has_reason:
+            outcome.repeat(host, *alike[numbers])
             continue
-        host_arguments = _host_arguments(check, host, fact_cache, outcome)
+        host_arguments = _host_arguments(check, host, facts, fact_cache, outcome)
         findings = [] if host_arguments is None else outcome.call(host, {**arguments, **host_arguments})
         if not has_reason:
-            alike[facts] = host, findings, outcome.evaluated_hosts[-1:] == [host]
+            alike[numbers] = host, findings, outcome.evaluated_hosts[-1:] == [host]
 
 
 def _fleet_arguments(
@@ -282,12 +291,11 @@ def _fleet_arguments(
     """Fills in the `PerHost` parameters; False when one of them has no host at all."""
     for need in (need for need in check.needs if need.fleet):
         values: dict[str, Fact] = {}
-        for host in hosts:
-            fact = fact_cache.get(host, need.type)
+        for host, fact in zip(hosts, fact_cache.column(need.type, hosts), strict=True):
             if isinstance(fact, Fact):
                 values[host] = fact
-                if not need.advisory:
-                    outcome.note_unread(host, fact)
+                if fact.unread and not need.advisory:
+                    outcome.unknown.setdefault(host, fact_cache.why_unread(fact))
             elif not _may_be_absent(need, fact):
                 outcome.mark_unavailable(host, fact)
         if not values and not need.optional:
@@ -305,34 +313,33 @@ def _fleet_arguments(
 
 
 def _host_arguments(
-    check: Check, host: str, fact_cache: FactCache, outcome: _OutcomeBuilder
+    check: Check, host: str, facts: Sequence[Fact | Absent], fact_cache: FactCache, outcome: _OutcomeBuilder
 ) -> dict[str, object] | None:
     arguments: dict[str, object] = {}
     unavailable: list[Absent] = []
-    for need in check.host_needs:
-        fact = fact_cache.get(host, need.type)
+    for need, fact in zip(check.host_needs, facts, strict=True):
         if isinstance(fact, Absent):
             if not _may_be_absent(need, fact):
                 unavailable.append(fact)
             arguments[need.parameter] = None
         else:
             arguments[need.parameter] = fact
-            if not need.advisory:
-                outcome.note_unread(host, fact)
+            if fact.unread and not need.advisory:
+                outcome.unknown.setdefault(host, fact_cache.why_unread(fact))
     if unavailable:
         # Unknown wins over not applicable: one part that is not there must not hide another that did not answer.
         unreadable = (why for why in unavailable if isinstance(why, Unreadable))
-        why = _nothing_to_judge(check, host, fact_cache) or next(unreadable, unavailable[0])
+        why = _nothing_to_judge(check, facts) or next(unreadable, unavailable[0])
         outcome.mark_unavailable(host, why)
         return None
     return arguments
 
 
-def _nothing_to_judge(check: Check, host: str, fact_cache: FactCache) -> Absent | None:
+def _nothing_to_judge(check: Check, facts: Sequence[Fact | Absent]) -> Absent | None:
     """Why the host has nothing of what the check is about; None where it has, or that is not known."""
-    facts = [fact_cache.get(host, need.type) for need in check.host_needs if need.about]
-    absent = [fact for fact in facts if isinstance(fact, Absent) and not isinstance(fact, Unreadable)]
-    return absent[0] if absent and len(absent) == len(facts) else None
+    about = [fact for need, fact in zip(check.host_needs, facts, strict=True) if need.about]
+    absent = [fact for fact in about if isinstance(fact, Absent) and not isinstance(fact, Unreadable)]
+    return absent[0] if absent and len(absent) == len(about) else None
 
 
 def _may_be_absent(need: Need, why: Absent) -> bool:

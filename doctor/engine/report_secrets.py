@@ -47,11 +47,16 @@ def _outcome(outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(
         outcome,
         findings=tuple(map(_finding, outcome.findings)),
-        unknown={host: Reason(_hide(why.text), why.root_cause) for host, why in outcome.unknown.items()},
+        unknown={host: _reason(why) for host, why in outcome.unknown.items()},
         skipped={host: _hide(why) for host, why in outcome.skipped.items()},
         crashed={host: _hide(trace) for host, trace in outcome.crashed.items()},
         waived=tuple(Waived(_finding(entry.finding), _hide(entry.reason), entry.until) for entry in outcome.waived),
     )
+
+
+@lru_cache(maxsize=1 << 14)
+def _reason(why: Reason) -> Reason:
+    return Reason(_hide(why.text), why.root_cause)
 
 
 def _finding(finding: Finding) -> Finding:

@@ -233,8 +233,25 @@ CLOSES = (('"', '"'), ("'", "'"), ("<", "</"), ("echo", " | kinit"), ("printf", 
 """What a text with a secret at its end holds, and what would stand behind the secret."""
 
 
+def hide_cut(text: str, mark: str) -> str:
+    """``text`` with ``mark`` in the place of the beginning of a token at its end, where a token was cut."""
+    for start, cut in _cut_shapes().items():
+        if start in text:
+            text = re.compile(cut).sub(mark, text)
+    return re.compile(_cut_start()).sub(mark, text)
+
+
 @cache
-def cut_token() -> str:
+def _cut_shapes() -> dict[str, str]:
+    """Of tokens with a number of characters, by the letters that they hold: with half of those of their last part."""
+    counted = re.compile(r"(.*)\{([0-9]{2,3})(?:,[0-9]*)?\}(?:\(\?![^()]*\))?")
+    found = ((start, counted.fullmatch(shape)) for start, shape in SHAPES.items())
+    begin = r"(?<![A-Za-z0-9])(?=\D{0,200}[0-9])"
+    return {start: rf"{begin}{match[1]}{{{int(match[2]) // 2},}}\Z" for start, match in found if match}
+
+
+@cache
+def _cut_start() -> str:
     """The beginning of a token at the end of a text; one of a few letters may begin any word, or a version."""
     starts = (start for start, shape in SHAPES.items() if shape.startswith((start, re.escape(start), "(?:", "[prs]")))
     others = ("key-", "v1.0-", "LS0tLS1CRUdJTi")

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from doctor.engine.secret_layers import LEAST_WORD, inner_texts, parts_between, without_words
-from doctor.engine.secret_shapes import CLOSES, COMMANDS, GAP, INNOCENT, LONGEST_END, PRIVATE_KEY, SHAPES, cut_token
+from doctor.engine.secret_shapes import CLOSES, COMMANDS, GAP, INNOCENT, LONGEST_END, PRIVATE_KEY, SHAPES, hide_cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,17 +194,8 @@ WORDS = (
         "netloc",
         "community",
         "hook",
-        "oracle",
-        "azure",
-        "echo",
-        "sk=",
-        " sk:",
-        "ak/sk",
-        "dockerconfigjson",
-        "_pat=",
-        "_pat:",
-        "proxy",
     ),
+    *("oracle", "azure", "echo", "sk=", " sk:", "ak/sk", "dockerconfigjson", "_pat=", "_pat:", "proxy"),
     *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
     *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "printf", "minio", "ssh.connect"),
     *("salt", "pepper", "setuser", "otp=", '"sk"', "'sk'", "session_id", "session-id", "identified", "signature:"),
@@ -274,8 +265,18 @@ def hide_layered(text: str) -> str:
 def _without_own(text: str) -> str:
     """Without the secrets that stand in it as they are."""
     lower = text.lower()
-    words = [word for word in WORDS if word in lower]
+    words = [word for word in (_words_like(_NUMBERS.sub("0", lower)) if len(lower) < 2048 else WORDS) if word in lower]
     return _without_cut_end(hide_in_lines(text, _lines_with(words, lower))) if words else text
+
+
+_NUMBERS = re.compile("[0-9]+")
+_WORDS_LIKE = [(_NUMBERS.sub("0", word), word) for word in WORDS]
+
+
+@lru_cache(maxsize=1 << 11)
+def _words_like(text: str) -> tuple[str, ...]:
+    """Those of `WORDS` that may stand in a text which this is with a 0 for each number: many hosts' texts are one."""
+    return tuple(word for like, word in _WORDS_LIKE if like in text)
 
 
 def _without_cut_end(text: str) -> str:
@@ -286,7 +287,7 @@ def _without_cut_end(text: str) -> str:
     """
     body = text.rstrip("\\ \t\r\n…")
     start = max(body.rfind("\n") + 1, len(body) - LONGEST_END)
-    tail = _compiled(cut_token()).sub(HIDDEN, body[start:])
+    tail = hide_cut(body[start:], HIDDEN)
     for mark, close in CLOSES:
         if tail.endswith(HIDDEN) or mark not in tail or (mark == close and tail.count(mark) % 2 == 0):
             continue

@@ -9,7 +9,7 @@ import re
 import shlex
 import struct
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -135,7 +135,7 @@ class RouteTarget(msgspec.Struct, frozen=True, array_like=True):
     """Empty for a route over several interfaces."""
 
 
-class Interfaces(Fact, frozen=True):
+class Interfaces(Fact, frozen=True, dict=True):
     """Every network interface of the host where the job runs, with its addresses, and where its routes lead.
 
     Raw output, as JSON::
@@ -175,11 +175,21 @@ class Interfaces(Fact, frozen=True):
 
     def link(self, name: str) -> Link | None:
         """The interface of that name."""
-        return next((link for link in self.links if link.name == name), None)
+        return self._links.get(name)
+
+    @cached_property
+    def _links(self) -> dict[str, Link]:
+        return {link.name: link for link in reversed(self.links)}
 
     def holder(self, address: str) -> LinkAddress | None:
         """Which interface has the address."""
-        return next((entry for entry in self.addresses if same_address(entry.address, address)), None)
+        return self._holders.get(_canonical(address))
+
+    @cached_property
+    def _holders(self) -> dict[str, LinkAddress]:
+        """The first entry of each address, in the one spelling."""
+        texts = {_canonical(entry.address): entry for entry in reversed(self.addresses)}
+        return {text: entry for text, entry in texts.items() if text}
 
     def leads_to(self, address: str) -> bool | None:
         """Whether the host has a route to the address, and its interface a carrier; None where that is not known."""
@@ -197,31 +207,45 @@ class Interfaces(Fact, frozen=True):
         link = self.link(entry.interface) if entry else None
         return link is not None and not link.is_container_bridge and bool(used) and not used & {link.name, ""}
 
-    def _paths(self, address: str, default: bool = False) -> list[tuple[int, bool, str]]:
+    def _paths(self, address: str, default: bool = False) -> list[_Path]:
         """Prefix, carrier and interface of the narrowest routes to an address; ``default``: of the default routes."""
-        number = plain_address(address)
-        targets = [
-            (entry.address, entry.prefix, entry.interface) for entry in self.addresses if not entry.is_link_local
-        ]
-        targets += [(route.network, route.prefix, route.interface) for route in self.routes or ()]
-        paths = [
-            (prefix, link is None or link.is_running, interface)
-            for network, prefix, interface in targets
-            if ((link := self.link(interface)) is None or link.is_up) and number in _parsed_network(network, prefix)
-        ]
+        paths = _all_paths(self._targets, address)
         narrowest = 0 if default else max((prefix for prefix, *_ in paths), default=0)
         return [path for path in paths if path[0] == narrowest]
+
+    @cached_property
+    def _targets(self) -> tuple[tuple[str, _Path], ...]:
+        """The networks that interfaces lead to which are up: equal on hosts of the same networks."""
+        targets = [
+            (entry.network, entry.prefix, entry.interface) for entry in self.addresses if not entry.is_link_local
+        ]
+        targets += [
+            (network_of(route.network, route.prefix), route.prefix, route.interface) for route in self.routes or ()
+        ]
+        return tuple(
+            (network, (prefix, link is None or link.is_running, interface))
+            for network, prefix, interface in targets
+            if (link := self.link(interface)) is None or link.is_up
+        )
+
+
+_Path = tuple[int, bool, str]
+
+
+@lru_cache(maxsize=1 << 14)
+def _all_paths(targets: tuple[tuple[str, _Path], ...], address: str) -> list[_Path]:
+    """Of hosts of the same networks once for all."""
+    number = plain_address(address)
+    return [path for network, path in targets if number in _parsed_network(network)]
 
 
 @lru_cache(maxsize=1 << 16)
 def network_of(address: str, prefix: int) -> str:
     """``10.0.0.0/24`` for 10.0.0.7 and 24. Raises: ValueError."""
-    return str(_parsed_network(address, prefix))
+    return str(ipaddress.ip_network(f"{address}/{prefix}", strict=False))
 
 
-@lru_cache(maxsize=1 << 16)
-def _parsed_network(address: str, prefix: int) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    return ipaddress.ip_network(f"{address}/{prefix}", strict=False)
+_parsed_network = lru_cache(maxsize=1 << 16)(ipaddress.ip_network)
 
 
 def same_address(first: str, other: str) -> bool:

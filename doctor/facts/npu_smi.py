@@ -30,6 +30,8 @@ class StartFailure(msgspec.Struct, frozen=True):
 def find_start_failure(output: Output) -> StartFailure | None:
     """The known errors of npu-smi before it reads any card."""
     text = f"{output.out}\n{output.err}"
+    if "dcmi mod" not in text and "shared libraries" not in text:
+        return None
     kinds: tuple[tuple[str, Literal["driver", "busy", "library"]], ...] = (
         (r"dcmi mod(?:ule|el) initialized? failed.*-8020.*", "busy"),
         (r"dcmi mod(?:ule|el) initialized? failed.*", "driver"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
 TURN = 1.0
-"""Seconds, after which `Patience.remaining` is to be asked again."""
+"""Seconds, after which `Patience` is to be asked again."""
 _LATE = 2.0
 """Seconds more, from which on doctor itself stood still: suspended, or without a CPU."""
 _MOST_PAUSES = 600.0
@@ -16,37 +17,37 @@ _MOST_PAUSES = 600.0
 class Patience:
     """The time that a host has left, without pauses of this process: what came meanwhile waits to be read.
 
-    A host that doctor could not listen to is neither late nor unreachable.
+    A host that doctor could not listen to is neither late nor unreachable. It is asked in each `TURN`: by whoever
+    waits, or, where nobody can, as while a connection is made, by a thread of its own (`watched`, until `close`).
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._last_turn = time.monotonic()
-        self._end, self._pauses = self._last_turn + seconds, 0.0
+    def __init__(self, seconds: float = math.inf) -> None:
+        self._began = self._last_turn = time.monotonic()
+        self._seconds, self._pauses, self._count, self._closed = seconds, 0.0, 0, threading.Event()
 
-    def remaining(self) -> float:
-        """Seconds; none where it is over."""
+    def elapsed(self) -> float:
+        """Seconds since it began."""
         now = time.monotonic()
         pause = now - self._last_turn - TURN
         self._last_turn = now
         if pause > _LATE and self._pauses < _MOST_PAUSES:
             self._pauses += pause
-            self._end += pause
-        return self._end - now
+            self._count += 1
+        return now - self._began - self._pauses
 
+    def remaining(self) -> float:
+        """Seconds; none where it is over."""
+        return self._seconds - self.elapsed()
 
-class Standstills:
-    """Counts how often this process stood still, until `close`: whatever it waited for then was not late."""
-
-    def __init__(self) -> None:
-        self._last_turn, self._count, self._closed = time.monotonic(), 0, threading.Event()
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def count(self) -> int:
-        """So far; also one that has ended just now."""
-        now = time.monotonic()
-        self._count += now - self._last_turn > TURN + _LATE
-        self._last_turn = now
+    def pauses(self) -> int:
+        """How often this process stood still, also until just now."""
+        self.elapsed()
         return self._count
+
+    def watched(self) -> Patience:
+        """The same, asked by a thread."""
+        threading.Thread(target=self._watch, daemon=True).start()
+        return self
 
     def close(self) -> None:
         """Ends its thread."""
@@ -54,4 +55,4 @@ class Standstills:
 
     def _watch(self) -> None:
         while not self._closed.wait(TURN):
-            self.count()
+            self.elapsed()

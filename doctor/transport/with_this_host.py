@@ -10,7 +10,7 @@ from doctor.remote.request import Request
 from doctor.transport import CommandResult, KeepsCommands, RemoteSession, Transport, TransportError, TransportErrorKind
 from doctor.transport.local import Local
 from doctor.transport.options import MAX_OUTPUT
-from doctor.transport.patience import Standstills
+from doctor.transport.patience import Patience
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.this_host import Place, ThisHost, Way, this_host
 
@@ -46,7 +46,7 @@ class WithThisHost:
         self.others, self.warnings, self.reached = others, others.warnings, others.reached
         self._hosts, self._machine, self._local = hosts, machine or this_host(), Local(max_output)
         self._places: dict[str, Place] = {}
-        self._standstills = Standstills()
+        self._awake = Patience().watched()
 
     def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         """See `doctor.transport.Transport.run`."""
@@ -66,18 +66,18 @@ class WithThisHost:
 
     def close(self) -> None:
         """See `doctor.transport.Transport.close`."""
-        self._standstills.close()
+        self._awake.close()
         self._local.close()
         self.others.close()
 
     def _do(self, host: str, over_ssh: Callable[[], AnswerT], here: Callable[[], AnswerT]) -> AnswerT:
-        place, before = self._place(host), self._standstills.count()
+        place, before = self._place(host), self._awake.pauses()
         if place == "here":
             return here()
         try:
             return over_ssh()
         except TransportError as error:
-            if error.kind in _LATE and error.partial_result is None and self._standstills.count() > before:
+            if error.kind in _LATE and error.partial_result is None and self._awake.pauses() > before:
                 return self._do(host, over_ssh, here)  # nothing was asked yet
             if place == "elsewhere" or error.kind not in UNREACHED:
                 raise

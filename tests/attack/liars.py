@@ -37,6 +37,7 @@ from doctor.net.run.sessions import AttemptReport, Probers
 from doctor.remedy.catalog import load_playbooks
 from doctor.remote.runtime.keyed_hash import make_proof
 from doctor.session.replay import RunIntent
+from tests.attack.stories import STORIES, Scene, told
 from tests.bench.large_fleet import sickened
 from tests.hosts.fleet import Fleet
 from tests.hosts.gpu import gpu_fleet
@@ -278,6 +279,20 @@ def attacks(fleets: Fleets, count: int, seed: int) -> Iterator[str]:
                 yield f"{check.name}, {need.parameter}, {lie.name}, number {number}: {kind}: {description}"
 
 
+def told_stories(fleets: Fleets) -> Iterator[str]:
+    """What the stories of one host have done that the table does not allow: each, before every check that hears it."""
+    scene = Scene(fleets.run)
+    for name in STORIES:
+        lies = told(scene, name)
+        for check in load_checks():
+            heard = [need for need in check.needs if need.is_fact and need.type.output_name() in lies]
+            rows = witnesses().get(check.name, {})
+            allowed = {kind for need in heard for kind in ALLOWED.get(rows.get(need.parameter, ""), ())}
+            for kind, description in harm(fleets, check, fleets.effect_of_lies(check, lies)) if heard else ():
+                if kind not in allowed:
+                    yield f"{check.name}, {name}: {kind}: {description}"
+
+
 PROVEN: dict[type[ProvenFact], tuple[bytes, Callable[[object], dict[str, object]]]] = {
     AddressProofs: (b"address", lambda answer: {"proven": {STRANGER: answer}}),
     MasterTrial: (b"master", lambda answer: {"reached": answer}),
@@ -339,7 +354,14 @@ def campaign(count: int, seed: int) -> int:
             saved.append(saved_run(fleet))
         finally:
             fleet.down()
-    done = [(name, harmed) for name, fleets in worlds(saved) for harmed in attacks(fleets, -(-count // 18), seed)]
+    done = [
+        (name, harmed)
+        for name, fleets in worlds(saved)
+        for harmed in (
+            *attacks(fleets, -(-count // 18), seed),
+            *(told_stories(fleets) if len(fleets.run.hosts) == HOSTS and fleets.has_norm else ()),
+        )
+    ]
     for name, harmed in done:
         print(f"{name}: {harmed}")
     return len(done) + len(believed)

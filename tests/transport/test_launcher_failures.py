@@ -19,7 +19,7 @@ from doctor.transport.launcher.launcher_transport import LauncherTransport
 from doctor.transport.launcher.slurm_steps import Slurm
 
 SRUN = """\
-import os, subprocess, sys, threading
+import os, subprocess, sys, threading, time
 words = sys.argv[1:]
 if words == ["--version"]:
     sys.exit("slurm 22.05.8")
@@ -44,6 +44,7 @@ for host in hosts:
         print("srun: error: " + text, file=sys.stderr, flush=True)
 if set(dead).intersection(hosts) and os.environ["MODE"] == "end":
     sys.exit(233)
+time.sleep(float(os.environ.get("LATE", "0")))
 for number, host in enumerate(hosts):
     if host not in dead and host not in silent:
         threading.Thread(target=carry, args=[number], daemon=True).start()

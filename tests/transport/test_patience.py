@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.transport.test_launcher_failures import SRUN
 
 if TYPE_CHECKING:
     from tests.transport.conftest import Ground
@@ -79,3 +82,47 @@ def test_a_host_that_doctor_was_stopped_before_reaching_is_reached(ground: Groun
     script.write_text(delay.format(ground.folder / "begun") + way)
     config = ground.config(f"Host {host}\n ProxyCommand sh {script}\n")
     assert output_of_stopped(CONNECTING, str(config), host, begun=1.5, seconds=5.0) == answer
+
+
+ABSENT = """
+from doctor.transport import TransportError, transport_error
+from doctor.transport.kubernetes.kubectl import while_absent
+attempts = []
+def attempt():
+    attempts.append(1)
+    if len(attempts) < 4:
+        raise transport_error("refused", "no API server")
+    return "done"
+print("ready", flush=True)
+print(while_absent(attempt, 3.0))
+"""
+
+
+def test_an_api_server_that_was_absent_while_doctor_stood_still_is_tried_as_long_as_others() -> None:
+    assert output_of_stopped(ABSENT, begun=0.2, seconds=6.0) == "done"
+
+
+BY_SRUN = """
+import sys
+from doctor.transport import TransportError
+from doctor.transport.open import open_transport
+from doctor.transport.options import SshOptions
+print("ready", flush=True)
+transport = open_transport(False, "slurm", SshOptions(connect_timeout=6.0), ["n1"])
+try:
+    print(transport.run("n1", "echo done", b"", 6.0).out.decode().strip())
+except TransportError as error:
+    print(error.kind)
+transport.close()
+"""
+
+
+@pytest.mark.parametrize(("late", "answer"), [("4", "done"), ("60", "dropped")])
+def test_a_launcher_that_started_its_tasks_while_doctor_stood_still_is_not_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: str, answer: str
+) -> None:
+    (tmp_path / "srun.py").write_text(SRUN)
+    variables = {"DOCTOR_SRUN": f"{sys.executable} {tmp_path}/srun.py", "LAUNCHES": str(tmp_path / "launches")}
+    for name, value in {**variables, "DEAD": "-", "SILENT": "-", "MODE": "end", "LATE": late}.items():
+        monkeypatch.setenv(name, value)
+    assert output_of_stopped(BY_SRUN, begun=1.5, seconds=12.0) == answer

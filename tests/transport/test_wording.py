@@ -78,7 +78,15 @@ def test_a_shape_whose_end_was_cut_on_the_host_is_hidden(end: str) -> None:
     assert "hunter" not in hide_secrets(f"failed: {end}")
 
 
-@pytest.mark.parametrize("end", ["echo done", "tcp://node1:29500", "usage: --token <token>", "it's 3 o'clock",
+@pytest.mark.parametrize("end", ["shpat_0a7cdea312c3e9ed2e9b3b", "ms-0a7cdea3-15c9-9b46-ce8a-c3373c88",
+                                 "AQVN0a7cdea3pZqX4cgBPn67jm", "key-0a7cdea312c3e9ed2e9b",
+                                 "abc8Q~0a7cdea3TdOAfx2jUM38"])  # fmt: skip
+def test_the_beginning_of_a_token_at_the_end_is_hidden(end: str) -> None:
+    assert "0a7cdea3" not in hide_secrets(f"the key: x, {end}")
+
+
+@pytest.mark.parametrize("end", ["echo done", "tcp://node1:29500", "key-point 12",
+                                 "release t1.23", "ms-marco-2019", "usage: --token <token>", "it's 3 o'clock",
                                  'said "stop', "<b>text of 12345678 words"])  # fmt: skip
 def test_the_end_of_an_innocent_text_stays(end: str) -> None:
     assert hide_secrets(f"the key: {end}").endswith(end)

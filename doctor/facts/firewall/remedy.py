@@ -135,13 +135,18 @@ def networks(addresses: Ranges) -> Sequence[str]:
     """The addresses in as few networks as hold no other one; of many, some more than a command may name."""
     texts: list[str] = []
     for low, high in addresses[: MAX_ADDRESSES + 1]:
-        kind = ipaddress.IPv4Address if high < 1 << 32 else ipaddress.IPv6Address
-        for network in ipaddress.summarize_address_range(kind(low), kind(high)):
-            single = network.prefixlen == network.max_prefixlen
-            texts.append(str(network.network_address) if single else str(network))
+        texts += _networks_between(low, high)
         if len(texts) > MAX_ADDRESSES:
             break
     return tuple(texts)
+
+
+@lru_cache(maxsize=1 << 12)
+def _networks_between(low: int, high: int) -> Sequence[str]:
+    """Of hosts that have peers in common once for all."""
+    kind = ipaddress.IPv4Address if high < 1 << 32 else ipaddress.IPv6Address
+    between = ipaddress.summarize_address_range(kind(low), kind(high))
+    return tuple(str(one).removesuffix(f"/{one.max_prefixlen}") for one in between)
 
 
 def _format_spans(ports: Ranges, between: str) -> list[str]:

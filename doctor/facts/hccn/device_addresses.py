@@ -59,7 +59,7 @@ class DeviceAddresses(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> DeviceAddresses:
-        addresses, unread = parse_each_npu(answer, either(_parse_address, _address_of_file))
+        addresses, unread = parse_each_npu(answer, _parse_answer)
         from_file = any(output.ended == "absent" for output in answer.values())
         return cls(by_npu=set_values(addresses), unset=unset_npus(addresses), from_file=from_file, unread=unread)
 
@@ -77,6 +77,9 @@ def _parse_address(output: Output) -> Interface | None:
     if output.code:
         raise Unreadable(last_line(four) or filled("exit status {0}", output.code))
     return parse_or_unreadable(four, _parse_ipv4)
+
+
+_parse_answer = either(_parse_address, _address_of_file)
 
 
 def _parse_ipv4(text: str) -> IPv4Interface | None:

@@ -24,7 +24,7 @@ class TlsSwitches(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> TlsSwitches:
-        switches, unread = parse_each_npu(answer, parse_with(_parse_tls, "No certificate found"))
+        switches, unread = parse_each_npu(answer, _parse_answer)
         states = set_values(switches)
         return cls(
             by_npu={npu: on for npu, (on, _) in states.items()},
@@ -38,3 +38,6 @@ def _parse_tls(text: str) -> tuple[bool, bool]:
     (switch,) = re.findall(r"\btls switch\[([01])\]", text)
     expiration = re.findall(r"\btls expiration status\[(\d+)\]", text)
     return switch == "1", "2" in expiration
+
+
+_parse_answer = parse_with(_parse_tls, "No certificate found")

@@ -86,11 +86,12 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
     unread: dict[str, str] = {}
     unsupported = 0
     for npu, output in answer.devices():
-        try:
-            values[npu] = _parse_once(parse, _without_time(output))
-        except Absent as why:
-            unsupported += not isinstance(why, Unreadable)
-            unread[f"NPU {npu}"] = str(why)
+        value = _parse_once(parse, _without_time(output))
+        if isinstance(value, Absent):
+            unsupported += not isinstance(value, Unreadable)
+            unread[f"NPU {npu}"] = str(value)
+        else:
+            values[npu] = value
     if values:
         return values, unread
     if unread and unsupported == len(unread):
@@ -104,9 +105,13 @@ def _without_time(output: Output) -> Output:
 
 
 @lru_cache(maxsize=1 << 14)
-def _parse_once(parse: Callable[[Output], T], output: Output) -> T:
-    """NPUs that answered alike share one value, of one host and of all."""
-    return parse(output)
+def _parse_once(parse: Callable[[Output], T], output: Output) -> T | Absent:
+    """NPUs that answered alike share one value, of one host and of all, where ``parse`` is one function for all."""
+    try:
+        return parse(output)
+    except Absent as why:
+        why.__context__ = None  # it holds the frames of what was not understood
+        return why.with_traceback(None)
 
 
 def per_npu(
@@ -122,10 +127,11 @@ def per_npu(
 
     >>> read = per_npu(lambda text: int(single_field("mtu", text)))
     """
+    with_tool = parse_with(parse, nothing)
+    parse_output = either(with_tool, without_tool) if without_tool else with_tool
 
     def read(cls: type[F], answer: ProbeAnswer) -> F:
-        with_tool = parse_with(parse, nothing)
-        values, unread = parse_each_npu(answer, either(with_tool, without_tool) if without_tool else with_tool)
+        values, unread = parse_each_npu(answer, parse_output)
         fields: dict[str, Any] = {"by_npu": set_values(values), "unread": unread}
         if unset:
             fields[unset] = unset_npus(values)

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import NamedTuple, TypeVar
 
 from doctor.engine.bounded_run import TooMuchOutput, run_bounded
@@ -23,6 +24,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.transport import TransportError, TransportErrorKind, format_seconds, format_size, transport_error
 from doctor.transport.options import CONNECT_TIMEOUT
+from doctor.transport.patience import Patience
 
 AnswerT = TypeVar("AnswerT")
 REQUEST_SECONDS = 15.0
@@ -166,15 +168,16 @@ def while_absent(
     ``begun``: whether what was attempted has an effect already, so that it is not done twice.
     Raises: TransportError, that of the last attempt.
     """
-    deadline = time.monotonic() + patience
-    while True:
-        is_last = time.monotonic() > deadline
-        try:
-            return attempt()
-        except TransportError as error:
-            if is_last or error.kind not in _ABSENT or begun(error):
-                raise
-        time.sleep(_RETRY_SECONDS)
+    with closing(Patience(patience).watched()) as left:
+        while True:
+            is_last = left.remaining() <= 0
+            try:
+                return attempt()
+            except TransportError as error:
+                # An attempt that fails while doctor stands still is not the last one.
+                if (is_last and left.remaining() <= 0) or error.kind not in _ABSENT or begun(error):
+                    raise
+            time.sleep(_RETRY_SECONDS)
 
 
 def ask(

@@ -19,6 +19,7 @@ from doctor.transport.launcher.launcher import KnowsWays, Launcher
 from doctor.transport.launcher.step import JobStep
 from doctor.transport.local import Children
 from doctor.transport.options import MAX_OUTPUT
+from doctor.transport.patience import TURN, Patience
 
 _MAX_PARTS = 8
 _MAX_CONCURRENT = 16
@@ -162,12 +163,13 @@ class LauncherTransport:
 
     def _await(self, step: JobStep) -> None:
         """Until each host has said hello or is known to be unreachable, or it is no use to wait for the rest."""
+        patience = Patience()
         with step.changed:
             while not step.complete and not step.ended and not self._children.closed:
-                remaining = step.began + self._hello_limit(step) - time.monotonic()
+                remaining = self._hello_limit(step) - patience.elapsed()
                 if remaining <= 0:
                     return
-                step.changed.wait(remaining)
+                step.changed.wait(min(remaining, TURN))
 
     def _hello_limit(self, step: JobStep) -> float:
         """Seconds for the last hello."""
@@ -187,19 +189,20 @@ class LauncherTransport:
 
     def _register_each(self, step: JobStep, launcher: KnowsWays) -> None:
         """Every host as it comes, as long as some come; then those that did not are failed, or launched again."""
-        count, deadline = -1, 0.0
+        count, patience = -1, Patience(self._hello_timeout)
         while not self._children.closed:
             with step.changed:
                 ready, errors = set(step.hello_seconds), set(step.reader.errors_by_host)
                 if len(ready) + len(errors) > count:
-                    count, deadline = len(ready) + len(errors), time.monotonic() + self._hello_timeout
-                over = step.complete or step.ended or time.monotonic() > deadline
+                    count, patience = len(ready) + len(errors), Patience(self._hello_timeout)
+                remaining = patience.remaining()
+                over = step.complete or step.ended or remaining <= 0
             self._register(step, ready)
             if over:
                 break
             with step.changed:
                 if len(step.hello_seconds) + len(step.reader.errors_by_host) == count and not step.ended:
-                    step.changed.wait(max(deadline - time.monotonic(), 0))
+                    step.changed.wait(min(remaining, TURN))
         silent = [host for host in step.hosts if host not in step.hello_seconds]
         failed = launcher.failures(step.reader, silent, self._hello_timeout) if silent else {}
         if step.ended and not step.hello_seconds and not step.reader.errors_by_host:

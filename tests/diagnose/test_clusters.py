@@ -11,8 +11,8 @@ import pytest
 
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.fetch.ask_hosts import LogRequest
-from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.quoted_exceptions import raised
+from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.render.document import SignatureCatalog, document

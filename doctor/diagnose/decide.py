@@ -341,8 +341,8 @@ def _without_reason(case: Case) -> tuple[str, list[str]]:
 
 def _only_announced(case: Case) -> tuple[str, list[str]]:
     """Nothing but a line that tells of a failure in words of the program, or of that of another process."""
-    if told := next((told for event in case.events if (told := event.values.get("told"))), ""):
-        return filled(_ANNOUNCED["error-unknown"][0], told), []
+    if text := next((text for event in case.events if (text := event.values.get("reason"))), ""):
+        return filled(_ANNOUNCED["error-unknown"][0], text), []
     for signature, (reason, output) in _ANNOUNCED.items():
         event = next(iter(case.events_of(signature)), None)
         if event:

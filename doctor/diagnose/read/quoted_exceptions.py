@@ -22,26 +22,26 @@ QUOTED = re.compile(r"\bfailed with error '(.{8,2000}?)', please check the stack
 """The message of a worker's exception, in that of the process which waits for it."""
 _THROWN = re.compile(r"instance of '((?:\w{1,60}::){0,4}(?!Dist)\w{1,60})'$")
 """The exception of C++ over which a process ends. That of torch over a collective says what another rank did."""
-_TOLD = re.compile(rb"(?:Last error:\s*\n(?:\[rank\d{1,6}\]: ?)?|^.{0,80} what\(\): {1,4})([^\n]{4,200})", re.M)
+_REASON = re.compile(rb"(?:Last error:\s*\n(?:\[rank\d{1,6}\]: ?)?|^.{0,80} what\(\): {1,4})([^\n]{4,200})", re.M)
 """The reason in the last lines of torch's message of an error of NCCL, and behind the head of C++ for an exception."""
 _FIELD = re.compile(r'(?:[^"\\]|\\.){0,4096}')
 _ESCAPE = re.compile(r'\\(["\\/])')
 
 
-def told_below(lines: Sequence[bytes], at: int) -> str:
+def reason_below(lines: Sequence[bytes], at: int) -> str:
     """What the lines below one give as the reason of its error; empty where they give none."""
-    told = _TOLD.search(b"\n".join(lines[at : at + 5]))
-    return told[1].decode("utf-8", "replace") if told else ""
+    reason = _REASON.search(b"\n".join(lines[at : at + 5]))
+    return reason[1].decode("utf-8", "replace") if reason else ""
 
 
-def thrown(text: str, told: str) -> str:
+def thrown(text: str, reason: str) -> str:
     """The exception of C++ over which a process says that it aborts, in the form of Python's.
 
     >>> thrown("terminate called after throwing an instance of 'std::system_error'", "Broken pipe")
     'std.system_error: Broken pipe'
     """
     kind = _THROWN.search(text)
-    return f"{kind[1].replace('::', '.')}: {told}" if kind and told else ""
+    return f"{kind[1].replace('::', '.')}: {reason}" if kind and reason else ""
 
 
 def raised(text: str) -> str:

@@ -27,7 +27,7 @@ from doctor.diagnose.excerpter.tracebacks import (
     label_before_head,
 )
 from doctor.diagnose.read.matcher import Candidate, Matcher
-from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, raised, thrown, told_below
+from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, raised, reason_below, thrown
 from doctor.diagnose.read.stamps import KUBELET, first_of_message, kubelet_time, read_stamp, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
@@ -301,9 +301,9 @@ class _Scanner:
 
     def _thrown(self, text: str, place: _Line, matched: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         """The exception of C++ that no signature knows over which the process aborts, as one of Python would be."""
-        exception = thrown(text, told_below(place.lines, place.at))
-        found = self._matches_of_exception(exception) if exception else {}
-        return found if found.keys() == {TRACEBACK} else matched
+        exception = thrown(text, reason_below(place.lines, place.at))
+        unknown = self._matches_of_exception(exception) if exception else {}
+        return unknown if unknown.keys() == {TRACEBACK} else matched
 
     def _matches_of_exception(self, exception: str) -> dict[str, dict[str, str]]:
         """What the exception of a traceback within a line is: a fault with a signature, or any exception."""
@@ -358,8 +358,8 @@ class _Scanner:
             return
         time = stamp.time if stamp.time is not None else kubelet_time(place.lines[place.at], self.year)
         inferred = time is None
-        if signature == _NCCL_FAILED and (told := told_below(place.lines, place.at)):
-            values = values | {"told": told}
+        if signature == _NCCL_FAILED and (reason := reason_below(place.lines, place.at)):
+            values = values | {"reason": reason}
         world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:
             time = self._first_time(reversed(place.lines[: place.at + 1][-_LOOK_BACK:]))

@@ -285,7 +285,7 @@ def told_stories(fleets: Fleets) -> Iterator[str]:
     for name in STORIES:
         lies = false_answers(fleet, name)
         for check in load_checks():
-            heard = [need for need in check.needs if need.is_fact and need.type.output_name() in lies]
+            heard = [need for need in check.needs if issubclass(need.type, Fact) and need.type.output_name() in lies]
             rows = witnesses().get(check.name, {})
             allowed = {kind for need in heard for kind in ALLOWED.get(rows.get(need.parameter, ""), ())}
             for kind, description in harm(fleets, check, fleets.effect_of_lies(check, lies)) if heard else ():

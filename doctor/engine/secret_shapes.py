@@ -245,9 +245,9 @@ def hide_cut(text: str, mark: str) -> str:
 def _cut_shapes() -> dict[str, str]:
     """Of tokens with a number of characters, by the letters that they hold: with half of those of their last part."""
     counted = re.compile(r"(.*)\{([0-9]{2,3})(?:,[0-9]*)?\}(?:\(\?![^()]*\))?")
-    found = ((start, counted.fullmatch(shape)) for start, shape in SHAPES.items())
+    matches = ((start, counted.fullmatch(shape)) for start, shape in SHAPES.items())
     begin = r"(?<![A-Za-z0-9])(?=\D{0,200}[0-9])"
-    return {start: rf"{begin}{match[1]}{{{int(match[2]) // 2},}}\Z" for start, match in found if match}
+    return {start: rf"{begin}{match[1]}{{{int(match[2]) // 2},}}\Z" for start, match in matches if match}
 
 
 @cache

@@ -37,7 +37,7 @@ from doctor.net.run.sessions import AttemptReport, Probers
 from doctor.remedy.catalog import load_playbooks
 from doctor.remote.runtime.keyed_hash import make_proof
 from doctor.session.replay import RunIntent
-from tests.attack.stories import STORIES, Scene, told
+from tests.attack.stories import STORIES, ToldFleet, false_answers
 from tests.bench.large_fleet import sickened
 from tests.hosts.fleet import Fleet
 from tests.hosts.gpu import gpu_fleet
@@ -281,11 +281,11 @@ def attacks(fleets: Fleets, count: int, seed: int) -> Iterator[str]:
 
 def told_stories(fleets: Fleets) -> Iterator[str]:
     """What the stories of one host have done that the table does not allow: each, before every check that hears it."""
-    scene = Scene(fleets.run)
+    fleet = ToldFleet(fleets.run)
     for name in STORIES:
-        lies = told(scene, name)
+        lies = false_answers(fleet, name)
         for check in load_checks():
-            heard = [need for need in check.needs if need.is_fact and need.type.output_name() in lies]
+            heard = [need for need in check.needs if issubclass(need.type, Fact) and need.type.output_name() in lies]
             rows = witnesses().get(check.name, {})
             allowed = {kind for need in heard for kind in ALLOWED.get(rows.get(need.parameter, ""), ())}
             for kind, description in harm(fleets, check, fleets.effect_of_lies(check, lies)) if heard else ():

@@ -146,7 +146,7 @@ def _networks_between(low: int, high: int) -> Sequence[str]:
     """Of hosts that have peers in common once for all."""
     kind = ipaddress.IPv4Address if high < 1 << 32 else ipaddress.IPv6Address
     between = ipaddress.summarize_address_range(kind(low), kind(high))
-    return tuple(str(one).removesuffix(f"/{one.max_prefixlen}") for one in between)
+    return tuple(str(network).removesuffix(f"/{network.max_prefixlen}") for network in between)
 
 
 def _format_spans(ports: Ranges, between: str) -> list[str]:

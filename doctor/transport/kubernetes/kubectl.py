@@ -168,14 +168,14 @@ def while_absent(
     ``begun``: whether what was attempted has an effect already, so that it is not done twice.
     Raises: TransportError, that of the last attempt.
     """
-    with closing(Patience(patience).watched()) as left:
+    with closing(Patience(patience).watched()) as clock:
         while True:
-            is_last = left.remaining() <= 0
+            is_last = clock.remaining() <= 0
             try:
                 return attempt()
             except TransportError as error:
                 # An attempt that fails while doctor stands still is not the last one.
-                if (is_last and left.remaining() <= 0) or error.kind not in _ABSENT or begun(error):
+                if (is_last and clock.remaining() <= 0) or error.kind not in _ABSENT or begun(error):
                     raise
             time.sleep(_RETRY_SECONDS)
 

@@ -11,7 +11,7 @@ SERVICES = ("nvidia-cuda-mps-server", "nv-hostengine")
 
 @check(severity=ERROR, area="devices")
 def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
-    """No process computes on a GPU, or holds its memory, before the job starts.
+    """No process computes on a GPU before the job starts.
 
     ## Why it matters
     A process that an earlier job has left behind keeps its memory and part of the GPU's time: the next job runs out of

@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, Skip, check, filled
 from doctor.facts.amd_smi import AmdGpus
 
 FEWEST = 4
-"""GPUs of which one is told from a host that has bridges of two."""
+"""Hosts with fewer GPUs are not judged: their bridges may connect two GPUs each."""
 
 
 @check(severity=WARNING, area="links")

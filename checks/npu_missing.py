@@ -76,7 +76,7 @@ def _unlisted(devices: tuple[int, ...], chips: NpuChips) -> list[int]:
 
 
 def _in_container(devices: tuple[int, ...], chips: NpuChips | None) -> Iterator[Finding]:
-    """What a container was given is the norm there, whatever the bus shows."""
+    """In a container, the NPUs that it was given are expected; those on the bus do not count."""
     if not chips or len(chips.chips) >= len(devices):
         return
     listed = {chip.device for chip in chips.chips}

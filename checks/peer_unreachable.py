@@ -180,8 +180,8 @@ def _culprits(
 ) -> tuple[dict[str, list[str]], list[Cut[tuple[str]]]]:
     """The hosts that failures gather at, each with those that it could not talk to; and where the fleet is cut.
 
-    One whose own kernel refuses is the culprit, and what it explains connects nobody; of two that failed with nobody
-    else, either may be.
+    One whose own kernel refuses is the culprit, and the failures that it explains do not count against others; of two
+    that failed only with each other, either may be.
     """
     own: dict[str, list[str]] = defaultdict(list)
     for (host, peer), ones in sorted(failed.items()):

@@ -8,9 +8,9 @@ from doctor.facts.reported_value import readings_outside
 MOST_BER = 1e-12
 """The default threshold of NVIDIA's ibdiagnet (IBUtils2, "Bit Error Rate": 10^-12)."""
 FEWEST = 4
-"""Ports of one speed and kind of cable, of which one that has another FEC is told from the others."""
+"""So many ports of one speed and kind of cable show which FEC is usual, and which port has another one."""
 SHARE = 0.75
-"""Of the hosts, each of which counts once."""
+"""Of the hosts; each host counts once."""
 
 
 @check(severity=WARNING, area="links")

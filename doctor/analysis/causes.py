@@ -86,7 +86,7 @@ def _without_settled(outcome: Outcome, hosts: Collection[str]) -> Outcome:
 
 
 class _Explanations:
-    """Which findings are unknown, because of which check's errors."""
+    """The findings that are unknown because of errors of other checks, with the names of those checks."""
 
     def __init__(self, outcomes: Iterable[Outcome], relations: Mapping[str, Relations]) -> None:
         self.relations = relations

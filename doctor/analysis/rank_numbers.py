@@ -1,4 +1,4 @@
-"""Which processes have one rank number twice, none, or one that the job has not; and which numbers nobody has. Pure."""
+"""Which processes share a rank number, have none, or have one outside the job; and which numbers are missing. Pure."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def inventory_of_plan(context: PlanContext) -> Inventory:
 
 @contextmanager
 def hold_plan_lock(plan_folder: Path) -> Iterator[None]:
-    """Nobody else applies this plan or takes it back meanwhile. Raises: CommandError."""
+    """Keeps other processes from applying or undoing this plan meanwhile. Raises: CommandError."""
     with ExitStack() as stack:
         with_store_errors(lambda: stack.enter_context(store.lock_plan(plan_folder)))
         yield
@@ -52,7 +52,7 @@ def with_store_errors(work: Callable[[], Result]) -> Result:
 
 
 def require_answer(yes: bool) -> None:
-    """Raises: UsageError, where a confirmation is needed and nobody can be asked."""
+    """Raises: UsageError, where a confirmation is needed and there is no terminal to ask for it."""
     if not yes and not sys.stdin.isatty():
         raise UsageError("no terminal for the confirmation; expected --yes")
 

@@ -82,7 +82,7 @@ class _LoadedReport(NamedTuple):
     aliases: tuple[str, ...] = ()
     """Host names as reported by the hosts, where known."""
     command: str = "check"
-    """Of which it is the report, as far as that is known."""
+    """The command that made the report, as far as that is known."""
     values: RunValues | None = None
     """The settings that a saved run holds."""
 

@@ -75,7 +75,7 @@ def run_log(
     if not watch.losses and not watch.heartbeats and stopped is None:
         raise InputError("found no loss in the log; describe its format with --loss-regex")
     now = time.monotonic()
-    # A wait counts as long as the logs were followed, whatever ended that.
+    # A wait counts as long as the logs were followed, also where a signal ended that.
     verdicts = watch.verdicts(now if not options.once and not all(file.ended for file in files) else None)
     return _report(watch, verdicts, files, choice, output, now - began, stopped)
 

@@ -71,7 +71,7 @@ LiveOption = Annotated[
 
 
 class LogOptions(NamedTuple):
-    """Which logs are followed, and how a loss is told in them and in the output of a command."""
+    """The logs that are followed, and the pattern of a loss in them and in the output of a command."""
 
     log: Annotated[
         bool, typer.Option("--log", help="Follow the logs FILE..., -: stdin, for a job that cannot be touched.")

@@ -45,7 +45,7 @@ class LinePart(msgspec.Struct, frozen=True):
 
 
 def parse_part(line: bytes) -> LinePart | None:
-    """The part that a line holds, behind whatever label a launcher put before it; None when it holds none."""
+    """The part that a line holds, behind any label that a launcher put before it; None when it holds none."""
     match = _LINE.search(line) if len(line) < 2 * LINE_BYTES else None
     if not match:
         return None

@@ -1,4 +1,4 @@
-"""The one way in which a file that the user named is written: at once or not at all, and through nobody else's link."""
+"""Writes each file that the user named: completely or not at all, and never through a link of another user."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class GrowingFile:
 
 
 def _follow_own_links(path: Path) -> Path:
-    """Where the links lead that we or root made, and nobody else may replace. Raises: OSError for a folder behind
+    """The target of links that we or root made, and that no other user may replace. Raises: OSError for a folder behind
     another user's link.
     """
     for _ in range(MAX_LINKS):
@@ -131,12 +131,12 @@ def _check_folders(folder: Path) -> None:
 
 
 def _is_kernel_link(path: Path) -> bool:
-    """One of ``/proc/self/fd``: it leads to what is open already, whatever its text says."""
+    """One of ``/proc/self/fd``: it leads to a file that is open already; the text of the link has no effect."""
     return os.path.realpath(path.parent).startswith("/proc/")
 
 
 def _is_ours(path: Path) -> bool:
-    """We or root made it, and nobody else may put another in its place."""
+    """We or root made it, and no other user may replace it."""
     trusted, folder = (0, os.geteuid()), path.parent.stat()
     others_write = folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX
     return path.lstat().st_uid in trusted and folder.st_uid in trusted and not others_write
@@ -158,7 +158,7 @@ def _is_stream(target: Path) -> bool:
 
 
 def _open_stream(target: Path) -> int:
-    """Raises: OSError; a pipe that nobody reads is one."""
+    """Raises: OSError, also for a pipe without a reader."""
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     flags |= 0 if _is_kernel_link(target) else os.O_NOFOLLOW
     try:

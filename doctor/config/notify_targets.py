@@ -1,4 +1,4 @@
-"""Where a verdict is told: ``--notify`` words, and the tables ``[notify.NAME]`` of doctor.toml that they name.
+"""Where a verdict is sent: ``--notify`` words, and the tables ``[notify.NAME]`` of doctor.toml that they name.
 
     [notify.oncall]
     url_file = "/root/.oncall-webhook"    # or url = "https://..."

@@ -230,7 +230,7 @@ def overcome(events: list[Event], catalog: Catalog) -> list[Event]:
 def overcome_beside(files: Mapping[int, str], events: list[Event], catalog: Catalog) -> list[Event]:
     """The same of one process whose standard output and standard error are two files of one folder.
 
-    ``files`` are names by index. For processes of which no launcher reports a failure.
+    ``files`` are names by index. For processes without a failure in the report of a launcher.
     """
     ending = {event.file for event in events if "good-end" in catalog[event.signature].traits}
     ended = {files[file].rpartition("/")[0] for file in ending}

@@ -404,7 +404,7 @@ def _joined(members: list[Process]) -> Process:
 
 
 def _place_by_folder(processes: list[Process]) -> None:
-    """Gives processes of which only the local rank is known their rank: each host's ranks are consecutive."""
+    """Gives processes their rank where only the local rank is known: each host's ranks are consecutive."""
     folders = {process.folder for process in processes if process.folder}
     for folder in folders:
         members = [process for process in processes if process.folder == folder]

@@ -324,7 +324,7 @@ def _not_decided(case: Case) -> Undecidable:
 
 
 def _without_reason(case: Case) -> tuple[str, list[str]]:
-    """What is not known where nobody waited, and the output that would tell it."""
+    """What is not known where no rank waited, and the output that would tell it."""
     failed = [block for block in case.failure_blocks if ended_itself(block.exit_code)]
     first = min((item for item in failed if item.first), key=lambda item: item.seconds, default=None)
     block = first or (failed[0] if len(failed) == 1 else None)

@@ -19,7 +19,7 @@ logs point at it. ``possible``: the best of several explanations."""
 MAX_EVIDENCE = 4
 MAX_CULPRITS = 8
 ONE_OF_TWO = "one of two"
-"""The rule of a cause that names two ranks, one of which is the culprit: the logs would be the same for the other."""
+"""The rule of a cause that names two ranks where one is the culprit: the logs would be the same for the other."""
 GROUNDS = {
     "local fault": "its own log shows the fault",
     "both ends": "the logs name both ends of the link, not which of them failed",

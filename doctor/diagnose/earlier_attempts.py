@@ -53,7 +53,7 @@ def with_earlier_attempts(
 
 
 def _restart_named(diagnosis: Diagnosis, before: EarlierAttempt) -> Diagnosis:
-    """A restart whose ranks connect to nobody, although the attempt before it had connected, has its cause there.
+    """A restart whose ranks connect to no peer, although the attempt before it had connected, has its cause there.
 
     From torch 2.6 on, the ranks of a restart read the addresses of the failed attempt in the store that torchrun keeps:
     see the check ``launch-restart-shares-store``. An attempt that could not connect either speaks for the network.

@@ -68,7 +68,7 @@ AGENT_PATIENCE_S = 25
 
 
 def name_of_block(block: FailureBlock) -> str:
-    """``rank 3``, or the local rank of a worker of which nothing else is known."""
+    """``rank 3``, or the local rank of a worker where only that is known."""
     if block.rank is not None:
         return f"rank {block.rank}"
     return name_of_local_rank(block.local_rank) if block.local_rank is not None else ""
@@ -141,7 +141,7 @@ def lone_failure(reports: Sequence[Event], file: int) -> int | None:
 
 
 def lone_local_failure(reports: Sequence[Event], file: int | None = None) -> FailureBlock | None:
-    """The only worker of which torchrun says, by its local rank alone, that it ended with an exit code of its own.
+    """The only worker that ended with an exit code of its own, where torchrun reports it by its local rank alone.
 
     ``file``: by the launcher of this log. None where a list shows ranks, or several workers failed.
     """

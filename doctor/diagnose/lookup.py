@@ -96,8 +96,8 @@ def _place(signature: Signature, lines: Collection[str]) -> tuple[bool, int, int
 def word_weights(text: str, documents: Collection[str]) -> dict[str, float]:
     """The words of ``text`` by how much they tell: those that few documents contain more.
 
-    A word that no document has counts as well, since a page cannot be about a line of which it has the common words
-    alone; not one with digits or underscores, or a short one, which are names of hosts and variables.
+    A word that no document has counts as well, since a page cannot be about a line if they share only common words; not
+    one with digits or underscores, or a short one, which are names of hosts and variables.
     """
     tokens = dict.fromkeys(re.findall(r"[a-z0-9_]{3,}", text.lower()[:MAX_TEXT_CHARS]))
     lowered = [document.lower() for document in documents]

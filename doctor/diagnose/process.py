@@ -46,7 +46,7 @@ class Process(msgspec.Struct):
 
 
 def name_of_local_rank(number: int) -> str:
-    """A process of which only its number on its host is known."""
+    """The name of a process that is known only by its number on its host."""
     return filled("local rank {0}", number)
 
 

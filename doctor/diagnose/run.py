@@ -29,8 +29,8 @@ def diagnose_found(
 ) -> Diagnosis:
     """The diagnosis of the logs at these paths. ``progress`` is called with the bytes that were read and all bytes.
 
-    ``budget``: seconds for reading and judging them; 0 is no limit. Judging has a third of it, or a second, whatever
-    reading took.
+    ``budget``: seconds for reading and judging them; 0 is no limit. Judging has a third of it, or a second, even where
+    reading took longer than its share.
 
     Raises: InputError (exit code 78) for a path that does not exist.
     """

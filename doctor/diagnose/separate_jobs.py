@@ -1,6 +1,6 @@
-"""Tells the jobs apart whose logs lie together, and diagnoses each for itself.
+"""Separates jobs whose logs lie together, and diagnoses each for itself.
 
-Two jobs are told apart by the number of a Slurm job in the names of files, or by time: all logs of the one had ended
+Two jobs are separated by the number of a Slurm job in the names of files, or by time: all logs of the one had ended
 before any of the other began, and they have a rank, a host or the name of a file in common. The last matters: one job
 on hosts whose clocks differ by hours has nothing in common.
 """
@@ -56,7 +56,7 @@ def diagnose_jobs(
 
 
 def _not_opened(readings: Sequence[FileReading]) -> list[str]:
-    """Logs of which nothing was read, where their names do not show whose they are."""
+    """Logs that were not read at all, where their names do not show whose they are."""
     summaries = [reading.summary for reading in readings]
     hints = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
     return [
@@ -160,7 +160,7 @@ def _by_time(logs: Sequence[_Log]) -> list[_Group]:
 
 
 def _are_two_jobs(before: _Group, after: _Group) -> bool:
-    """They have a rank, host or file in common, and not one process, of which a log of another kind lies in each."""
+    """They have a rank, host or file in common, and no process with logs of different kinds in the two."""
     kinds = before.kinds
     if any(log.process in kinds and log.kind not in kinds[log.process] for log in after if log.process):
         return False

@@ -91,7 +91,7 @@ def _check(
     examination = examine(suspects, selected, options, environ, progress=progress)
     report = examination.report
     if len(hosts) < len(inventory.hosts) and examination.stopped is None:
-        # What a check expects may depend on the number of hosts of the job, all of which count.
+        # What a check expects may depend on the number of hosts of the job: it is evaluated for all of them.
         records = examination.run.hosts
         report = examine_partial(inventory, records, selected, options, environ, NOT_ASKED, None).report
     if examination.stopped is not None:

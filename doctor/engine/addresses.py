@@ -40,7 +40,7 @@ def is_plain_address(text: str) -> bool:
 
 
 def is_localhost(name: str) -> bool:
-    """A name that means loopback on every host, whatever /etc/hosts says (RFC 6761)."""
+    """A name that means loopback on every host; /etc/hosts cannot change that (RFC 6761)."""
     first = name.lower().rstrip(".")
     return first in ("localhost", "ip6-localhost", "ip6-loopback") or first.startswith("localhost.")
 

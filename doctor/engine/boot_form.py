@@ -14,7 +14,7 @@ from doctor.engine.texts import filled
 
 
 class BootForm(msgspec.Struct, frozen=True):
-    """How one fact of a check is told: ``build`` makes the value that the check gets after a reboot."""
+    """How one fact of a check is predicted: ``build`` makes the value that the check gets after a reboot."""
 
     fact: type[Fact]
     reads: tuple[type[Fact], ...]
@@ -56,6 +56,6 @@ class BootView(FactCache):
             return form.build(*values)
         except Absent as why:
             return why.with_traceback(None)
-        except Exception as error:  # noqa: BLE001 - the rim: whatever a file holds, it ends as an outcome
+        except Exception as error:  # noqa: BLE001 - the rim: every content of a file ends as an outcome
             text = filled("{0} after a reboot: {1}: {2}", form.fact.__name__, type(error).__name__, error)
             return Unreadable(strip_control_chars(text))

@@ -22,7 +22,7 @@ def read_bounded(
     """The bytes of a regular file; of ``/dev/null`` none. ``check`` may refuse the file that was opened.
 
     Raises: OSError, with what is wrong as its ``strerror``, for what cannot be opened, is no
-    regular file (a pipe may never end), or holds more than ``limit`` bytes; whatever ``check`` raises.
+    regular file (a pipe may never end), or holds more than ``limit`` bytes; and the exceptions of ``check``.
     """
     with open_bounded(path, limit, check) as file:
         data = file.read(limit + 1)

@@ -89,7 +89,7 @@ class Check:
     """One check, as it was found in its file."""
 
     implied = False
-    """Nobody chose it: it stands for hosts that cannot be read."""
+    """It was added and not chosen: it stands for hosts that cannot be read."""
 
     def __init__(self, function: Callable[..., Iterable[Finding]], path: str = "") -> None:
         self.function = function

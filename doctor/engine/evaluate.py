@@ -123,7 +123,7 @@ def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
         return fact.read(answer)
     except Absent as why:
         return _printable(why)
-    except Exception as error:  # noqa: BLE001 - the rim: whatever a tool printed, it ends as an outcome
+    except Exception as error:  # noqa: BLE001 - the rim: every output of a tool ends as an outcome
         return Unreadable(
             strip_control_chars(filled("{0}: cannot be parsed: {1}: {2}", answer.label, type(error).__name__, error))
         )

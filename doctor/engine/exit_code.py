@@ -43,7 +43,7 @@ class Verdict(enum.Enum):
 
 
 def verdict(report: Report, code: int | None = None) -> Verdict:
-    """The word for the run, whatever the options; ``code`` is the exit code, which options can make stricter.
+    """The word for the run, with any options; ``code`` is the exit code, which options can make stricter.
 
     An error outweighs what is unknown (it is certain), and what is unknown outweighs a warning (it may be an error).
     What is unknown of a check that never finds more than a warning counts as a warning: it may be one, and no more.

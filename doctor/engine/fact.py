@@ -130,14 +130,14 @@ class Probe(msgspec.Struct, frozen=True):
     lanes: int = 0
     """With ``each``: into so many the lane is divided by device number, which run at the same time; 0 is undivided."""
     inventory: type[DeviceList] | None = None
-    """The fact that lists the devices of which each must have an answer."""
+    """The fact that lists the devices; each of them must have an answer."""
     stand_in: str = ""
     """With ``each`` and ``requires``: a file of settings ``key_N=value``. Where the file is there and the tool is not,
     each device's output is ``absent`` and holds its lines of the file."""
 
     @property
     def always_answered(self) -> tuple[str, ...]:
-        """The names of outputs that every record has, whatever the host has: none of devices, and of a glob's files.
+        """The names of outputs that every record has, on every host: none of devices, and of a glob's files.
 
         >>> read("/proc/swaps", "/sys/class/net/*/mtu").always_answered
         ('/proc/swaps',)
@@ -290,8 +290,8 @@ class ProbeAnswer(Mapping[str, Output]):
 
 
 def not_reached(failure: str, text: str) -> Unreadable:
-    """Why nothing is known of a host, and which check holds the cause. Time that ran out is nobody's fault, and a host
-    that left no file may be well.
+    """Why nothing is known of a host, and which check holds the cause. An expired budget is not the host's fault, and a
+    host that left no file may be well.
     """
     causes = {"no-python": "python3-missing", "budget": "", "no-file": ""}
     state = "unknown" if failure == "no-file" else "not reached"

@@ -87,7 +87,7 @@ def handle(handler: Callable[[int], None]) -> None:
 
 
 def _swallows_exceptions(frame: FrameType | None) -> bool:
-    """Whether the interpreter is in a function out of which it lets no exception: a finalizer, a weak reference's."""
+    """Whether the interpreter is in a function that lets no exception out: a finalizer, a weak reference's."""
     while frame is not None:
         code = frame.f_code
         if code.co_name == "__del__" or (code.co_name, os.path.basename(code.co_filename)) in _CALLBACKS:

@@ -137,7 +137,7 @@ def language() -> str:
 
 
 def output_encoding() -> str:
-    """The encoding of stdout, as `select` was told."""
+    """The encoding of stdout, as given to `select`."""
     return _selection.encoding
 
 

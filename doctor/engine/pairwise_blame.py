@@ -1,8 +1,8 @@
-"""The culprits of failures between pairs: the fewest ends that explain them all; nobody where the ends are cut apart.
+"""The culprits of failures between pairs: the fewest ends that explain them all; no end where the ends are cut apart.
 
-Attempts are often a sample that goes one way, from each end to some others, so that a pair that worked connects its
-ends whichever of them tried. `doctor.net.host_groups` knows both ways of every pair and every port, as bit masks: there
-a part is a strongly connected component.
+Attempts are often a sample that goes one way, from each end to some others, so a pair that worked connects its ends, no
+matter which of them tried. `doctor.net.host_groups` knows both ways of every pair and every port, as bit masks: there a
+part is a strongly connected component.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_LABELS = 6
 
 
 class Cut(msgspec.Struct, Generic[End], frozen=True):
-    """Three ends or more that fall into parts, of which none holds more than half of them: none of them is to blame."""
+    """Three ends or more in parts, where no part holds more than half of them: none of them is a culprit."""
 
     parts: tuple[tuple[End, ...], ...]
     """The largest first. One end may be a part: that it is alone says nothing against it."""
@@ -56,8 +56,8 @@ def blame(pairs: Collection[tuple[End, End, bool]]) -> tuple[dict[End, list[End]
 
     ``pairs`` are (from, to, whether it worked). The end that failed with the largest share of its partners is taken
     first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
-    one that was reached for is named: it was to answer. What failed between the parts of a `Cut` is nobody's, and what
-    an end tried of itself is no pair.
+    one that was reached for is named: it was to answer. No end is named for failures between the parts of a `Cut`;
+    attempts of an end to itself are not pairs.
     """
     divided, fewer = _cuts(pairs := [pair for pair in pairs if pair[0] != pair[1]])
     parts = chain.from_iterable(cut.parts for cut in divided)

@@ -32,7 +32,7 @@ RankCount = Annotated[int, msgspec.Meta(ge=0, le=9_999_999)]
 
 
 class LaunchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a launch line and its scheduler say of the job. Whatever is empty is not known."""
+    """What a launch line and its scheduler say of the job. An empty field is not known."""
 
     read_from: str = ""
     """Where ``environ`` was read: ``the launch line``, ``process 4711``; empty: in the shell that runs doctor."""
@@ -68,7 +68,7 @@ class LaunchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class LaunchOptions(LaunchSettings, frozen=True, kw_only=True):
-    """The job's settings, as the command line and the environment give them. Whatever is empty is not given."""
+    """The job's settings, as the command line and the environment give them. An empty field is not given."""
 
     environ: dict[str, str] = {}
     """The environment variables that matter to the job."""

@@ -68,11 +68,11 @@ class Finding:
         self.template = template
         self.hosts = tuple(hosts)
         self.is_warning = False
-        """Its severity is WARNING, whatever the check's."""
+        """Its severity is WARNING, even where that of the check is not."""
         self.follows_from = ""
         """The check whose finding is its cause, as `doctor.analysis.causes` fills it in; empty: none."""
         self.explained_by: tuple[str, ...] = ()
-        """Checks of which an error brings this about, as an analysis of the evidence knows; most likely first."""
+        """Checks whose errors can cause this finding, as an analysis of the evidence knows; most likely first."""
         self.values: dict[str, Any] = values
 
     def with_host(self, host: str) -> Finding:
@@ -205,8 +205,8 @@ TIED = "groups"
 def accused_hosts(finding: Finding, count: int) -> tuple[str, ...]:
     """The hosts of a finding that it speaks against, in a fleet of ``count``: those beside the part with most hosts.
 
-    Where no part has more than half of them, with the hosts that the finding does not name: nobody. So, too, where its
-    value ``tie`` is true: it is one of several hosts, and nothing tells which.
+    Where no part has more than half of them, with the hosts that the finding does not name: none. So, too, where its
+    value ``tie`` is true: it is one of several hosts, and the evidence does not show which one.
 
     >>> cut = Finding("", hosts="ab", cut_parts=["a", "b"])
     >>> accused_hosts(cut, 2), accused_hosts(cut, 8)
@@ -225,7 +225,7 @@ NO_HOST = "no host was checked"
 """Why a check of hosts is skipped where there are none; and the source of a run that is about the job's files alone."""
 
 THIS_HOST_ALONE = "this host alone"
-"""So begins the source of a run of the host that doctor runs on, whatever other hosts its job has."""
+"""The start of the source of a run of the host that doctor runs on, even where its job has other hosts."""
 
 BUDGET_ENDED = Reason("it was not evaluated: the time budget ended")
 """Of the checks that an evaluation did not come to."""
@@ -261,7 +261,7 @@ class Outcome(msgspec.Struct, frozen=True):
     waived: tuple[Waived, ...] = ()
     """What would be findings without a waiver."""
     implied: bool = False
-    """Nobody chose the check: that it passed says nothing of what was asked for."""
+    """The check was added and not chosen: that it passed says nothing about the checks that were chosen."""
 
     def severity_of(self, finding: Finding) -> Severity:
         """The severity of one of the findings: never above the check's."""
@@ -323,6 +323,6 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def lacks_hosts(self) -> bool:
-        """Hosts were to be judged, and there was none: whatever else was judged, nothing is known of a host."""
+        """Hosts were to be judged, and there was none: nothing is known of a host, even if other parts were judged."""
         meant = any(outcome.skipped.get("") == NO_HOST for outcome in self.outcomes)
         return meant and not self.hosts and not self.source.startswith(NO_HOST)

@@ -142,7 +142,7 @@ def without_start(text: str, start: str) -> str:
 
 
 def with_own_spaces(value: str) -> str:
-    """A value for a text out of which loose spaces are taken: those within it are its own, as of a file's name."""
+    """A value for a text whose loose spaces are removed: spaces within the value are kept, as in a file's name."""
     inner = value.strip(" ")
     return value if value.isascii() else value.replace(inner, inner.replace(" ", OWN_SPACE))
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 LEAST_SECONDS = 1.0
-"""For each part of the work, whatever those before it took."""
+"""For each part of the work, even where the earlier parts used up the time."""
 
 
 class TimePassed(BaseException):

@@ -131,7 +131,7 @@ class SlowDown(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...] = ()
     """Those whose part it is; empty: all of them, or not known."""
     hosts: tuple[str, ...] = ()
-    """Of these ranks; of a network, the host of which all paths are slow, or the two ends of a path."""
+    """Of these ranks; of a network, the host whose paths are all slow, or the two ends of a path."""
     seconds: float = 0.0
     """Of the part, at most of these ranks."""
     usual_seconds: float = 0.0

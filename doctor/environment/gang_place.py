@@ -109,7 +109,7 @@ def find_place(pod: PodDescription, context: JobContext, listed: Sequence[str], 
 
 
 def _name_by_rank(pod: PodDescription, context: JobContext) -> str:
-    """Of a PyTorchJob's pod, whatever its host name is; empty where its variables do not have it."""
+    """Of a PyTorchJob's pod, for any host name; empty where its variables do not have it."""
     master, rank = _ROLE_POD.match(pod.environ.get("MASTER_ADDR", "")), context.node_rank
     if master is None or master[2] != "master" or rank is None or context.scheduler != "kubeflow":
         return ""

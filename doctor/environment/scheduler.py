@@ -90,7 +90,7 @@ class JobScheduler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     first_node: str = ""
     """The number of the node that leads, if that need not be 0."""
     single_node_is_first: bool = False
-    """The only node of a job is number 0, whatever its index."""
+    """The only node of a job is number 0, with any index."""
     node_count: str = ""
     several_hosts: tuple[str, ...] = ()
     """Without any of these variables the job has one host."""
@@ -134,7 +134,7 @@ class JobScheduler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         )
 
     def _node_rank(self, variables: EnvironmentVariables) -> int | None:
-        """The node that leads is number 0, whatever its index."""
+        """The number of this node; the node that leads is number 0, with any index."""
         for source in self.hosts:
             if source.form == "cluster_spec":
                 return listed.cluster_position(variables.text(source.variable))

@@ -129,7 +129,7 @@ def _why_unlisted(
 
 
 def _stated_hosts(variables: EnvironmentVariables) -> str:
-    """The variable of a platform nobody has described here that states several hosts, beside this one's number.
+    """The variable that states several hosts, beside this one's number, on a platform that is not described here.
 
     >>> _stated_hosts(EnvironmentVariables({"BEAKER_REPLICA_COUNT": "2", "BEAKER_REPLICA_RANK": "0"}))
     'BEAKER_REPLICA_COUNT=2'

@@ -31,7 +31,7 @@ class AcceleratorVendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     classes: tuple[str, ...] = ()
     """PCI classes, four digits: all such devices of the vendor are accelerators."""
     devices: tuple[str, ...] = ()
-    """PCI device ids that are accelerators whatever their class."""
+    """PCI device ids that are accelerators in any PCI class."""
     files: tuple[str, ...] = ()
     """How the names of their files under /dev begin."""
     module: str = ""

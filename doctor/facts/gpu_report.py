@@ -176,7 +176,7 @@ def short_bus(text: str) -> str:
 
 
 def parse_report(text: str) -> GpuReport:
-    """The report in the output, whatever stands before and after it. Raises: Unreadable."""
+    """The report in the output; text before and after it is ignored. Raises: Unreadable."""
     from xml.etree import ElementTree
 
     begin, end = text.find("<nvidia_smi_log"), text.rfind("</nvidia_smi_log>")
@@ -338,7 +338,7 @@ def _fabric_status(element: Element) -> str:
 
 
 def _fabric_faults(health: Element | None) -> tuple[str, ...]:
-    """The conditions that are not as they should be, by whatever name the driver has for them."""
+    """The conditions that are not as they should be, under the driver's names for them."""
     fields = [(str(child.tag), _text(child, ".")) for child in (health if health is not None else ())]
     faults = [
         filled("{0}: {1}", name.replace("_", " "), text)

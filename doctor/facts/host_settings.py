@@ -14,7 +14,7 @@ from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuInventory
 
 SERVER_GPUS = 4
-"""So many GPUs are a server, whatever their product: no source of a vendor's, our own limit."""
+"""A host with so many GPUs is a server, with any product: our own limit, without a vendor's source."""
 
 _GOVERNORS = "/sys/devices/system/cpu/cpufreq/policy*0/scaling_governor"
 _DRIVER = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver"

@@ -168,7 +168,7 @@ SYSCTL_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "
 class SysctlFiles(Fact, frozen=True):
     """What the files of sysctl set when the host starts.
 
-    Files are applied by the order of their names, whatever their folder; ``/etc/sysctl.conf`` comes last with
+    Files are applied in the order of their names, without regard to their folders; ``/etc/sysctl.conf`` comes last with
     ``sysctl --system``, and is not read at all by systemd, unless a link in ``/etc/sysctl.d`` leads to it.
 
     Raw output, from ``/etc/sysctl.d/99-cluster.conf``::

@@ -221,7 +221,7 @@ class LauncherLogins(Fact, frozen=True):
 
 
 def children(count: int, radix: int = RADIX) -> list[list[int]]:
-    """By place in Open MPI's list of daemons, the first of which is mpirun's own: those that it starts.
+    """The daemons that each daemon starts, by place in Open MPI's list; the first of the list is mpirun's own.
 
     >>> children(4), children(5, 2)
     ([[1, 2, 3], [], [], []], [[1, 2], [3], [4], [], []])

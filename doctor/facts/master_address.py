@@ -110,8 +110,8 @@ def host_of_master(
 ) -> str:
     """The host that MASTER_ADDR is; empty where it is not known, or is none of these.
 
-    That is the one that the list of hosts has by this name, else the one that most hosts come to: what a host calls
-    itself makes it nobody's master.
+    That is the one that the list of hosts has by this name, else the one that most hosts come to: a host's own name for
+    itself does not make it the master of other hosts.
     """
     master = normalize_host(launch.master_addr)
     for same in (normalize_host, _short):

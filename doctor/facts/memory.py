@@ -120,8 +120,8 @@ class SharedMemory(Fact, frozen=True):
 
 def list_idle_segments(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: the files of /dev/shm older than 10 minutes that no process has open or mapped."""
-    # A lease for writing is granted only while nobody else has the file open or mapped, in any container. The kernel
-    # refuses it to one who may not have it, and before 5.3 it always refused in memory file systems.
+    # A lease for writing is granted only while no other process has the file open or mapped, in any container. The
+    # kernel refuses it to users without the right, and before 5.3 it always refused in memory file systems.
     numbers = [text for text in os.uname().release.replace("-", ".").replace("+", ".").split(".")[:2] if text.isdigit()]
     if len(numbers) < 2 or (int(numbers[0]), int(numbers[1])) < (5, 3):
         return {"release": os.uname().release}
@@ -173,7 +173,7 @@ MADE_BY_JOBS = re.compile(
 The groups are the processes that made them.
 
 PyTorch (libshm), Python's multiprocessing; NCCL, CUDA; Open MPI, MPICH, Intel MPI, MVAPICH2; PSM2, PSM3, UCX; OpenMP of
-LLVM. A file with another name may be a lock or the data of a service, which is found again by that name when nobody
+LLVM. A file with another name may be a lock or the data of a service, which finds it by that name although no process
 has it open: libpod_lock of podman, lttng-ust-wait-8, sem.* of databases, files that a user keeps there.
 """
 
@@ -291,7 +291,7 @@ class MemoryCommitment(Fact, frozen=True):
     probe = read("/proc/sys/vm/overcommit_memory", "/proc/meminfo")
 
     mode: int
-    """0: what is obviously too much is refused; 1: nothing is; 2: whatever exceeds the limit is."""
+    """0: the kernel refuses only what is obviously too much; 1: it refuses nothing; 2: all that exceeds the limit."""
     limit: int
     """Bytes; it counts in mode 2 alone."""
     committed: int

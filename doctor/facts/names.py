@@ -202,7 +202,7 @@ class HostNames(Fact, frozen=True):
     fleet: int
     """How many names the fleet has."""
     full: str = ""
-    """What ``socket.getfqdn()`` is on this host; empty where nobody needs it."""
+    """What ``socket.getfqdn()`` is on this host; empty where it is not needed."""
     machine: str = ""
     """The same for two names that lead to one machine; empty: not known."""
 

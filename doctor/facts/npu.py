@@ -176,7 +176,7 @@ class NpuInventory(DeviceList, frozen=True):
         )
 
     def unanswered(self, outputs: Mapping[str, Output]) -> tuple[str, ...]:
-        """NPUs of which a tool that is run once for each device file left no output."""
+        """NPUs without output from a tool that is run once for each device file."""
         if "" in outputs:  # one for all
             return ()
         return tuple(f"NPU {device}" for device in self.devices if str(device) not in outputs)
@@ -276,7 +276,7 @@ class NpuChips(DeviceList, frozen=True):
         return cls(chips=chips, unread={"a row of npu-smi info -m": bad_rows[0]} if bad_rows else {})
 
     def unanswered(self, outputs: Mapping[str, Output]) -> tuple[str, ...]:
-        """Cards, or chips, of which a tool that is run once for each of them printed no block."""
+        """Cards, or chips, without a block in the output of a tool that is run once for each of them."""
         text = outputs[""].out if "" in outputs else ""
         blocks = re.findall(r"^-- ([0-9]{1,9})(?: ([0-9]{1,4}))? --[ \t\r]*$", text, re.M)
         if any(chip for _, chip in blocks):

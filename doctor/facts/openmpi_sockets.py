@@ -26,7 +26,7 @@ _PASSED_OVER = ("vir",)
 _PRIVATE = [ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16")]
 """The default of ``opal_net_private_ipv4``. Loopback is public to it."""
 _MOST_EXACT = 8
-"""Interfaces of a host of which Open MPI 4.1 tries every assignment; of more it takes the best pair first."""
+"""Up to so many interfaces of a host, Open MPI 4.1 tries every assignment; with more, it takes the best pair first."""
 
 
 class Build(msgspec.Struct, frozen=True):
@@ -79,8 +79,8 @@ class Connection(msgspec.Struct, frozen=True):
 def openmpi_choices(environ: Mapping[str, str], interfaces: Interfaces) -> list[SocketChoice]:
     """What the variables with Open MPI's interfaces lead to: a problem that ends it, or the one address that is left.
 
-    Of several interfaces, which takes part is `dead_connections`' matter. Its daemons go on without those of their list
-    that do not exist, as long as one is left; each ends where none is, whatever host it is on.
+    Which of several interfaces takes part is decided by `dead_connections`. The daemons go on without interfaces of
+    their list that do not exist, as long as one is left; a daemon without one ends, on any host.
     """
     choices = []
     for variable in OPENMPI_INTERFACES:
@@ -180,7 +180,7 @@ def connections(mine: TcpModules, theirs: TcpModules, build: Build) -> list[Conn
     targets = {i: entry for i, j in pairs.items() if (entry := weights[i][j][1])}
     if build.release == 5:
         return [_start(local[i], entry) for i, entry in targets.items()]
-    # 4.1 gives its first module the first pair, whatever interface that is of.
+    # 4.1 gives its first module the first pair, even if that belongs to another interface.
     ordered = [targets[i] for i in sorted(targets)]
     return [_start(module, entry) for module, entry in zip(mine.created, ordered, strict=False)]
 
@@ -335,6 +335,6 @@ def _obstacle(
 
 
 def has_carrier(interfaces: Interfaces, name: str) -> bool:
-    """Whether an interface is connected; one of which nothing is known is taken for it."""
+    """Whether an interface is connected; one that is not known is taken as connected."""
     link = interfaces.link(name)
     return link is None or link.is_running

@@ -22,7 +22,7 @@ from doctor.remote.runtime.connecting import connect_all
 SECONDS = 5
 """The kernel sends the first packet of a connection three times in it: at once, after 1 s and after 3 s."""
 EVERY_PAIR = 9
-"""Hosts of a fleet of which each tries all others; in a larger one each tries those 1, 2, 4, 8, ... places on."""
+"""In a fleet of up to so many hosts each tries all others; in a larger one those 1, 2, 4, 8, ... places on."""
 LONGEST_TURN = 1.0
 """Seconds at a stretch that a program did not run, from which on its host is busy. It takes 0.25 s by itself."""
 MAX_ADDRESSES = 4

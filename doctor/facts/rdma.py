@@ -175,7 +175,7 @@ class RdmaPort(msgspec.Struct, frozen=True):
 
     @property
     def has_link(self) -> bool:
-        """A cable carries a signal, whatever the port's logical state; one that waits for a subnet manager has one."""
+        """A cable carries a signal, in any logical state of the port; one that waits for a subnet manager has one."""
         return "LinkUp" in self.physical or any(state in self.state for state in ("INIT", "ARMED"))
 
     @property

@@ -46,7 +46,7 @@ class ClockOffset(Fact, frozen=True):
     """How far the host's clock is from ours: a range that surely holds the difference, in seconds.
 
     The host began after we sent and ended before we received, so the difference (host minus controller) lies
-    between ``ended - received`` and ``began - sent``, whatever the network did. No symmetry is assumed.
+    between ``ended - received`` and ``began - sent``, with any delays in the network. No symmetry is assumed.
     """
 
     probe = visit()

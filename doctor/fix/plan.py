@@ -129,7 +129,7 @@ class HostPlan(msgspec.Struct, frozen=True):
 
     @property
     def acting_playbooks(self) -> set[str]:
-        """Those of which software makes a step."""
+        """The playbooks with a step that software performs."""
         return {step.playbook for step in self.steps if not step.skip and step.kind in ("run", "file")}
 
     @property

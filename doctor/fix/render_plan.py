@@ -246,7 +246,7 @@ def _reason_text(untreated: Untreated) -> str:
 
 
 def _idle_playbooks(plans: Sequence[HostPlan]) -> Iterator[Untreated]:
-    """Playbooks of which no step is left to make."""
+    """Playbooks without a step that is left to make."""
     for host_plan in plans:
         for name in (
             dict.fromkeys(step.playbook for step in host_plan.steps if step.playbook not in host_plan.left_out)

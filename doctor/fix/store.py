@@ -78,7 +78,7 @@ def find(name: str, environ: Mapping[str, str]) -> Path:
 
 
 def require_private(plan_folder: Path) -> None:
-    """What lies here is run as root on hosts, so nobody else may have put it there; as ssh does with its files.
+    """What lies here is run as root on hosts, so no other user may have put it there: ssh requires the same.
 
     Raises: PlanStoreError for a folder or file of another user, a link, and one that others may write to.
     """

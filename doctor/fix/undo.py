@@ -118,7 +118,7 @@ class _HostUndo:
         self._kept_at_start: dict[int, dict[str, FileState]] = {}
         """The kept files as they were found, before any step of theirs was undone."""
         self._changed: set[int] = set()
-        """The steps that keep files of which one was changed since."""
+        """The steps that keep files, where one of these files was changed since."""
         self._refused: dict[int, _ChangedSince] = {}
         """Those that therefore cannot be undone, and with them the steps that change these files."""
         self._prepared: set[bool] = set()

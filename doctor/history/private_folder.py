@@ -1,7 +1,7 @@
 """A folder of this user's own below ``~/.local/state/doctor/``, and files in it that no other user sees or replaces.
 
-All access goes through the opened folder, so that nobody can put another one in its place meanwhile; no link is
-followed in it. A file appears under its name at once or not at all.
+All access goes through the opened folder, so that it cannot be replaced meanwhile; no link is followed in it. A file
+appears under its name at once or not at all.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def _coverage(report: Report, comparing: Container[str], bits: Mapping[str, int]
 
 @functools.lru_cache(maxsize=8)
 def _host_bits(names: tuple[str, ...]) -> dict[str, int]:
-    """The bit of each name, and of the fleet. Runs of one fleet share it; nobody changes it."""
+    """The bit of each name, and of the fleet. Runs of one fleet share the result: callers must not change it."""
     return {FLEET: 1, **{name: 1 << number for number, name in enumerate(names, 1)}}
 
 

@@ -1,7 +1,7 @@
 """What states the size of a job, and whether it fits together. Pure.
 
-One table of variables, whatever sets them: a script by hand, torchrun, MindSpore, Open MPI, PMI, Slurm. What a launcher
-of the launch line sets itself for its ranks is not in force before it runs, and is not read.
+One table of variables, for all that set them: a script by hand, torchrun, MindSpore, Open MPI, PMI, Slurm. What a
+launcher of the launch line sets itself for its ranks is not in force before it runs, and is not read.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class ListFault(msgspec.Struct, frozen=True):
 
 
 def list_faults(environ: Mapping[str, str], nccl: tuple[int, ...]) -> Iterator[ListFault]:
-    """What is wrong with the two variables. ``nccl``: the release; empty where nobody knows it.
+    """What is wrong with the two variables. ``nccl``: the release; empty where it is not known.
 
     >>> [(one.ends, one.expected) for one in list_faults({"NCCL_PROTO": "LL256"}, (2, 27, 3))]
     [(True, 'LL, LL128 or Simple instead of LL256')]

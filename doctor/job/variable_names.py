@@ -2,7 +2,7 @@
 
 Two names mean the same where their parts are the same in any order, each in one of its usual forms: NCCL_IB_GID_IDX,
 HCCL_CONN_TIMEOUT. A name that lacks one word of another counts as well, such as GLOO_IFNAME, where the rest is a word
-that libraries use and scripts do not: a script's own NCCL_TIMEOUT, ASCEND_HOME or NCCL_PORT is nobody's slip.
+that libraries use and scripts do not: a script's own NCCL_TIMEOUT, ASCEND_HOME or NCCL_PORT is not a misspelt name.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class _Names(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _WordForms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     common: str
-    """Words of which a script makes names of its own."""
+    """Words that scripts use in names of their own."""
     forms: dict[str, str]
     """The usual form of a word, which may be several words."""
     meant: dict[str, str]
-    """The variable that was meant by a name of which no word shows it."""
+    """The variable that was meant, for names without a word that shows it."""
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

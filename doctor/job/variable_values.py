@@ -137,7 +137,7 @@ _INTERFACES = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",
 
 
 def invalid_settings(env: Mapping[str, str], family: Family = "", hosts: int = 1) -> tuple[EnvSetting, ...]:
-    """All variables of ``env`` whose value ends the program, whatever library it uses, by name."""
+    """All variables of ``env`` whose value ends the program, with any library, by name."""
     if not env:
         return ()
     wrong = refused(env, "ends", family)

@@ -48,7 +48,7 @@ def assemble_matrix(answers: PerHost[NetworkAnswer]) -> Matrix:
 
 
 def _shared_addresses(answers: PerHost[NetworkAnswer], first: NetworkAnswer) -> set[tuple[int, int]]:
-    """Pairs of hosts of which one holds the address that the other is tried at, the lower first."""
+    """Pairs of hosts, the lower first, where one holds the address at which the other is tried."""
     return {(min(pair), max(pair)) for pair in _pairs_stated(answers, first, "holds")}
 
 

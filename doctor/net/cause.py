@@ -48,7 +48,7 @@ class NetworkCause(msgspec.Struct, frozen=True):
     """Other causes that explain the same failures as well: it cannot be told which. Empty: it is certain."""
     blamed: tuple[int, ...] = ()
     """Of a border, or of two parts of a fleet that is cut: the side with at most half as many hosts as the other one;
-    else both, of which none is worse."""
+    else both, as neither is more likely."""
 
     @property
     def certain(self) -> bool:

@@ -24,7 +24,7 @@ MAX_GROUPS = 512
 MAX_CONF_BYTES = 1 << 20
 PART = "hosts"
 _LABELS = {"host": "host {0}", PART: "hosts {0}", "subnet": "subnet {0}", "switch": "switch {0}"}
-"""The kind of a part that the matrix itself shows: its hosts reach each other, and nobody else."""
+"""The kind of a part that the matrix itself shows: its hosts reach each other, and no other host."""
 MOST_PARTS, MOST_PATTERNS = 16, 16
 """Parts of one port, and ports that connect the hosts differently: what is cut into more pieces is no cut."""
 _EXPANSION_LIMIT = 10_000
@@ -136,7 +136,7 @@ def connected_parts(divisions: Iterable[Sequence[int]], hosts: Sequence[str]) ->
 
 
 def parts_without_majority(masks: Sequence[int], hosts: Sequence[str]) -> tuple[HostGroup, ...]:
-    """All parts of a fleet that is cut into three or more of which none holds more than half of the hosts; else none.
+    """All parts of a fleet that is cut into three or more, where no part holds more than half of the hosts; else none.
 
     A host for itself is a part like the others: that it is alone says nothing against it.
 

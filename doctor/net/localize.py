@@ -2,8 +2,8 @@
 
 A cause is a box of cells: all attempts to a host, from a group to another, of one pair. It is constant when every
 attempt in it failed, on the ports that it names. Constant boxes of several pairs are taken first, the one that explains
-most before all others (greedy set cover); then boxes in which failures come and go, or in which a host says that all is
-well when nobody else does; what is left are single links and directions.
+most before all others (greedy set cover); then boxes in which failures come and go, or in which a single host reports
+success; what is left are single links and directions.
 
 What was not tried, or is unknown, counts neither as healthy nor as failed: it contradicts no box, and supports none.
 """
@@ -136,7 +136,7 @@ class _Search:
         return list(group_pair_boxes(self.cells, self.remaining, [part for part in parts if len(part.hosts) > largest]))
 
     def _cuts_without_majority(self, divisions: Iterable[Sequence[int]]) -> Iterator[Box]:
-        """Between three parts or more; a host of which nothing is known is none."""
+        """Between three parts or more; a host without any report is not a part."""
         for masks in divisions:
             reported = [
                 mask for mask in masks if any(rows[host] for rows in self.cells.failed.rows for host in members(mask))
@@ -293,7 +293,7 @@ class _Search:
     # -- from boxes to causes
 
     def _join_ports(self) -> None:
-        """One pick for one box, whatever the ports; and one for a host's two ways, on the same ports."""
+        """Joins the picks of one box on different ports; and those of a host's two ways, on the same ports."""
         joined: dict[tuple[object, ...], _Pick] = {}
         for pick in self.picks:
             box = pick.box

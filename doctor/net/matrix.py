@@ -73,7 +73,7 @@ OUTCOMES = {letter: outcome for outcome, letter in LETTERS.items()}
 FAILING = "rdubnshfw"
 """The letters of attempts that failed. `o` worked; all others are neither."""
 PARTLY = "fh"
-"""Those of them of which some connections, or small packets, pass."""
+"""Those of them where some connections, or small packets, pass."""
 UNTRIED = "."
 
 
@@ -161,7 +161,7 @@ class PathSpeed(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds of the quickest round trip: a busy host has quick ones too."""
     arrival_single: float | None = None
     """Bytes a second at which the packets of one stream arrived while they did, by the time stamps of the target's
-    kernel: what the network carries, whatever the programs of both ends sent."""
+    kernel: what the network carries, independent of how fast the programs of both ends sent."""
     arrival_multi: float | None = None
     """The same of several streams."""
     waited: float = 0.0
@@ -210,7 +210,7 @@ class Matrix(msgspec.Struct, frozen=True):
     rejected: dict[int, int] = {}
     """Statements that were refused, by host."""
     shared: tuple[tuple[int, int], ...] = ()
-    """Pairs of hosts of which one says that it holds the address that the other is tried at, the lower first."""
+    """Pairs of hosts, the lower first, where one says that it holds the address at which the other is tried."""
     to_itself: dict[int, str] = {}
     """By host, for each port the letter of its attempt to itself; ``-`` where it made none, or does not listen."""
 
@@ -245,7 +245,7 @@ class MatrixCoverage(msgspec.Struct, frozen=True):
     """How much of a matrix is known: unknown attempts are not healthy ones."""
 
     pairs_both_ways: int
-    """Pairs of hosts of which an attempt is decided in either direction."""
+    """Pairs of hosts with a decided attempt in each direction."""
     pairs_either_way: int
     pairs: int
     """That the fleet has."""

@@ -103,7 +103,7 @@ class _Reader:
             yield letter if letter in _CLAIMABLE else "-"
 
     def attempts(self, items: Any, rows: Sequence[str], to_itself: str) -> Iterator[Attempt]:
-        """Details, each of which agrees with its letter in ``rows``, or ``own``."""
+        """Details; each of them agrees with its letter in ``rows``, or ``own``."""
         earlier: set[tuple[int, int]] = set()
         for item in self._objects(items, MAX_ATTEMPTS_OF_A_HOST):
             target, port = _index(item.get("target"), self.hosts), _index(item.get("port"), self.ports)

@@ -110,7 +110,7 @@ class NetPlan(msgspec.Struct, frozen=True):
 
 
 def input_facts(options: NetOptions) -> tuple[type[Fact], ...]:
-    """Facts of the first round that a test needs, whatever checks are selected."""
+    """Facts of the first round that a test needs, for any selection of checks."""
     return (*INPUT_FACTS, *DEVICE_FACTS) if options.mode == "full" and options.devices else INPUT_FACTS
 
 

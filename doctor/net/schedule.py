@@ -1,7 +1,7 @@
 """Which hosts try each other when: rounds of disjoint pairs, so that a host is in at most one pair at a time.
 
 `full` is a 1-factorization of all pairs by the circle method: with an even number N of hosts N-1 rounds of N/2 pairs,
-with an odd number N rounds in each of which one host rests. Source: M. Reiss, "Ueber eine Steinersche combinatorische
+with an odd number N rounds, and one host rests in each round. Source: M. Reiss, "Ueber eine Steinersche combinatorische
 Aufgabe" (1859); E. Lucas, "Recreations mathematiques" II (1883), the round-robin tournament. `quick` is the ring of the
 rank order and a few of these rounds, drawn by a seed after the hosts are shuffled.
 
@@ -94,7 +94,7 @@ class Schedule(msgspec.Struct, frozen=True):
     def ports_of(self, source: int, target: int, number: int) -> list[int]:
         """The ports that ``source`` tries at ``target`` in round ``number``, by their places.
 
-        Every port of every target gets its turn equally often, whatever the number of hosts.
+        Every port of every target gets its turn equally often, for any number of hosts.
         """
         if self.ports_each >= self.ports or self.is_neighbour(source, target):
             return list(range(self.ports))

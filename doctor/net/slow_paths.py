@@ -1,8 +1,8 @@
 """The speeds of a network test, as measurements of paths: slow hosts, links and directions. Pure.
 
-Hosts that wait for their CPUs send less and answer later, whatever the network carries. So the rate at which packets
-arrive while they do, and the quickest round trip, are compared before throughput and usual latency; these two count
-only where the programs of both ends ran when they could (`MOST_WAITED`).
+Hosts that wait for their CPUs send less and answer later, on every network. So the rate at which packets arrive while
+they do, and the quickest round trip, are compared before throughput and usual latency; these two count only where the
+programs of both ends ran when they could (`MOST_WAITED`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SEVERE_SECONDS = 0.1
 """What a path's latency adds to one collective at least, to be an error: of 2 log2(hosts) messages, one after another,
 as a tree of so many hosts sends them. A step has some dozens of collectives."""
 LEAST_LOSS = 5e-3
-"""Segments sent again, as a share of all, below which nobody is accused of losing packets."""
+"""Segments sent again, as a share of all, below which no host is reported for losing packets."""
 SEGMENT_BYTES = 1448
 
 
@@ -107,7 +107,7 @@ class _Figure:
 def slow_paths(speeds: Sequence[PathSpeed]) -> tuple[SlowPath, ...]:
     """The slow hosts, then the slow links and directions of the others; slowest first.
 
-    A path that was measured again stands in ``speeds`` again. Of fewer than three hosts nothing is told: there is
+    A path that was measured again stands in ``speeds`` again. With fewer than three hosts the result is empty: there is
     nothing to compare with.
     """
     named: list[SlowPath] = []

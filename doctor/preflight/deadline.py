@@ -1,4 +1,4 @@
-"""What goes on beside a preflight: signs of life on stderr, and an end that comes whatever hangs."""
+"""What goes on beside a preflight: signs of life on stderr, and an end at the deadline, even if a step hangs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TimeBudget(msgspec.Struct, frozen=True):
 
     @property
     def report_end(self) -> float:
-        """When the report must be under way; whatever hangs then is left behind."""
+        """When the report must be under way; a step that hangs then is left behind."""
         return self.end - min(REPORT_SECONDS * self.slowness, self.seconds / 8)
 
     @property
@@ -119,7 +119,7 @@ class Heartbeat:
         while not self._stop_event.wait(self.interval):
             try:
                 print(self.text(), file=self.stream, flush=True)
-            except (OSError, ValueError):  # nobody reads any more; the verdict does not depend on it
+            except (OSError, ValueError):  # the reader has gone; the verdict does not depend on it
                 return
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ class EarlyEnd:
     def start(self) -> None:
         """Ends the process at the deadline, from a thread of its own, unless the line was printed by then.
 
-        Another thread reads the list of hosts: it loads modules, and may read a file, which nobody is to wait for.
+        Another thread reads the list of hosts: it loads modules, and may read a file, and must not delay the caller.
         """
         self._reading.acquire()
         _thread.start_new_thread(self._read_list, ())
@@ -75,7 +75,7 @@ class EarlyEnd:
         self.deadline = budget_end + FALLBACK_SECONDS
 
     def claim_line(self) -> bool:
-        """Whether the caller, and nobody else, is to print the line."""
+        """Whether the caller is the only one to print the line."""
         if self._printed.acquire(False):
             return True
         self.wait_for_end()

@@ -317,7 +317,7 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
 
 
 def _keeps_settings(options: PreflightOptions) -> bool:
-    """Whether doctor.toml wants every setting kept; a file that cannot be read is told of where the run is kept."""
+    """Whether doctor.toml wants every setting kept; a file that cannot be read is reported where the run is kept."""
     from doctor.session.run_history import HistoryOptions, keeps_settings
 
     try:

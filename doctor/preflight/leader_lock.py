@@ -68,7 +68,7 @@ class LockFolder:
         return listener
 
     def connect(self, until: float) -> socket.socket | None:
-        """None where nobody listens."""
+        """None where no process listens."""
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         link.settimeout(max(0.01, until - time.monotonic()))
         try:
@@ -96,7 +96,7 @@ class LockFolder:
                 os.close(file)
 
     def remove_files(self) -> None:
-        """The leader's end: from now on there is nobody to wait for."""
+        """The leader's end: from now on other processes find no leader to wait for."""
         for name in (f"{self._key}.socket", f"{self._key}.lock"):
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=self._folder)

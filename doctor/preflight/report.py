@@ -41,7 +41,7 @@ PLUGIN_CHARS = 80
 
 
 class PreflightReporter:
-    """Reports a verdict: files, and exactly one line on stdout, from whatever thread comes first."""
+    """Reports a verdict: files, and exactly one line on stdout, from the thread that comes first."""
 
     def __init__(self, options: PreflightOptions, environ: Mapping[str, str], budget: TimeBudget) -> None:
         self.options, self.environ, self.budget = options, environ, budget
@@ -124,7 +124,7 @@ def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_pat
 
 
 def plugin_line(verdict: PreflightVerdict, options: PreflightOptions) -> str:
-    """What node-problem-detector shows as a condition's message, of which it keeps 80 characters: word and causes."""
+    """The message of the condition in node-problem-detector, which keeps 80 characters: word and causes."""
     causes = [name for name, _ in oneline.causes(verdict.report, verdict.code)]
     names = [one_word.percent_escape(name) for name in [verdict.cause or verdict.reason, *causes] if name]
     word = verdict_word(verdict, options)
@@ -133,7 +133,7 @@ def plugin_line(verdict: PreflightVerdict, options: PreflightOptions) -> str:
 
 
 def verdict_word(verdict: PreflightVerdict, options: PreflightOptions) -> str:
-    """What the verdict's code means, whatever exit code the user's policy makes of it."""
+    """What the verdict's code means, independent of the exit code that the user's policy makes of it."""
     from doctor.engine.exit_code import Exit
 
     code = verdict.code

@@ -43,7 +43,7 @@ def run_preflight(options: PreflightOptions) -> int:
 
 
 class PreflightRun:
-    """Ends with exactly one line and a complete report, at whatever moment, and for whatever reason, it ends.
+    """Ends with exactly one line and a complete report, at any moment and for any reason.
 
     The deadline's thread may end it while the main thread gathers, decides or reports: it finds what is known so far
     in ``progress``, and the verdict, once there is one, in ``verdict``.
@@ -90,7 +90,7 @@ class PreflightRun:
         return self.reporter.exit_code
 
     def _run(self, phase: Callable[[], None]) -> None:
-        """Whatever a phase ends with is reported. Raises: SystemExit for a signal."""
+        """Runs a phase, and reports the error that ends it. Raises: SystemExit for a signal."""
         try:
             phase()
         except CommandError as error:
@@ -131,7 +131,7 @@ class PreflightRun:
         keeper.keep(self.budget)
 
     def _publish(self, verdict: PreflightVerdict) -> PreflightVerdict:
-        """From now on this verdict stands, whatever ends the process."""
+        """From now on this verdict stands, for any end of the process."""
         if self.options.redact:
             verdict = with_redacted_report(verdict, self.progress.aliases())
         self.verdict = verdict

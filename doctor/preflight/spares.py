@@ -30,7 +30,7 @@ class SpareSelection(msgspec.Struct, frozen=True, kw_only=True):
     spares: tuple[str, ...] = ()
     """Healthy, and not needed."""
     excluded: dict[str, tuple[str, ...]] = {}
-    """The checks that a host was left out for; without ``need`` no host of a cut that nobody is to blame for."""
+    """The checks that a host was left out for; without ``need``, no host of a cut that has no culprit."""
     need: int = 0
     """How many were asked for; 0: all that are healthy, and nothing is left out to reach a number."""
     enough: bool = True

@@ -34,7 +34,7 @@ def _names_in_source(source: bytes) -> frozenset[str]:
 
 
 def _keywords(node: ast.AST) -> Iterator[str]:
-    """The named values of a finding, or of whatever the check lets make its findings."""
+    """The named values of a finding, or of the call that makes the check's findings."""
     if isinstance(node, ast.YieldFrom):
         yield from (name for inner in ast.walk(node) for name in _keyword_names(inner))
         yield from ("observed", "expected")

@@ -55,7 +55,7 @@ def frame_end(marker: str) -> bytes:
 
 
 def framed_record(text: str, marker: str) -> tuple[str | None, bool]:
-    """The record in what a host printed, whatever its login shell printed before and after, and whether it began.
+    """The record in what a host printed, without other output of its login shell, and whether the record began.
 
     None: it is not there, or not complete.
     """

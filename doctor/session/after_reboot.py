@@ -25,7 +25,7 @@ def facts_after_reboot(checks: Sequence[Check]) -> list[type[Fact]]:
 
 
 def evaluate_after_reboot(check: Check, hosts: Sequence[str], facts: FactCache, intent: Intent) -> Outcome:
-    """The check on facts as after a reboot; skipped where none of its facts is told by what a host loads at boot."""
+    """The check on facts as after a reboot; skipped where what a host loads at boot determines none of its facts."""
     forms = FORMS.get(check.name)
     if not forms:
         return Outcome(check.name, check.severity, check.area, check.claim, skipped={"": NOT_LOOKED_AT})

@@ -22,7 +22,7 @@ MAX_FILES = 32
 """Files of one launch line."""
 MAX_FILE_BYTES = 16 << 20
 MAX_SOURCES, MAX_READ, MAX_DEPTH = 1000, 10_000, 3
-"""Files below the program's folder of which each is named, and that are read; folders below it."""
+"""Limits below the program's folder: files that are named one by one, files that are read, levels of folders."""
 MAX_SOURCE_BYTES, SOURCE_SECONDS = 256 << 20, 5.0
 """For all of these files together, with the search for them; beyond it none of them is compared."""
 SOURCES = (".py", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg")

@@ -187,7 +187,7 @@ def start_events(
     targets = requested_targets(output.formats, output.as_json)
     for target in targets:
         if target.path:
-            remove_old(target.path)  # whatever ends this run, nobody reads an earlier one's report as this one's
+            remove_old(target.path)  # an earlier report must not be read as that of this run, however it ends
     return open_event_streams(targets, hosts, [check.name for check in checks], source, output.redact)
 
 

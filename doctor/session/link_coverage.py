@@ -62,7 +62,7 @@ def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:
 
 def _pinged_links(cache: FactCache) -> tuple[dict[Link, bool], int]:
     holders: dict[tuple[str, int], list[str]] = defaultdict(list)
-    """The hosts by address and number of the NPU: two by a fault, and then nobody knows which of them answered."""
+    """The hosts by address and number of the NPU: two by a fault, and then it is not known which of them answered."""
     for host, addresses in cache.fleet(DeviceAddresses).items():
         for npu, interface in addresses.by_npu.items():
             holders[str(interface.ip), npu].append(host)

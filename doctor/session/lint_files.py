@@ -24,7 +24,7 @@ _MOST_ENTRIES = 20_000
 def job_scripts(paths: Sequence[str], leave_out: Callable[[str], None]) -> list[str]:
     """The paths, with the job scripts of each folder in its place.
 
-    ``leave_out`` is told of each script of a folder that starts no training, or that no shell reads.
+    ``leave_out`` is called with each script of a folder that starts no training, or that no shell reads.
     Raises: InputError for a folder without one.
     """
     result: list[str] = []

@@ -95,7 +95,7 @@ def _require_topology(gateways: str) -> None:
 
 
 def require_rank_table(path: str | None) -> None:
-    """The file of ``--rank-table``, whatever the hosts are taken from. Raises: InputError."""
+    """Checks the file of ``--rank-table``, for every source of the hosts. Raises: InputError."""
     if path:
         require_readable("--rank-table", path, "a rank table")
 

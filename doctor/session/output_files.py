@@ -35,7 +35,7 @@ def requested_targets(formats: Sequence[str], as_json: bool = False) -> tuple[Fo
 
 
 def output_conflict(outputs: Sequence[tuple[str, str]]) -> str:
-    """Which two options name one file, by whatever path; empty when none do. ``outputs``: options and their paths."""
+    """Which two options name one file, also by different paths; empty when none do. ``outputs``: options and paths."""
     options_by_file: dict[object, str] = {}
     for option, path in outputs:
         if not path or (path != STDOUT and os.path.exists(path) and not os.path.isfile(path)):

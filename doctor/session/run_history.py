@@ -110,7 +110,7 @@ class _Worker:
             self._run()
         except OSError as error:
             self.problem = error.strerror or str(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the report matters more
+        except Exception as error:  # noqa: BLE001 - the report matters more than any error here
             self.problem = str(error) or type(error).__name__
 
     def _run(self) -> None:

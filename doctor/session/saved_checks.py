@@ -23,7 +23,7 @@ MAX_FACTS = 6
 def checks_of_run(run: Run, checks: Iterable[Check]) -> list[Check]:
     """The checks that the run was made for, or whose facts were collected.
 
-    A check that is newer than the run, and so needs what nobody has read, says nothing of its hosts.
+    A check that is newer than the run needs facts that were not read, and says nothing of its hosts.
     """
     return [check for check in checks if _was_requested(run, check)]
 

@@ -84,7 +84,7 @@ def inventory_of(listing: FoundPods, container: str) -> Inventory:
 def _networks_variable(pod: Pod) -> Iterator[str]:
     """What its annotations say of networks, for `doctor.facts.pod_networks`.
 
-    A pod with its node's network gets no other, whatever it requests.
+    A pod with its node's network gets no other, even if it requests one.
     """
     annotations = pod.metadata.annotations or {}
     texts = {name: annotations[name] for name in (REQUESTED, ATTACHED) if name in annotations}

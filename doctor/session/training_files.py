@@ -46,7 +46,7 @@ def read_training(
 ) -> TrainingLaunch:
     """The launches of the files and of the command. ``counts``: ``nodes`` and ``ranks_per_node``, as the user says.
 
-    ``leave_out`` is told of each file that can be read and holds no training; without it, such a file is refused.
+    ``leave_out`` is called with each file that can be read and holds no training; without it, such a file is refused.
     Raises: InputError for a file or a command that cannot be read as what it has to be.
     """
     if len(paths) > MAX_FILES:

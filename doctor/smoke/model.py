@@ -72,7 +72,7 @@ class SmokeSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
     max_bytes: int = 1 << 20
     master_addr: str = ""
-    """As the hosts are told it; each resolves it by itself."""
+    """As the hosts get it; each resolves it by itself."""
     master_port: int = 0
     """0: the first host picks a free one."""
     timeout: float = 60.0
@@ -276,7 +276,7 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
     periods: int = 0
     """Of 100 ms each as a rule, in which the group had work to do."""
     used_up: int = 0
-    """Those of them at the end of which nothing of the quota remained."""
+    """Those of them that ended without any of the quota left."""
     seconds: float = 0.0
     """For which the group was held back, added up over its CPUs."""
     lost: float = 0.0
@@ -337,7 +337,7 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     pressure: dict[str, tuple[str, ...]] = {}
     """By host: sentences on what kept its ranks from running."""
     cpu_quotas: dict[int, QuotaUse] = {}
-    """By rank: what the CPU quota of its control group took; without ranks of which nothing is known."""
+    """By rank: what the CPU quota of its control group took; without ranks whose quota is not known."""
     line_speeds: dict[str, int] = {}
     """By host: Mb/s of its slowest interface that has an address; without hosts where that is not known."""
     watched: bool = False

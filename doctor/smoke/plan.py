@@ -110,7 +110,7 @@ def group_rule(backend: Backend, npu_models: Iterable[str]) -> GroupRule:
 
 
 def plan_layouts(placements: Sequence[RankPlacement], texts: Sequence[str], rule: GroupRule) -> tuple[Layout, ...]:
-    """The layouts asked for, or the default ones, of which the product allows all groups. Raises: ValueError."""
+    """The layouts asked for, or the default ones. Raises: ValueError, also where the product forms no such groups."""
     world = len(placements)
     chosen = tuple(parse_layout(text, world) for text in texts) or default_layouts(world)
     plan: Plan = {
@@ -255,7 +255,7 @@ def common_backend(devices: Sequence[Mapping[str, object]]) -> Backend:
 
 
 def left_unused(plan: SmokePlan, options: SmokeOptions, hidden: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """By host: the devices that its environment hides, where the ranks run on CPUs and nobody asked for that."""
+    """By host: the devices that its environment hides, where the ranks run on CPUs without a request for that."""
     chosen = options.backend is not None or plan.backend != "gloo"
     return {} if chosen else {host: kinds[0].upper() for host, kinds in hidden.items() if kinds}
 

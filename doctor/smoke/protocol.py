@@ -74,7 +74,7 @@ class AgentHello(msgspec.Struct, frozen=True):
     devices: dict[str, list[int]] = {}
     """By kind: the accelerators that its environment lets a program use, in the order of their ordinals."""
     hidden: list[str] = []
-    """The kinds of which the host has some, and its environment leaves none."""
+    """The kinds that the host has, but its environment hides completely."""
     npu_model: str = ""
     """PCI device id of its NPUs, such as ``d801``; empty where there is none."""
     uid: int = -1

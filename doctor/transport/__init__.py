@@ -69,7 +69,7 @@ class TransportError(Exception):
 def transport_error(
     kind: TransportErrorKind, text: str, hint: str = "", partial_result: CommandResult | None = None
 ) -> TransportError:
-    """The error, its text safe to print whatever was put into it."""
+    """The error; its text is safe to print, for any input."""
     return TransportError(kind, strip_control_chars(text, 400), strip_control_chars(hint, 4000), partial_result)
 
 

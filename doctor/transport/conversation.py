@@ -1,4 +1,4 @@
-"""Lines in both directions with a remote program, whatever carries the bytes."""
+"""Lines in both directions with a remote program, over any channel of bytes."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class LineSession:
     def end(self) -> None:
         """See `doctor.transport.RemoteSession.end`."""
         self._request_end(closing=False)
-        if self._channel_lock.acquire(blocking=False):  # nobody is iterating just now
+        if self._channel_lock.acquire(blocking=False):  # no thread is iterating just now
             try:
                 if not self._finished:
                     self._send_queued()
@@ -252,7 +252,7 @@ class LineSession:
         except TransportError as error:
             self._error = self._error or error
         with self._lock:
-            self._finished = True  # from now on nobody nudges
+            self._finished = True  # from now on no other thread nudges the channel
         self._code = self._channel.release()
         if self._error:
             raise self._error

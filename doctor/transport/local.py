@@ -109,7 +109,7 @@ class _FileChannel:
         self._output_file, self._input_file, self._error_file = out, into, err
         self._poll = select.poll()
         self._reading = {file for file in (out, err) if file is not None}
-        # Nobody wakes who runs a command to its end: that takes no more files than the command's own.
+        # A command that runs to its end needs no nudge, and so no more files than the command's own.
         self._wake_fd = -1 if until_drained else os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         for file in (*self._reading, *([] if until_drained else [self._wake_fd])):
             self._poll.register(file, select.POLLIN)
@@ -266,7 +266,7 @@ def _lost_error(error: OSError) -> TransportError:
 
 
 class Local:
-    """Runs commands by ``sh`` on this machine, whatever host is named."""
+    """Runs commands by ``sh`` on this machine, for every host name."""
 
     def __init__(self, max_output: int = MAX_OUTPUT) -> None:
         self.warnings: list[str] = []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[str] = ()) -> Transport:
     """The local transport, or the one of this name; ``hosts``: all that will be visited.
 
-    Over SSH, this very host is read without it, whatever the list calls it.
+    Over SSH, this very host is read without it, under any name in the list.
     """
     if local:
         return Local()

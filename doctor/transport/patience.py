@@ -18,7 +18,7 @@ class Patience:
     """The time that a host has left, without pauses of this process: what came meanwhile waits to be read.
 
     A host that doctor could not listen to is neither late nor unreachable. It is asked in each `TURN`: by whoever
-    waits, or, where nobody can, as while a connection is made, by a thread of its own (`watched`, until `close`).
+    waits, or by a thread of its own where none can, as while a connection is made (`watched`, until `close`).
     """
 
     def __init__(self, seconds: float = math.inf) -> None:

@@ -32,7 +32,7 @@ class _Answer(msgspec.Struct, frozen=True):
     nonce: str
     proof: str
     introduction: str
-    """As JSON: what is proved is this text, whatever fields another version writes."""
+    """As JSON: what is proved is this text, with any fields that another version writes."""
 
 
 class _Welcome(msgspec.Struct, frozen=True):

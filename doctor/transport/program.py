@@ -337,7 +337,7 @@ def parallel_map(
 ) -> Iterator[tuple[ItemT, ResultT]]:
     """Every item with what ``work`` makes of it, as it comes, until the deadline by `time.monotonic`.
 
-    After ``stop``, and when nobody iterates any more, none is begun. Raises what ``work`` raises.
+    After ``stop``, and when the caller has stopped iterating, none is begun. Raises what ``work`` raises.
     """
     todo: queue.SimpleQueue[ItemT] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[ItemT, ResultT] | BaseException | None] = queue.SimpleQueue()

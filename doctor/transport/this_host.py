@@ -1,7 +1,7 @@
-"""Which host of a list is the machine that this process runs on: it is read without SSH, whatever the list calls it.
+"""Which host of a list is the machine that this process runs on: it is read without SSH, under any name in the list.
 
-A job in a container, or on a cluster that lets nobody in over SSH, can still read its own host. What decides is where a
-connection would lead, not what anybody calls himself: two hosts may have one name, and a name may be wrong in
+A job in a container, or on a cluster without SSH logins, can still read its own host. What decides is where a
+connection would lead, not the name that a host has for itself: two hosts may have one name, and a name may be wrong in
 /etc/hosts. See `ThisHost.place`.
 """
 

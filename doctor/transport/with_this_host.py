@@ -18,7 +18,7 @@ AnswerT = TypeVar("AnswerT")
 UNREACHED: frozenset[TransportErrorKind] = frozenset(
     ("name", "refused", "no-route", "dropped", "silent", "not-ssh", "key-unknown", "key-changed", "auth", "jump")
 )
-"""SSH lets nobody in: no command was started on the host."""
+"""SSH gives no access: no command was started on the host."""
 _LATE: frozenset[TransportErrorKind] = frozenset(("name", "dropped", "silent", "jump", "lost"))
 """What connecting may come to where doctor itself did not go on with it."""
 

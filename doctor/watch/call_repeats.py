@@ -10,7 +10,7 @@ from doctor.smoke.model import Collective
 ROUNDS = 3
 """Times that a rank must have made the same call for it to be past its first step, where no optimizer steps."""
 MOST_DIFFERENT = 4096
-"""Calls of a rank that are told apart."""
+"""Different calls of a rank that are counted, at most."""
 
 
 class CallRepeats:

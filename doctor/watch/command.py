@@ -109,7 +109,7 @@ class WatchedCommand:
     def end(self, ranks: Iterable[int] = ()) -> None:
         """Ends the command, the processes ``ranks``, and all that they have started: SIGTERM, after a while SIGKILL.
 
-        All are listed before the first is ended: a worker whose rank has ended is nobody's child any more.
+        All are listed before the first is ended: a worker whose rank has ended is no child of it any more.
         """
         by_pid: dict[int, psutil.Process] = {}
         for pid in (self.process.pid, *ranks):

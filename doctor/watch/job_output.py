@@ -74,7 +74,7 @@ class _Stream:
             )
 
     def look(self) -> None:
-        """Starts the process again that something killed; lets the job know where nobody takes the stream any more."""
+        """Starts the process again if something killed it; closes the job's stream where its target is gone."""
         if self.source < 0 or self.process.poll() is None:
             return
         if self.process.returncode in (0, output_pump.HALF_LINE, output_pump.LOST_TARGET):
@@ -84,7 +84,7 @@ class _Stream:
             self.restarts += 1
             with contextlib.suppress(OSError):
                 self._start()
-        elif self.thread is None:  # the job must not stand still, whatever is wrong
+        elif self.thread is None:  # the job must not stand still because of this process
             assert self.control
             control = self.control.dup()  # before the thread: the end of the watch may close ours meanwhile
             self.thread = threading.Thread(target=self._carry_here, args=(self.source, control), daemon=True)

@@ -49,7 +49,7 @@ NO_RANK = (
     "with -I, -E or -S, or on another host"
 )
 ORPHAN_SECONDS = 15.0
-"""For ranks that are left when a signal has ended their command: nobody else ends those that hang."""
+"""For ranks that are left when a signal has ended their command: no other process ends those that hang."""
 SETTLE_SECONDS = 3.0
 """After a command that failed: for the rules to name the rank that ended first."""
 MOST_WARNINGS = 64
@@ -385,7 +385,7 @@ class _Watch:
         return index in self.reported
 
     def _finish_without_ranks(self) -> None:
-        """A program of which nothing but its output was seen."""
+        """Reports a program that was seen by its output alone."""
         watch = self.losses.watch
         if not watch.losses:
             return warn(NO_RANK)

@@ -44,7 +44,7 @@ def with_stacks(failure: Failure, stacks: Mapping[int, str]) -> Failure:
 
 
 def output_only_run(source: str, seconds: float, notes: Sequence[str]) -> Run:
-    """A run of which no rank was seen: what it printed is all that is known of it."""
+    """A run without any rank that was seen: only what it printed is known."""
     return ended_run(source, seconds, {}, notes=tuple(strip_control_chars(note, 400) for note in notes))
 
 

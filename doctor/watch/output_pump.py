@@ -22,7 +22,7 @@ MAX_COPY = 4 << 20
 MAX_LINE = 8192
 """Bytes of a line that are copied."""
 LOST_TARGET = 3
-"""Exit code where nobody takes the stream any more: the job's next write must fail, as it would without doctor."""
+"""Exit code where no process takes the stream any more: the job's next write must fail, as it would without doctor."""
 HALF_LINE = 4
 """Exit code where the stream has ended within a line."""
 MARKS = (b"oss", b"OSS", b"atchdog caught")
@@ -147,7 +147,7 @@ def write_all(target: int, data: bytes) -> bool:
 
 
 def main() -> None:
-    """Ends when the stream does, whatever signals come."""
+    """Ends when the stream does; signals do not end it."""
     for name in IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -41,7 +41,7 @@ def remove_remnants(places: Sequence[str], variable: str) -> list[str]:
 
 
 def _names(place: str) -> list[str]:
-    """Only where nobody else can put another folder in the place of this user's."""
+    """The folders with our prefix; none where another user could put another folder in the place of this user's."""
     try:
         about = os.stat(place)
         if about.st_uid not in (0, os.getuid()) or (about.st_mode & 0o022 and not about.st_mode & stat.S_ISVTX):
@@ -53,7 +53,7 @@ def _names(place: str) -> list[str]:
 
 @contextlib.contextmanager
 def _unused(path: Path, used: frozenset[str]) -> Iterator[bool]:
-    """Whether a folder is this user's and nobody uses it; its lock is held meanwhile."""
+    """Whether a folder is this user's and no process uses it; its lock is held meanwhile."""
     descriptors: list[int] = []
     try:
         yield str(path) not in used and _lock(path, descriptors)

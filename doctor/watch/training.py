@@ -51,7 +51,7 @@ class Training:
     is_cut = False
     """Whether the job was ended from outside, or failed."""
     has_met = False
-    """Whether it is known which other hosts there are to be heard of."""
+    """Whether the other hosts of the job are known."""
 
     def __init__(self, world: int, patience: float, host: str, began: float) -> None:
         self.host, self.began = host, began
@@ -389,7 +389,7 @@ class Training:
         return sorted(rank for rank, share in self.cpu_waits.items() if share > BUSY_SHARE)
 
     def sentences(self) -> list[str]:
-        """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
+        """What else a report has to say: ranks without any sign, and hosts that were not reached."""
         texts = [*self.notes, *self._long_waits.values()]
         quiet = quiet_sentence(self.without_sign, self.store_port)
         texts += filter(None, (self.cut_sentence(), quiet, self.busy_sentence()))
@@ -417,7 +417,7 @@ class Training:
         return filled(text, rank_names(absent_ranks)) if absent_ranks else ""
 
     def unjudged(self) -> list[int]:
-        """Ranks of which nothing was learnt before the job was cut."""
+        """Ranks that had not completed a first step when the job was cut."""
         return sorted(self.watch.before_first_step(self.hosts)) if self.is_cut else []
 
     def cut_sentence(self) -> str:

@@ -26,9 +26,9 @@ from doctor.watch.call_repeats import CallRepeats
 from doctor.watch.pace import Entry
 
 UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
-"""How a rank ended whose exit status nobody could read."""
+"""How a rank ended where its exit status could not be read."""
 STAGE = "soak"
-"""What the rules are told a watched program's stage is: one in which ranks need not count the same steps."""
+"""The stage that the rules get for a watched program: one in which ranks need not count the same steps."""
 STARTING = 5.0
 """Times the patience, for a rank's first step."""
 LONG_WORK = 30.0
@@ -44,7 +44,7 @@ PAUSED_SECONDS = 10.0
 MOST_UNANSWERED = 5
 """Times that a rank's stack is asked for before the rank is named without it."""
 GRACE = 1.0
-"""Seconds for the cause of a rank's end to be heard of."""
+"""Seconds for the cause of a rank's end to arrive."""
 
 _ON_DEVICE = re.compile(r"(?:nc|hc|rc|xc|mc)cl|cncl")
 """Backends whose collectives run on a stream of the device."""
@@ -57,7 +57,7 @@ KILLED = "signal 9"
 OWN_ENDS = frozenset({KILLED, "signal 4", "signal 7", "signal 8", "signal 11"})
 """Ends that neither a broken connection nor a launcher's first signal brings about."""
 OF_THE_PROCESS = frozenset({"dead", "stopped", "frozen"})
-"""Failures that the kernel shows, whatever the hook sees."""
+"""Failures that the kernel shows, even where the hook shows something else."""
 
 
 def _cause_of_end(dead: str, error: str) -> EndCause:
@@ -119,14 +119,14 @@ class TrainingWatch:
         self.overdue: Failure | None = None
         """Ranks that still work and that others have been waiting for: no failure, as long as their groups wait."""
         self.likely: Failure | None = None
-        """What is told if the job is ended from outside now."""
+        """What is reported if the job is ended from outside now."""
         self.repeats = CallRepeats()
         self._longest_phase = 0.0
         """Seconds between two signs of a rank, the most so far."""
         self._enqueued: set[int] = set()
         """Ranks that ended with collectives under way that were started in C++."""
         self._unwatched: set[int] = set()
-        """Ranks whose hook has removed itself: what they call, and whether they end well, nobody sees."""
+        """Ranks whose hook has removed itself: their calls, and whether they end well, are not seen."""
 
     def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
         """An event of a rank. What is malformed is left out."""
@@ -234,7 +234,7 @@ class TrainingWatch:
         return [entry for entry in known_calls if len(groups[entry.group][1]) == self.world]
 
     def _order_deaths(self) -> None:
-        """Which ends follow from another's. Of several hosts, the first end may be the last that is heard of."""
+        """Which ends follow from another's. With several hosts, the news of the first end may arrive last."""
         for rank in self._deaths:
             snap = self.snapshots[rank]
             if self._follows(snap) != snap.secondary:
@@ -280,8 +280,8 @@ class TrainingWatch:
         """What stopped the training, if anything did.
 
         ``stack``: the Python stacks of a rank, asked for when needed; empty where it cannot tell, None where it did not
-        answer in time; it raises `StackPending` while the answer may still come. ``unseen``: ranks of which nothing can
-        be known, as no watch runs on their hosts.
+        answer in time; it raises `StackPending` while the answer may still come. ``unseen``: ranks without any
+        information, as no watch runs on their hosts.
         """
         if late_ranks := self._never_joined(now, unseen):
             return late_ranks

@@ -1,7 +1,7 @@
 """The table of collective calls that every source fills, and what it shows: who differs, and who is behind. Pure.
 
-A source knows a part: a stack has operations, a log the last number, a flight recorder all of it. What differs in two
-values is decided by the larger part of the ranks; where no value has it, nobody is named.
+A source knows a part: a stack has operations, a log the last number, a flight recorder all of it. Where two values
+differ, the value of the majority of the ranks is right; without a majority, no rank is named.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Call(msgspec.Struct, Generic[Member]):
 def differing(
     calls: Collection[Call[Member]], aspects: Iterable[Aspect] = ("operation", "size")
 ) -> tuple[Aspect, Split[Call[Member]]] | None:
-    """The first aspect in which calls of one number differ; calls of which it is not known are left out.
+    """The first aspect in which calls of one number differ; calls without a value of the aspect are left out.
 
     >>> calls = [Call(rank, operation=name) for rank, name in enumerate(["barrier", None, "send", "barrier"])]
     >>> aspect, parts = differing(calls)
@@ -94,7 +94,8 @@ def behind(calls: Collection[Call[Member]], *, half: bool = False) -> tuple[Lag,
     """The calls at the lowest number, of those whose number is known, where their ranks can be named.
 
     ``half``: also where they are one half; those of the other half have timed out on them, and not only waited.
-    A rank that has entered what the others wait in is not behind, whatever else it has not seen the end of.
+    A rank that has entered the collective in which the others wait is not behind, even if it has not seen the end of
+    earlier ones.
 
     >>> calls = [Call(0, 121, entered=124), Call(1, 120, entered=120)]
     >>> [call.member for call in behind(calls)[1]], behind([calls[0], Call(1, 120, entered=124)])
@@ -123,7 +124,7 @@ def common_call(calls: Collection[Call[Member]], size: int) -> Call[Member] | No
 
 
 def few_silent(silent: Collection[object], waiting: int) -> bool:
-    """Whether ranks of which nothing is heard can be named, while so many wait: not when they are the larger part.
+    """Whether ranks without information can be named while ``waiting`` ranks wait: not when they are the larger part.
 
     >>> few_silent([3], 1), few_silent([2, 3], 3), few_silent([], 3)
     (True, False, False)

@@ -17,7 +17,7 @@ class EndCause(IntEnum):
     INFLICTED = 0
     """As ranks end after another: by a launcher's SIGTERM, or by an error of a broken connection."""
     UNKNOWN = 1
-    """An abort, an exit without an error, or an end whose status nobody could read."""
+    """An abort, an exit without an error, or an end whose exit status could not be read."""
     GENUINE = 2
     """A crash, an error or SIGKILL, which is no launcher's first signal."""
     WAITED = 3
@@ -34,9 +34,9 @@ class Death(msgspec.Struct, frozen=True):
     def precedes(self, other: Death) -> bool:
         """Whether it came first.
 
-        It did where the other rank was seen alive after this one was found dead. Where both intervals overlap, as
-        nobody was there to see, that counts as first which rather has a cause of its own; of equals, that which was
-        found dead earlier. Ends that were found at once are a tie.
+        It did where the other rank was seen alive after this one was found dead. Where both intervals overlap, the
+        order was not observed: the death that more likely has a cause of its own counts as the first; of two with equal
+        causes, the one that was found earlier. Ends that were found at the same time are a tie.
 
         >>> killed, ended = Death(2.0, 3.0, EndCause.GENUINE), Death(2.0, 2.5, EndCause.INFLICTED)
         >>> killed.precedes(ended), ended.precedes(killed), ended.precedes(Death(2.6, 3.0, EndCause.GENUINE))

@@ -39,7 +39,7 @@ def must_wait(operation: str, rank: int, root: int, other: int) -> bool:
 def chain_end(start: Node, edges: Edges[Node]) -> Node | None:
     """The node at which the chain from ``start`` ends; None for a circle, or where it forks to different ends.
 
-    A node that waits for nobody ends a chain, and so does one that waits for itself.
+    A node that waits for no other node ends a chain, and so does one that waits for itself.
 
     >>> chain_end(0, {0: [1], 1: [2]}), chain_end(0, {0: [1, 2]}), chain_end(0, {0: [1], 1: [0]})
     (2, None, None)

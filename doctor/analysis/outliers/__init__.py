@@ -1,8 +1,8 @@
 """Which hosts, ranks, devices or links are slower than others that are alike. Pure.
 
 `pairs` compares what two of them do together, `peers` what each does alone. Both compare logarithms with the middle of
-the others, name nobody whose quickest work is not slow as well, and nobody by one moment alone: what looks slow is
-measured again, and is slow only if each time shows at least half of it. No table says how fast anything should be.
+the others. A member is named only if its quickest work is slow as well, and never by one moment alone: what looks slow
+is measured again, and is slow only if each time shows at least half of it. No table says how fast anything should be.
 """
 
 FALSE_ALARM_RATE = 0.001

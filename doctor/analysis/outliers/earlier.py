@@ -19,7 +19,7 @@ MOST_APART = 100.0
 
 
 class UsualRange(msgspec.Struct, frozen=True):
-    """Of a figure of which more is better."""
+    """The usual range of a figure for which more is better."""
 
     median: float
     spread: float

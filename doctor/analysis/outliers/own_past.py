@@ -1,4 +1,4 @@
-"""A job's step time against that of its own earlier runs: which part is longer, of which rank, on which host. Pure.
+"""A job's step time against that of its own earlier runs: the longer part of the step, its rank and its host. Pure.
 
 Noise model: as in `earlier`. The usual step time of a run is one figure; those of earlier runs have a range that one
 healthy run in a thousand leaves. Of two to four runs the range is not known, and a step must take half as long again:

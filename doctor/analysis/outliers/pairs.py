@@ -6,8 +6,8 @@ Noise model: a healthy measurement lies above the usual one of its peers by an e
 a power law of the time itself; measured noise is mostly lighter. Its scale is the median excess of the peers, and never
 less than `MIN_NOISE` or than what repeats of one path differ by. A scale that is estimated from few values is itself
 uncertain, which the chance takes into account (`_log_chance`). Where many peers were measured, their order tells as
-much, whatever the noise is like. The false-alarm rate is that of a fleet: of all
-hosts, paths, ways and figures together (Bonferroni).
+much, for noise of any distribution. The false-alarm rate is that of a fleet: of all hosts, paths, ways and figures
+together (Bonferroni).
 
 Protocol: what looks slow is measured again, at other times, by turns with paths that do not (controls). A host or link
 is slow when every time shows at least half of the excess, when so do its quickest exchanges, and when the excesses of
@@ -31,15 +31,15 @@ SLOW_END, SLOW_LINK = 1.15, 1.5
 MANY_PATHS = 6
 """So many paths of a host, measured at different times, confirm each other."""
 MIN_NOISE = 0.04
-"""Paths that are alike differ by so much, whatever their repeats say."""
+"""Paths that are alike differ by so much, even where the repeats of each path differ by less."""
 DISTURBED = 0.05
-"""The share of single measurements that something disturbs, by whatever factor."""
+"""The share of single measurements that something disturbs, by a factor of any size."""
 SUSPICIOUS = 0.2
 """Chance by noise alone, of one figure, below which a host or link is measured again."""
 SUSPICIOUS_RATIO = 2.0
 """A link that is slower by so much is measured again in any case."""
 CLEAR_RATIO = 2.0
-"""Times as long as others at the same time that show a slow path whatever disturbed all of them."""
+"""A path that takes so many times as long as others at the same time is slow, even where all of them were disturbed."""
 HOST_SPREADS = 4.0
 """Times the usual difference between hosts by which a slow host differs."""
 MOST_SIGMAS, MOST_LOG = 37.0, 700.0

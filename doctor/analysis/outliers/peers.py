@@ -50,7 +50,7 @@ class Straggler(msgspec.Struct, frozen=True):
     peer_seconds: float
     """The peers' seconds."""
     confidence: float
-    """That in a fleet of equals chance calls nobody as slow as this."""
+    """The probability that, in a fleet of equals, chance makes no member look as slow as this one."""
     peers: int
 
 
@@ -95,7 +95,7 @@ def find_stragglers(bursts: Mapping[Key, Sequence[Sequence[float]]], least: floa
 def find_confirmed_stragglers(
     measurements: Sequence[Mapping[Key, Sequence[float]]], least: float = SLOW
 ) -> dict[Key, Straggler]:
-    """The slow ones of ranks that did the same work at several times, the slowest first; nobody by one time alone.
+    """The slow ones of ranks that did the same work at several times, the slowest first; one time alone names no rank.
 
     All measurements together have to show it, and each of them at least half of it, as logarithms: what another program
     slows for a moment is slow in some of them only. What slows all ranks for a moment is taken out of each.

@@ -1,6 +1,6 @@
 """Causes among defects of values, told from their consequences. Pure.
 
-1. Roots: what nothing else can bring about, and whatever is wrong before a step comes to its results.
+1. Roots: defects that no other defect can cause, and every defect that comes before the results of a step.
 2. Of results, the first in time: in one step the loss comes before the gradient, its reduction, the update.
 3. What comes later, or beside a cause whose rule explains it, is a consequence.
 """

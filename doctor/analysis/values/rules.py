@@ -25,7 +25,7 @@ RESULTS = (
     "smoke-gradient-summed",
     "smoke-parameters-diverge",
 )
-"""What a step comes to: whatever is wrong before shows here, unless the defect was proved by itself (its ``root``)."""
+"""The results of a step: every earlier defect shows here as well, unless it was proved by itself (its ``root``)."""
 RULES = (
     ValueRule("smoke-loader-seed-differs", "loader-draws", "model", "alike", ("smoke-mask-differs", *RESULTS)),
     ValueRule(

@@ -85,7 +85,7 @@ def first_makers(orders: Mapping[int, Order]) -> tuple[tuple[int, ...], tuple[in
 def shared_and_unread(
     read: Mapping[int, Iterable[int]], expected: Iterable[int] = ()
 ) -> tuple[dict[int, list[int]], list[int]]:
-    """Parts of the data that several readers read, each with them, and expected ones that nobody reads.
+    """Parts of the data that several readers read, each with them, and expected parts that no reader reads.
 
     >>> shared_and_unread({0: [1, 2], 1: [2, 3]}, range(1, 5))
     ({2: [0, 1]}, [4])

@@ -1,4 +1,4 @@
-"""What a rule about values finds: which check reports it, in which step, of which ranks. Pure."""
+"""What a rule about values finds: the check that reports it, the step and the ranks. Pure."""
 
 from __future__ import annotations
 

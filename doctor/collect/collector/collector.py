@@ -111,7 +111,7 @@ class Collector:
                 self.record(job)
 
     def quit(self, *_):
-        """Nobody waits for the answer any more."""
+        """Ends all jobs and the program: the caller has stopped waiting for the answer."""
         for job in self.running:
             job.end()
         os._exit(3)

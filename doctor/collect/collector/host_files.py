@@ -41,7 +41,7 @@ def device_settings(probe):
 
 
 def path_error(path):
-    """The output for a path that does not exist, or of which that is not known."""
+    """The output for a path that does not exist, or that cannot be checked."""
     try:
         require_sys(path)
     except OSError as error:

@@ -66,7 +66,7 @@ class Questions:
         os.close(writer)
 
     def need_child(self, running, now):
-        """Whether nobody is there to begin the next question soon."""
+        """Whether no running child will be free to begin the next question soon."""
         return bool(self.waiting) and not any(isinstance(job, Answerer) and job.is_quick(now) for job in running)
 
     def answer_limit(self, number):

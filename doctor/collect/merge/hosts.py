@@ -70,7 +70,7 @@ def _is_equal(name: str, other: str) -> bool:
 
 
 def _is_short_name(name: str, other: str) -> bool:
-    """One is the other without its domain. Two that both have a domain are told apart by it."""
+    """One is the other without its domain. If both have a domain, they differ in it and are two hosts."""
     if is_address(name) or is_address(other):
         return False
     return name == other or "." not in name or "." not in other

@@ -17,7 +17,7 @@ MAX_AGE_DIFFERENCE = timedelta(hours=1)
 
 
 def slurm_job_run(environ: Mapping[str, str]) -> str:
-    """Which run of which Slurm job this is; empty outside of one. A requeued job keeps its number."""
+    """The Slurm job of this process, and its run; empty outside of one. A requeued job keeps its number."""
     number = environ.get("SLURM_JOB_ID", "")
     return f"{number}.{environ.get('SLURM_RESTART_COUNT') or 0}" if number else ""
 
@@ -49,7 +49,7 @@ def split_stale(records: Sequence[NodeFileRecord], this_job: str) -> tuple[list[
 def one_by_name(records: Sequence[NodeFileRecord]) -> tuple[list[NodeFileRecord], list[UnusableFile], list[str]]:
     """One record for each name, the names whose records disagree, and notes on those with several that agree.
 
-    Which of two is the host's own nobody can know: it may be another user's, or of before a fault.
+    Of two records that disagree, the host's own cannot be determined: one may be another user's, or older than a fault.
     """
     by_name: dict[str, list[NodeFileRecord]] = {}
     for record in sorted(records, key=lambda record: record.began):

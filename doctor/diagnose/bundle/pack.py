@@ -123,7 +123,7 @@ def _gated(item: Spooled) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _hidden_environment(data: bytes) -> bytes:
-    """Variables as a table: of one with a secret's name all of the value is hidden, whatever it looks like."""
+    """Variables as a table: where the name is that of a secret, the whole value is hidden, in any format."""
     try:
         variables = hide_in(json.loads(data))
         return "".join(f"{name}={json.dumps(value)}\n" for name, value in sorted(variables.items())).encode()

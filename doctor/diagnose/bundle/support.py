@@ -72,7 +72,7 @@ class BundleRequest(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[str, ...]
     """Files, folders and patterns of the job's own logs: read before all others."""
     usual_places: tuple[str, ...] = ()
-    """Where frameworks write them if nobody says otherwise: read behind those of the vendors."""
+    """Where frameworks write logs by default: read behind those of the vendors."""
     since: float
     limit: int
     """Bytes of content from one host."""

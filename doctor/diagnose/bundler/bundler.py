@@ -64,7 +64,7 @@ class Bundler:
         return self.deadline - time.monotonic()
 
     def is_usable(self, command):
-        """Whether a command can be run; why not is told."""
+        """Whether a command can be run; if not, the reason is recorded."""
         absent_tools = [tool for tool in command["requires"] if not find_tool(tool, self.environ["PATH"])]
         reason = "not installed" if absent_tools else ""
         if not reason and command["root"] and os.geteuid():
@@ -216,7 +216,7 @@ def nobody_waits():
 
 
 def stop(*_):
-    """Nobody waits for it any more."""
+    """Ends all tools and the program: the caller has stopped waiting for the bundle."""
     for pid in RUNNING:
         signal_group(pid)
     if CURRENT and CURRENT[0].folder:

@@ -73,7 +73,7 @@ class FileText:
             yield block
 
     def cut_stream(self, blocks):
-        """Of a stream whose length nobody knows: the first quarter, and the last three."""
+        """Cuts a stream of unknown length: keeps the first quarter of the limit, and the last three quarters."""
         sent, tail, kept, dropped = 0, deque(), 0, 0
         for block in blocks:
             room = max(0, self.limit // 4 - sent)

@@ -20,7 +20,7 @@ RUNNING = []  # the pid of the command that runs now
 class ToolRun:
     """One command; `text` is what it printed on both outputs, `problem` why that is not all.
 
-    `nobody_waits` says whether nobody waits for it any more.
+    `nobody_waits` returns whether the caller has stopped waiting for the bundle.
     """
 
     def __init__(self, script, folder, seconds, limit, nobody_waits):

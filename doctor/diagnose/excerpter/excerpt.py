@@ -152,7 +152,7 @@ class LogReader:
             block = next(blocks, b"")
 
     def read_lines(self, data):
-        """Chooses among the lines of a block, each of which ends with a newline."""
+        """Chooses among the lines of a block; each line ends with a newline."""
         if b"\x1b" in data:
             data = COLORS.sub(b"", data)
         if self.lines < self.edge_lines:
@@ -176,7 +176,7 @@ class LogReader:
                     self.keep(lines, index, line)
 
     def is_chosen(self, line, literals):
-        """Whether the line is sent; `literals` are those of which its shape reminds."""
+        """Whether the line is sent; `literals` are those that its shape may contain."""
         chosen = any(literal in line for literal in literals)
         if chosen:
             shape = line.translate(None, b"0123456789abcdef")

@@ -17,7 +17,7 @@ from doctor.remote.runtime.host_texts import filled, with_texts
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import write_all
 
-MIN_FILE_BYTES = 1 << 18  # of lines of one log, whatever the number of logs
+MIN_FILE_BYTES = 1 << 18  # of lines of one log, for any number of logs
 
 
 class TimeIsUp(Exception):
@@ -74,7 +74,7 @@ class Excerpter:
         )
 
     def has_room(self):
-        """Whether more may be sent; ends where nobody waits for it any more."""
+        """Whether more may be sent; ends the program where the caller has stopped waiting for it."""
         if select.select([0], [], [], 0)[0] and not os.read(0, 4096):
             os._exit(3)
         if self.kept > self.request["bytes"] or self.sent > self.request["sent"]:
@@ -124,7 +124,7 @@ class Excerpter:
 
 
 def stop(*_):
-    """Nobody waits for it any more."""
+    """Ends the program: the caller has stopped waiting for it."""
     os._exit(3)
 
 

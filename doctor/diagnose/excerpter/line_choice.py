@@ -33,7 +33,7 @@ class ShapeIndex:
         self.quiet_texts = sorted(set(quiet_texts))
         self.reduced_quiet = set(text.translate(None, DROPPED) for text in quiet_texts)
         self.reduced = {}  # of the first text: the index of each value, with its other texts
-        numbers = {}  # first texts of which a shape shows next to nothing, such as numbers
+        numbers = {}  # first texts whose shape is nearly empty, such as numbers
         for index, (texts, value) in enumerate(pairs):
             first = texts[0].translate(None, DROPPED)
             if max(map(len, first.split()), default=0) < 2:

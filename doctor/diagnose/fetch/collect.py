@@ -51,7 +51,7 @@ def parse_since(text: str) -> float:
 
 
 def default_places(environ: Mapping[str, str], folder: str) -> tuple[str, ...]:
-    """Where frameworks write their logs if nobody says otherwise. ``folder`` is the one that the user works in.
+    """Where frameworks write their logs by default. ``folder`` is the one that the user works in.
 
     Sources: CANN's environment variable reference (ASCEND_PROCESS_LOG_PATH, else ``$HOME/ascend/log``); MindSpore's
     msrun (``--log_dir`` is the working folder) and MindSpore Transformers (``output/msrun_log``); torchrun, which makes
@@ -81,7 +81,7 @@ def _dump_places(environ: Mapping[str, str]) -> list[str]:
 
 
 def glob_quoted(path: str) -> str:
-    """A path of which a pattern may be made: what it contains names itself alone."""
+    """A path quoted for use in a pattern: its special characters match only themselves."""
     return re.sub(r"([*?[])", r"[\1]", path)
 
 

@@ -63,7 +63,7 @@ class HostLogs(msgspec.Struct, frozen=True):
     error: str = ""
     """Why the host gave no answer, or not all of it; empty where it did."""
     kernel: str = ""
-    """Why the kernel's messages cannot be read there; empty where they can, or nobody asked."""
+    """Why the kernel's messages cannot be read there; empty where they can, or were not asked for."""
 
 
 class LogRecord(msgspec.Struct, frozen=True):

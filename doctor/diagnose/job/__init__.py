@@ -1,4 +1,4 @@
-"""From the id of a job to its hosts and its logs, whatever started it."""
+"""From the id of a job to its hosts and its logs, for every kind of scheduler."""
 
 from __future__ import annotations
 

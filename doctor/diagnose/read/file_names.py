@@ -5,7 +5,7 @@ Sources of the names: MindSpore's msrun (``worker_3.log``, ``scheduler.log``), t
 ``device-3/``), Slurm (``slurm-77_3.out``, ``%t``), and what people write (``rank_3.log``, ``node003/train.log``).
 
 The folders of torchrun and CANN, and addresses, are what they are, and so is the end of the name of a flight recorder's
-dump: torch and torch_npu append the rank to the prefix that they are told (pytorch/pytorch
+dump: torch and torch_npu append the rank to the configured prefix (pytorch/pytorch
 torch/csrc/distributed/c10d/FlightRecorder.cpp, DebugInfoWriter). Any other number may be one of an experiment, as in
 ``lora_r16.log``: it counts only where names of several files differ in it.
 """
@@ -38,7 +38,7 @@ _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|lz4)$")
 _STAMP = re.compile(r"\d{6,}")
 """A time or a process id, which differs between any two files."""
 _END_OF_DUMP = re.compile(r"(\d{1,9})(?:\.(?:pkl|pickle|json|bin|dump))?$")
-"""The digits at the end of the name of a dump, at least the last of which are its rank."""
+"""The digits at the end of the name of a dump: the last of them, or more, are its rank."""
 
 
 class NameHints(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_numbe
     """Hints from all paths of a job: a rank that files of several hosts have is a rank within its host.
 
     ``origins``: the host that each file was read on, as far as known; it outranks what the name shows.
-    ``every_number``: also those that only one name has: to compare names, whatever their numbers mean.
+    ``every_number``: also numbers that only one name has: to compare names, for numbers of any meaning.
 
     >>> [hints.rank for hints in read_names(["worker_0.log", "worker_12.log"])], read_names(["lora_r16.log"])[0].rank
     ([0, 12], None)

@@ -98,7 +98,7 @@ def _scalar_text(value: object, limit: int = 80) -> str:
 
 
 _SAME_SIZES = frozenset({"all_reduce", "broadcast", "_broadcast_oop", "_all_gather_base", "_reduce_scatter_base"})
-"""Collectives of which every rank must give tensors of the same size."""
+"""Collectives in which every rank must give tensors of the same size."""
 
 
 def _collective(sequence: int, entry: dict[str, object]) -> RecordedCollective:

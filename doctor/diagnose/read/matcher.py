@@ -30,7 +30,7 @@ class Matcher:
         self.outlived = frozenset(item.id for item in signatures if may_be_outlived(item))
         """Those behind which progress is looked for."""
         self.progress = frozenset(item.id for item in signatures if "progress" in item.traits)
-        """Signatures of which a few lines behind each error are read."""
+        """Signatures that are searched for in a few lines behind each error."""
         self.benign = frozenset(item.id for item in signatures if item.role == "benign")
         """Signatures beside which nothing in the same line counts."""
         patterns: list[Candidate] = [(item, pattern) for item in signatures for pattern in item.compiled]

@@ -149,7 +149,7 @@ def _change_while_read(source: Source) -> tuple[str, bool]:
 
 
 def read_accounting(name: str, blocks: Iterable[bytes], matcher: Matcher, year: int) -> FileReading:
-    """Saved output of sacct, and whatever else stands in the file."""
+    """Saved output of sacct, and any other lines in the file."""
     data, rest = b"", iter(blocks)
     while len(data) <= MAX_BYTES and (block := next(rest, b"")):
         data += block

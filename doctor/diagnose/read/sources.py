@@ -43,7 +43,7 @@ _PACKED_TAR = (
     *((b"\x1f\x8b", ".gz"), (b"BZh", ".bz2"), (b"\xfd7zXZ", ".xz"), (b"\x5d\0\0", ".xz")),
     (b"\x28\xb5\x2f\xfd", ".zst"),
 )
-"""How compressed archives begin, whatever their names end with."""
+"""The first bytes of compressed archives, which decide; the suffixes of their names do not."""
 UNREADABLE = (
     *(OSError, EOFError, MemoryError, RuntimeError, NotImplementedError),
     *(zlib.error, tarfile.TarError, zipfile.BadZipFile),
@@ -172,7 +172,7 @@ def streams(source: Source, until: float = float("inf")) -> Iterator[Stream]:
 
 
 def open_tar(file: IO[bytes]) -> tarfile.TarFile:
-    """An archive for reading from its beginning to its end, whatever compresses it. Raises: those of `UNREADABLE`."""
+    """An archive for reading from start to end, with any known compression. Raises: those of `UNREADABLE`."""
     head = file.read(6)
     file.seek(0)
     suffix = next((suffix for magic, suffix in _PACKED_TAR if head.startswith(magic)), "")

@@ -33,7 +33,7 @@ Source: pytorch/pytorch torch/csrc/distributed/c10d/NCCLUtils.cpp, getNcclErrorD
 KUBELET = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6,9}(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?")
 """What Kubernetes puts before each line: in the files of containers, and with ``kubectl logs --timestamps``."""
 _CANN_MESSAGE = re.compile(rb"\[PID: \d{1,10}\]|\bE[A-Z0-9]\d{4}: ")
-"""In the first line of an error of CANN, of which the others are indented and have no head of their own."""
+"""In the first line of an error of CANN; its other lines are indented and have no head of their own."""
 _CANN_INDENT = " " * 8
 _NCCL_LINES = (re.compile(rb"nccl\w{4,40}: "), re.compile(rb"Last error:\s*$"))
 _PLOG = re.compile(
@@ -169,7 +169,7 @@ def kubelet_time(line: bytes, year: int) -> float | None:
 
 
 def first_of_message(text: str, before: Sequence[bytes]) -> str:
-    """The first line of CANN's error of which this indented line is one, with its head; else the line itself.
+    """The first line, with its head, of CANN's error to which this indented line belongs; else the line itself.
 
     >>> first_of_message("        there is an exception of", [b"[rank7]: EZ9903: failed", b"        Solution: ..."])
     '[rank7]: EZ9903: failed'

@@ -167,7 +167,7 @@ def _remedy(advice: Advice) -> Iterator[str]:
 
 
 def _run_outcome(diagnosis: DiagnosisDocument) -> Outcome:
-    """How the run ended, where no cause is named: well, nobody knows, or there is no log."""
+    """How the run ended, where no cause is named: well, in an unknown way, or there is no log."""
     claim = "The logs show that the run ended well, and no failure"
     cut = [f"{file.name}: {TIME_ENDED}" for file in diagnosis.files if not file.lines and TIME_ENDED in file.notes]
     unread = "".join(f": {text}" for text in [*diagnosis.unread, *cut][:1])

@@ -131,7 +131,7 @@ class AttemptDocument(msgspec.Struct, frozen=True):
 
 
 class WaivedDocument(msgspec.Struct, frozen=True):
-    """A cause that a waiver accepts: of which signature and hosts, why and until which day."""
+    """A cause that a waiver accepts: its signature and hosts, the reason and the last day."""
 
     signature: str
     hosts: tuple[str, ...]

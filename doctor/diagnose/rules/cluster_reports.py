@@ -46,7 +46,7 @@ def named_by_cluster(case: Case) -> list[Cause]:
         if signature.reports and not _ended_itself(case, event):
             unspecific, report = _is_unspecific(case, event), _with_fields(case, event)
             if unspecific and not report.values and case.went_on(event):
-                continue  # the exit code of a process that nobody names may be a helper's
+                continue  # an exit code without the name of its process may be a helper's
             signal = signature_of_exit(event.values.get("exit_code", "")) if unspecific else ""
             reports.setdefault(signal or event.signature, []).append(report)
     kept = {
@@ -78,7 +78,7 @@ def _are_apart(one: ClusterReport, other: ClusterReport) -> bool:
 
 
 def _is_before(one: Event, other: Event) -> bool:
-    """By the times of the lines: their order in the log of a driver is only that in which it heard of them."""
+    """By the times of the lines: a driver logs events in the order of their arrival, not of their occurrence."""
     times = [event.time for event in (one, other) if event.time is not None and not event.inferred_time]
     return len(times) == 2 and times[0] + GRACE_S < times[1]
 

@@ -86,8 +86,8 @@ def first_fault(case: Case, process: Process) -> Fault | None:
 
 
 def _is_of_another(case: Case, fault: Event, others: Sequence[Event]) -> bool:
-    """Whether an exception of unknown kind is that of a known error beside it: one that it does not explain, or of
-    which nothing shows that it came later. What only announces an exception may stand before it.
+    """Whether an exception of unknown kind is that of a known error beside it: one that it does not explain, or one
+    that did not come later, as far as the logs show. What only announces an exception may stand before it.
     """
     explains = case.signatures[fault.signature].explains
     return case.has_trait(fault, "unspecific") and any(

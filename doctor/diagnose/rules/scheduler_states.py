@@ -55,7 +55,7 @@ def named_by_scheduler(case: Case) -> list[Cause]:
 
 
 def ended_from_outside(case: Case) -> list[Cause]:
-    """A job that its scheduler, or a person, ended: nobody is to blame, unless the logs show a fault before it."""
+    """A job that its scheduler, or a person, ended: no rank is a culprit, unless the logs show a fault before it."""
     for signature, claim in (
         ("slurm-job-timeout", "Slurm ended the job at its time limit"),
         ("slurm-job-cancelled", "the job was cancelled"),
@@ -70,7 +70,7 @@ def ended_from_outside(case: Case) -> list[Cause]:
 
 
 def crashed_step(case: Case) -> list[Cause]:
-    """A step of which Slurm shows that a signal of a crash ended a task, where no log shows which."""
+    """A step where the signal of a crash ended a task, as Slurm shows, but no log shows which task."""
     events = _reports(case, "slurm-step-crashed")
     if not events:
         return []

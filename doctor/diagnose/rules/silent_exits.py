@@ -51,8 +51,8 @@ def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
 
 
 def _exited_by_local_rank(case: Case) -> list[Cause]:
-    """The only worker that torchrun saw end, of which no list shows the rank, where no log shows an error. Not one that
-    aborted itself: it may have done so over another, in output that is not there.
+    """The only worker that torchrun saw end, where no list shows its rank and no log an error. Not one that aborted
+    itself: it may have done so over another, in output that is missing.
     """
     block = lone_local_failure(case.reports)
     if block is None or block.exit_code == -6 or any(case.role(event) in ERROR_ROLES for event in case.events):

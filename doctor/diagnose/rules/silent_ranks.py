@@ -182,7 +182,7 @@ def _pair(case: Case, ranks: list[int]) -> tuple[Culprit, Culprit]:
 
 
 def _waiting(case: Case) -> list[Process] | None:
-    """The processes that only waited; None where one has no rank, or nobody did."""
+    """The processes that only waited; None where one has no rank, or no process waited."""
     waiting = [item for item in case.processes if case.waits(item)]
     return waiting if waiting and None not in {item.rank for item in waiting} else None
 

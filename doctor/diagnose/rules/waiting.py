@@ -149,7 +149,7 @@ def _behind(case: Case, calls: list[Call[Proof]]) -> list[Cause]:
 
 
 def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
-    """Calls of one number; those of which no number is known are taken for the same."""
+    """Calls of one number; calls without a known number are taken for the same."""
     result = differing(calls) if len({call.sequence for call in calls} - {None}) < 2 else None
     if result is None:
         return []
@@ -214,7 +214,7 @@ def _timeout_in_line(event: Event) -> float | None:
 
 
 def ended_by(case: Case) -> str:
-    """Which timeout of which layer ended the first wait, and the value that was in force; empty where none is shown."""
+    """The timeout that ended the first wait, with its layer and the value in force; empty where none is shown."""
     waits = [
         event for process in case.processes for event in case.waits(process) if case.signatures[event.signature].timeout
     ]
@@ -272,7 +272,7 @@ def _late_entry(case: Case) -> list[Cause]:
 def gave_up_last(case: Case) -> list[Cause]:
     """gloo: all others report a timeout, and one only that its peers closed: it was busy elsewhere.
 
-    Not where tracebacks show different collectives: then any of them may be the one that nobody else was in.
+    Not where tracebacks show different collectives: then any of them may be the one that no other rank entered.
     """
     if len({call.operation for call in collective_calls(case)}) > 1:
         return []

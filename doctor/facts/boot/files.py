@@ -109,7 +109,7 @@ class BootFiles(Fact, frozen=True):
         return self.files.get(path, "")
 
     def folder(self, *folders: str) -> dict[str, str]:
-        """The files of folders as they are used: by name, whatever their folder; one hides those of later folders.
+        """The files of folders as they are used: by name alone; one hides those of the same name in later folders.
 
         Raises: Unreadable.
         """

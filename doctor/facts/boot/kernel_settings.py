@@ -60,7 +60,7 @@ def _number(key: str, settings: SysctlFiles, files: BootFiles, default: int | No
 
 
 def default_syn_backlog(memory: HostMemory) -> int | None:
-    """What the kernel begins with: a 128th of the slots of the table of connections, of which each 128 KiB give one.
+    """What the kernel begins with: a 128th of the slots of its table of connections; each 128 KiB of memory give one.
 
     Rounded up to a power of two, at most 512 * 1024 slots, and never below 128 (Linux, tcp_init and tcp_sk_init). The
     kernel counts some memory more than it shows; None where that could make the next power of two.

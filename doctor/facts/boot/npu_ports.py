@@ -21,7 +21,7 @@ T = TypeVar("T")
 def _each(
     conf: HccnConf | None, npus: set[int], parse: Callable[[dict[str, str]], T | None]
 ) -> tuple[dict[int, T], tuple[int, ...], dict[str, str]]:
-    """By NPU what the file sets; the NPUs for which it sets nothing; and those of which nothing is known, and why."""
+    """What the file sets, by NPU; the NPUs for which it sets nothing; the NPUs that cannot be read, and why."""
     values, unset, unread = dict[int, T](), list[int](), dict(conf.unread if conf else {})
     for npu in sorted(npus):
         settings = conf.by_npu.get(npu, {}) if conf else {}

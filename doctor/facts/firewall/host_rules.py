@@ -101,7 +101,7 @@ def list_bridges() -> list:  # type: ignore[type-arg]
 
 
 def has_all_rights() -> bool:
-    """Whether nobody could read more here than this user: root, or where no process can gain CAP_NET_ADMIN."""
+    """Whether this user can read all that any user here can: root, or where no process can gain CAP_NET_ADMIN."""
     bounds = [line.split()[1] for line in file_text("/proc/self/status").splitlines() if line.startswith("CapBnd:")]
     return os.geteuid() == 0 or any(not int(mask, 16) >> 12 & 1 for mask in bounds)
 

@@ -20,7 +20,7 @@ NUMBER_LIMIT = 1 << 128
 ENDPOINT_FIELDS = ("saddr", "daddr", "sport", "dport")
 """The fields that distinguish one connection of the job from another."""
 VARIED_FIELDS = frozenset(["length"])
-"""Fields whose values are not those of different packets, each of which passes or not: what holds them varies."""
+"""Fields that vary between the packets of one connection: whether a rule with such a field matches is unclear."""
 
 
 def to_ranges(spans: Iterable[tuple[int, int]]) -> Ranges:

@@ -1,4 +1,4 @@
-"""The commands that let the job's packets through, in the words of whatever manages the host's rules, and back."""
+"""The commands that let the job's packets through, in the syntax of the host's rule manager, and back."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def port_use(
     reach: Mapping[str, object],
     pods: Mapping[str, SuperPodId] | None,
 ) -> Use:
-    """Which of ``hosts`` need their NPUs' ports for a job on the whole fleet, all of which is in ``reach``.
+    """Which of ``hosts`` need their NPUs' ports for a job on the whole fleet; ``reach`` has all hosts of the fleet.
 
     Hosts that were reached and have no NPU, such as a login host, are no part of the job; others that are not among
     ``products`` may have some.

@@ -99,10 +99,10 @@ class DevicePings(Fact, frozen=True):
 
 
 def ping_partners(hosts: Sequence[str]) -> dict[str, list[str]]:
-    """Whom each host pings: those 1, 2, 4, 8 places on, round and round.
+    """The hosts that each host pings: those 1, 2, 4, 8 places on, round and round.
 
-    Each host is pinged by as many as it pings, so one deaf host is told from one deaf link; the cost per host does
-    not grow with the fleet.
+    Each host is pinged by as many as it pings, which distinguishes one deaf host from one deaf link; the cost per host
+    does not grow with the fleet.
     """
     count = len(hosts)
     steps = [step for step in (1 << power for power in range(MAX_PEERS)) if step < count]

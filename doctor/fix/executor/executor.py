@@ -35,7 +35,7 @@ OPERATIONS = {
 def answer(request):
     """The answer to one request; a request that failed or was rejected gives its reason as `refused`.
 
-    One with the text `log` is written to the host's log with its outcome, also where nobody waits for the answer.
+    One with the text `log` is written to the host's log with its outcome, also where the caller has stopped waiting.
     """
     try:
         result = OPERATIONS[request["op"]](request)
@@ -52,7 +52,7 @@ def send(marker, message):
     """Writes one marked line to stdout."""
     try:
         write_all(1, b"\n" + marked_line(marker, json.dumps(with_texts(message)).encode("ascii")))
-    except OSError:  # nobody listens: what was begun is done all the same
+    except OSError:  # no reader is left: what was begun is done all the same
         pass
 
 

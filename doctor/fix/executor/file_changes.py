@@ -1,4 +1,4 @@
-"""Files written and removed: each change replaces the file in one step, and only if nobody else changed it."""
+"""Files written and removed: each change replaces the file in one step, and only if no other process changed it."""
 
 import base64
 import os

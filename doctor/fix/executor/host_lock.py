@@ -13,7 +13,7 @@ WAIT = 0.1  # seconds between two attempts
 
 
 def lock_host(seconds):
-    """The lock's descriptor and path, held as long as this process lives. It is a file that nobody else can open.
+    """The lock's descriptor and path, held as long as this process lives. It is a file that no other user can open.
 
     Raises RequestRejected when another process holds it for longer than `seconds`.
     """
@@ -56,7 +56,7 @@ def try_lock(path):
 
 
 def lock_path():
-    """A file in a folder where nobody else can put one; empty where there is no such folder."""
+    """A file in a folder where no other user can create one; empty where there is no such folder."""
     if os.geteuid() == 0:
         return ROOT_LOCK
     candidates = ["/run/user/%d" % os.geteuid()]
@@ -77,7 +77,7 @@ def lock_path():
 
 
 def unlock(fd, path):
-    """Ends the lock, and removes its file while nobody else can have it."""
+    """Ends the lock, and removes its file while no other process can hold the lock."""
     if fd is not None:
         try:
             os.unlink(path)

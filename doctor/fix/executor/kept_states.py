@@ -9,7 +9,7 @@ FOLDER = "/run/doctor-fix"
 
 
 def remember(token, state):
-    """Keeps the state after a step. Only root does: nobody else has a folder that others cannot write to."""
+    """Keeps the state after a step. Only root does: other users have no folder that only they can write to."""
     if os.geteuid() != 0 or not token:
         return
     try:

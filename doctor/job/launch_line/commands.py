@@ -19,7 +19,7 @@ class LauncherRow(OptionTable, frozen=True, kw_only=True):
     modules: tuple[str, ...] = ()
     """As ``python -m`` runs it."""
     subcommands: dict[str, tuple[str, ...]] = {}
-    """By command or module, the words of which one must follow."""
+    """By command or module: words; one of them must follow it."""
     runs_python: bool = False
     """The program is a Python script, without an interpreter before it."""
     not_python: str = ""

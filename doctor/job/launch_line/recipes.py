@@ -28,7 +28,7 @@ SUBCOMMANDS = {
 }
 """The words that must follow the command's name for it to train."""
 VARIABLES = ("NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT")
-"""Of which LLaMA-Factory and ms-swift make options of torchrun."""
+"""The variables that LLaMA-Factory and ms-swift turn into options of torchrun."""
 MINDFORMERS = "msrun_launcher.sh"
 _ELASTIC = ("RDZV_ID", "MIN_NNODES", "MAX_NNODES")
 

@@ -62,7 +62,7 @@ class ShellVariables:
         self.unset.add(name)
 
     def forget(self, name: str, reason: str) -> None:
-        """Whatever the value was, it is not known from here on."""
+        """From here on the value of the variable is not known, even where it was before."""
         self.values[name] = Word(f"${name}", f"${name}, {reason}", may_be_several=True)
 
     def expand(self, parts: tuple[Part, ...]) -> tuple[Word, ...]:

@@ -84,7 +84,7 @@ class UnprovenCalls:
 
     def __init__(self, descriptors):
         self.limit, self.calls = max(16, min(MAX_CALLS, descriptors // 4)), {}
-        self.given_up = []  # [port, caller's port] of those that were closed for want of time or room
+        self.given_up = []  # [port, caller's port] of those that were closed on timeout or overload
 
     def add(self, call):
         if len(self.calls) >= self.limit:

@@ -238,5 +238,5 @@ def raise_file_limit():
 
 
 def main(request, _program=b""):
-    """Runs the prober until it is ordered to end or nobody orders it any more."""
+    """Runs the prober until an order ends it, or no more orders arrive."""
     Prober(json.loads(request.decode("ascii"))).serve()

@@ -1,8 +1,8 @@
 """Latency and throughput of one pair of hosts, in threads: the kernel copies while no Python runs.
 
-A program that waits for a CPU sends and receives less, whatever the network carries. So the listener's kernel notes
-when packets arrive (SO_TIMESTAMPNS), and the rate at which they do, while they do, is reported as well: what a slow
-link carries arrives slowly, and what a busy program sends arrives fast, seldom.
+A program that waits for a CPU sends and receives less than the network carries. So the listener's kernel notes when
+packets arrive (SO_TIMESTAMPNS), and the rate at which they do, while they do, is reported as well: what a slow link
+carries arrives slowly, and what a busy program sends arrives fast, seldom.
 """
 
 import os

@@ -222,7 +222,7 @@ class Conductor:
             self.notes.append(busy_note({host: self.results[host].busy or GAVE_UP for host in sorted(blamed)}))
 
     def _try_flows(self) -> None:
-        """Whether some flows of two hosts fail whatever their port; the same flows again, where some passed."""
+        """Whether some flows of two hosts fail on every port alike; the same flows again, where some passed."""
         targets = flow_targets(self.plan, self.results)
         if not targets or time.monotonic() + 2 * self.options.attempt_seconds + ANSWER_SECONDS > self.end:
             return

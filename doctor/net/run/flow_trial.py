@@ -1,4 +1,4 @@
-"""Whether some flows of two hosts fail whatever their port, as where one of several equal paths is broken. Pure.
+"""Whether some flows of two hosts fail on every port alike, as where one of several equal paths is broken. Pure.
 
 A switch or a bond chooses the path of a connection by a hash of addresses and ports (ECMP: RFC 2992; Linux,
 bonding.rst, xmit_hash_policy). Where one path is broken, the same flow fails each time, and others pass each time. A
@@ -191,7 +191,7 @@ def lossy_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tuple[i
 
 
 def undecided_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tuple[int, int], int]:
-    """By source and target: the busy host because of which a trial decides nothing, though flows failed each time.
+    """By source and target: the busy host that keeps a trial from deciding, though flows failed each time.
 
     Where flows come and go packets are lost: the kernel answers the first one, however long a program waits for a CPU.
     """

@@ -34,7 +34,7 @@ class HostTrial:
         """Caller's address and port, and the port here, of each call whose first packet came; all ever reported."""
         self.arrivals_reported = 0
         self.given_up: set[tuple[int, int]] | None = None
-        """Port here and the caller's of each call that it closed for want of time or room; None: it was not asked."""
+        """Port here and the caller's of each call that it closed on timeout or overload; None: it was not asked."""
         self.pace: PaceReport | None = None
         """As it answered when it was last asked."""
         self.busy = ""

@@ -47,7 +47,7 @@ _LETTERS = {
     "unreachable": "u",
     "stranger": "s",
     "other-port": "s",
-    "silent": "d",  # nobody has said a word: no sign of another one
+    "silent": "d",  # nothing was received: no sign of another program
     "cut": "s",
     "other-host": "w",
     "some-flows": "f",

@@ -112,7 +112,7 @@ class ProberMessage(msgspec.Struct, frozen=True):
     done: int | None = None
     arrived: Annotated[list[tuple[Text, Port, Port]], msgspec.Meta(max_length=4096)] | None = None
     given_up: Annotated[list[tuple[Port, Port]], msgspec.Meta(max_length=4096)] | None = None
-    """Port here and the caller's of each call that it closed for want of time or room."""
+    """Port here and the caller's of each call that it closed on timeout or overload."""
     speed: SpeedReport | None = None
     pace: PaceReport | None = None
     job: Annotated[list[tuple[int, Text]], msgspec.Meta(max_length=64)] | None = None

@@ -93,11 +93,11 @@ class OrderedProgram:
         raise NotImplementedError
 
     def serve(self):
-        """Runs it until it is ordered to end or nobody orders it any more."""
+        """Runs it until an order ends it, or no more orders arrive."""
         os.set_blocking(1, False)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         on_termination(self.quit)
-        os.write(1, b"\n")  # behind whatever a login shell left on its last line
+        os.write(1, b"\n")  # ends a line that a login shell left open
         self.begin()
         try:
             self.run()
@@ -140,6 +140,6 @@ class OrderedProgram:
         self.controller.send(bye=dict(fields, cpu=round(time.process_time(), 3)))
         os.set_blocking(1, True)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(2)  # nobody reads: no reason to stay
+        signal.alarm(2)  # ends the program where the controller does not read
         self.controller.push()
         os._exit(0)

@@ -6,7 +6,7 @@ A whole record stands between two lines, ``MARKER`` and ``MARKER end``; a progra
 
 
 def frame(marker, text):
-    """A record as it is printed, behind whatever a login shell left on its last line."""
+    """A record as it is printed, behind a line feed that ends a line which a login shell left open."""
     return "\n%s\n%s\n%s end\n" % (marker, text, marker)
 
 

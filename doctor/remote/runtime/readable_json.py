@@ -1,4 +1,4 @@
-"""JSON that every reader takes, whatever bytes a host has in names and variables."""
+"""JSON that every reader takes, with any bytes in a host's names and variables."""
 
 import json
 

@@ -10,7 +10,7 @@ SYS_FOLDER = "/sys/"
 
 
 def require_sys(path):
-    """Raises OSError for a path of /sys on a host where nobody has mounted it, or it is hidden: no devices is unknown.
+    """Raises OSError for a path of /sys where /sys is not mounted, or is hidden: its devices are unknown, not absent.
 
     Of the folders of /sys only root may look into those that a hardened host closes.
     """

@@ -1,7 +1,7 @@
 """A report out of its own JSON document, as another run or another machine wrote it.
 
 Whoever wrote the file is not trusted: every part is held against its type, names that are shown as they stand must be
-names, and what is wrong is told with its place. A document of an earlier version lacks keys that were added since.
+names, and an error is reported with its place. A document of an earlier version lacks keys that were added since.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def decode(data: bytes, name: str) -> Report:
 
 
 def parse_document(data: bytes, name: str) -> dict[str, object]:
-    """A JSON object, of whatever kind. Raises: BadReport."""
+    """A JSON object with any content. Raises: BadReport."""
     try:
         document = json.loads(data.removeprefix(UTF8_MARK))
     except (ValueError, RecursionError) as error:

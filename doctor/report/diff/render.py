@@ -110,7 +110,7 @@ def _blocks(difference: ReportDifference) -> Iterator[tuple[str, list[str]]]:
 
 
 def _change_for_programs(change: FindingChange) -> dict[str, object]:
-    """The document is for programs: its message is English, whatever language is read here."""
+    """The document is for programs: its message is English, also where the user reads another language."""
     return {name: value for name, value in msgspec.structs.asdict(change).items() if name != "localized_message"}
 
 

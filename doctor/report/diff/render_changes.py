@@ -29,7 +29,7 @@ MAX_CHECKS = 4
 
 
 class ChangesPage(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is told."""
+    """All that the page shows."""
 
     before: RunValues
     now: RunValues

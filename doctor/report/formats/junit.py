@@ -1,7 +1,8 @@
 """The report as JUnit XML: a CI system shows each check as a test case, by area.
 
 A check with findings is a failure (one of severity warning only when the exit code says that warnings count); one that
-is unknown on any host, for whatever reason and options, or that crashed, is an error. What does not apply is skipped.
+is unknown on any host, for any reason and with any options, or that crashed, is an error. What does not apply is
+skipped.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def line(
     ``warn`` and ``waived`` count checks, ``unknown`` those that could not look at all they should for a reason of their
     own, with the hosts. ``why`` names what the word rests on: errors by check, else what is unknown by its reason, else
     warnings; or the ``cause`` why the run came to no verdict. ``scope``: ``this-host`` where no other was.
-    ``sound``: hosts that were judged healthy without the others, whatever is found between them and those.
+    ``sound``: hosts that were judged healthy without the others; findings between them and those do not change that.
     """
     ends = [
         ("need", str(need) if need else ""),
@@ -214,7 +214,7 @@ def _path(path: str) -> str:
 
 
 def render(report: Report, context: RenderContext) -> str:
-    """The line of a report, whatever command it is of."""
+    """The line of a report, for every command."""
     smoke_alone = report.smoke and {outcome.area for outcome in report.outcomes} <= SMOKE_AREAS
     command = context.command
     if report.smoke and smoke_alone and command == "check":

@@ -45,7 +45,7 @@ _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
 MAX_WHY_WIDTH = 140
 MAX_BLOCKED = 3
 """Checks that a finding kept from a host, by name, without ``-v``."""
-"""Columns of a short why, two rows of 80: the first sentence whatever its length, and more of them up to here."""
+"""Columns of a short why, two rows of 80: the first sentence at any length, and more sentences up to here."""
 
 
 def failure_entry(

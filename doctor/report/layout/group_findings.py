@@ -54,10 +54,10 @@ def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[FindingGroup, ..
 
 
 def alike(groups: Sequence[FindingGroup], fleet: Fleet, labels: Sequence[str]) -> tuple[FindingGroup, ...]:
-    """Groups with the same text and the same values of ``labels`` joined, whatever else differs.
+    """Groups with the same text and the same values of ``labels`` joined, even if they differ otherwise.
 
-    The name of a finding's one host is not what differs. Groups of an error and of a warning stay two, and so do
-    those of no host that have another place in a file as evidence.
+    The name of a finding's one host does not count as a difference. Groups of an error and of a warning stay two, and
+    so do those of no host that have another place in a file as evidence.
     """
     same: dict[tuple[str, ...], list[FindingGroup]] = {}
     for group in groups:

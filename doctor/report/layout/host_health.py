@@ -20,7 +20,7 @@ class HostHealth(msgspec.Struct, frozen=True):
     """Hosts that an error speaks against."""
     unknown: tuple[str, ...]
     """Unknown: a check that finds errors could not judge it, a check crashed, or no check ran; or it is one of several
-    of which an error does not say which is to blame."""
+    hosts in an error that does not show the culprit among them."""
 
 
 def classify_hosts(report: Report, sound: Collection[str] = ()) -> HostHealth:

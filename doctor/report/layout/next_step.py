@@ -20,8 +20,8 @@ MAX_COMMAND_LINE_CHARS = 2000
 
 
 def advice(report: Report, pages: Mapping[str, Check], limit: int = 5) -> list[str]:
-    """At most ``limit`` lines, the last of which counts what is left: errors with the beginning of their remedy, root
-    causes first; where there are none, warnings; else what is unknown, and why.
+    """At most ``limit`` lines: errors with the beginning of their remedy, root causes first; where there are none,
+    warnings; else what is unknown, and why. The last line counts what is left.
     """
     folded = fold(report, BRIEF_LEVEL.max_chars)
     failures = [failure for failure in folded.failures if failure.is_error] or folded.failures

@@ -38,7 +38,7 @@ IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGT
 
 
 class LostTerminalError(Exception):
-    """Nobody can see it any more."""
+    """The terminal is gone: output cannot be shown any more."""
 
 
 class Keeper:
@@ -112,7 +112,7 @@ class Keeper:
                 raise LostTerminalError from None
 
     def keep(self) -> int:
-        """Until nobody holds the pseudo-terminal any more. Returns the exit code."""
+        """Runs until no process holds the pseudo-terminal any more. Returns the exit code."""
         while True:
             numbers = [self.pseudo, *([self.control.fileno()] if self.doctor_lives else [])]
             poll = select.poll()
@@ -211,7 +211,7 @@ def reads_terminal(parent: int, terminal: int) -> bool:
 
 
 def main() -> int:
-    """Ends when the last one that writes has ended, whatever signals come."""
+    """Ends when the last process that writes has ended; signals do not end it."""
     for name in IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

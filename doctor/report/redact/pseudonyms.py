@@ -91,7 +91,7 @@ class Redactor:
         return self.pseudonyms.get(name) or self.pseudonym(name)
 
     def text(self, text: str) -> str:
-        """``text`` with all of it replaced; first without secrets, some of which are known by the name before them."""
+        """``text`` with all of it replaced; secrets first, since some are recognized by the name before them."""
         if text not in self.cache:
             self.cache[text] = self.pattern.sub(self._replace_match, hide_secrets(text))
         return self.cache[text]

@@ -17,7 +17,7 @@ AXIS_HEIGHT = 28
 
 
 class TimelineRow(msgspec.Struct, frozen=True):
-    """Ranks in one call, the first of which entered it ``longest`` seconds before the verdict."""
+    """Ranks in one call; the first of them entered it ``longest`` seconds before the verdict."""
 
     ranks: str
     call: str

@@ -34,7 +34,7 @@ _STATUS = {"failed": "True", "healthy": "False", "unknown": "Unknown"}
 
 
 class NodeVerdict(msgspec.Struct, frozen=True):
-    """What one node is told."""
+    """The verdict that is sent to one node."""
 
     node: str
     command: str

@@ -64,7 +64,7 @@ def notify(
 def _node_verdicts(
     targets: Sequence[NotifyTarget], report: Report, code: int, command: str, message: Message, redact: bool
 ) -> Sequence[NodeVerdict]:
-    """What the nodes of Kubernetes are told, where a receiver is these; else nothing."""
+    """The verdicts for the nodes of Kubernetes, where a receiver is these; else nothing."""
     if not any(target.node_parts for target in targets):
         return ()
     from doctor.session.notify.node_status import COMMANDS, node_verdicts

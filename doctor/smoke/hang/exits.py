@@ -98,7 +98,7 @@ def _causes(state: RunState, primary: Mapping[int, Snapshot], dead: Mapping[int,
 def _broken_connection(state: RunState, dead: Mapping[int, Snapshot]) -> Failure:
     text = next((snap.error for _, snap in sorted(dead.items()) if snap.error), "")
     if all(snap.stage in ("start", "rendezvous") for snap in dead.values()):
-        # They waited for a rank that is late, which is no fault: nobody is named by its victims.
+        # They waited for a rank that is late, which is no fault: the ranks that gave up name no culprit.
         return state.build_failure(
             "never-joined", (), certainty="timeout", text=filled("others gave up waiting: {0}", text)
         )

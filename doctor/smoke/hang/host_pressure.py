@@ -98,7 +98,7 @@ def _waits_beside_idle(pressure: HostPressure, rank: int) -> bool:
 def sentences_by_host(hosts: Mapping[str, HostPressure], host_count: int = 0) -> dict[str, tuple[str, ...]]:
     """What is worth saying of each host. That all are short of CPUs alike is one sentence: it is evidence against none.
 
-    ``host_count``: the hosts of the run, of which some may not have answered.
+    ``host_count``: the hosts of the run, with those that did not answer.
 
     >>> busy = HostPressure(stalls={"cpu": 88.0})
     >>> sentences_by_host({"w1": busy, "w2": busy})["w1"]

@@ -20,7 +20,7 @@ MAX_PROBED_HOSTS = 32
 
 
 class AddressOwners:
-    """Whose address is whose. One that several hosts have, such as a bridge's, is nobody's."""
+    """The owner of each address. An address that several hosts have, such as a bridge's, has no owner."""
 
     def __init__(self, hosts: Mapping[str, Iterable[str]]) -> None:
         owners: dict[str, list[str]] = defaultdict(list)
@@ -38,7 +38,7 @@ class AddressOwners:
         )
 
     def host(self, address: str, asker: str) -> str:
-        """The host that ``asker`` reaches at this address; the address itself where nobody's is known."""
+        """The host that ``asker`` reaches at this address; the address itself where its owner is not known."""
         if address.startswith("127.") or address == "::1":
             return asker
         return self._owner.get(address, address)

@@ -20,7 +20,7 @@ EVIDENT = 0.5
 """Seconds after which a stuck transfer counts when a socket of it sends again and again."""
 MIN_RETRANSMITS = 2
 IDLE = 10.0
-"""Floors after which data loaders are stuck that nobody waits for, as all ranks are in theirs."""
+"""Floors after which data loaders are stuck, where all ranks are in theirs and none waits in a collective."""
 
 
 class Resend(NamedTuple):
@@ -34,7 +34,7 @@ class Resend(NamedTuple):
 
 
 def left_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure | None:
-    """Ranks that are done while others wait for them; or, if most are done, those that call what nobody else does."""
+    """Ranks that are done while others wait for them; or, if most are done, those whose call no other rank makes."""
     for wait in waits.values():
         left_ranks = [rank for rank in wait.absent_ranks if rank in state.snaps and _has_left(state.snaps[rank])]
         if not left_ranks:
@@ -51,8 +51,8 @@ def left_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure
 def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure | None:
     """Ranks outside of any collective that others waited for until they gave up.
 
-    What ended them comes after it: a launcher ends those that are left. Where it is a broken connection that ended the
-    others, one that has not come yet may only be on its way, and nobody is named.
+    What ended them comes after it: a launcher ends those that are left. Where a broken connection ended the others, a
+    rank that has not come yet may only be on its way, and no rank is named.
     """
     missed: set[int] = set()
     evidence: list[str] = []
@@ -90,7 +90,7 @@ def _stays_away(snap: Snapshot) -> bool:
 
 
 def _calls_too_much(state: RunState, rank: int) -> bool:
-    """Whether a rank's last call is one too many: in a user's program, whose steps differ, nobody can tell."""
+    """Whether a rank's last call is one too many; unknown in a user's program, whose steps differ."""
     last = state.traces[rank].last
     return last is not None and last.stage in STEPPED and not state.traces[rank].last_is_usual
 
@@ -131,7 +131,7 @@ def overdue_failure(state: RunState, waits: Mapping[CollectiveId, Wait], seconds
 
 
 def idle_failure(state: RunState, late: float) -> Failure | None:
-    """Ranks that nobody waits for in a collective: the last that is not done, or all of them in their data loaders."""
+    """Ranks that keep no other waiting in a collective: the last that is not done, or all in their data loaders."""
     active = [snap for snap in state.snaps.values() if snap.state != "done" and not snap.dead]
     if any(snap.process in PAUSED for snap in active):
         return None
@@ -160,7 +160,7 @@ def _kind_of_stall(snap: Snapshot) -> FailureKind:
 
 
 class TransferRule:
-    """Collectives that everybody has entered and nobody gets out of."""
+    """Collectives that all ranks have entered and no rank leaves."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self.hosts = hosts

@@ -135,7 +135,7 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, me
 
 
 def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, ...]) -> Failure:
-    """Some ranks finished what others cannot: the side of which there are fewer did something else than the rest."""
+    """Some ranks finished what others cannot: the smaller side did something else than the rest."""
     call = filled("{0} #{1}", failure.op, failure.seq)
     if len(early) < len(blocked):
         return blame(

@@ -87,9 +87,9 @@ class RunState(FailureBuilder):
         return [rank for rank in sorted(ranks) if rank in self.traces and self.traces[rank].deviates()]
 
     def isolated_ranks(self, ranks: Collection[int]) -> list[int]:
-        """Those of disputing ranks that nobody outside of the dispute acts like, if it acts like others of them.
+        """The disputing ranks that no rank outside of the dispute acts like, if outside ranks act like others of them.
 
-        Who waits in a collective together with one of them may have no other way on, and is not outside.
+        A rank that waits in a collective together with one of them may have no other way on, and is not outside.
         """
         disputed = [rank for rank in sorted(ranks) if rank in self.traces]
         sides = {self._place(rank) for rank in disputed} - {None}

@@ -73,7 +73,7 @@ class CallLedger:
         return min(calls, key=lambda call: (call.step, call.seq), default=None)
 
     def calls(self, group: int, seq: int) -> dict[int, Collective]:
-        """The calls of a place that is still open; empty for one that all have entered, or nobody."""
+        """The calls of a place that is still open; empty for one that all ranks have entered, or none."""
         return self.open.get(group, {}).get(seq, {})
 
 

@@ -90,7 +90,7 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
         layout_causes, consequences = separate_causes(layout_defects)
         causes += layout_causes
         explained += consequences
-    # What names a rank for certain explains losses that name nobody, or the same ranks, in another layout.
+    # A defect that surely names a rank explains losses in another layout that name no rank, or the same ranks.
     rooted = [defect for defect in causes if defect.root or (defect.ranks and not defect.tie)]
     named = {rank for defect in rooted if defect.check != DIFFERS for rank in defect.ranks}
     loose = [defect for defect in causes if rooted and defect.check == DIFFERS and named.issuperset(defect.ranks)]

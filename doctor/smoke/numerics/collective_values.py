@@ -42,7 +42,7 @@ def blame_ranks(
 ) -> list[Blame]:
     """Every event is explained once: by what a second round found, then by the rank that explains most of the rest.
 
-    Calls that were wrong are told apart by their group, operation, dtype, size, root and offset. ``host_of``: of a
+    Wrong calls are distinguished by their group, operation, dtype, size, root and offset. ``host_of``: of a
     rank; what all ranks of one host alone have wrong may be that host's.
     """
     events_by_call: dict[tuple[object, ...], list[CollectiveWrong]] = defaultdict(list)

@@ -54,11 +54,11 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
     def differing(
         self, events: Mapping[int, Any], group: Sequence[int], bits: str, error: str, tolerance: float
     ) -> Split[Any] | None:
-        """Who of the group holds another value than it should; None where nobody does.
+        """The ranks of the group that hold another value than they should; None where there are none.
 
         Ranks of one code path have the same bits, in the field ``bits``. Those of several are compared by ``error``,
-        how far they are from the reference run, as are those of which no majority has the same bits. What each rank
-        updates for itself (``replicated``) has the same bits where the same code paths made its gradient.
+        how far they are from the reference run, and so are ranks without a majority that has the same bits. What each
+        rank updates for itself (``replicated``) has the same bits where the same code paths made its gradient.
         """
         errors = field_values(events, group, error)
         near = len(errors) == len(group) and max(errors.values()) <= tolerance

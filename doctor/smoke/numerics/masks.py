@@ -24,7 +24,7 @@ def mask_defects(
     repeats: Iterable[Defect] = (),
 ) -> Iterator[Defect]:
     """Ranks that draw something else than they should, each with its first step. ``steps`` are well read."""
-    # Who draws another rank's numbers is told by that check.
+    # A rank that draws another rank's numbers is reported by the check of ``repeats``.
     reported = {rank for repeat in repeats for rank in repeat.ranks or trace.ranks}
     for step, events in enumerate(steps):
         for group in trace.models:

@@ -116,7 +116,7 @@ def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[objec
 
 
 def _kind(plan: SmokePlan, rank: int, names: Mapping[int, str]) -> str:
-    """Ranks of which, with one code path, the same bits may be expected: an accelerator, or the CPUs of one host."""
+    """The hardware that should give the same bits with one code path: an accelerator, or the CPUs of one host."""
     place = plan.places[rank]
     return names.get(rank, plan.backend) if place.device >= 0 else filled("the CPUs of {0}", place.host)
 

@@ -72,7 +72,7 @@ def _find_block(
 
 
 def shard_defects(trace: LayoutTrace, reference: MajorityReference, wrong: Sequence[Misread]) -> Iterator[Defect]:
-    """One defect a layout: which rank reads which block in place of which, and blocks that none or two read."""
+    """One defect a layout: ranks that read a wrong block, with the right one, and blocks that none or two read."""
     if not wrong:
         return
     step = wrong[0].step

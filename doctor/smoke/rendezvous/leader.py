@@ -56,7 +56,7 @@ _MAX_MEMBERS = 1 << 16
 
 
 class Leader:
-    """Used in a ``with``, it answers who comes; at its end everybody is told how it went."""
+    """Used in a ``with``, it answers processes that connect; at its end it sends the result to all of them."""
 
     def __init__(self, context: JobContext, key: bytes) -> None:
         """Raises: OSError, when none of the ports is free."""

@@ -82,14 +82,14 @@ class Member(NamedTuple):
 
 
 def job_token(context: JobContext, user: int, secret: str = "") -> bytes:
-    """What only the processes of this job know, as long as nobody listens to them."""
+    """What only the processes of this job know, as long as their connections are not intercepted."""
     return hashlib.sha256(
         filled("doctor smoke\u0000{0}\u0000{1}\u0000{2}", context.launch_id, user, secret).encode()
     ).digest()
 
 
 def launch_secret(environ: Mapping[str, str]) -> str:
-    """What the user or the launcher gave to all processes of this start, and to nobody else; empty if nothing."""
+    """What the user or the launcher gave to all processes of this start, and to no others; empty if nothing."""
     return "\0".join(environ[name] for name in SECRET_VARIABLES if environ.get(name))
 
 
@@ -138,7 +138,7 @@ class LeaderListener:
         self._start_thread(self._accept_loop)
 
     def close(self) -> None:
-        """Nobody else is let in. Whoever counts as let in already has been passed on when this returns."""
+        """Lets no other process in. All that count as let in already have been passed on when this returns."""
         deadline = time.monotonic() + SECONDS
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)

@@ -161,7 +161,7 @@ def _become_agent(parent: int, link: socket.socket, rank: int) -> None:
         os.closerange(3, 1 << 16)
         _LocalAgent.rank = rank
         agent.main(request, agent_class=_LocalAgent)  # type: ignore[no-untyped-call]
-    except (OSError, ForeignPeer):  # nobody wants it any more
+    except (OSError, ForeignPeer):  # the leader does not want it any more
         pass
     except Exception as error:  # noqa: BLE001 - the rim: the leader sees the end, and this says why
         print_stderr(filled("doctor: the agent of rank {0} failed: {1}: {2}", rank, type(error).__name__, error))

@@ -76,7 +76,7 @@ def _endpoints(context: JobContext, numbers: Sequence[int]) -> list[_Endpoint] |
 
 
 class _ConnectionAttempts:
-    """Attempts at several doors at once. The leader greets first, so that who is silent holds nobody up."""
+    """Attempts at several doors at once. The leader greets first, so that a silent one delays no other."""
 
     def __init__(self, endpoints: Sequence[_Endpoint]) -> None:
         self._poll = select.poll()

@@ -115,7 +115,7 @@ class RelaySender:
         return False
 
     def _verdict_arrived(self, link: socket.socket) -> bool:
-        """Whether there is a verdict, or nobody who could bring one."""
+        """Whether the verdict has come; a connection that can bring none is closed."""
         link.setblocking(False)
         try:
             peeked = link.recv(100, socket.MSG_PEEK)

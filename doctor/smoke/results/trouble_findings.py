@@ -26,7 +26,7 @@ OWN_PROGRAM = (
 )
 """Behind what only one rank does in a run that executes no program of the user's."""
 CUT = "no data passes between {between}; none of them holds more than half of {count} hosts"
-"""Whatever the failure of a fleet that is cut."""
+"""The message for a fleet that is cut, with any kind of failure."""
 Remedies = Sequence[tuple[str, str]]
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 ACCELERATORS = {**DEVICES, "gloo": "CPU"}
@@ -75,8 +75,8 @@ def remedy_for(text: str, remedies: Remedies) -> str:
 def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
     """Those of the culprit ranks; of a broken link both ends, unless one host explains several; else all.
 
-    None where a network failure, a rendezvous or a doctor that stood still names nobody: that all wait is no reason to
-    blame one of them.
+    None where a network failure, a rendezvous or a doctor that stood still has no culprit ranks: that all wait is no
+    reason to name one of them.
     """
     if ways := failure.parts or failure.links:
         ends = tuple(sorted({host for way in ways for host in way}))

@@ -112,7 +112,7 @@ def take_early(hosts: Mapping[str, int], local: bool, port: int) -> EarlyStart |
 
 
 def end_early() -> None:
-    """Ends the agent that was started, if nobody has taken it."""
+    """Ends the agent that was started, if no run has taken it."""
     while _started:
         session, transport = _started.pop()
         limit = time.monotonic() + END_SECONDS

@@ -142,7 +142,7 @@ def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -
 def _with_full_host(failure: Failure, run: ObservedRun) -> Failure:
     """Ranks that got no answer at the master's address: where its host answers no other host now either, it is the one.
 
-    Its connection table may be full, so that who came first got in. Of a fleet that is cut it is nobody's fault.
+    Its connection table may be full, so that only the first hosts got in. In a fleet that is cut, no host is named.
     """
     plan, addresses = run.plan, run.addresses
     unanswered = {

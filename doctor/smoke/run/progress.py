@@ -261,7 +261,7 @@ class StageProgress:
         stage = self.stage
         behind = set(range(self.plan.world)) - self.finished.get(stage, set())
         if len(behind) == self.plan.world:
-            behind = set()  # that nobody is through is no reason to blame everybody
+            behind = set()  # where no rank has finished the stage, none is more likely the culprit than others
         text = filled("the budget of {0} s was spent", f"{self.plan.budget:g}")
         return self.spinning_at_start() or self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
 

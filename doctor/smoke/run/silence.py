@@ -21,7 +21,7 @@ SUSPECT = 0.7
 UNANSWERED_LIMIT = 5.0
 """Seconds of silence after which a host is lost that others wait for, and that gives none of them an answer."""
 LIMIT = 10.0
-"""The same, for a host that answers, or that nobody waits for."""
+"""The same, for a host that answers, or that no other host waits for."""
 UNOBSERVED_LIMIT = 14.0
 """Seconds of silence after which the run ends though the host may be sound: its agent ends its ranks soon after."""
 STANDSTILL = 4.5

@@ -14,7 +14,7 @@ LOST = 0.3
 """Share of the time in which it could have run from which on a quota holds a rank back: a rank that mostly waits for
 others uses up few periods, and loses them to all."""
 MOST_OF_PEERS = 0.5
-"""Of that share, what the median rank may have at most: where all are held back, nobody is slow."""
+"""Of that share, what the median rank may have at most: where all are held back, no rank is slow."""
 SIGNS = ("share", "lost", "waited")
 PERIOD = 0.1
 """Seconds of a quota's period, unless it is set: that of the kernel, of systemd, container engines and kubelets."""

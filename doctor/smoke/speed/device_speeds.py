@@ -110,7 +110,7 @@ def describe_rate(amount: float, seconds: float, test: str) -> str:
 def other_fingerprints(facts: Mapping[str, SmokeDevices], torch_by_rank: Mapping[int, str]) -> dict[str, list[int]]:
     """By test: ranks whose product of real numbers is not the one that most have with this model and this torch.
 
-    Of three ranks and more, of which more than half agree; otherwise nobody knows who is the other.
+    Of three ranks and more, if more than half agree; otherwise it is not known which ranks are wrong.
     """
     groups: dict[tuple[str, str, str], dict[int, int]] = {}
     for fact in facts.values():

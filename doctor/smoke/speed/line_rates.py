@@ -21,7 +21,7 @@ from doctor.facts.smoke import PairTimes
 
 LINE_SHARE = 0.25
 TCP_FLOOR = 100e6
-"""Bytes a second of one connection, whatever the line."""
+"""Bytes a second that suffice for one connection, on any line."""
 LEAST_BYTES = 1 << 20
 """Of a message: a smaller one tells latency."""
 

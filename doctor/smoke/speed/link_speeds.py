@@ -17,7 +17,7 @@ from doctor.facts.smoke import PairTimes
 MIN_SECONDS, MAX_SECONDS = 1e-9, 1e6
 """Seconds that an exchange can take; other values are none."""
 DISTURBED = 0.001
-"""The share of measurements of which a disturbance slows all exchanges."""
+"""The share of measurements in which a disturbance slows all exchanges."""
 
 
 def compare_pairs(events: Iterable[PairTimes]) -> tuple[PathOutlier, ...]:

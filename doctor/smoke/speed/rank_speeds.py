@@ -36,7 +36,7 @@ def slow_ranks(
     """The slow ranks among those with the same kind of device, the slowest first.
 
     ``watched``: the times are those of a whole training, and a rank is slow by one part of its own work; otherwise
-    those of a moment, or of several, each of which has to show that a rank is slow. Raises: Skip when no rank has a
+    those of a moment, or of several, and each of these has to show that a rank is slow. Raises: Skip when no rank has a
     peer; Unreadable when there are too few times to say anything.
     """
     measured: dict[int, dict[int, tuple[float, ...]]] = {}

@@ -19,7 +19,7 @@ MIN_INTERVALS = 2
 FLEET_SLOWER = 2.0
 """Times as long as in the first part, in every interval of the last: gloo on a busy host varies by half."""
 MIN_CALLS = 8
-"""Calls of the collective in an interval, of which the quickest are compared."""
+"""The least number of calls of the collective in an interval; the quickest of them are compared."""
 
 
 class SlowPart(msgspec.Struct, frozen=True):

@@ -1,11 +1,11 @@
-"""Which hosts run together in which round, and which of them are left out by what came of it. Pure.
+"""Decides which hosts run together in each round, and which hosts are left out by the results. Pure.
 
 The cells of a phase run at the same time. In phase p the hosts of a cell differ in digit p of their number, in the base
 of the cell's size, so that after as many phases as the largest number has digits each host ran with hosts of every
-part of the fleet. A cell that fails runs again without the host that it names; one that names nobody is divided in
-halves, and the last two hosts run with one healthy host each: who fails again is it, and where neither does, it is what
-lies between the two. A cell that did not end in time runs once more, then in halves. The run of all healthy hosts is
-judged as a cell.
+part of the fleet. A cell that fails runs again without the host that it names; one that names no host is divided in
+halves, and the last two hosts run with one healthy host each: the one that fails again is the culprit, and where
+neither does, the fault lies between the two. A cell that did not end in time runs once more, then in halves. The run of
+all healthy hosts is judged as a cell.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Screening:
         self.links: dict[tuple[str, str], str] = {}
         """Pairs of hosts that fail together and pass apart, with what failed."""
         self.undecided: set[str] = set()
-        """Hosts of cells that failed and in which nobody could be found."""
+        """Hosts of cells that failed and in which no culprit could be found."""
         self.rounds = self.cells = 0
         self.seconds = 0.0
         self.abandoned = ""

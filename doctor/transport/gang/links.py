@@ -178,7 +178,7 @@ class Gathering:
         ]
 
     def wait(self, until: float) -> None:
-        """Until all have come, or the monotonic clock has this time; after it nobody gets an index."""
+        """Until all have come, or the monotonic clock has this time; after it no rank gets an index."""
         with self.changed:
             while self.absent and (remaining := until - time.monotonic()) > 0:
                 self.changed.wait(min(remaining, 1.0))  # in parts: a signal is handled in between

@@ -1,4 +1,4 @@
-"""The pods of one job, whatever controller made them: rows of ``jobs.toml``."""
+"""The pods of one job, of any controller: rows of ``jobs.toml``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from doctor.transport.kubernetes.pods import Pod, natural_order
 
 
 class OwnerRow(msgspec.Struct, frozen=True):
-    """A row: how the pods of a kind of jobs are told."""
+    """A row: how the pods of a kind of jobs are recognized."""
 
     kinds: tuple[str, ...]
     source: str

@@ -1,7 +1,7 @@
 """One ``kubectl exec`` for each command: no port, no key and no daemon beside what Kubernetes has.
 
-The command in the container reports its start on stderr before anything else, so that what failed before it (API
-server, kubelet, container runtime) is told from what failed in it. It reports an end with 0, too, since that is
+The command in the container reports its start on stderr before anything else: this separates what failed before it (API
+server, kubelet, container runtime) from what failed in it. It reports an end with 0, too, since that is
 how kubectl exits where the API server is gone in the middle. When kubectl ends, the container's end of
 stdin closes, and by that every program of doctor ends itself.
 """
@@ -65,7 +65,7 @@ class Kubernetes:
         return LineSession(host, channel)
 
     def close(self) -> None:
-        """See `doctor.transport.Transport.close`. Pods on nodes are removed, whatever happened to them."""
+        """See `doctor.transport.Transport.close`. Pods on nodes are removed, in any state."""
         self._children.close()
         if self._nodes:
             self._nodes.remove()

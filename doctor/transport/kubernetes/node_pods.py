@@ -1,7 +1,7 @@
 """Nodes as hosts: a privileged pod on each, through which the node's own namespaces are entered, only when asked for.
 
-A watchdog, a process of its own, removes the pods when this process closes the pipe to it or dies, whatever the
-reason; a pod that outlives the watchdog, too, ends after `_LIFETIME` seconds.
+A watchdog, a process of its own, removes the pods when this process closes the pipe to it, or dies for any reason; a
+pod that outlives the watchdog, too, ends after `_LIFETIME` seconds.
 """
 
 from __future__ import annotations

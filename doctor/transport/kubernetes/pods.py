@@ -160,7 +160,7 @@ class Pod(ApiObject, frozen=True):
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Equal for pods of which a later one takes over from an earlier; empty for a pod whose name is fixed.
+        """Equal for pods where a later one takes over from an earlier; empty for a pod whose name is fixed.
 
         Those are of one owner, or of two revisions of one Deployment, and of one index where they have one.
         """
@@ -224,7 +224,7 @@ class Pod(ApiObject, frozen=True):
         return [next(chosen, ContainerStatus(name=container)), *failed]
 
     def _why_not_initialized(self) -> str:
-        """Which init container the others wait for, or have waited for in vain; empty where none is told."""
+        """Which init container the others wait for, or have waited for in vain; empty where the status shows none."""
         for initial in self.status.init_container_statuses or ():
             name, state = _one_line(initial.name), initial.state
             if state.waiting and state.waiting.reason not in _NOT_YET:

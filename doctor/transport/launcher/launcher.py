@@ -16,8 +16,8 @@ from doctor.transport.program import HostProgram
 def carrier_command() -> tuple[str, ...]:
     """The command line of a carrier, the same on every host.
 
-    Not on stdin: srun passes nothing on before every host has answered, and one that hangs never does. It ends with
-    exit status 0 whatever happens: a launcher would end the others too.
+    Not on stdin: srun passes nothing on before every host has answered, and one that hangs never does. It always ends
+    with exit status 0: with another one, a launcher would end the others too.
     """
     return tuple(argument_command(HostProgram("carrier", MODULES).source))
 

@@ -131,7 +131,7 @@ class LauncherTransport:
             self._launch(hosts)
         except TransportError as stop:
             self._mark_failed(dict.fromkeys(hosts, stop))
-        except Exception as error:  # noqa: BLE001 - the rim: nobody must wait for a thread that has died
+        except Exception as error:  # noqa: BLE001 - the rim: no thread must wait for this one after its death
             self._mark_failed(dict.fromkeys(hosts, transport_error("error", f"{type(error).__name__}: {error}")))
 
     def _launch(self, hosts: tuple[str, ...]) -> None:
@@ -237,7 +237,7 @@ class LauncherTransport:
                 self._start_launch(late)
 
     def _relaunch_in_parts(self, step: JobStep) -> None:
-        """Nobody came: in parts, without those that are known to be down, until who cannot be reached stands alone.
+        """No host came: launches them in parts, without those known to be down, until an unreachable one is alone.
 
         Each host of the launch is in one of both afterwards: those that failed, or those that are launched again.
         """

@@ -1,6 +1,6 @@
-"""Open MPI's own mpirun as the way to a job's hosts: a carrier on each, started however the site's mpirun starts them.
+"""Open MPI's own mpirun as the way to a job's hosts: a carrier on each, started as the site's mpirun starts them.
 
-Where that is ssh, a host's root can write into mpirun's own output, and so speak for another host; srun lets nobody.
+Where that is ssh, a host's root can write into mpirun's own output, and so speak for another host; not with srun.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SSH by the ssh program itself: for security keys, host certificates, GSSAPI and whatever else it alone can do."""
+"""SSH by the ssh program itself: for security keys, host certificates, GSSAPI and all else that it alone can do."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _changed_error(settings: SshHostConfig, lines: list[KnownHostLine], kind: st
 
 
 def _add_command(settings: SshHostConfig, kind: str, key: str) -> str:
-    """The command that adds the key. Where ssh-keyscan does not get, or gets another name, the key itself is told."""
+    """The command that adds the key. Where ssh-keyscan fails, or gets another name, the command has the key itself."""
     file = next((path for path in settings.known_hosts if path not in _NO_FILE), "")
     if not file:
         return "--accept-new"

@@ -198,7 +198,7 @@ def _read_key_file(path: str) -> _KeyFile:
         return _KeyFile(path, blob, locked=True)
     try:
         key: Any = _key_class(content, blob).from_private_key_file(path)
-    except Exception as error:  # noqa: BLE001 -- a file that is no key raises whatever its parser trips over
+    except Exception as error:  # noqa: BLE001 -- for a file that is no key, the parser may raise any exception
         raise ValueError(str(error) or type(error).__name__) from None
     return _KeyFile(path, key.asbytes(), lambda data, algorithm: bytes(key.sign_ssh_data(data, algorithm).asbytes()))
 

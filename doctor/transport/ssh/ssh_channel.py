@@ -36,7 +36,7 @@ class _ExitStatusEvent(threading.Event):
 class SshChannel:
     """`doctor.transport.conversation.ByteChannel`.
 
-    ``leave`` is told at the end why the connection is of no more use, or None, and may raise Unreached.
+    ``leave`` gets at the end why the connection is of no more use, or None, and may raise Unreached.
     """
 
     def __init__(

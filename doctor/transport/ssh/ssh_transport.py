@@ -69,7 +69,7 @@ class Ssh:
         with self._lock:
             kept, self._kept = list(self._kept.values()), {}
         for _, session in kept:
-            with contextlib.suppress(Exception):  # whatever paramiko trips over: it is gone then
+            with contextlib.suppress(Exception):  # paramiko may raise any: the session is gone then
                 session.close()
 
     def _take_kept(self, host: str) -> tuple[SshConnection, ExecSession] | None:
@@ -106,7 +106,7 @@ class Ssh:
                 raise
         except TransportError as error:
             raise self._or_budget_error(error) from None
-        except Exception as error:  # noqa: BLE001 -- whatever paramiko trips over is one host's trouble, not the run's
+        except Exception as error:  # noqa: BLE001 -- any error within paramiko is one host's trouble, not the run's
             raise transport_error(
                 "error", filled("SSH failed: {0}", strip_control_chars(str(error)) or type(error).__name__)
             ) from None

@@ -1,7 +1,7 @@
 """Which rank of a job is odd: the others wait for it. Pure.
 
-A job whose ranks move has no odd rank, whatever each of them does at one moment. Only where ranks stood still in a wait
-for the whole interval, and no bytes passed between them, is the one named that is not in it.
+A job whose ranks move has no odd rank: what each of them does at one moment does not count. Only where ranks stood
+still in a wait for the whole interval, and no bytes passed between them, is the one named that is not in it.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _job_name(rank: ProcessReport) -> str:
 def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: bool) -> Judgement:
     # A job that ends well loses its ranks one after the other.
     definite = [view for view in views if view.does.kind in DEFINITE and not (moves and view.does.kind == "left")]
-    # Who rests at the same place as those that wait, waits as well, whatever could be read of it.
+    # A rank that rests at the same place as those that wait, waits as well, even if its call could not be read.
     places = {view.does.place for view in views if view.waits} - {()}
     beside = [view for view in views if view.does.kind == "wait" and view.does.still and view.does.place in places]
     waiting = [view for view in views if view.waits or view in beside]
@@ -387,7 +387,7 @@ def _joined(labels: Sequence[str]) -> str:
 
 
 def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
-    """What could not be looked at on these hosts, whatever ranks were seen."""
+    """What could not be looked at on these hosts, even where ranks were seen."""
     notes = []
     for host, report in reports.items():
         for user, count in report.hidden.items():

@@ -201,7 +201,7 @@ def _role(frames: list[Frame]) -> str:
 
 
 def _at_device(rank: ProcessReport) -> tuple[Kind, str] | None:
-    """A wait for its device: for what that computes, or for a collective, of which another thread moves the bytes."""
+    """A wait for its device: for what that computes, or for a collective whose bytes another thread moves."""
     if not _spun_library(rank.samples, _DEVICE):
         return None
     for samples in rank.beside:  # a thread that is in the kernel for most of the time

@@ -246,7 +246,7 @@ def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
 def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
     """Ranks that go on with the next batch as the others do, without an update: their optimizer skips steps.
 
-    A step is bounded by the collectives in which the ranks meet, whatever batches each accumulates before.
+    A step is bounded by the collectives in which the ranks meet; each rank may accumulate any batches before.
     """
     passes: dict[int, dict[int, list[GroupCalls]]] = {}
     for entry in job.ranks.values():

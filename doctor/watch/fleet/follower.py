@@ -23,7 +23,7 @@ from doctor.watch.fleet.sockets import FleetLink
 SEND_SECONDS = 0.25
 """Seconds between two sendings; the end of a rank goes at once."""
 ALIVE_SECONDS = 1.0
-"""Seconds without news after which the leader is told that this host is there."""
+"""Seconds without news after which the leader gets a sign that this host is there."""
 QUICK_TRIES, QUICK_PAUSE, SLOW_PAUSE = 40, 0.25, 5.0
 """How often the leader is looked for, and the seconds between: first, and later on."""
 UNREACHED_SECONDS = 20.0

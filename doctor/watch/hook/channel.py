@@ -197,5 +197,5 @@ def _finish() -> None:
         if _channel and _channel.pid == os.getpid():
             _channel.drain(wait=True)
             _channel.write("end", lost=_channel.lost)
-    except Exception:  # the program ends: there is nobody left to tell
+    except Exception:  # the program ends: the error cannot be reported any more
         return

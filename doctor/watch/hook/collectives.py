@@ -1,8 +1,8 @@
-"""Records every collective of c10d, whoever calls it: Python, DistributedDataParallel's C++, functional collectives.
+"""Records every collective of c10d, of any caller: Python, DistributedDataParallel's C++, functional collectives.
 
 Each of them goes through an operator of torch's dispatcher. At the dispatch key BackendSelect, which every call passes
 in every mode and before the backend's own kernel, stands a function that records the call and passes it on unchanged.
-Where the rank waits for it, is told by `Work.wait`.
+`Work.wait` shows where the rank waits for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPERATORS = {
     "recv_any_source_": "",
     "monitored_barrier_": "",
 }
-"""Operators of c10d, and what they do; empty: recorded as time that nobody can judge."""
+"""Operators of c10d, and what they do; empty: recorded as time that no rule judges."""
 METHODS = (
     "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "_allgather_base", "allgather_coalesced",
     "allgather_into_tensor_coalesced", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor_coalesced",
@@ -117,7 +117,7 @@ class Interception:
         return files.begin(number, self.operation, dtype, root, numel, "collective" if WAITS.inside else "enqueued")
 
     def record_message(self, files, args, peer, tensor, numel):
-        """Messages with a tag may overtake each other: what waits for which nobody can tell."""
+        """Messages with a tag may overtake each other: which of them a rank waits for is not known."""
         if args[-1] != 0:
             files.become("start")
             return None
@@ -129,7 +129,7 @@ class Interception:
 
 
 def first_tensor(values):
-    """The first tensor in nested lists, of which some may be empty; None where there is none."""
+    """The first tensor in nested lists, which may be empty; None where there is none."""
     for value in values:
         if isinstance(value, (list, tuple)):
             value = first_tensor(value)
@@ -188,7 +188,7 @@ def wrap_wait(original):
 
 
 def intercept_collectives(torch, groups):
-    """Returns what must stay alive. Raises whatever torch raises where it is not the torch that we know."""
+    """Returns what must stay alive. May raise any exception on unknown versions of torch."""
     library = torch.library.Library("c10d", "IMPL")
     for name in OPERATORS:
         if hasattr(torch.ops.c10d, name):

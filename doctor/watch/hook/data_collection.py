@@ -36,7 +36,7 @@ SAMPLES = 64
 
 
 class HiddenHooks(OrderedDict):  # type: ignore[type-arg]
-    """A module's hooks, of which a copy or a file of the module has none of ours."""
+    """A module's hooks; a copy or a file of the module has none of ours."""
 
     def __reduce__(self) -> Any:
         return OrderedDict, ([(key, hook) for key, hook in self.items() if not hasattr(hook, "of_doctor")],)

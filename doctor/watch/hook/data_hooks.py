@@ -44,7 +44,7 @@ def _report(record: Callable[..., None] | None, text: str) -> None:
         write = record or (out.write if out else None)
         if write:
             write("failed", n="data_hooks", text=text)
-    except Exception:  # nobody is left to tell
+    except Exception:  # the error cannot be reported any more
         return
 
 

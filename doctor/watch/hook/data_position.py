@@ -32,7 +32,7 @@ class LoaderPosition:
         self.batches: list[tuple[int, ...]] = []
         self.kept = 0
         self.shuffled_by = -1
-        """What the sampler was told as its epoch."""
+        """The epoch that the sampler was given."""
         self.batch_size = self.total = 0
         """``total``: batches of an epoch, where the sampler tells; else 0."""
 

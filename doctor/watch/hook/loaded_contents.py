@@ -1,7 +1,7 @@
 """What loaded files hold besides model and optimizer, and whether the program has it when its training begins.
 
 Python 3.8, torch 2.1. An average of the parameters, an optimizer's own copies, a queue of samples: a checkpoint may
-hold them in any form, so they are told by their values alone, of which a few elements are compared. Nothing here
+hold them in any form, so they are recognized by their values alone; a few elements are compared. Nothing here
 communicates or changes a tensor; tensors in shards are not looked at. A part of the hook.
 """
 
@@ -54,7 +54,7 @@ class LoadedContents:
             self.look(entry, f"{place}: {str(name)[:60]}" if depth < 2 else place, depth + 1)
 
     def unapplied(self, known: Iterable[Any]) -> list[tuple[str, int]]:
-        """Groups of which no tensor of the program has the values, although others of the same forms are there.
+        """Groups whose values no tensor of the program has, although others of the same forms are there.
 
         ``known``: the model's parameters and buffers, and what optimizers keep for them, which are compared as such.
         Of a place that several files have, one file's values are enough.

@@ -1,7 +1,7 @@
 """Records the collectives of MindSpore that Python calls (PyNative mode), its steps, and its waits for a dataset.
 
 Each collective is a primitive, an object that is called: `mint.distributed`, `communication.comm_func` and
-`ops.AllReduce` all end there. A graph that MindSpore has compiled runs as one call of which Python sees nothing: its
+`ops.AllReduce` all end there. A graph that MindSpore has compiled runs as one call, and Python sees nothing of it: its
 steps count where `Model.train` or a `TrainOneStepCell` runs it, and the collectives within do not.
 Source: mindspore/communication/management.py, ops/auto_generate/gen_ops_prim.py, ops/operations/comm_ops.py of
 MindSpore 2.10, with which this was tried.
@@ -51,7 +51,7 @@ PRIMITIVES = {
     "NeighborExchange": "",
     "NeighborExchangeV2": "",
 }
-"""Names of primitives without ``InnerComm`` and ``DistComm``; empty: recorded as time that nobody can judge."""
+"""Names of primitives without ``InnerComm`` and ``DistComm``; empty: recorded as time that no rule judges."""
 EQUAL = frozenset(
     {"AllReduce", "Broadcast", "Reduce", "AllGather", "AllGatherIntoTensor", "ReduceScatter", "ReduceScatterTensor"}
 )
@@ -175,13 +175,13 @@ def wrap_primitive(original, base):
         group = args[group_at] if 0 <= group_at < len(args) else getattr(primitive, "group", None)
         management = GROUPS[0].management
         number, ranks = GROUPS[0].number(group or management.GlobalComm.WORLD_COMM_GROUP)
-        if not ranks:  # nobody knows who takes part
+        if not ranks:  # which ranks take part is not known
             files.become("start")
             return
         tensor = args[sized_at] if operation != "barrier" and len(args) > sized_at else None
         dtype = str(getattr(tensor, "dtype", "")).lower()
         numel = int(getattr(tensor, "size", 0)) if base in EQUAL else 0
-        # It returns at once, and the rank waits for it in whatever needs its result.
+        # It returns at once, and the rank waits for it in the operation that needs its result.
         files.begin(number, operation, dtype if dtype in DTYPES else "", -1, numel, "enqueued")
 
     return call

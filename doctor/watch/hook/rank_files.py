@@ -155,7 +155,7 @@ def stop_recording(why=""):
     files, ACTIVE = ACTIVE, None
     if files is not None and why:
         try:
-            files.become("start")  # what the rank does from now on nobody knows
+            files.become("start")  # what the rank does from now on is not known
             files.emit("hook", text=why[:400], gone=True)
         except (OSError, ValueError):
             pass

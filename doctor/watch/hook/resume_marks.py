@@ -1,8 +1,8 @@
 """Marks of a training's state: when it is saved, and when a training begins. Python 3.8, torch 2.1.
 
 A mark is a small file beside the digests. `doctor watch` keeps those of checkpoints in the user's state folder, and
-compares with them what a later run begins with. A rank that does not save itself is told by the others of its host that
-they did. Nothing here communicates, draws a random number or changes a tensor. A part of the hook.
+compares with them what a later run begins with. A rank that does not save itself learns of the save from the others of
+its host. Nothing here communicates, draws a random number or changes a tensor. A part of the hook.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class ResumeMarks:
         self.current: dict[str, Any] = {}
         """The small part of the latest mark, which grows for a while."""
         self.awaited = 0
-        """Forward passes of which the inputs are still to be added to it."""
+        """Forward passes whose inputs are still to be added to it."""
         self.files: list[str] = []
         self.trainer = (0, 0)
-        """The process and the thread that train. Another one saves a copy, of which it alone knows from when it is."""
+        """The process and the thread that train. Another one saves a copy; only it knows from when the copy is."""
 
     def install(self) -> None:
         """Wraps what makes, saves and loads states."""

@@ -43,8 +43,8 @@ class ShardHolders:
                     self.flat[id(tensor)] = ranks
 
     def of(self, tensor: Any) -> tuple[int, ...] | None:
-        """The ranks with the other shards, and this one; empty: it is whole here; None: it is a shard, of whom nobody
-        knows.
+        """The ranks with the other shards, and this one; empty: it is whole here; None: it is a shard, with unknown
+        holders.
         """
         if id(tensor) in self.flat:
             return self.flat[id(tensor)]  # type: ignore[no-any-return]

@@ -71,7 +71,7 @@ def mark_iterator(iterator):
 
 
 def report_exceptions():
-    """The error that ends the program is told before the program's own handler sees it."""
+    """Reports the error that ends the program before the program's own handler sees it."""
     import atexit
     import traceback
 

@@ -89,7 +89,7 @@ class TrainingState:
                 piece = self.pieces.of(parameter, value)
                 if piece.local.numel():
                     pieces.append((name, piece))
-            except Exception as error:  # what cannot be read is told, and all the rest is
+            except Exception as error:  # what cannot be read is reported; all the rest is read
                 unread.append(f"{name}: {error if isinstance(error, Unread) else type(error).__name__}"[:160])
         return pieces
 

@@ -25,7 +25,7 @@ HEARTBEAT = "heartbeat"
 
 
 class Follower(msgspec.Struct, frozen=True):
-    """Who is told what; the clock and the wait are those of tests as well."""
+    """The receivers of what is found; the clock and the wait are those of tests as well."""
 
     on_verdict: Callable[[LossVerdict], None] = lambda verdict: None
     """Each kind of verdict, when it is first made."""
@@ -80,7 +80,7 @@ def _read_in_turn(files: Mapping[int, FollowedFile], take: Callable[[int, bytes]
 def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *, stop_on_error: bool = False) -> None:
     """Until all files have ended, an error is found with ``stop_on_error``, or KeyboardInterrupt.
 
-    The same kind of verdict is told once. Files that are not there yet are waited for.
+    Each kind of verdict is reported once. Files that are not there yet are waited for.
     """
     announced: set[str] = set()
     waiting: set[str] = set()

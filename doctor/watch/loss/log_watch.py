@@ -149,7 +149,7 @@ class LogWatch:
 
     @property
     def compared(self) -> int:
-        """Steps on which ranks that must print the same loss were compared; 0 where nobody says that they must."""
+        """Steps on which ranks that must print the same loss were compared; 0 where this is not required."""
         return self.agreement.compared if self.agreement.must else 0
 
     @property

@@ -43,7 +43,7 @@ class RankAgreement:
         self.equal_steps = 0
         self.differing: Difference | None = None
         self.compared = 0
-        """Steps of which the losses of several ranks were compared."""
+        """Steps with a comparison between the losses of several ranks."""
         self._steps: OrderedDict[int, dict[int, tuple[float, int]]] = OrderedDict()
         self._values = 0
         self._compared: dict[int, int] = {}

@@ -107,7 +107,7 @@ def _not_numbers(view: RankView) -> Iterator[str]:
 
 
 def judge_running(views: Sequence[RankView]) -> list[Misfit]:
-    """Of ranks that run, of which no more is known: variables that all must have alike, and where they run."""
+    """Misfits of ranks that already run: variables that all must have alike, and where the ranks run."""
     alike = [misfit for misfit in _variables(views) if misfit.severity == "error"]
     return [*alike, *_cpus(views), *_places(views)]
 

@@ -75,7 +75,7 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None
     local_rank: int | None
     size: int | None
-    """Ranks of the job, as this one was told."""
+    """Ranks of the job, as given to this one."""
     variables: dict[str, str]
     """Without secrets."""
     properties: dict[str, str] = {}

@@ -34,7 +34,7 @@ class CheckFinding(msgspec.Struct, frozen=True):
 
 
 class RehearsalPage(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is told."""
+    """All that the page shows."""
 
     result: RehearsalResult
     expected: int | None

@@ -145,7 +145,7 @@ _PYTHON_LAUNCHERS = ("torchrun", "msrun", "accelerate", "deepspeed", "colossalai
 
 
 def _is_plain(line: LaunchLine) -> bool:
-    """The launcher is told that the program is none of Python's."""
+    """Whether an option of the launcher says that the program is not a Python script."""
     call = line.innermost
     return not line.interpreter and call is not None and bool({"no-python", "no_python"} & call.options.keys())
 

@@ -1,9 +1,9 @@
 """From the marks of saves, and of a training's begin, to what was lost between them. Pure.
 
-Which save a training goes on from is told by the file that it loads, or by its parameters: at least half of those that
-are trained are as that save had them. What was lost is an error where the checkpoint held it, or a part of it alone was
-lost, and something else was restored; a warning where the checkpoint did not hold it; and where nothing but parameters
-was taken, it may be a new training on purpose: a warning in the same script, else a note.
+The save that a training goes on from is recognized by the file that it loads, or by its parameters: at least half of
+those that are trained are as that save had them. What was lost is an error where the checkpoint held it, or a part of
+it alone was lost, and something else was restored; a warning where the checkpoint did not hold it; and where nothing
+but parameters was taken, it may be a new training on purpose: a warning in the same script, else a note.
 """
 
 from __future__ import annotations

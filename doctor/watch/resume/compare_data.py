@@ -31,7 +31,7 @@ def data_differences(begun: Mapping[int, Mark], saved: Mapping[int, Mark], world
 
 
 def _is_inexact(mark: Mark, saved: Mapping[int, Mark]) -> bool:
-    """Whether this rank heard of the save, and its last step ended elsewhere in the epoch: steps of several batches."""
+    """Whether this rank learnt of the save, and its last step ended elsewhere in the epoch: it has several batches."""
     savers = [other for other in saved.values() if not other.is_told]
     places = [(other.e, other.y) for saver in savers for other in saver.loaders[:1]]
     return mark.is_told and bool(places) and [(loader.e, loader.y) for loader in mark.loaders[:1]] != places[:1]
@@ -62,7 +62,7 @@ def _is_first_of_epoch(now: LoaderMark, before: LoaderMark) -> bool:
 def _next_epoch(now: LoaderMark, before: LoaderMark) -> tuple[str, str, Values] | None:
     """The save was at the end of an epoch: the order of the next one must be another, where they are shuffled."""
     last = now.last or []
-    if now.se < 0 and _is_row(last):  # a sampler that is told an epoch shuffles by it
+    if now.se < 0 and _is_row(last):  # a sampler that gets an epoch shuffles by it
         return None
     if now.crc[-1] in before.first and len(set(before.first)) == len(before.first):
         return "data-epoch", "soft", {}

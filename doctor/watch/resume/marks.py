@@ -25,7 +25,7 @@ class LoaderMark(msgspec.Struct):
     e: int = 0
     """Its epoch in this process."""
     se: int = -1
-    """What its sampler was told as the epoch."""
+    """The epoch that its sampler was given."""
     over: bool = False
     y: int = 0
     """Batches of the epoch that the program has got."""
@@ -72,11 +72,11 @@ class Mark(msgspec.Struct):
     paths: list[str] = []
     later: list[list[str]] = []
     late: int = 0
-    """Steps after which this rank heard of the save; 0: it saved itself, or heard of it at once."""
+    """Steps after which this rank learnt of the save; 0: it saved itself, or learnt of it at once."""
     follows: list[int] = []
     """The digest of the batch that came next, where it is known."""
     is_told: bool = False
-    """Whether it heard of the save from another rank."""
+    """Whether it learnt of the save from another rank."""
 
 
 class _More(msgspec.Struct):
@@ -119,11 +119,11 @@ class Tensors(msgspec.Struct):
     complete: dict[str, tuple[str, str, int]] = {}
     """Digest, type, elements."""
     pieces: dict[str, dict[str, tuple[str, str, int]]] = {}
-    """Of those of which not all pieces are there: by the place of each."""
+    """Of tensors with missing pieces: by the place of each piece."""
     tables: Mapping[int, Mapping[str, list[Any]]] = {}
     """By rank."""
     uneven: set[str] = set()
-    """Of which ranks hold whole ones that differ: stages of a pipeline, experts, buffers of each rank."""
+    """Names of whole tensors that differ between ranks: stages of a pipeline, experts, buffers of each rank."""
     world: int = 0
 
     def by_rank(self, name: str) -> dict[int, tuple[str, str, int]]:

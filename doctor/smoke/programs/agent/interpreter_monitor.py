@@ -78,7 +78,7 @@ class StartingInterpreters:
         self.by_pid = dict((pid, monitor) for pid, monitor in self.by_pid.items() if monitor.rank != rank)
 
     def report(self, clock):
-        """What the controller is told of those that do nothing, or much; empty where there is none."""
+        """The report to the controller on those that do nothing, or much; empty where there is none."""
         for monitor in self.by_pid.values():
             monitor.observe(clock)
         reports = [each.report() for each in self.by_pid.values() if each.idle > IDLE or each.cpu > BUSY]

@@ -96,7 +96,7 @@ def default_interface(plan, master, peer):
         return "" if plan["backend"] == "hccl" else "lo"
     interface = interface_to(master[0], master[1])
     if interface == "lo":
-        # The master's own name for itself is often a loopback address: nobody else would reach us there.
+        # The master's own name for itself is often a loopback address: other hosts would not reach us there.
         interface = interface_with(os.environ.get("SSH_CONNECTION", "").split()[2:3])
         interface = interface or (interface_to(peer, 0) if peer else "")
     return "" if interface == "lo" else interface

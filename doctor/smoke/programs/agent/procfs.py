@@ -133,7 +133,7 @@ def accelerators(environ=None):
 
 
 def hidden_accelerators(visible):
-    """The kinds of accelerators that this host shows, and of which an environment leaves none ``visible``."""
+    """The kinds of accelerators that this host shows, where an environment leaves none ``visible``."""
     return sorted(kind for kind, devices in accelerators().items() if devices and not visible[kind])
 
 

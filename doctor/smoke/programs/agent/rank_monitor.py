@@ -138,7 +138,7 @@ class RankMonitor:
         times = cpu_times(self.pid, waiting)
         first, self.base_stamp = self.base_stamp != self.recorder.stamp, self.recorder.stamp
         if first:
-            # Of the time before this first observation nobody knows how long the rank waited for a CPU.
+            # How long the rank waited for a CPU before this first observation is not known.
             self.base, self.unobserved = times, max(0.0, age - STUCK)
         if not times or not self.base:
             # The kernel does not show who waited for a CPU: only half of the time is held against the rank.

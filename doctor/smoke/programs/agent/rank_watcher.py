@@ -51,7 +51,7 @@ class RankWatcher:
         self.late = self.reported_at = self.next_look = self.next_report = self.next_survey = 0.0
         self.retransmissions = []
         self.has_peers = True  # other hosts: where there are none, nothing is sent again
-        self.devices = None  # their links, of which TCP shows nothing, where ranks use any
+        self.devices = None  # their links, which TCP does not show, where ranks use any
         self.pressure = Pressure()
 
     def open_pipes(self, ranks):

@@ -199,7 +199,7 @@ class TracedComm:
         self.run_traced("barrier", None, group, lambda: (before(), dist.barrier(group=group.handle, **options)))
 
     def can_form(self, ranks: Sequence[int]) -> bool:
-        """Whether the product lets these ranks form a group, of which messages between two ranks have one as well."""
+        """Whether the product lets these ranks form a group; messages between two ranks need a group as well."""
         return not why_no_group(self.plan, list(ranks))
 
     def batches_elsewhere(self) -> bool:

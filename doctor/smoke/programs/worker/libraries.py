@@ -64,7 +64,7 @@ def load_libraries(orders: Orders, events: EventWriter) -> None:
     """Imports torch, what the backend needs and `PRELOADED_MODULES`; then emits ``imported`` with the versions and the
     seconds that all of it took.
 
-    Ends the process with status 3 where this torch lacks the backend. Raises: whatever an import raises.
+    Ends the process with status 3 where this torch lacks the backend. Raises: the exceptions of the imports.
     """
     global numpy
     warnings.filterwarnings("ignore")

@@ -29,7 +29,7 @@ SCHEDULER = (
 
 
 def load_mindspore(orders: Orders, events: EventWriter) -> None:
-    """Imports MindSpore, and emits ``imported``. Raises: whatever an import raises."""
+    """Imports MindSpore, and emits ``imported``. Raises: the exceptions of the import."""
     global mindspore, np
     os.environ.update(GLOG_v="3")  # errors only
     started = time.monotonic()

@@ -39,7 +39,7 @@ def enter_rank(orders: Orders, rank: int, run: RunRank | None = None) -> None:
     status = 0
     try:
         (run or run_rank)(orders, rank, events, recorder)
-    except BaseException as error:  # whatever ends a rank has to be reported
+    except BaseException as error:  # every end of a rank has to be reported
         status = ERROR_STATUS
         report_error(events, recorder, error)
     # An interpreter with torch takes half a second to exit in the ordinary way.

@@ -29,7 +29,7 @@ MAX_ALL_PAIRS = 32
 SLOW_FACTOR = 1.5
 """A pair that takes this many times as long as most pairs is measured again."""
 SLOW_END_FACTOR = 1.15
-"""So are the pairs of a rank of which nearly all take this many times as long as most pairs of the others."""
+"""So are the pairs of a rank where nearly all of them take this many times as long as most pairs of the others."""
 MAX_SLOW_PAIRS = 64
 FIRST_EXCHANGES, FEWEST_AGAIN, MOST_AGAIN = 8, 6, 20
 """Exchanges of a pair at first, and where it is measured again: on a busy machine one in ten may be undisturbed."""
@@ -195,7 +195,7 @@ def slow_pairs(
 
 
 def pairs_of_slow_ends(seconds_of_pair: Mapping[tuple[int, int], float]) -> set[tuple[int, int]]:
-    """Pairs that took longer than most pairs of the others, of ranks of which nearly all did, and be it by little."""
+    """Pairs that took longer, even by little, than most pairs of the others, where nearly all of a rank's did."""
     by_end: dict[int, list[tuple[int, int]]] = {}
     for pair in seconds_of_pair:
         for end in pair:

@@ -37,7 +37,7 @@ REFERENCE_BLOCKS = 512
 
 
 def make_batch(ctx: RankContext, model: Any, rng: CounterRng, step: int, dropout: bool) -> Batch:
-    """This rank's rows of a step. ``model``: a `Model`, or whatever has a `Mesh`. Without dropout: for learning."""
+    """This rank's rows of a step. ``model``: a `Model`, or another object with a `Mesh`. No dropout: for learning."""
     ctx.recorder.step = step
     ctx.recorder.mark("input")
     count = block_count(ctx.world_size) if dropout else block_count(ctx.world_size, LEARNING_BLOCKS)
@@ -209,7 +209,8 @@ def compare_learned(
 
     ``learned``: parameters and gradient after ``compared`` steps, which the serial training does; ``losses``: of these
     steps. Of data-parallel ranks that hold the same bits the first one does it for all, and sends the others its losses
-    of all blocks. All do so whatever they hold, so that wrong values cannot part the ranks.
+    of all blocks. All ranks make the same calls for this, with right and with wrong values: wrong values cannot lead
+    ranks to different collectives.
     """
     held = digest(model.flat[: model.size]), 0 if model.zero else digest(gradient)
     mesh, same = model.mesh, True

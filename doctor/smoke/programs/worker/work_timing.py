@@ -66,7 +66,7 @@ class CpuSpins:
 
     A CPU quota stops a loop whenever it is used up, and the kernel lets all that the quota holds go on at the end of
     its period of 100 ms (Documentation/scheduler/sched-bwc.rst): also where the control group is not shown, and
-    whatever else the host has to do. Other programs interrupt a loop at moments of no such order.
+    under any other load of the host. Other programs interrupt a loop at moments of no such order.
     """
 
     def __init__(self, ctx: RankContext) -> None:

@@ -1,4 +1,4 @@
-"""What the carrier prints: frames that survive whatever a launcher does to lines."""
+"""What the carrier prints: frames that survive all that a launcher does to lines."""
 
 import base64
 import binascii

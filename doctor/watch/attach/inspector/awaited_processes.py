@@ -1,8 +1,8 @@
-"""What computes for a rank while it waits: its children, a server beside it, whoever writes the file it looks for.
+"""What computes for a rank while it waits: its children, a server beside it, the writer of the file it looks for.
 
-A process at the other end of the socket, pipe or FIFO that the rank's call is about is known by that end, whoever
-started it. Who asks again and again whether something is there, as a file, shows nobody: any process of its user may be
-meant that is no rank and has something in common with it.
+A process at the other end of the socket, pipe or FIFO that the rank's call is about is known by that end, with any
+parent. A rank that asks again and again whether something is there, such as a file, does not show the process: it may
+be any process of its user that is no rank and has something in common with it.
 """
 
 import os
@@ -103,7 +103,7 @@ def other_ends(pid):
         peers = set(ends[inode][::-1] for inode in sockets if inode in ends)
         ports = set(local[1] for local, _ in peers)
         inodes = set(inode for inode, both in ends.items() if both in peers)
-        # What its server has not accepted yet belongs to nobody.
+        # A connection that its server has not accepted yet has no process: the listener stands for it.
         inodes |= set(inode for inode, both in tcp_ends(pid, LISTENS).items() if both[0][1] in ports)
         for inode, other in unix_pairs():
             inodes |= set([other] if inode in sockets else [])

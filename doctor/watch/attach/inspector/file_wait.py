@@ -45,7 +45,7 @@ def awaited_path(pid):
 
 def mapped_path(pid):
     """The file that a process has mapped from a file system of elsewhere; of several, their mount. Empty: none, or
-    several mounts. Which address a page was missing at, the kernel tells nobody.
+    several mounts. The kernel does not show at which address a page was missing.
     """
     paths = set(re.findall(r"^\S+ ..-. \S+ \S+ [1-9]\d* +(/[^\n]*)$", memory_maps(pid), re.M))
     paths = set(path for path in paths if ".so" not in path)

@@ -49,7 +49,7 @@ NATIVE_SECONDS = 5.0
 
 
 def stop(*_):
-    """Nobody waits for it any more."""
+    """Ends the program: the caller has stopped waiting for it."""
     os._exit(3)
 
 

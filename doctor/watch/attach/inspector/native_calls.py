@@ -131,7 +131,7 @@ def answer_calls(pids, to):
 
 
 def native_calls(pids, seconds):
-    """By pid: `native_call`. A process of its own reads the libraries: their file system may answer nobody."""
+    """By pid: `native_call`. A process of its own reads the libraries: their file system may not answer."""
     near, far = os.pipe()
     child = os.fork()
     if not child:

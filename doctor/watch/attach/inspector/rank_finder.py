@@ -102,9 +102,9 @@ def candidates(pids):
 
 
 def set_groups(by_pid, keeps_all):
-    """Sets who is connected with whom, and leaves out who is no rank, holds no device and is connected with nobody.
+    """Sets which processes are connected, and leaves out each that is no rank, has no device and no connection.
 
-    ``keeps_all``: nobody is left out, as the user asked for these.
+    ``keeps_all``: none is left out, as the user asked for these.
     """
     groups, links = find_groups(dict((pid, entry["maps"]) for pid, entry in by_pid.items()))
     ranked = set(pid for pid, entry in by_pid.items() if entry["rank"])

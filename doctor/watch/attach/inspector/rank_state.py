@@ -139,7 +139,7 @@ def process_times(pid, first=11):
 
 
 def process_tree(pid):
-    """A process and those that it has started, with whatever thread, and these in turn."""
+    """A process and those that any of its threads has started, and these in turn."""
     pids = [pid]
     for process in pids:
         pids += child_pids(process, names_in("/proc/%d/task" % process, MOST_TASKS))[: MOST_PROCESSES - len(pids)]

@@ -115,7 +115,7 @@ def ras_addresses(environs):
 
 
 def asked_ras(address):
-    """The answer to ``VERBOSE STATUS`` at an address, ``HOST:PORT``; empty where nobody answers as RAS does.
+    """The answer to ``VERBOSE STATUS`` at an address, ``HOST:PORT``; empty where no process answers as RAS does.
 
     All processes of the job on this host listen on one port (SO_REUSEPORT), and the kernel chooses one. One that
     is stopped accepts, and does not answer: the next connection comes to another, so it is tried again.
@@ -149,7 +149,7 @@ def asked_ras(address):
 
 
 def ras_connection(address):
-    """A connection to RAS; None where nobody listens."""
+    """A connection to RAS; None where no process listens."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:

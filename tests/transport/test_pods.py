@@ -349,7 +349,7 @@ def test_names_are_in_natural_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "text"),
+    ("stderr", "kind", "text"),
     [
         # By kubectl 1.32.4, to a server that was not there, was silent, or has a certificate of its own.
         (

@@ -126,7 +126,7 @@ _LOGIN = (
     r"|\bjdbc:oracle:\w{1,20}:[\w.-]{1,60}/)[^\s\"';]+"
 )
 """Of a line of .netrc, of a connection, and directives of configuration files."""
-_SAID = (
+_STATED = (
     r"(?i)(\b(?:api|access|secret|private|license|shared)[ ]key(?:[ ]provided|[ ]verification[ ]failed[ ]for[ ]key)?"
     r"(?:[ ](?:is|was)(?:[ ]configured)?)?:?[ \t]+[\"']?"
     r"(?=[^\s\"']{0,200}[0-9])(?=[^\s\"']{0,200}[a-z])(?=[^\s\"']{12})"
@@ -155,7 +155,7 @@ _SAID = (
     r"|\bauth=\([\"'][^\"'\n]{0,100}[\"'],[ ]?[\"'])[^\s\"',;)]+"
 )
 """Of sentences of exceptions, and calls in the source that a traceback quotes."""
-_IN_WORDS = tuple(text.replace(r"\b", r"(?:\b|(?<=\\[nrt]))") for text in (_AUTHORIZATION, _LOGIN, _SAID))
+_IN_WORDS = tuple(text.replace(r"\b", r"(?:\b|(?<=\\[nrt]))") for text in (_AUTHORIZATION, _LOGIN, _STATED))
 """A word begins behind the end of a line that is shown as ``\\n``, too."""
 _ENCODED = r"(?i)((?:pass(?:word|wd)|secret|token|api_?key)(?:%22|%27)?(?:%3A|%3D)(?:%20|%22|%27|\+){0,9})[^%&\s\"']+"
 _NAMED_VALUE = rf"""(?ix)
@@ -206,7 +206,7 @@ WORDS = (
 )
 """In small letters: a line in which none of these stands holds no part of a secret, but that of a private key or login
 that a line of the three before it began. `tests/diagnose/test_secrets_gate.py` holds it against the patterns."""
-_WHOLE = ("PRIVATE KEY", "Private-Lines: ")
+_FULL_MATCH = ("PRIVATE KEY", "Private-Lines: ")
 """A text with one of these is searched as a whole."""
 _BEHIND = 3
 """Lines that are not empty behind one that is searched: a header or a login may go on in them."""
@@ -312,7 +312,7 @@ def _hidden_words(text: str) -> Iterator[str]:
 
 def hide_in_lines(text: str, numbers: Iterable[int]) -> str:
     """The same, where only lines of these ``numbers``, from 0, in order, hold one of `WORDS`."""
-    if any(mark in text for mark in _WHOLE):
+    if any(mark in text for mark in _FULL_MATCH):
         return _searched(text)
     lines = text.split("\n")
     pieces: list[str] = []

@@ -17,14 +17,14 @@ from tests.facts.test_amd_smi import printed
 def topology(count: int, kinds: dict[tuple[int, int], tuple[str, str]], default: str = "XGMI") -> list[Any]:
     """Rows as AMD's program prints them; ``kinds``: type and status of pairs that are not as all others."""
 
-    def link(first: int, other: int) -> dict[str, Any]:
-        kind, status = kinds.get((min(first, other), max(first, other)), (default, "ENABLED"))
+    def link(one: int, other: int) -> dict[str, Any]:
+        kind, status = kinds.get((min(one, other), max(one, other)), (default, "ENABLED"))
         row = {"gpu": other, "bdf": f"0000:{other}5:00.0", "weight": 15, "link_status": status, "link_type": kind}
-        return {**row, "link_type": "SELF"} if first == other else row
+        return {**row, "link_type": "SELF"} if one == other else row
 
     return [
-        {"gpu": first, "bdf": f"0000:{first}5:00.0", "links": [link(first, other) for other in range(count)]}
-        for first in range(count)
+        {"gpu": one, "bdf": f"0000:{one}5:00.0", "links": [link(one, other) for other in range(count)]}
+        for one in range(count)
     ]
 
 
@@ -33,7 +33,7 @@ def amd(document: object, count: int = 8, code: int = 0) -> AmdGpus:
     text = json.dumps(document, indent=4) if not isinstance(document, str) else document
     before = printed(listed=listed).out
     query = "topology --access --link-type"
-    fact = read_outputs(AmdGpus, first=Output(out=f"{before}-- {query} --\n{text}\n-- exit {code} --\n"))
+    fact = read_outputs(AmdGpus, one=Output(out=f"{before}-- {query} --\n{text}\n-- exit {code} --\n"))
     assert isinstance(fact, AmdGpus), fact
     return fact
 

@@ -25,7 +25,7 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     - RDMA: `ibv_devinfo -v`, `show_gids`, the switch port, its MTU, PFC and VLAN; on Ethernet both ends need an address
       of one RoCE version in one network.
 
-    Try {device} again from {first}: `doctor net --select net-device-path-broken`.
+    Try {device} again from {first}: `doctor net {all_hosts} --select net-device-path-broken`.
 
     ## Source
     In mode full, all pairs: `hccn_tool -ping` from each NPU to that of the same number, unless the pings of

@@ -18,7 +18,7 @@ def net_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     ## What to do
     Read the counters on both ends of the way {place}: `ip -s -s link` (CRC, dropped, missed), and at the switch port.
     Reseat or change the cable or module; look for a speed or duplex that was set by hand. Measure again: `doctor net
-    --select net-packets-lost`.
+    {all_hosts} --select net-packets-lost`.
 
     ## Source
     The kernel counts the segments that it sent again (TCP_INFO, tcpi_total_retrans) while each pair measures its

@@ -21,8 +21,9 @@ def net_unreachable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     job waits at its start for minutes, and its messages name the ranks that waited.
 
     ## What to do
-    {look} Where only some hosts fail: a rule for single addresses, or the switch between them. Where packets arrive and
-    their answers do not: the route back, `rp_filter`, a rule on the host that asks. The path that fails: {place}.
+    {look} Where packets arrive and their answers do not: the route back, `rp_filter`, a rule on the host that asks. The
+    hosts' own firewalls: `doctor check {all_hosts} --select firewall-blocks-job` names each rule. The path that fails:
+    {place}.
 
     ## Source
     Each host listens for some seconds on the ports that the job will use, at the address that its library takes, and

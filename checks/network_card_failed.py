@@ -11,8 +11,8 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
     """The kernel's log, up to 24 hours back, holds no fault that a network card reported of itself.
 
     ## Why it matters
-    A card whose firmware stops takes its rail with it: NCCL waits for it until a timeout. A transceiver that is too hot
-    or a slot that gives too little power takes the link down under load only, in the middle of a job.
+    A card that stops takes its rail with it: NCCL waits for it until a timeout. A transceiver that is too hot or a slot
+    that gives too little power takes the link down under load only, in the middle of a job.
 
     ## What to do
     {remedy}
@@ -43,7 +43,10 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
 def _remedy(text: str, device: str) -> str:
     """What to do about one message: of the power of the slot, of the transceiver, or of the card itself."""
     if re.search(r"(?:Detected )?insufficient power", text, re.IGNORECASE):
-        return "The card gets too little power: check its slot, its riser and its power cable."
+        return (
+            "The card gets too little power. Switch the host off, and reseat the card in its slot, the riser and the "
+            "power cable. If the message comes again, replace the riser or cable, then the card."
+        )
     if re.search(r"\bPort module event\b", text, re.IGNORECASE):  # also one that needs more power than the port has
         reads = filled("; `mlxlink -d {0} -m` reads it", shlex.quote(device)) if "mlx5" in text and device else ""
         return filled("Reseat or replace the transceiver or cable, or improve its cooling{0}.", reads)

@@ -16,8 +16,8 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     No message announces an NPU that dropped out: the job fails on that host alone, with `Invalid device ID`.
 
     ## What to do
-    On {host}: {remedy}
-    The reason is in the kernel's log: `dmesg | grep -iE "davinci|ascend|pcie"`.
+    First read the reason in the kernel's log, which is empty after a restart: `dmesg -T | grep -iE
+    "davinci|ascend|pcie"`. Then, on {host}: {remedy}
 
     ## Source
     PCI ids 19e5:d801, d802, d803 and d806, the files /dev/davinci0 and on, and `npu-smi info -m` must agree (public
@@ -45,8 +45,8 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     elif gap:
         yield Finding(
             "NPU {npus} has no device file, and the PCI bus shows {on_bus} NPUs: the card has dropped out",
-            remedy="switch the host off and on; if the card is still not on the bus (`lspci -d 19e5:`), reseat or "
-            "replace it.",
+            remedy="switch the host off and on (`ipmitool chassis power cycle`; a reboot is not enough). If the card "
+            "is still not on the bus (`lspci -d 19e5:`), reseat or replace it.",
             npus=gap,
             on_bus=inventory.pci_count,
             devices=last,

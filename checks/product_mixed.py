@@ -17,7 +17,8 @@ def product_mixed(products: PerHost[NpuProduct]) -> Iterator[Finding]:
 
     ## What to do
     `npu-smi info` on {host} shows its NPUs. Leave the host out of the job: in Slurm `sbatch --exclude={host}` with the
-    job's script, else delete its line in the hostfile. Or start a job of its own for each family.
+    job's script, else delete its line in the hostfile; lower the number of nodes by the hosts left out. Or start a job
+    of its own for each family.
 
     ## Source
     The PCI ids of the NPUs: d801 is A1 (910), d802 is A2 (910B1 to 910B4), d803 is A3, d806 is A5 (950). A chip that

@@ -25,7 +25,7 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
       `hccn_tool -i {device} -optical -g`.
     - GPU: `ibstat`, `nvidia-smi topo -m`.
 
-    Then measure again: `doctor smoke --select smoke-host-slow`.
+    Then measure again: `doctor smoke {all_hosts} --select smoke-host-slow`.
 
     ## Source
     All hosts exchange messages pairwise, in rounds in which each has one partner; with more than 32 hosts, in as many

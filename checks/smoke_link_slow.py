@@ -23,7 +23,7 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     path (CRC and symbol errors, pauses, drops) and how traffic is spread over its uplinks (ECMP, LAG members).
     - NPU: `hccn_tool -i {device} -lldp -g` names the port, `hccn_tool -i {device} -traceroute -g` the path.
 
-    Measure again: `doctor smoke --select smoke-link-slow`.
+    Measure again: `doctor smoke {all_hosts} --select smoke-link-slow`.
 
     ## Source
     All hosts exchange messages pairwise, in rounds in which each has one partner; suspicious pairs repeat it up to

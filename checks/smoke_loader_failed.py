@@ -22,7 +22,12 @@ REMEDIES = (
             r"|No space left on device.{0,40}/(?:dev/shm|torch_)"
             r"|(?:/dev/shm|/torch_)\S*:? .{0,40}No space left on device"
         ),
-        "",
+        (
+            "Make /dev/shm larger, as root: `mount -o remount,size=64G /dev/shm`; after a restart it keeps the size "
+            "with the line `tmpfs /dev/shm tmpfs size=64G 0 0` in /etc/fstab. In a container that is not possible: start it "
+            "with `--shm-size=64g` or `--ipc=host`, a pod with an emptyDir of medium Memory at /dev/shm. "
+            "`ls -lS /dev/shm` shows what fills it; `torch_*` files of processes that have ended may be deleted."
+        ),
     ),
     (
         (
@@ -55,12 +60,6 @@ def smoke_loader_failed(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> Iterato
 
     ## What to do
     {remedy}
-
-    Check `df -h /dev/shm` on {host}, and what fills it (`ls -lS /dev/shm`; `torch_*` files of processes that have ended
-    may be removed). Make it larger: `mount -o remount,size=64G /dev/shm` on a host, `docker run --shm-size=64g` or
-    `--ipc=host`, an emptyDir of medium Memory in Kubernetes. If a worker was killed, check `dmesg -T` for lack of
-    memory. Too many open files: raise `ulimit -n` for the job (LimitNOFILE= of its service). Resource temporarily
-    unavailable: raise `ulimit -u`, or pids.max of its control group (`docker run --pids-limit`).
 
     ## Source
     Each rank of the smoke run reads a few megabytes through torch's DataLoader with two workers. torch keeps the

@@ -15,10 +15,11 @@ def smoke_parameters_not_broadcast(run: SmokeRun, training: PerHost[SmokeTrainin
     the checkpoint of rank 0 is only one of them.
 
     ## What to do
-    Broadcast the parameters and buffers of the first rank of each data-parallel group before the first step, with
-    global rank {root} as the source (`dist.broadcast(tensor, src={root})` takes a global rank, also inside a group); or
-    let `DistributedDataParallel` do it, and load checkpoints before it is built. If the job does that already, the
-    broadcast itself does not arrive at {who}: see smoke-collective-wrong.
+    Behind the last line that writes parameters (a checkpoint, an initialization), before the first step: `for t in
+    [*model.parameters(), *model.buffers()]: dist.broadcast(t.data, src={root})`, on every rank of the data-parallel
+    group; {root} is a global rank. `DistributedDataParallel` does the same when it is built: where the job uses it,
+    {who} wrote the parameters later, or the program excludes them from it. Where nothing writes them later, the
+    broadcast does not arrive: see smoke-collective-wrong.
 
     ## Source
     In the smoke run every data-parallel rank but the first begins with parameters of its own, and reports digests of

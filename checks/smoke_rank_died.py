@@ -49,8 +49,10 @@ REMEDIES = (
     (
         r"\bsignal 9\b|SIGKILL|killed by signal: Killed|exit(?:code|ed|s)? ?:? ?-9\b",
         (
-            "Find out what killed it: `dmesg -T | grep -i -E 'oom|killed process'` for memory; else the scheduler, or "
-            "the container's engine."
+            "Find out what killed it: `dmesg -T | grep -i -E 'oom|killed process'`. If it prints a line, memory ran "
+            "out: use a smaller batch, or give the job more (`--mem` of Slurm, `docker run -m`). If not, look for a "
+            "time limit or a cancelled job (`sacct -j JOBID`, `docker events`), and for a person who typed `kill -9`; "
+            "then start the job again."
         ),
     ),
     (

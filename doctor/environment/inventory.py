@@ -59,6 +59,23 @@ class Inventory(msgspec.Struct, frozen=True):
     pods: PodAccess | None = None
     """The way to hosts that are pods of Kubernetes."""
 
+    @property
+    def connection_words(self) -> tuple[str, ...]:
+        """Options by which another command reaches the same hosts: of pods, and of a login that all hosts have."""
+        if self.pods:
+            given = [word for word in self.pods.kubectl[1:] if word.startswith(("--kubeconfig=", "--context="))]
+            containers = {self.pods.containers.get(host, "") for host in self.hosts} if self.pods.containers else set()
+            options = {
+                "--namespace": self.pods.namespace,
+                "--container": containers.pop() if len(containers) == 1 else "",
+                "--node-image": self.pods.node_image,
+            }
+        else:
+            given, logins = [], {self.logins.get(host) for host in self.hosts}
+            user, port = (logins.pop() if len(logins) == 1 else None) or ("", 0)
+            options = {"-l": user, "-p": str(port or "")}
+        return (*given, *(word for option, value in options.items() if value for word in (option, value)))
+
 
 class _SourceHosts(msgspec.Struct, frozen=True):
     """Hosts as one source names them."""

@@ -121,12 +121,11 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             )
         if self.parts:
             return (
-                "Look between the parts: the trunk or VLAN of their switches, the router's access list, the cloud's "
-                "security group, a network policy. On {0}: `ping -c 3 {1}`. If it answers, only connections are "
-                "dropped, so a list of rules is to blame. If not, "
-                "`ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the interface and the "
-                "gateway; follow its switch port to the other part. The hosts' own firewalls are judged by "
-                "`firewall-blocks-job`."
+                "On {0}: `ping -c 3 {1}`. If it answers, a list of rules drops the connections: have whoever runs the "
+                "router, the cloud's security group or the network policy permit TCP, all ports, between the parts. If "
+                "not, the way itself is cut: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} "
+                "names the interface and the gateway; have whoever runs the switches put the ports of the parts into "
+                "one VLAN, on the trunk between them as well."
             )
         return self._look_at_path
 

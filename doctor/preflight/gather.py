@@ -179,13 +179,14 @@ def _follow_leader(
     """The verdict of the process that checks this host for all; None when that is this one. Raises: NotReady."""
     from doctor.preflight.host_leader import LeaderVerdict, join
 
-    progress.heartbeat.activity = localized("waiting for the process that checks this host")
+    if context.shares_host:
+        progress.heartbeat.activity = localized("waiting for the process that checks this host")
     leader_or_verdict = join(context, scope, budget.end - 1.0, environ=environ, about=shlex.join(sys.argv[1:]))
     if isinstance(leader_or_verdict, LeaderVerdict):
         if leader_or_verdict.reason:
             raise NotReady(leader_or_verdict.reason, "no-verdict")
         return leader_or_verdict
-    progress.leader = leader_or_verdict
+    progress.leader, progress.heartbeat.activity = leader_or_verdict, localized("detecting the hosts")
     if leader_or_verdict.note:
         progress.add_notes(leader_or_verdict.note)
     return None

@@ -108,7 +108,7 @@ def examine(
         from doctor.session.after_reboot import AS_NOW
 
         run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
-    report = _evaluated(run, checks, options)
+    report = _evaluated(run, checks, options, inventory)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing, options.code)
 
 
@@ -177,7 +177,7 @@ def examine_smoke(
     finally:
         transport.close()
     run = job.run(started, agents.began, smoke_round.records, transport.warnings, smoke_round, smoke_round.stopped)
-    report = _evaluated(run, () if smoke_round.rejection else checks(), options)
+    report = _evaluated(run, () if smoke_round.rejection else checks(), options, inventory)
     return Examination(run, report, smoke_round.stopped, smoke_round.rejection)
 
 
@@ -198,12 +198,13 @@ def examine_partial(
     run = _JobInput(inventory, options, environ, rank_table).run(
         utc_text(), time.monotonic(), complete, (), None, stopped
     )
-    return Examination(run, _evaluated(run, checks, options), stopped)
+    return Examination(run, _evaluated(run, checks, options, inventory), stopped)
 
 
-def _evaluated(run: Run, checks: Sequence[Check], options: ExamineOptions) -> Report:
+def _evaluated(run: Run, checks: Sequence[Check], options: ExamineOptions, inventory: Inventory) -> Report:
     report = replay(run, checks, options.evaluation)
-    return msgspec.structs.replace(report, connection_words=options.connection_words)
+    words = (*options.connection_words, *inventory.connection_words)
+    return msgspec.structs.replace(report, connection_words=words)
 
 
 def _names_among_hosts(inventory: Inventory) -> tuple[str, ...]:

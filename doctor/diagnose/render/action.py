@@ -63,7 +63,9 @@ def _text(kind: ActionKind, cause: Cause, hosts: tuple[str, ...]) -> str:
     if kind == "fix-host":
         if hosts:
             return phrase("correct host {hosts} as below, then start the job again", hosts=host_list)
-        return localized("correct the host as below, then start the job again")
+        return localized(
+            "correct the host that wrote these lines as below, then start the job again; the log does not name it"
+        )
     if kind == "examine":
         if who:
             return phrase("examine {who} as below before the job runs again", who=who)

@@ -129,7 +129,10 @@ def filled_fix(
     if fleet.hosts and "{all_hosts}" in fix:
         of_run["all_hosts"] = fleet.nodeset(fleet.hosts)
     values, texts = {**of_run, **values}, {**of_run, **({"host": place} if place else {}), **texts}
-    blocks = list(_marked_blocks(fix, _unknown_values(finding, fleet)))
+    blocks = [
+        block.replace("{all_hosts}", " ".join(["{all_hosts}", *fleet.connection]))
+        for block in _marked_blocks(fix, _unknown_values(finding, fleet))
+    ]
     if blocks[:1] == [OF_THE_CAUSE] and len(blocks) > 1:
         if not texts.get("remedy"):
             blocks = blocks[1:]

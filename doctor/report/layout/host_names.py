@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from doctor.engine.language import is_english, localized, localized_filled, localized_template, phrase
@@ -16,10 +16,13 @@ _FOLDABLE = re.compile(r"(?:[A-Za-z0-9_.-]+@)?[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
 class Fleet:
-    """The hosts of a run, in inventory order. ``max_chars`` limits a folded list, in characters; 0 does not."""
+    """The hosts of a run, in inventory order. ``max_chars`` limits a folded list, in characters; 0 does not.
 
-    def __init__(self, hosts: Iterable[str], max_chars: int = 0) -> None:
-        self.max_chars = max_chars
+    ``connection``: the options by which another command reaches them, as a shell reads them.
+    """
+
+    def __init__(self, hosts: Iterable[str], max_chars: int = 0, connection: Sequence[str] = ()) -> None:
+        self.max_chars, self.connection = max_chars, connection
         self.hosts = tuple(dict.fromkeys(hosts))
         self.positions = {host: number for number, host in enumerate(self.hosts)}
         self._folded: dict[tuple[str, ...], str] = {}

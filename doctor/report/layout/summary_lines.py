@@ -98,7 +98,7 @@ def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) 
     )
     if hosts and not report.source.startswith(THIS_HOST_ALONE):
         command_words += ["-w", shlex.quote(clean(folded.fleet.nodeset(hosts), 2000))]
-        command_words += [shlex.quote(clean(word, 500)) for word in report.connection_words]
+        command_words += folded.fleet.connection
     return " ".join(command_words)
 
 

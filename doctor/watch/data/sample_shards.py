@@ -166,4 +166,13 @@ def _defect(
     key: tuple[Any, ...],
     tie: bool = False,
 ) -> ValueDefect:
-    return ValueDefect(CHECK, kind, 0, ranks, template, {**values, "loader": key[0]}, tie=tie, inferred=group.inferred)
+    return ValueDefect(
+        CHECK,
+        kind,
+        0,
+        ranks,
+        template,
+        {"case": "Shards", **values, "loader": key[0]},
+        tie=tie,
+        inferred=group.inferred,
+    )

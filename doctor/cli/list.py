@@ -29,7 +29,7 @@ WORDS_HELP = "Only what has all these words; with --playbooks also folders of yo
 
 
 def command(
-    selected_words: Annotated[list[str], typer.Argument(metavar="[WORD]...", help=WORDS_HELP)] = [],  # noqa: B006
+    words: Annotated[list[str], typer.Argument(metavar="[WORD]...", help=WORDS_HELP)] = [],  # noqa: B006
     select: SelectOption = [],  # noqa: B006
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
@@ -45,9 +45,9 @@ def command(
     Exit codes: 0 something is listed, 1 nothing has all the WORDs, 2 usage, 78 unreadable input.
     """
     if signatures:
-        return _list_signatures(selected_words, as_json)
-    folders = [Path(word) for word in selected_words if "/" in word]
-    search_words = [word for word in selected_words if "/" not in word]
+        return _list_signatures(words, as_json)
+    folders = [Path(word) for word in words if "/" in word]
+    search_words = [word for word in words if "/" not in word]
     if playbooks:
         return _list_playbooks(folders, search_words, select, ignore, checks, as_json)
     if folders:
@@ -69,7 +69,7 @@ def command(
     return write_stdout(format_matches(entries, columns) if search_words else format_check_list(entries, columns))
 
 
-def _list_signatures(selected_words: list[str], as_json: bool) -> None:
+def _list_signatures(words: list[str], as_json: bool) -> None:
     """The log signatures that have all the words. Exit code 1 where none has."""
     from doctor.diagnose.render.page import signature_list
     from doctor.diagnose.signature import load_signatures
@@ -79,19 +79,14 @@ def _list_signatures(selected_words: list[str], as_json: bool) -> None:
         import json
 
         return write_stdout(json.dumps([msgspec.to_builtins(signature) for signature in catalog], indent=1))
-    text = signature_list(catalog, selected_words, terminal_columns(sys.stdout, os.environ))
+    text = signature_list(catalog, words, terminal_columns(sys.stdout, os.environ))
     if not text:
         raise typer.Exit(1)
     return write_stdout(text)
 
 
 def _list_playbooks(
-    folders: list[Path],
-    selected_words: list[str],
-    select: list[str],
-    ignore: list[str],
-    checks: list[Path],
-    as_json: bool,
+    folders: list[Path], words: list[str], select: list[str], ignore: list[str], checks: list[Path], as_json: bool
 ) -> None:
     """Those that treat at least one of the checks that are chosen."""
     from doctor.report.explain.playbooks import playbook_list, playbook_list_json, playbook_page, playbook_rows
@@ -100,15 +95,13 @@ def _list_playbooks(
         entries = [read_list_entry(path) for path, _ in check_files(checks)]
     names = {entry.name for entry in choose_checks(entries, select, ignore, listing=True)}
     playbooks = [playbook for playbook in load_playbook_catalog(folders, checks) if names.intersection(playbook.treats)]
-    if selected_words:
+    if words:
         playbooks = search(
-            selected_words,
-            [SearchText(book, book.name, book.title, playbook_page(book)) for book in playbooks],
-            "playbook",
+            words, [SearchText(book, book.name, book.title, playbook_page(book)) for book in playbooks], "playbook"
         )
     columns = terminal_columns(sys.stdout, os.environ)
     if as_json:
         return write_stdout(playbook_list_json(playbooks))
-    if selected_words:
+    if words:
         return write_stdout(playbook_rows(playbooks, columns))
     return write_stdout(playbook_list(playbooks, columns) or "no playbook treats these checks\n")

@@ -39,7 +39,7 @@ class FactCache:
         self._values: dict[type[Fact], dict[str, Fact | Absent]] = {}
         self._by_answer: dict[tuple[type[Fact], object], Fact | Absent] = {}
         self._by_outputs: dict[tuple[type[Fact], int], Fact | Absent] = {}
-        self._whole: dict[tuple[int, int], tuple[Fact, Fact]] = {}
+        self._completed: dict[tuple[int, int], tuple[Fact, Fact]] = {}
         self._columns: dict[type[Fact], tuple[Sequence[str], list[Fact | Absent]]] = {}
         self._fleets: dict[type[Fact], PerHost[Any]] = {}
         self._unread: dict[int, Reason] = {}
@@ -60,11 +60,11 @@ class FactCache:
         if not isinstance(inventory, DeviceList):
             return value
         key = (id(value), id(inventory))  # both stay, and are shared by hosts that answered alike
-        if key not in self._whole:
-            missing = inventory.unanswered(self.records[host].outputs.get(value.output_name(), {}))
-            unread = dict.fromkeys(missing, NO_ANSWER) | value.unread
-            self._whole[key] = (value, msgspec.structs.replace(value, unread=unread) if missing else value)
-        return self._whole[key][1]
+        if key not in self._completed:
+            unanswered = inventory.unanswered(self.records[host].outputs.get(value.output_name(), {}))
+            unread = dict.fromkeys(unanswered, NO_ANSWER) | value.unread
+            self._completed[key] = (value, msgspec.structs.replace(value, unread=unread) if unanswered else value)
+        return self._completed[key][1]
 
     def _read(self, host: str, fact: type[Fact]) -> Fact | Absent:
         record = self.records[host]

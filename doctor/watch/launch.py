@@ -355,8 +355,8 @@ class _Watch:
         faults = training.slow_headlines(stragglers_by_part(training.comparable_work() if decides else {}))
         faults += ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
         faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
-        told = any(self.reported.values())  # of an earlier start: its report is not to be written over
-        if faults or (self.options.always_report and not told and decides):
+        was_reported = any(self.reported.values())  # of an earlier start: its report is not to be written over
+        if faults or (self.options.always_report and not was_reported and decides):
             code = self.report(outcome)
             # The job that was cut ends with its own code: this is no verdict.
             self.reported[index] = 0 if code == Exit.UNKNOWN and training.is_cut else code

@@ -266,8 +266,8 @@ def test_a_report_that_names_a_cause_that_it_does_not_hold_hides_nothing() -> No
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_a_finding_takes_eight_rows_at_most_and_no_command_is_cut(width: int) -> None:
-    advice = " ".join(f"Then run `command --number {number} --with some more words`." for number in range(20))
+def test_a_finding_takes_sixteen_rows_at_most_and_no_command_is_cut(width: int) -> None:
+    advice = " ".join(f"Then run `command --number {number} --with some more words`." for number in range(40))
     check = example_reports.make(
         "link-down",
         example_reports.ERROR,
@@ -278,7 +278,7 @@ def test_a_finding_takes_eight_rows_at_most_and_no_command_is_cut(width: int) ->
         example_reports.outcome("link-down", Finding("down", hosts=("node001",), observed="a", expected="b"))
     )
     part = rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
-    assert sum(1 + (display_width(line) - 1) // width for line in part.splitlines()) <= 8
+    assert sum(1 + (display_width(line) - 1) // width for line in part.splitlines()) <= 16
     assert part.count("`") % 2 == 0
     assert "(more: doctor explain link-down)" in " ".join(part.split())
     assert "Very" not in part
@@ -294,10 +294,10 @@ def finding_of(fix: str, width: int = 80, **values: object) -> str:
 
 
 def test_a_fix_that_fits_is_whole_and_the_why_gives_way() -> None:
-    steps = " ".join(f"Then run `command --number {number}`." for number in range(8))
+    steps = " ".join(f"Then run `command --number {number}`." for number in range(26))
     assert "why" in finding_of("Run `one`.")
     output = finding_of(steps)
-    assert output.endswith("`command --number 7`.") and "why" not in output
+    assert output.endswith("`command --number 25`.") and "why" not in output
 
 
 def test_the_remedy_of_the_cause_stands_for_those_of_all_causes() -> None:

@@ -24,8 +24,8 @@ REMEDIES = (
         ),
         (
             "Make /dev/shm larger, as root: `mount -o remount,size=64G /dev/shm`; after a restart it keeps the size "
-            "with the line `tmpfs /dev/shm tmpfs size=64G 0 0` in /etc/fstab. In a container that is not possible: start it "
-            "with `--shm-size=64g` or `--ipc=host`, a pod with an emptyDir of medium Memory at /dev/shm. "
+            "with the line `tmpfs /dev/shm tmpfs size=64G 0 0` in /etc/fstab. In a container that is not possible: "
+            "start it with `--shm-size=64g` or `--ipc=host`, a pod with an emptyDir of medium Memory at /dev/shm. "
             "`ls -lS /dev/shm` shows what fills it; `torch_*` files of processes that have ended may be deleted."
         ),
     ),

@@ -16,8 +16,8 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     No message announces an NPU that dropped out: the job fails on that host alone, with `Invalid device ID`.
 
     ## What to do
-    First read the reason in the kernel's log, which is empty after a restart: `dmesg -T | grep -iE
-    "davinci|ascend|pcie"`. Then, on {host}: {remedy}
+    On {host}, first read the reason in the kernel's log, which is empty after a restart: `dmesg -T | grep -iE
+    "davinci|ascend|pcie"`. Then: {remedy}
 
     ## Source
     PCI ids 19e5:d801, d802, d803 and d806, the files /dev/davinci0 and on, and `npu-smi info -m` must agree (public

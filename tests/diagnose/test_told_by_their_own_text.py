@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.diagnose.test_actions import kind
 from tests.diagnose.test_rules import logs, named
 
 TIMEOUT = (
@@ -37,6 +38,20 @@ NO_REASON = """[rank4]: torch.distributed.DistBackendError: NCCL error in: ../to
 [rank4]: Attribute arch of node cpu not found
 """  # noqa: E501
 """https://github.com/pytorch/pytorch/issues/140541"""
+THROWN = "terminate called after throwing an instance of '{}'\n  what():  {}\n"
+TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 10, in <module>\n    main()\n'
+OF_LAUNCHER = """Traceback (most recent call last):
+  File "/home/3458/pytorch/venv/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+             ^^^^^^
+  File "/home/3458/pytorch/venv/lib/python3.11/site-packages/torch/distributed/run.py", line 901, in main
+    run(args)
+  File "/home/3458/pytorch/venv/lib/python3.11/site-packages/torch/distributed/launcher/api.py", line 259, in launch_agent
+    if result.is_failed():
+       ^^^^^^^^^^^^^^^^
+AttributeError: 'NoneType' object has no attribute 'is_failed'
+"""  # noqa: E501
+"""https://github.com/pytorch/pytorch/issues/133380"""
 
 
 def culprits(text: str) -> list[str]:
@@ -114,8 +129,28 @@ def test_the_reason_that_nccl_gives_last_is_told() -> None:
 )
 def test_an_exception_of_native_code_is_told_as_one_of_python(thrown: str, text: str, signatures: list[str]) -> None:
     """https://github.com/facebookresearch/moco/issues/25"""
-    log = f"terminate called after throwing an instance of '{thrown}'\n  what():  {text}\n"
-    assert [cause.signature for cause in logs(job=log).causes] == signatures
+    assert [cause.signature for cause in logs(job=THROWN.format(thrown, text)).causes] == signatures
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence"),
+    [("Transport endpoint is not connected", "likely"), ("read: No route to host", "likely"), ("bad index", "certain")],
+)
+def test_what_is_of_a_network_is_no_certain_fault_of_the_process(text: str, confidence: str) -> None:
+    """https://github.com/facebookresearch/moco/issues/25"""
+    for error in (THROWN.format("std::system_error", text), f"{TRACEBACK}RuntimeError: {text}\n"):
+        (cause,) = logs(job=error).causes
+        assert (cause.confidence, kind(logs(job=error)) == "examine") == (confidence, confidence == "likely")
+        assert text in cause.summary
+
+
+def test_an_exception_of_the_launcher_itself_is_no_certain_fault_of_a_program() -> None:
+    """https://github.com/pytorch/pytorch/issues/133380"""
+    (cause,) = logs(job=OF_LAUNCHER).causes
+    assert cause.confidence == "likely" and "launcher/api.py:259" in cause.summary
+    own = OF_LAUNCHER.replace("/home/3458/pytorch/venv/lib/python3.11/site-packages/torch/distributed/", "/job/")
+    (cause,) = logs(job=own.replace("launcher/api.py", "steps/api.py")).causes
+    assert cause.confidence == "certain" and "steps/api.py:259" in cause.summary
 
 
 @pytest.mark.parametrize("error", ["error No such device", "22 Invalid argument Invalid argument, on dev mlx5_1:1"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from doctor.diagnose.excerpter.line_choice import launcher_labels
 from tests.diagnose.test_actions import kind
 from tests.diagnose.test_rules import logs, named
 
@@ -176,3 +177,34 @@ def test_a_launcher_names_nobody_as_silent_beside_errors_without_a_rank() -> Non
         "the job to be terminated. The first process to do so was:\n\n  Process name: [[44912,1],251]\n  Exit code: 3\n"
     )
     assert logs(job=failed + failed.replace("HCA-14", "HCA-28") + first).causes == ()
+
+
+def test_one_process_whose_error_may_be_of_another_is_told_with_what_it_shows() -> None:
+    """https://github.com/open-mmlab/mmcv/issues/3203"""
+    line = "        Aicpu kernel execute failed, device_id=0, stream_id=3, task_id=0.[FUNC:PrintAicpuErrorInfo]\n"
+    undecidable = logs(job=line).undecidable
+    assert undecidable is not None
+    assert undecidable.reason.startswith("AICPU execution exception or timeout; ")
+
+
+def test_the_exception_before_the_exit_that_deepspeed_saw_is_the_cause() -> None:
+    """https://github.com/huggingface/transformers/issues/21373"""
+    exited = (
+        "node2: [2023-01-30 09:04:35,002] [ERROR] [launch.py:184:sigkill_handler] ['/usr/bin/python3', '-u',"
+        " 'run_clm.py', '--local_rank=1'] exits with return code = 1\n"
+    )
+    (cause,) = logs(job=f"{TRACEBACK}RuntimeError: connect() timed out.\n{exited}").causes
+    assert (cause.signature, cause.confidence) == ("program-failed", "likely")
+
+
+def test_a_bare_exception_is_told() -> None:
+    """https://github.com/bitsandbytes-foundation/bitsandbytes/issues/555"""
+    (cause,) = logs(job="step 1\nException: CUDA SETUP: Setup Failed!\n").causes
+    assert "CUDA SETUP: Setup Failed!" in cause.summary
+    others = "Exception: worker 3 failed, see the stack trace above for the root cause\n"
+    assert logs(job=others).causes == ()
+
+
+def test_a_short_log_whose_errors_name_ranks_is_not_that_of_these_ranks() -> None:
+    few = b"rank 0 connected\nerror: rank 1 did not answer\n"
+    assert launcher_labels(few) == () and launcher_labels(few * 4) == (0, 1)

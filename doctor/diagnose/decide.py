@@ -93,6 +93,7 @@ _ANNOUNCED = {
     "error-unknown": ("no signature is about the last error: {0}", ""),
 }
 """Of lines that only announce a failure: what is known by them, and the output that would tell more."""
+_OWN_OR_NOT = "{0}; whether the fault is of the process that shows it, or of another, no log tells"
 _RECORDER = (
     "TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1"
     " in the next run"
@@ -314,8 +315,10 @@ def _not_decided(case: Case) -> Undecidable:
         reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
     elif verdict := all_in_one_call(case):
         reason, needed = verdict.reason, [*case.unread[:8], *verdict.needed]
-    elif any(case.waits(process) for process in case.processes):
-        reason = "the logs show who waited, and not for whom"
+    elif waits := [event for process in case.processes for event in case.waits(process)]:
+        alike = len({event.signature for event in waits}) == 1 and case.role(waits[0]) == "ambiguous"
+        title = title_of(case.signatures[waits[0].signature], waits)
+        reason = filled(_OWN_OR_NOT, title) if alike else "the logs show who waited, and not for whom"
     else:
         reason, output = _without_reason(case)
         needed = [*output, *needed[: len(case.unread)]] if output else needed

@@ -58,7 +58,20 @@ def test_an_exception_is_told_with_the_place_in_the_program(frames: str, place: 
     text = labelled(3, f"{HEAD}{frames}mylib.errors.BadShard: shard 7 has no rows")
     (cause,) = logs(main=text + labelled(1, "step 4 loss 2.1")).causes
     assert [culprit.rank for culprit in cause.culprits] == [3]
-    assert f"mylib.errors.BadShard{f' at {place}' if place else ''})" in cause.summary
+    assert f"mylib.errors.BadShard{f' at {place}' if place else ''}: shard 7 has no rows)" in cause.summary
+
+
+def test_the_message_of_an_exception_is_told_where_all_ranks_print_the_same() -> None:
+    same = "".join(labelled(rank, f"{HEAD}{PROGRAM}KeyError: 'a'") for rank in range(2))
+    (cause,) = logs(main=same).causes
+    assert cause.summary.endswith("(KeyError at job/train.py:35: 'a')")
+    (cause,) = logs(main=same.replace("'a'", "'b'", 1)).causes
+    assert cause.summary.endswith("(KeyError at job/train.py:35)")
+
+
+def test_the_message_of_an_exception_is_bounded() -> None:
+    (cause,) = logs(main=f"{HEAD}{PROGRAM}KeyError: {'x' * 4000}\n").causes
+    assert cause.summary.endswith("x…)") and len(cause.summary) < 300
 
 
 def test_ranks_that_fail_in_different_ways_have_no_common_exception() -> None:

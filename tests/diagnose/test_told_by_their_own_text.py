@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from doctor.diagnose.excerpter.line_choice import launcher_labels
+from tests.diagnose.test_actions import kind
 from tests.diagnose.test_rules import logs, named
 
 TIMEOUT = (
@@ -37,6 +39,20 @@ NO_REASON = """[rank4]: torch.distributed.DistBackendError: NCCL error in: ../to
 [rank4]: Attribute arch of node cpu not found
 """  # noqa: E501
 """https://github.com/pytorch/pytorch/issues/140541"""
+THROWN = "terminate called after throwing an instance of '{}'\n  what():  {}\n"
+TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 10, in <module>\n    main()\n'
+OF_LAUNCHER = """Traceback (most recent call last):
+  File "/home/3458/pytorch/venv/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+             ^^^^^^
+  File "/home/3458/pytorch/venv/lib/python3.11/site-packages/torch/distributed/run.py", line 901, in main
+    run(args)
+  File "/home/3458/pytorch/venv/lib/python3.11/site-packages/torch/distributed/launcher/api.py", line 259, in launch_agent
+    if result.is_failed():
+       ^^^^^^^^^^^^^^^^
+AttributeError: 'NoneType' object has no attribute 'is_failed'
+"""  # noqa: E501
+"""https://github.com/pytorch/pytorch/issues/133380"""
 
 
 def culprits(text: str) -> list[str]:
@@ -114,8 +130,28 @@ def test_the_reason_that_nccl_gives_last_is_told() -> None:
 )
 def test_an_exception_of_native_code_is_told_as_one_of_python(thrown: str, text: str, signatures: list[str]) -> None:
     """https://github.com/facebookresearch/moco/issues/25"""
-    log = f"terminate called after throwing an instance of '{thrown}'\n  what():  {text}\n"
-    assert [cause.signature for cause in logs(job=log).causes] == signatures
+    assert [cause.signature for cause in logs(job=THROWN.format(thrown, text)).causes] == signatures
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence"),
+    [("Transport endpoint is not connected", "likely"), ("read: No route to host", "likely"), ("bad index", "certain")],
+)
+def test_what_is_of_a_network_is_no_certain_fault_of_the_process(text: str, confidence: str) -> None:
+    """https://github.com/facebookresearch/moco/issues/25"""
+    for error in (THROWN.format("std::system_error", text), f"{TRACEBACK}RuntimeError: {text}\n"):
+        (cause,) = logs(job=error).causes
+        assert (cause.confidence, kind(logs(job=error)) == "examine") == (confidence, confidence == "likely")
+        assert text in cause.summary
+
+
+def test_an_exception_of_the_launcher_itself_is_no_certain_fault_of_a_program() -> None:
+    """https://github.com/pytorch/pytorch/issues/133380"""
+    (cause,) = logs(job=OF_LAUNCHER).causes
+    assert cause.confidence == "likely" and "launcher/api.py:259" in cause.summary
+    own = OF_LAUNCHER.replace("/home/3458/pytorch/venv/lib/python3.11/site-packages/torch/distributed/", "/job/")
+    (cause,) = logs(job=own.replace("launcher/api.py", "steps/api.py")).causes
+    assert cause.confidence == "certain" and "steps/api.py:259" in cause.summary
 
 
 @pytest.mark.parametrize("error", ["error No such device", "22 Invalid argument Invalid argument, on dev mlx5_1:1"])
@@ -141,3 +177,34 @@ def test_a_launcher_names_nobody_as_silent_beside_errors_without_a_rank() -> Non
         "the job to be terminated. The first process to do so was:\n\n  Process name: [[44912,1],251]\n  Exit code: 3\n"
     )
     assert logs(job=failed + failed.replace("HCA-14", "HCA-28") + first).causes == ()
+
+
+def test_one_process_whose_error_may_be_of_another_is_told_with_what_it_shows() -> None:
+    """https://github.com/open-mmlab/mmcv/issues/3203"""
+    line = "        Aicpu kernel execute failed, device_id=0, stream_id=3, task_id=0.[FUNC:PrintAicpuErrorInfo]\n"
+    undecidable = logs(job=line).undecidable
+    assert undecidable is not None
+    assert undecidable.reason.startswith("AICPU execution exception or timeout; ")
+
+
+def test_the_exception_before_the_exit_that_deepspeed_saw_is_the_cause() -> None:
+    """https://github.com/huggingface/transformers/issues/21373"""
+    exited = (
+        "node2: [2023-01-30 09:04:35,002] [ERROR] [launch.py:184:sigkill_handler] ['/usr/bin/python3', '-u',"
+        " 'run_clm.py', '--local_rank=1'] exits with return code = 1\n"
+    )
+    (cause,) = logs(job=f"{TRACEBACK}RuntimeError: connect() timed out.\n{exited}").causes
+    assert (cause.signature, cause.confidence) == ("program-failed", "likely")
+
+
+def test_a_bare_exception_is_told() -> None:
+    """https://github.com/bitsandbytes-foundation/bitsandbytes/issues/555"""
+    (cause,) = logs(job="step 1\nException: CUDA SETUP: Setup Failed!\n").causes
+    assert "CUDA SETUP: Setup Failed!" in cause.summary
+    others = "Exception: worker 3 failed, see the stack trace above for the root cause\n"
+    assert logs(job=others).causes == ()
+
+
+def test_a_short_log_whose_errors_name_ranks_is_not_that_of_these_ranks() -> None:
+    few = b"rank 0 connected\nerror: rank 1 did not answer\n"
+    assert launcher_labels(few) == () and launcher_labels(few * 4) == (0, 1)

@@ -17,6 +17,7 @@ GRAM = 6
 NUMBER_GRAM = 3
 RECORDING_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
 LABEL_BYTES = 1 << 20  # at the beginning of a file, in which labels are looked for
+RANK_LINES = 4  # that name each of the ranks, on average: few errors do not tell whose output a log holds
 LAUNCHER_LABEL = re.compile(rb"^(?:(\d{1,6}): |\[\d{1,10},(\d{1,6})\](?:<std(?:out|err)>)?:)", re.MULTILINE)
 RANK_WORD = re.compile(rb"(?<![A-Za-z_])[Rr]ank[ _=:]{0,2}(\d{1,6})(?![\d.])[^\n\r]*")  # once in a line
 
@@ -227,8 +228,8 @@ def is_binary(block):
 def launcher_labels(data):
     """The ranks whose output a log holds: those with which srun or mpirun label each line, or that lines name.
 
-    None where fewer than half of the lines show one. Of those that lines name, all from 0 on must be there, and two
-    at least: a number behind the word may be anything else.
+    None where fewer than half of the lines show one. Of those that lines name, all from 0 on must be there, two at
+    least, and each in some lines: a number behind the word may be anything else, and an error may name another rank.
     """
     data = data[:LABEL_BYTES]
     lines = data.count(b"\n")
@@ -239,4 +240,5 @@ def launcher_labels(data):
     if 2 * len(ranks) < lines + data.count(b"\r"):
         return ()
     named = sorted(set(map(int, ranks)))
-    return tuple(named) if len(named) > 1 and named == list(range(len(named))) else ()
+    repeated = len(ranks) >= RANK_LINES * len(named)
+    return tuple(named) if repeated and len(named) > 1 and named == list(range(len(named))) else ()

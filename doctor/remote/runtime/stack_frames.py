@@ -2,13 +2,17 @@
 
 import re
 
-LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|^<(?!ipython-input|stdin)")
+LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|/bin/[^/.]+$|^<(?!ipython-input|stdin)")
 HOOK_FILE = r"(?:[^\"\n]{0,300}/doctor-watch-[^/\"\n]{1,80}/(?:hook|data-hooks)|doctor-watch)/\w{1,40}\.py"
 OWN_FRAME = re.compile(r'^([ \t]*)File "' + HOOK_FILE + r'"[^\n]*(?:\n\1[ \t]+(?!File ")[^\n]*)*\n?', re.M)
 
 
 def is_of_program(path: str) -> bool:
-    """Whether a frame's file belongs to the program, and to no installed library, nor to what doctor adds to it."""
+    """Whether a frame's file belongs to the program, and to no installed library or command, nor to what doctor adds.
+
+    >>> [is_of_program(path) for path in ("/job/bin/train.py", "/opt/env/bin/torchrun", "/usr/lib/python3/x.py")]
+    [True, False, False]
+    """
     return not LIBRARIES.search(path.replace("\\", "/")) and not is_own(path)
 
 

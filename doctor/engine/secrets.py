@@ -160,7 +160,7 @@ _IN_WORDS = tuple(text.replace(r"\b", r"(?:\b|(?<=\\[nrt]))") for text in (_AUTH
 _ENCODED = r"(?i)((?:pass(?:word|wd)|secret|token|api_?key)(?:%22|%27)?(?:%3A|%3D)(?:%20|%22|%27|\+){0,9})[^%&\s\"']+"
 _NAMED_VALUE = rf"""(?ix)
     (\b(?:name|key)\\?["']?[ \t]*[:=][ \t]*\\?["']?
-    (?:{_NAME}|PASS|PW)\\?["']?[ \t]*,?(?:\\+[nr]|\s)*\\?["']?value\\?["']?[ \t]*[:=][ \t]*)
+    (?:{_NAME}|PASS|PW)\\?["']?(?:[ \t]*,)?(?:\\+[nr]|\s)*\\?["']?value\\?["']?[ \t]*[:=][ \t]*)
     {_VALUE}
     """
 """Of a variable in a pod's specification."""
@@ -407,7 +407,7 @@ def _hide_value(match: re.Match[str]) -> str:
 @cache
 def _commands() -> str:
     """Each of `COMMANDS`, and what stands before a secret among its words."""
-    rows = (rf"(?:{programs})(?:{GAP}[^\n|;&]{{0,200}}?)??{GAP}(?:{option})" for programs, option in COMMANDS)
+    rows = (rf"(?:{programs})(?:{GAP}(?![ \t])[^\n|;&]{{0,200}}?)??(?<![ \t]){GAP}(?:{option})" for programs, option in COMMANDS)
     return rf"({_START}(?:{'|'.join(rows)})[\"']?)(?!-|\[hidden|\$\{{?[A-Z_]{{2,40}}\}}?(?:[\"'\s]|$))[^\s\"',;|&]+"
 
 

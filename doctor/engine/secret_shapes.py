@@ -229,7 +229,17 @@ INNOCENT = (
 """Names of a tokenizer, of a column of data, and of statistics."""
 
 LONGEST_END = 1000
-CLOSES = (('"', '"'), ("'", "'"), ("<", "</"), ("echo", " | kinit"), ("printf", " | kinit"), ("://", "@h"))
+MORE = "ZzZzZzZzZzZz"
+"""More letters of a password that was cut: some are known by their number."""
+CLOSES = (
+    (r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?<![^\s\"'=:/(])[^\s\"'=:/(]{8,64}\Z", MORE),
+    ('"', '"'),
+    ("'", "'"),
+    ("<", "</"),
+    ("echo", " | kinit"),
+    ("printf", " | kinit"),
+    ("://", "@h"),
+)
 """What a text with a secret at its end holds, and what would stand behind the secret."""
 
 

@@ -9,7 +9,17 @@ from itertools import accumulate
 from typing import Any
 
 from doctor.engine.secret_layers import LEAST_WORD, inner_texts, parts_between, without_words
-from doctor.engine.secret_shapes import CLOSES, COMMANDS, GAP, INNOCENT, LONGEST_END, PRIVATE_KEY, SHAPES, hide_cut
+from doctor.engine.secret_shapes import (
+    CLOSES,
+    COMMANDS,
+    GAP,
+    INNOCENT,
+    LONGEST_END,
+    MORE,
+    PRIVATE_KEY,
+    SHAPES,
+    hide_cut,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +49,7 @@ _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|fa
     |[\w-]{0,30}(?:password|passwd|token|secret|key|user(?:name)?|type|signature):[ \t]|[|>][+-]?\n
     |/(?:etc|var|root|home|run|opt|usr|tmp|data|mnt)/[\w.-])
     (?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"
-    |'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
+    |'(?:[^'\\\n]|\\.)*'|(?:"[^"\n]{8,1000}|'[^'\n]{8,1000})\Z|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
 """A placeholder such as ``<token>``, a variable such as ``$HF_TOKEN``, and a word such as ``none`` are no value."""
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
@@ -289,9 +299,10 @@ def _without_cut_end(text: str) -> str:
     start = max(body.rfind("\n") + 1, len(body) - LONGEST_END)
     tail = hide_cut(body[start:], HIDDEN)
     for mark, close in CLOSES:
-        if tail.endswith(HIDDEN) or mark not in tail or (mark == close and tail.count(mark) % 2 == 0):
+        is_absent = not _compiled(mark).search(tail) if close == MORE else mark not in tail
+        if tail.endswith(HIDDEN) or is_absent or (mark == close and tail.count(mark) % 2 == 0):
             continue
-        hidden = _searched(tail + close).removesuffix(close)
+        hidden = (_without_named if close == MORE else _searched)(tail + close).removesuffix(close)
         cut = "".join([*parts_between(tail, hidden, HIDDEN)][-1:])
         is_named = hidden.endswith(HIDDEN) and not hidden.endswith(f"/{HIDDEN}")
         if is_named and (mark == close or _compiled(r"(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z]).{8}").match(cut)):
@@ -407,7 +418,10 @@ def _hide_value(match: re.Match[str]) -> str:
 @cache
 def _commands() -> str:
     """Each of `COMMANDS`, and what stands before a secret among its words."""
-    rows = (rf"(?:{programs})(?:{GAP}(?![ \t])[^\n|;&]{{0,200}}?)??(?<![ \t]){GAP}(?:{option})" for programs, option in COMMANDS)
+    rows = (
+        rf"(?:{programs})(?:{GAP}(?![ \t])[^\n|;&]{{0,200}}?)??(?<![ \t]){GAP}(?:{option})"
+        for programs, option in COMMANDS
+    )
     return rf"({_START}(?:{'|'.join(rows)})[\"']?)(?!-|\[hidden|\$\{{?[A-Z_]{{2,40}}\}}?(?:[\"'\s]|$))[^\s\"',;|&]+"
 
 

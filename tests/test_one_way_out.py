@@ -201,6 +201,28 @@ def test_a_run_of_megabytes_is_read_in_linear_time(text: str) -> None:
     assert seconds(80_000) < 12 * small
 
 
+@pytest.mark.parametrize("start", ["curl", "/http", "mysql", "name: DB_PASSWORD", "token:", "password: '"])
+@pytest.mark.parametrize("run", [" ", "\t", "a", "\\"])
+def test_a_run_behind_a_word_is_read_in_linear_time(start: str, run: str) -> None:
+    """A command's name and 2,000 blanks took minutes once."""
+    hide_secrets(f"{start} value")
+    began = time.process_time()
+    hide_secrets(start + run * 4000 + "s pw@h value")
+    assert time.process_time() - began < 1
+
+
+def test_a_password_that_was_cut_is_hidden_by_the_rule_of_its_whole() -> None:
+    for text in (
+        "db_password => 'mD82U7470n",
+        'password := "B1eHNBw7',
+        "password = r'frJjHWa7",
+        "Invalid API key: cSaY1cZ7Q",
+    ):
+        assert "7" not in hide_secrets(text), text
+    for text in ("key=0x7f12345678", "session_id=train-20261125", "PASS TestAllReduce8Gpus", "the host's key: '"):
+        assert hide_secrets(text) == text
+
+
 @pytest.mark.parametrize(
     "command",
     ["::error file=x::pwned", "::add-mask::x", "##[error]pwned", "##vso[task.setvariable variable=x]y", "::group::z"],

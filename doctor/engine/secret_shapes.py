@@ -229,10 +229,11 @@ INNOCENT = (
 """Names of a tokenizer, of a column of data, and of statistics."""
 
 LONGEST_END = 1000
-MORE = "ZzZzZzZzZzZz"
-"""More letters of a password that was cut: some are known by their number."""
 CLOSES = (
-    (r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?<![^\s\"'=:/(])[^\s\"'=:/(]{8,64}\Z", MORE),
+    (
+        r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?<![^\s\"'=:/(])[^\s\"'=:/(]{8,64}\Z",
+        "ZzZzZzZzZzZz",
+    ),  # more letters of a password that was cut
     ('"', '"'),
     ("'", "'"),
     ("<", "</"),

@@ -9,17 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from doctor.engine.secret_layers import LEAST_WORD, inner_texts, parts_between, without_words
-from doctor.engine.secret_shapes import (
-    CLOSES,
-    COMMANDS,
-    GAP,
-    INNOCENT,
-    LONGEST_END,
-    MORE,
-    PRIVATE_KEY,
-    SHAPES,
-    hide_cut,
-)
+from doctor.engine.secret_shapes import CLOSES, COMMANDS, GAP, INNOCENT, LONGEST_END, PRIVATE_KEY, SHAPES, hide_cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,8 +99,7 @@ _AUTHORIZATION = (
 )
 _START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 """Of a word, also where the end of the line before it is shown as ``\\n``."""
-_OPTIONS = 2
-"""So many secrets of one command are hidden, such as those of ``snmpwalk -A ... -X ...``."""
+_OPTIONS = 2  # so many secrets of one command are hidden, such as those of ``snmpwalk -A ... -X ...``
 _MIXED = r"(?-i:(?=[^\s0-9]{0,200}[0-9])(?=[^\sa-z]{0,200}[a-z])(?=[^\sA-Z]{0,200}[A-Z]))"
 """What follows has small letters, capitals and digits."""
 _LOGIN = (
@@ -209,8 +198,7 @@ WORDS = (
     *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
     *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "printf", "minio", "ssh.connect"),
     *("salt", "pepper", "setuser", "otp=", '"sk"', "'sk'", "session_id", "session-id", "identified", "signature:"),
-    *("dingtalk", "7z"),
-    *("send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
+    *("dingtalk", "7z", "send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
     *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
     *map(str.lower, SHAPES),
 )
@@ -299,10 +287,10 @@ def _without_cut_end(text: str) -> str:
     start = max(body.rfind("\n") + 1, len(body) - LONGEST_END)
     tail = hide_cut(body[start:], HIDDEN)
     for mark, close in CLOSES:
-        is_absent = not _compiled(mark).search(tail) if close == MORE else mark not in tail
+        is_absent = not _compiled(mark).search(tail) if close.isalpha() else mark not in tail
         if tail.endswith(HIDDEN) or is_absent or (mark == close and tail.count(mark) % 2 == 0):
             continue
-        hidden = (_without_named if close == MORE else _searched)(tail + close).removesuffix(close)
+        hidden = (_without_named if close.isalpha() else _searched)(tail + close).removesuffix(close)
         cut = "".join([*parts_between(tail, hidden, HIDDEN)][-1:])
         is_named = hidden.endswith(HIDDEN) and not hidden.endswith(f"/{HIDDEN}")
         if is_named and (mark == close or _compiled(r"(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z]).{8}").match(cut)):
@@ -418,10 +406,8 @@ def _hide_value(match: re.Match[str]) -> str:
 @cache
 def _commands() -> str:
     """Each of `COMMANDS`, and what stands before a secret among its words."""
-    rows = (
-        rf"(?:{programs})(?:{GAP}(?![ \t])[^\n|;&]{{0,200}}?)??(?<![ \t]){GAP}(?:{option})"
-        for programs, option in COMMANDS
-    )
+    between = rf"(?:{GAP}(?![ \t])[^\n|;&]{{0,200}}?)??(?<![ \t]){GAP}"
+    rows = (rf"(?:{programs}){between}(?:{option})" for programs, option in COMMANDS)
     return rf"({_START}(?:{'|'.join(rows)})[\"']?)(?!-|\[hidden|\$\{{?[A-Z_]{{2,40}}\}}?(?:[\"'\s]|$))[^\s\"',;|&]+"
 
 

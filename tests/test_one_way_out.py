@@ -201,6 +201,28 @@ def test_a_run_of_megabytes_is_read_in_linear_time(text: str) -> None:
     assert seconds(80_000) < 12 * small
 
 
+@pytest.mark.parametrize("start", ["curl", "/http", "mysql", "name: DB_PASSWORD", "token:", "password: '"])
+@pytest.mark.parametrize("run", [" ", "\t", "a", "\\"])
+def test_a_run_behind_a_word_is_read_in_linear_time(start: str, run: str) -> None:
+    """A command's name and 2,000 blanks took minutes once."""
+    hide_secrets(f"{start} value")
+    began = time.process_time()
+    hide_secrets(start + run * 4000 + "s pw@h value")
+    assert time.process_time() - began < 1
+
+
+def test_a_password_that_was_cut_is_hidden_by_the_rule_of_its_whole() -> None:
+    for text in (
+        "db_password => 'mD82U7470n",
+        'password := "B1eHNBw7',
+        "password = r'frJjHWa7",
+        "Invalid API key: cSaY1cZ7Q",
+    ):
+        assert "7" not in hide_secrets(text), text
+    for text in ("key=0x7f12345678", "session_id=train-20261125", "PASS TestAllReduce8Gpus", "the host's key: '"):
+        assert hide_secrets(text) == text
+
+
 @pytest.mark.parametrize(
     "command",
     ["::error file=x::pwned", "::add-mask::x", "##[error]pwned", "##vso[task.setvariable variable=x]y", "::group::z"],
@@ -278,6 +300,45 @@ def test_nothing_is_printed_or_written_on_another_way() -> None:
     assert callers(WRITERS) - {"engine/streams.py"} <= NO_FOREIGN_TEXT.keys(), "expected doctor.engine.streams"
     ways = callers({"write_atomic", "write_pieces", "GrowingFile"}) - {"config/atomic_write.py"}
     assert ways <= FILES.keys(), "expected doctor.session.output_files"
+
+
+SENTENCES = {"filled", "joined", "phrase", "Unreadable", "Reason", "ValueError", "InputError", "strip_control_chars"}
+NO_HOSTS_TEXT = {
+    "config/atomic_write.py": "a name of doctor's own file",
+    "fix/render_plan.py": "base64 of a file that a playbook writes",
+    "environment/gang_place.py": "one of a table's words",
+    "facts/firewall/boot_rules.py": "on the host, where no gate is: its sentences pass `beginning` on the controller",
+    "smoke/rendezvous/relay.py": "a digest",
+}
+
+
+def cuts(node: ast.AST, is_shown: bool = False) -> Iterator[int]:
+    """The lines in which the beginning or the end of a text, from 20 characters on, is cut out for a sentence."""
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+        is_shown = name not in ("len", "sorted", "enumerate") and (is_shown or name in SENTENCES)
+    is_shown = is_shown or isinstance(node, ast.FormattedValue)
+    if is_shown and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        limit = ast.unparse(node.slice.upper or node.slice.lower or node.slice)
+        if re.fullmatch(r"-?[0-9]{2,}|[A-Z_]*(?:CHARS|TEXT)", limit) and limit not in ("10", "12", "16", "19"):
+            yield node.lineno
+    for child in ast.iter_child_nodes(node):
+        yield from cuts(child, is_shown and not isinstance(node, ast.comprehension))
+
+
+@pytest.mark.every
+def test_a_text_is_cut_for_a_sentence_only_behind_the_gate() -> None:
+    """Behind a cut no gate knows a secret: `doctor.engine.texts.beginning` and `ending` hide first."""
+    assert [*cuts(ast.parse("filled('{0}', text[:40])"))] == [*cuts(ast.parse("f'{err[-400:]!r}'"))] == [1]
+    paths = {str(path.relative_to(ROOT / "doctor")): path for path in (ROOT / "doctor").rglob("*.py")}
+    sent = tuple(name for name in SENT_TO_HOSTS if name != "facts/")
+    found = {
+        name: lines
+        for name, path in paths.items()
+        if not name.startswith(sent) and (lines := [*cuts(ast.parse(path.read_text("utf-8")))])
+    }
+    assert {name: lines for name, lines in found.items() if name not in NO_HOSTS_TEXT} == {}
+    assert NO_HOSTS_TEXT.keys() <= found.keys(), "what needs no exception has none"
 
 
 def test_an_error_line_and_the_output_of_a_command_are_clean(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ from doctor.diagnose.rules.waiting import (
     named_peer,
 )
 from doctor.diagnose.signature import ERROR_ROLES, Signature
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import beginning, filled, joined
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     too_many_clients,
@@ -349,7 +349,7 @@ def _only_announced(case: Case) -> tuple[str, list[str]]:
     for signature, (reason, output) in _ANNOUNCED.items():
         event = next(iter(case.events_of(signature)), None)
         if event:
-            return filled(reason, event.text.strip()[:200]), [output] if output else []
+            return filled(reason, beginning(event.text.strip(), 200)), [output] if output else []
     return "the logs show that something failed, and not why", []
 
 

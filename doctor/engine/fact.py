@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 
 F = TypeVar("F")
 Kind = Literal["run", "read", "ask", "visit", "smoke", "network-test"]
@@ -311,7 +311,7 @@ def unusable_reason(output: Output, codes: tuple[int, ...] = (0,)) -> str:
         ended = (
             filled("killed by signal {0}", -output.code) if output.code < 0 else filled("exit status {0}", output.code)
         )
-        return filled("{0} ({1})", lines[-1].strip()[:200], ended) if lines else ended
+        return filled("{0} ({1})", beginning(lines[-1].strip(), 200), ended) if lines else ended
     return ""
 
 

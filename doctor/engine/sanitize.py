@@ -6,11 +6,9 @@ import re
 import zlib
 from collections.abc import Iterable
 
-from doctor.engine.texts import filled, origin
+from doctor.engine.texts import BEHIND_A_CUT, beginning, filled, origin
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
-_BEHIND = 600
-"""Characters behind a cut in which a secret before it may end."""
 
 
 def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
@@ -20,24 +18,13 @@ def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
     'red alert'
     """
     if isinstance(text, bytes):
-        text = text[: limit * 8 + _BEHIND].decode("utf-8", "replace")
-    text = _ESCAPES.sub(" ", text[: limit * 8 + _BEHIND])
+        text = text[: limit * 8 + BEHIND_A_CUT].decode("utf-8", "replace")
+    text = _ESCAPES.sub(" ", text[: limit * 8 + BEHIND_A_CUT])
     # Word by word: nearly every word is printable, and a host may send many megabytes of them.
     cleaned = " ".join(word if word.isprintable() else _spaced(word) for word in text.split()).strip()
     if len(cleaned) > limit:
-        cleaned = _start(cleaned, limit - 1) + "…"
+        cleaned = beginning(cleaned, limit - 1) + "…"
     return cleaned if cleaned.isprintable() and "  " not in cleaned else " ".join(cleaned.split())
-
-
-def _start(text: str, limit: int) -> str:
-    r"""The beginning of ``text``, free of secrets and for a cut at ``limit``: behind it, part of one has no shape.
-
-    >>> _start("echo Hunter2hunter2 | sudo -S ls", 21)
-    'echo [hidden] | sudo '
-    """
-    from doctor.engine.secrets import hide_secrets  # most texts are short
-
-    return hide_secrets(text[: limit + _BEHIND])[:limit]
 
 
 def last_line(text: str, limit: int = 200) -> str:
@@ -57,7 +44,7 @@ def _spaced(word: str) -> str:
 def printable(text: str, limit: int = 200) -> str:
     """What a user typed or wrote, with what cannot be printed spelled out, at most ``limit`` characters of it."""
     is_cut = len(text) > limit
-    text = _start(text, limit) if is_cut else text
+    text = beginning(text, limit) if is_cut else text
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return escaped + "…" if is_cut else escaped
 
@@ -71,7 +58,7 @@ def comparable_excerpt(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     checksum = zlib.crc32(text.encode("utf-8", "surrogatepass"))
-    return filled("{0}... ({1} characters, CRC-32 {2})", _start(text, limit), len(text), f"{checksum:08x}")
+    return filled("{0}... ({1} characters, CRC-32 {2})", beginning(text, limit), len(text), f"{checksum:08x}")
 
 
 def quote(text: str) -> str:

@@ -229,7 +229,18 @@ INNOCENT = (
 """Names of a tokenizer, of a column of data, and of statistics."""
 
 LONGEST_END = 1000
-CLOSES = (('"', '"'), ("'", "'"), ("<", "</"), ("echo", " | kinit"), ("printf", " | kinit"), ("://", "@h"))
+CLOSES = (
+    (
+        r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?<![^\s\"'=:/(])[^\s\"'=:/(]{8,64}\Z",
+        "ZzZzZzZzZzZz",
+    ),  # more letters of a password that was cut
+    ('"', '"'),
+    ("'", "'"),
+    ("<", "</"),
+    ("echo", " | kinit"),
+    ("printf", " | kinit"),
+    ("://", "@h"),
+)
 """What a text with a secret at its end holds, and what would stand behind the secret."""
 
 

@@ -39,7 +39,7 @@ _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|fa
     |[\w-]{0,30}(?:password|passwd|token|secret|key|user(?:name)?|type|signature):[ \t]|[|>][+-]?\n
     |/(?:etc|var|root|home|run|opt|usr|tmp|data|mnt)/[\w.-])
     (?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"
-    |'(?:[^'\\\n]|\\.)*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
+    |'(?:[^'\\\n]|\\.)*'|(?:"[^"\n]{8,1000}|'[^'\n]{8,1000})\Z|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
 """A placeholder such as ``<token>``, a variable such as ``$HF_TOKEN``, and a word such as ``none`` are no value."""
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
@@ -99,8 +99,7 @@ _AUTHORIZATION = (
 )
 _START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 """Of a word, also where the end of the line before it is shown as ``\\n``."""
-_OPTIONS = 2
-"""So many secrets of one command are hidden, such as those of ``snmpwalk -A ... -X ...``."""
+_OPTIONS = 2  # so many secrets of one command are hidden, such as those of ``snmpwalk -A ... -X ...``
 _MIXED = r"(?-i:(?=[^\s0-9]{0,200}[0-9])(?=[^\sa-z]{0,200}[a-z])(?=[^\sA-Z]{0,200}[A-Z]))"
 """What follows has small letters, capitals and digits."""
 _LOGIN = (
@@ -160,7 +159,7 @@ _IN_WORDS = tuple(text.replace(r"\b", r"(?:\b|(?<=\\[nrt]))") for text in (_AUTH
 _ENCODED = r"(?i)((?:pass(?:word|wd)|secret|token|api_?key)(?:%22|%27)?(?:%3A|%3D)(?:%20|%22|%27|\+){0,9})[^%&\s\"']+"
 _NAMED_VALUE = rf"""(?ix)
     (\b(?:name|key)\\?["']?[ \t]*[:=][ \t]*\\?["']?
-    (?:{_NAME}|PASS|PW)\\?["']?[ \t]*,?(?:\\+[nr]|\s)*\\?["']?value\\?["']?[ \t]*[:=][ \t]*)
+    (?:{_NAME}|PASS|PW)\\?["']?(?:[ \t]*,)?(?:\\+[nr]|\s)*\\?["']?value\\?["']?[ \t]*[:=][ \t]*)
     {_VALUE}
     """
 """Of a variable in a pod's specification."""
@@ -199,8 +198,7 @@ WORDS = (
     *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
     *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "printf", "minio", "ssh.connect"),
     *("salt", "pepper", "setuser", "otp=", '"sk"', "'sk'", "session_id", "session-id", "identified", "signature:"),
-    *("dingtalk", "7z"),
-    *("send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
+    *("dingtalk", "7z", "send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
     *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
     *map(str.lower, SHAPES),
 )
@@ -289,9 +287,10 @@ def _without_cut_end(text: str) -> str:
     start = max(body.rfind("\n") + 1, len(body) - LONGEST_END)
     tail = hide_cut(body[start:], HIDDEN)
     for mark, close in CLOSES:
-        if tail.endswith(HIDDEN) or mark not in tail or (mark == close and tail.count(mark) % 2 == 0):
+        is_absent = not _compiled(mark).search(tail) if close.isalpha() else mark not in tail
+        if tail.endswith(HIDDEN) or is_absent or (mark == close and tail.count(mark) % 2 == 0):
             continue
-        hidden = _searched(tail + close).removesuffix(close)
+        hidden = (_without_named if close.isalpha() else _searched)(tail + close).removesuffix(close)
         cut = "".join([*parts_between(tail, hidden, HIDDEN)][-1:])
         is_named = hidden.endswith(HIDDEN) and not hidden.endswith(f"/{HIDDEN}")
         if is_named and (mark == close or _compiled(r"(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z]).{8}").match(cut)):
@@ -407,7 +406,8 @@ def _hide_value(match: re.Match[str]) -> str:
 @cache
 def _commands() -> str:
     """Each of `COMMANDS`, and what stands before a secret among its words."""
-    rows = (rf"(?:{programs})(?:{GAP}[^\n|;&]{{0,200}}?)??{GAP}(?:{option})" for programs, option in COMMANDS)
+    between = rf"(?:{GAP}(?![ \t])[^\n|;&]{{0,200}}?)??(?<![ \t]){GAP}"
+    rows = (rf"(?:{programs}){between}(?:{option})" for programs, option in COMMANDS)
     return rf"({_START}(?:{'|'.join(rows)})[\"']?)(?!-|\[hidden|\$\{{?[A-Z_]{{2,40}}\}}?(?:[\"'\s]|$))[^\s\"',;|&]+"
 
 

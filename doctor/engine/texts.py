@@ -52,6 +52,29 @@ _templates: dict[str, tuple[str, Values]] = {}
 """Template and values by the filled text."""
 
 
+BEHIND_A_CUT = 600  # characters in which a secret before it may end
+
+
+def beginning(text: str, limit: int) -> str:
+    r"""At most ``limit`` characters of a foreign text, free of secrets before it is cut: a part of one has no shape.
+
+    >>> beginning("echo Hunter2hunter2 | sudo -S ls", 21), beginning("eth0", 21)
+    ('echo [hidden] | sudo ', 'eth0')
+    """
+    return text if len(text) <= limit else _hidden(text[: limit + BEHIND_A_CUT])[:limit]
+
+
+def ending(text: bytes, limit: int) -> str:
+    """The same of the end of what a program printed: what a token begins with may stand before the cut."""
+    return _hidden(text[-limit - BEHIND_A_CUT :].decode("utf-8", "replace"))[-limit:]
+
+
+def _hidden(text: str) -> str:
+    from doctor.engine.secrets import hide_secrets  # most texts are short
+
+    return hide_secrets(text)
+
+
 def filled(template: str, *values: object, **named: object) -> str:
     """``template`` with ``{0}``, ``{1}``... replaced by ``values``, and ``{name}`` by ``named``. Other braces stay.
 

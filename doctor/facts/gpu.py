@@ -23,7 +23,7 @@ from doctor.engine.fact import (
     run,
     unusable_reason,
 )
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import beginning, filled, joined
 from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_report, short_bus
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 
@@ -238,9 +238,9 @@ def _read_table(text: str) -> GpuInventory:
         if len(row) == 6 and row[0].isdecimal() and (gpu := _parse_row(row)):
             gpus.append(gpu)
         elif row and row[0].isdecimal():
-            unread[f"GPU {row[0]}"] = filled("not understood: {0}", ", ".join(row)[:120])
+            unread[f"GPU {row[0]}"] = filled("not understood: {0}", beginning(", ".join(row), 120))
         elif "no devices were found" not in " ".join(row).lower():
-            raise Unreadable(filled("nvidia-smi: not understood: {0}", ", ".join(row)[:120]))
+            raise Unreadable(filled("nvidia-smi: not understood: {0}", beginning(", ".join(row), 120)))
     if not gpus and not unread and "no devices" not in text.lower():
         raise Unreadable("nvidia-smi: it listed no GPU")
     return GpuInventory(gpus=tuple(gpus), unread=unread)
@@ -313,7 +313,7 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
     has_report = "<nvidia_smi_log" in output.out
     printed = f"{_around_report(output.out)}\n{output.err}"
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    text = " / ".join(lines[:2])[:300] or filled("exit status {0}", output.code)
+    text = beginning(" / ".join(lines[:2]), 300) or filled("exit status {0}", output.code)
     lost = tuple(short_bus(match[1]) for match in _HANDLE.finditer(printed))
     if has_report:
         report = _safe_report(output.out) if LOST.search(output.out) else None
@@ -344,10 +344,10 @@ def _beside(lines: list[str], code: int) -> str:
     """What is wrong although the report is complete; warnings of the host's loader and shell are not the tool's."""
     complaints = [line for line in lines if _COMPLAINT.search(line) and not _OF_THE_HOST.search(line)]
     if complaints:
-        return " / ".join(complaints[:2])[:300]
+        return beginning(" / ".join(complaints[:2]), 300)
     if not code:
         return ""
-    return filled("exit status {0}: {1}", code, lines[0][:200]) if lines else filled("exit status {0}", code)
+    return filled("exit status {0}: {1}", code, beginning(lines[0], 200)) if lines else filled("exit status {0}", code)
 
 
 def _safe_report(text: str) -> GpuReport | None:
@@ -385,5 +385,5 @@ def tool_text(answer: ProbeAnswer) -> str:
     if kind == "no-devices":
         raise Absent("nvidia-smi lists no GPU")
     if kind in _ROOT_CAUSES:
-        raise Unreadable(f"nvidia-smi: {printed.strip().partition(chr(10))[0][:200]}", _ROOT_CAUSES[kind])
+        raise Unreadable(f"nvidia-smi: {beginning(printed.strip().partition(chr(10))[0], 200)}", _ROOT_CAUSES[kind])
     return answer.text(codes=(0, 3, 255))

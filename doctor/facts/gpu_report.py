@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.fact import Unreadable
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.reported_value import value_state
 
 if TYPE_CHECKING:
@@ -274,14 +274,14 @@ def _unread_elements(element: Element) -> tuple[dict[str, str], dict[str, str]]:
                 failed_tags.add(value.tag)
             is_free = name in _FREE or value.tag.startswith("incorrect")
             if state == "read" and not is_free and not _FORM.fullmatch(text):
-                strange.setdefault(name, text[:80])
+                strange.setdefault(name, beginning(text, 80))
     if _DATA_CENTER.search(_text(element, "product_name")):
         for value in (value for path in _BESIDE for value in element.iterfind(path) if value.tag not in failed_tags):
             text, tag = (value.text or "").strip().strip("[]"), str(value.tag)
             if value_state(text) == "failed" or not (text or len(value)):
                 failed.setdefault(tag, text or filled("no value"))
             elif text and value_state(text) == "read" and tag != "vbios_version" and not _FORM.fullmatch(text):
-                strange.setdefault(tag, text[:80])
+                strange.setdefault(tag, beginning(text, 80))
     return failed, strange
 
 
@@ -292,7 +292,7 @@ def _first(element: Element, names: Iterable[str]) -> Element | None:
 def _text(element: Element | None, path: str) -> str:
     """An element's text; empty where there is none, or where it says that there is no value."""
     text = "" if element is None else (element.findtext(path) or "").strip()
-    return text[:120] if value_state(text) == "read" else ""
+    return beginning(text, 120) if value_state(text) == "read" else ""
 
 
 def _number(element: Element | None, path: str) -> int | None:
@@ -334,7 +334,7 @@ def _fabric_status(element: Element) -> str:
     text = element.findtext("fabric/status")
     if text is not None and not text.strip():
         return filled("no value")
-    return "" if value_state(text) == "absent" else (text or "").strip()[:120]
+    return "" if value_state(text) == "absent" else beginning((text or "").strip(), 120)
 
 
 def _fabric_faults(health: Element | None) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.interfaces import MAX_LINKS, Interfaces
 from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
 from doctor.remote.runtime.netlink import netlink_entries
@@ -107,7 +107,7 @@ class HardwareAddresses(Fact, frozen=True):
             raise Unreadable(filled("no hardware addresses: {0}", error)) from None
         for hardware in (*value.local, *value.neighbours.values()):
             if not _HARDWARE.fullmatch(hardware):
-                raise Unreadable(filled("{0} is no hardware address", f"{hardware[:40]!r}"))
+                raise Unreadable(filled("{0} is no hardware address", f"{beginning(hardware, 40)!r}"))
         for address in value.neighbours:
             plain_address(address)
         if len(value.local) > MAX_LINKS or len(value.neighbours) > MAX_NEIGHBOURS:

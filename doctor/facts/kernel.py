@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read, unusable_reason
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
@@ -39,7 +39,7 @@ def read_number(answer: ProbeAnswer, path: str) -> int:
     """The one number in a file. Raises: Absent, Unreadable."""
     text = answer.text(path).strip()
     if not re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
-        raise Unreadable(filled("{0}: {1}, expected a number", path, f"{text[:40]!r}"))
+        raise Unreadable(filled("{0}: {1}, expected a number", path, f"{beginning(text, 40)!r}"))
     return int(text)
 
 

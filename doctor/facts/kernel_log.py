@@ -11,7 +11,7 @@ from typing import TypedDict
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.kernel_faults import (
     KernelFaultRow,
     fault_pattern,
@@ -149,7 +149,7 @@ class LoggedFault(msgspec.Struct, frozen=True):
     @property
     def values(self) -> LoggedValues:
         """The same as a finding shows it."""
-        return {"count": self.count, "age": format_age(self.age), "text": self.text[:160]}
+        return {"count": self.count, "age": format_age(self.age), "text": beginning(self.text, 160)}
 
     @property
     def placed_values(self) -> PlacedValues:

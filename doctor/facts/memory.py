@@ -16,7 +16,7 @@ import msgspec
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.record import HostRecord
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
@@ -237,7 +237,7 @@ def _unattached_segments(table: str, now: float, living: Set[str]) -> tuple[Segm
     lines = table.splitlines()
     names = lines[0].split() if lines else []
     if lines and not {"key", "shmid", "size", "cpid", "lpid", "nattch", "atime", "dtime", "ctime"} <= set(names):
-        raise Unreadable(filled("/proc/sysvipc/shm: {0} are not the columns expected", f"{lines[0][:80]!r}"))
+        raise Unreadable(filled("/proc/sysvipc/shm: {0} are not the columns expected", f"{beginning(lines[0], 80)!r}"))
     segments = []
     for line in lines[1:]:
         row = dict(zip(names, (int(word) for word in line.split()), strict=True))

@@ -14,7 +14,7 @@ import msgspec
 
 from doctor.engine.addresses import is_plain_address, plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 
 NO_ANSWER = "no answer in 8 s"
 """The error of a name for which the resolver took too long; see `resolve_names`."""
@@ -211,7 +211,7 @@ class HostNames(Fact, frozen=True):
         host_names = msgspec.convert(answer.json(), cls)
         for name in (host_names.own, host_names.full, *host_names.names):
             if not _is_host_name(name):
-                raise Unreadable(filled("{0} is no host name", f"{name[:40]!r}"))
+                raise Unreadable(filled("{0} is no host name", f"{beginning(name, 40)!r}"))
         if not host_names.own or host_names.own not in host_names.names:
             raise Unreadable("the host does not report its own name")
         names = {sys.intern(name): _checked(meaning) for name, meaning in host_names.names.items()}

@@ -11,7 +11,7 @@ import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import beginning, filled, joined
 from doctor.engine.toml_compat import read_table
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import card_answers, per_card_probe, strip_escapes
@@ -184,7 +184,7 @@ def _parse_reports(card: int, text: str) -> tuple[list[ChipHealth], str]:
         if name in ("Health Status", "Health") and colon:
             close(chip if chip is not None else len(reports))
             health, field = value if re.fullmatch(r"[A-Za-z]{1,20}", value) else "", name
-            strange = strange or ("" if health or value_state(value) == "absent" else f"{name}: {value[:60]}")
+            strange = strange or ("" if health or value_state(value) == "absent" else f"{name}: {beginning(value, 60)}")
         elif name == "Chip ID" and re.fullmatch(r"[0-9]{1,4}", value):
             chip = None if health else int(value)
             close(int(value))
@@ -194,7 +194,7 @@ def _parse_reports(card: int, text: str) -> tuple[list[ChipHealth], str]:
             field = "Error Code"
             codes += _CODE.findall(value if colon else name)
             if colon and not strange and value_state(rest := _CODE.sub("", value).strip(" ,;")) != "absent":
-                strange = f"{name}: {rest[:60]}"
+                strange = f"{name}: {beginning(rest, 60)}"
         elif name == "Error Information" or (not name and colon and field == "Error Information"):
             field = "Error Information"
             texts += [value] if value not in ("", "NA") else []

@@ -10,7 +10,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, DeviceList, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.reported_value import tool_blocks
 
 UNSUPPORTED_PATTERN = (
@@ -161,4 +161,4 @@ def labelled_values(text: str) -> Iterator[tuple[str, str]]:
 
 def row_excerpt(cells: list[str]) -> str:
     """A row that is not understood, short enough for a message."""
-    return strip_control_chars(filled("not understood: {0}", " | ".join(cells)[:120]))
+    return strip_control_chars(filled("not understood: {0}", beginning(" | ".join(cells), 120)))

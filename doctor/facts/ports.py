@@ -14,7 +14,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
 from doctor.engine.secrets import hide_secrets
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SOMAXCONN, SYN_BACKLOG, SysctlFiles, sysctl_path
 from doctor.job import LaunchConfig, PortRange
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_messages
@@ -33,7 +33,7 @@ def parse_ports(text: str) -> tuple[PortRange, ...]:
         match = re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part, re.ASCII)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last <= 65535:
-            raise ValueError(filled("{0} is neither a port nor a port range", f"{part.strip()[:40]!r}"))
+            raise ValueError(filled("{0} is neither a port nor a port range", f"{beginning(part.strip(), 40)!r}"))
         port_ranges.append(PortRange(first, last))
     return merge_ranges(port_ranges)
 
@@ -125,7 +125,7 @@ class ReservedPorts(Fact, frozen=True):
             (ephemeral,) = parse_ports("-".join(ends)) if len(ends) == 2 else ()
         except ValueError:
             raise Unreadable(
-                filled("{0}: {1}, expected two ports in order", path, f"{' '.join(ends)[:40]!r}")
+                filled("{0}: {1}, expected two ports in order", path, f"{beginning(' '.join(ends), 40)!r}")
             ) from None
         try:
             return cls(reserved=parse_ports(reserved), ephemeral=ephemeral)

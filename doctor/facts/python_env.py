@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import effective_time, find_tool, matching_paths
 
@@ -384,14 +384,14 @@ def _attempt_error(attempt: dict[str, Any]) -> str:
     causes = [line for line in raised if "Failed to load the backend extension" not in line and "Warning" not in line]
     set_env_errors = [line for line in causes if "set_env.sh" in line]
     if causes:
-        return str((set_env_errors or causes)[0]).strip()[:400]
+        return beginning(str((set_env_errors or causes)[0]).strip(), 400)
     error_lines = attempt["err"].strip().splitlines()
     ended = (
         filled("killed by signal {0}", -attempt["code"])
         if attempt["code"] < 0
         else filled("exit status {0}", attempt["code"])
     )
-    return filled("{0} ({1})", error_lines[-1].strip()[:300], ended) if error_lines else ended
+    return filled("{0} ({1})", beginning(error_lines[-1].strip(), 300), ended) if error_lines else ended
 
 
 _DRIVER_LIBRARIES = r"libascend_hal|libdrv\w*|libdcmi|libc_sec"

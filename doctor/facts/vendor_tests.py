@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, run
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 
 RESULT = "/var/log/ascend_check/environment_check_before.txt"
 """Where ``ascend-dmi --dg -fmt json`` of root saves its result."""
@@ -72,8 +72,10 @@ def _group(item: dict[str, Any]) -> DiagnosisGroup:
     sentences: list[str] = []
     for sub in item.get("sub_items") or []:
         info = sub.get("item_info") or []
-        sentences += [str(line)[:MAX_CHARS] for line in ([info] if isinstance(info, str) else info)]
-    return DiagnosisGroup(str(item["group_name"])[:40], str(item["group_results"])[:40], tuple(sentences[:MAX_ITEMS]))
+        sentences += [beginning(str(line), MAX_CHARS) for line in ([info] if isinstance(info, str) else info)]
+    return DiagnosisGroup(
+        beginning(str(item["group_name"]), 40), beginning(str(item["group_results"]), 40), tuple(sentences[:MAX_ITEMS])
+    )
 
 
 class DcgmHealth(Fact, frozen=True):
@@ -100,11 +102,15 @@ class DcgmHealth(Fact, frozen=True):
         if output is not None and output.ended == "exited" and "{" not in output.out:
             if "not enabled" in printed or "unable to establish a connection" in printed.lower():
                 raise Absent("DCGM runs no health watches here")
-            raise Unreadable(filled("dcgmi: {0}", printed.strip().partition("\n")[0][:MAX_CHARS] or "no answer"))
+            raise Unreadable(
+                filled("dcgmi: {0}", beginning(printed.strip().partition("\n")[0], MAX_CHARS) or "no answer")
+            )
         text = answer.text(codes=tuple(range(256)))
         try:
             body = json.loads(text[text.find("{") : text.rfind("}") + 1])["body"]
-            return cls(overall=str(body["Overall Health"]["value"])[:40], problems=tuple(_problems(body))[:MAX_ITEMS])
+            return cls(
+                overall=beginning(str(body["Overall Health"]["value"]), 40), problems=tuple(_problems(body))[:MAX_ITEMS]
+            )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Unreadable("dcgmi: not a health report") from None
 
@@ -118,9 +124,9 @@ def _problems(body: dict[str, Any]) -> list[tuple[str, str, str]]:
                 sentences = " ".join(str(line) for line in state.get("overflow") or [])
                 problems.append(
                     (
-                        filled("{0} {1}", kind, number)[:40],
-                        str(state.get("value"))[:40],
-                        filled("{0}: {1}", system, sentences)[:MAX_CHARS],
+                        beginning(filled("{0} {1}", kind, number), 40),
+                        beginning(str(state.get("value")), 40),
+                        beginning(filled("{0}: {1}", system, sentences), MAX_CHARS),
                     )
                 )
     return problems
@@ -196,7 +202,7 @@ class GpudStates(Fact, frozen=True):
         if not isinstance(data, dict) or not data.get("running"):
             raise Absent("gpud does not run here, or not as root")
         if data.get("status") != 200:
-            raise Unreadable(filled("gpud: {0}", data.get("text") or data.get("status"))[:MAX_CHARS])
+            raise Unreadable(beginning(filled("gpud: {0}", data.get("text") or data.get("status")), MAX_CHARS))
         try:
             components = json.loads(str(data.get("text", "")))
             states = [(entry, state) for entry in components for state in entry.get("states") or []]
@@ -217,9 +223,11 @@ def _is_well(state: dict[str, object]) -> bool:
 
 def _actions(state: dict[str, Any]) -> tuple[str, ...]:
     actions = (state.get("suggested_actions") or {}).get("repair_actions") or ()
-    return tuple(str(action)[:40] for action in actions[:8])
+    return tuple(beginning(str(action), 40) for action in actions[:8])
 
 
 def _gpud_state(component: str, state: dict[str, object]) -> GpudState:
-    health = str(state.get("health") or "Unhealthy")[:40]
-    return GpudState(component[:80], health, str(state.get("reason") or "no reason")[:MAX_CHARS], _actions(state))
+    health = beginning(str(state.get("health") or "Unhealthy"), 40)
+    return GpudState(
+        beginning(component, 80), health, beginning(str(state.get("reason") or "no reason"), MAX_CHARS), _actions(state)
+    )

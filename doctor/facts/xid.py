@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.engine.toml_compat import read_table
 from doctor.facts.gpu_report import Gpu, short_bus
 from doctor.facts.kernel_faults import fault_pattern, named_device
@@ -192,7 +192,7 @@ def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:
         key, meaning, action, end = event
         newest = events.get(key)
         count = newest.count + 1 if newest else 1
-        age, text = (newest.age, newest.text) if newest else (line.age, end.strip()[:160])
+        age, text = (newest.age, newest.text) if newest else (line.age, beginning(end.strip(), 160))
         events[key] = XidEvent(*key, count, age, meaning, action, text)
     numbered = {event.device.partition(".")[0] for event in events.values() if event.code not in (0, RECOVERY)}
     named = any(event.is_fallen and event.device for event in events.values())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from doctor.config.file import did_you_mean
 from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.check_files import ROUND_AREAS
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.remedy.playbook import Playbook
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: S
     for name in names:
         if name not in known_names:
             if hint := did_you_mean(name, known_names):
-                raise UnknownName(filled("no check, area or playbook is named {0}{1}", f"{name[:60]!r}", hint))
+                raise UnknownName(
+                    filled("no check, area or playbook is named {0}{1}", f"{beginning(name, 60)!r}", hint)
+                )
             raise UnknownName(
                 filled(
                     "no check, area or playbook is named {0}; `doctor list` lists the checks; pass hosts with -w",
-                    f"{name[:60]!r}",
+                    f"{beginning(name, 60)!r}",
                 )
             )
     selected = [

@@ -21,7 +21,7 @@ import msgspec
 
 from doctor.engine.decoding import StreamTooLarge, inflate
 from doctor.engine.sanitize import last_line, strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import ending, filled
 from doctor.remote.bootstrap import assemble, python_problem, stdin_command
 from doctor.remote.request import Request, marked_text
 from doctor.remote.runtime.controller import LEFT_STATUS
@@ -236,7 +236,7 @@ class ProgramSessions:
 
     def end_reason(self, session: RemoteSession) -> ProgramLost:
         """Why a program ended by itself; called in its session's thread."""
-        code, text = session.code, strip_control_chars(session.err[-400:])
+        code, text = session.code, strip_control_chars(ending(session.err, 400))
         status = (
             "" if code is None else filled(" (signal {0})", -code) if code < 0 else filled(" (exit status {0})", code)
         )

@@ -12,7 +12,7 @@ import msgspec
 from doctor.analysis.outliers.peers import MIN_TIMES, OwnWork, WorkPart
 from doctor.engine.sanitize import count_noun, rank_names
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import beginning, filled, joined
 from doctor.engine.watch_summary import PaceComparison, RankPace, RunPace
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.watch.fleet.follower import FollowingHost
@@ -127,7 +127,7 @@ class Training:
         if event.get("ev") == "error":
             self.errors[rank] = str(event.get("stack", ""))[:6000]
         if event.get("ev") == "hook":
-            self.notes[filled("Rank {0}: the hook: {1}", rank, str(event.get("text", ""))[:300])] = None
+            self.notes[filled("Rank {0}: the hook: {1}", rank, beginning(str(event.get("text", "")), 300))] = None
 
     def take_own(self, rank: int, process: RankProcess, events: Sequence[Mapping[str, Any]], now: float) -> None:
         """What is new of a rank of this host."""

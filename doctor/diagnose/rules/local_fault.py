@@ -15,7 +15,7 @@ from doctor.diagnose.exception_actions import remedy_of_events
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 
 _LOOPBACK = "nccl-loopback-iface"
 GRACE_S = 2.0
@@ -214,8 +214,12 @@ def _with_others(case: Case, faults: list[Fault], summary: str) -> str:
         if item.signature not in explained or (unknown and is_unspecific(case, item.signature))
     ]
     if later:
-        return filled("{0}; another error stands behind it: {1}", summary, later[-1].text[:200])
-    return filled("{0}; another error stands before it: {1}", summary, before[0].text[:200]) if before else summary
+        return filled("{0}; another error stands behind it: {1}", summary, beginning(later[-1].text, 200))
+    return (
+        filled("{0}; another error stands before it: {1}", summary, beginning(before[0].text, 200))
+        if before
+        else summary
+    )
 
 
 def _time(event: Event) -> float:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from doctor.engine.fact import Unreadable
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.boot.files import BootFiles
 from doctor.facts.gpu import GpuCards
 from doctor.facts.host_settings import HostSettings
@@ -55,7 +55,7 @@ def _number(key: str, settings: SysctlFiles, files: BootFiles, default: int | No
     if value is None:
         raise Unreadable(filled("no file sets {0}, and what this kernel starts with is not known", key))
     if not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII):
-        raise Unreadable(filled("a file sets {0} to {1}, expected a number", key, f"{value[:40]!r}"))
+        raise Unreadable(filled("a file sets {0} to {1}, expected a number", key, f"{beginning(value, 40)!r}"))
     return int(value)
 
 
@@ -90,7 +90,7 @@ def reserved_ports(settings: SysctlFiles, files: BootFiles) -> ReservedPorts:
     try:
         (ephemeral,) = parse_ports("-".join(ends)) if len(ends) == 2 else (PortRange(1, 0),)
         if ephemeral.first > ephemeral.last:
-            raise ValueError(filled("{0} of {1}", PORT_RANGE, f"{' '.join(ends)[:40]!r}"))
+            raise ValueError(filled("{0} of {1}", PORT_RANGE, f"{beginning(' '.join(ends), 40)!r}"))
         return ReservedPorts(reserved=parse_ports(reserved), ephemeral=ephemeral)
     except ValueError as error:
         raise Unreadable(filled("a file sets ports that the kernel refuses: {0}", error)) from None

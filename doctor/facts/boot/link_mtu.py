@@ -14,7 +14,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeArguments, Unreadable, ask
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.boot.files import BootFiles
 from doctor.facts.interfaces import Interfaces
 from doctor.remote.runtime.reading import matching_paths, read_text
@@ -178,5 +178,5 @@ def _bytes(text: str) -> int:
     """``9000`` or ``9K``. Raises: Unreadable."""
     match = re.fullmatch(r"([0-9]{1,6})([KM]?)", text)
     if not match:
-        raise Unreadable(filled("an MTU of {0} in a file: not understood", f"{text[:40]!r}"))
+        raise Unreadable(filled("an MTU of {0} in a file: not understood", f"{beginning(text, 40)!r}"))
     return int(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20}[match[2]]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.boot.files import SERVICE_LIMIT_FILES, BootFiles
 from doctor.facts.kernel import sysctl_path
 from doctor.facts.limits import Limit, ResourceLimits
@@ -102,7 +102,7 @@ def _limit(files: BootFiles, login: LoginUser, item: str, default: Limit, scale:
     held: dict[str, tuple[int, int | None]] = {"soft": (0, default.soft), "hard": (0, default.hard)}
     for closeness, kind, text in _lines(files, login, item):
         if text not in ("unlimited", "infinity", "-1") and not re.fullmatch(r"[0-9]{1,18}", text, re.ASCII):
-            raise Unreadable(filled("limits.conf: {0} {1}: expected a number", item, f"{text[:40]!r}"))
+            raise Unreadable(filled("limits.conf: {0} {1}: expected a number", item, f"{beginning(text, 40)!r}"))
         value = int(text) * scale if text.isdecimal() else None
         for name in ("soft", "hard") if kind == "-" else (kind,):
             if closeness >= held[name][0]:
@@ -159,7 +159,7 @@ def _service_value(text: str) -> int | None:
     """Raises: Unreadable."""
     match = re.fullmatch(r"([0-9]{1,18})([KMGT]?)", text, re.ASCII)
     if text != "infinity" and not match:
-        raise Unreadable(filled("a limit of {0} in a file of systemd is not understood", f"{text[:40]!r}"))
+        raise Unreadable(filled("a limit of {0} in a file of systemd is not understood", f"{beginning(text, 40)!r}"))
     return int(match[1]) * _UNITS[match[2]] if match else None
 
 

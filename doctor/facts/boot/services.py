@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.boot.files import CLOCK_SERVICES, UNIT_FOLDERS, BootFiles
 from doctor.facts.gpu import GpuInventory
 from doctor.facts.memory import GIB, KIB, MIB, HostMemory, SharedMemory
@@ -117,7 +117,11 @@ def host_names(files: BootFiles, cloud: CloudSetting, now: HostNames) -> HostNam
     names = [line.strip() for line in files.text("/etc/hostname").splitlines() if line.strip() and line[0] != "#"]
     if names and names[0].partition(".")[0].lower() != now.own.partition(".")[0].lower():
         raise Unreadable(
-            filled("the host calls itself {0} now, and {1} after a reboot (/etc/hostname)", now.own, names[0][:100])
+            filled(
+                "the host calls itself {0} now, and {1} after a reboot (/etc/hostname)",
+                now.own,
+                beginning(names[0], 100),
+            )
         )
     return now
 
@@ -135,7 +139,9 @@ def _tmpfs_size(options: str, memory: HostMemory) -> int:
             share = match[2] == "%"
             size = memory.total * int(match[1]) // 100 if share else int(match[1]) * _UNITS[match[2].lower()]
         elif name == "size":
-            raise Unreadable(filled("/dev/shm: size={0} in the file that mounts it: not understood", value[:40]))
+            raise Unreadable(
+                filled("/dev/shm: size={0} in the file that mounts it: not understood", beginning(value, 40))
+            )
     return size
 
 

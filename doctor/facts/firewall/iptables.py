@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from doctor.engine.fact import Unreadable
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.firewall.packets import (
     NEVER,
     AllOf,
@@ -75,7 +75,7 @@ def parse_iptables_save(
             tables.append(_build_table(tool, family, name, chains, sets))
             chains = None
         elif chains is None or not _add_line(chains, line):
-            raise Unreadable(filled("iptables-save: not understood: {0}", line[:80]))
+            raise Unreadable(filled("iptables-save: not understood: {0}", beginning(line, 80)))
     if chains is not None:
         raise Unreadable(filled("iptables-save: incomplete output in the table {0}", name))
     return tuple(tables)
@@ -113,7 +113,11 @@ def _build_chain(table: str, name: str, policy: str, rules: Sequence[Rule]) -> C
     if policy == "-":
         return Chain(name, tuple(rules))
     if policy not in ("ACCEPT", "DROP") or name not in HOOKS:
-        raise Unreadable(filled("iptables-save: not understood: chain {0} with policy {1}", name[:40], policy[:40]))
+        raise Unreadable(
+            filled(
+                "iptables-save: not understood: chain {0} with policy {1}", beginning(name, 40), beginning(policy, 40)
+            )
+        )
     source = table == "nat" and name in ("INPUT", "POSTROUTING")
     return Chain(
         name,

@@ -86,7 +86,7 @@ def _parse_record(text: str) -> LinkRecord:
             when, _, state = line.partition("LINK")
             changes.append((_parse_time(when), _STATES[state.strip()]))
         elif re.match(r"\s*[A-Z][a-z]{2} [A-Z][a-z]{2} ", line):
-            raise ValueError(line.strip()[:80])
+            raise ValueError(line)
     return LinkRecord(_parse_time(single_field("current time", head)), tuple(changes))
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.job.shell.tokens import Part
 from doctor.job.shell.word import Word
 
@@ -122,7 +122,7 @@ class ShellVariables:
     def _bounded(self, word: Word) -> Word:
         self._budget -= len(word.text) + 16
         if len(word.text) > LONGEST_VALUE or self._budget < 0:
-            return Word(word.text[:80], filled("{0}..., too long", word.text[:80]))
+            return Word(beginning(word.text, 80), filled("{0}..., too long", beginning(word.text, 80)))
         return word
 
     def _part(self, part: Part) -> tuple[Word, ...]:

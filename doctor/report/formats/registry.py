@@ -12,7 +12,7 @@ from doctor.engine.check import Check
 from doctor.engine.language import english
 from doctor.engine.result import Report
 from doctor.engine.secrets import hide_tokens
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.report.layout.terminal import Terminal
 
 
@@ -120,7 +120,9 @@ def parse_targets(arguments: Iterable[str]) -> tuple[FormatTarget, ...]:
 def _parse_target(word: str) -> FormatTarget:
     name, sign, path = word.partition("=")
     if name not in FORMATS:
-        raise ValueError(filled("{0}: expected {1}, or one of them with =FILE", f"{word[:100]!r}", ", ".join(FORMATS)))
+        raise ValueError(
+            filled("{0}: expected {1}, or one of them with =FILE", f"{beginning(word, 100)!r}", ", ".join(FORMATS))
+        )
     if sign and not path:
         raise ValueError(filled("{0}: expected a file after the =", f"{word!r}"))
     return FormatTarget(name, "" if path == "-" else path)

@@ -104,7 +104,7 @@ class Channels(ProgramSessions):
     def take_noise(self, name: str, line: bytes) -> None:
         """What a host printed before its agent began is kept."""
         if name not in self.hellos:
-            self.output_before_hello[name] = strip_control_chars(line[:400])
+            self.output_before_hello[name] = strip_control_chars(line)
 
     def take_message(self, name: str, data: bytes) -> None:
         """See `ProgramSessions.take_message`."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from doctor.engine.sanitize import rank_names, strip_control_chars
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import beginning, filled, joined
 from doctor.facts.smoke import TorchImported
 from doctor.remote.runtime.stack_frames import without_own_frames
 from doctor.smoke.hang import network_evidence
@@ -182,7 +182,7 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure], host_cou
     ]
     starved = starved_ranks(hosts) if failure.kind == "budget" else {}
     if starved:
-        text = filled("{0}: {1}", failure.text, " ".join(starved.values())[:300])
+        text = filled("{0}: {1}", failure.text, beginning(" ".join(starved.values()), 300))
         failure = blame(failure, failure.kind, starved, text)
     return msgspec.structs.replace(failure, evidence=(*failure.evidence, *texts))
 

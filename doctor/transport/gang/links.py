@@ -291,7 +291,7 @@ class Gathering:
             elif introduction.version != self._version:
                 self._refused[host] = filled(
                     "its doctor is version {0}, and {1} on {2}, which leads the gang; expected one image",
-                    printable(introduction.version[:40]),
+                    printable(introduction.version, 40),
                     self._version,
                     self.hosts[0],
                 )

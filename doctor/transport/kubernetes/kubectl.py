@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 
 from doctor.engine.bounded_run import TooMuchOutput, run_bounded
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import ending, filled
 from doctor.transport import TransportError, TransportErrorKind, format_seconds, format_size, transport_error
 from doctor.transport.options import CONNECT_TIMEOUT
 from doctor.transport.patience import Patience
@@ -224,7 +224,7 @@ def without_report(err: bytes) -> bytes:
 
 def complaint(err: bytes) -> TransportError:
     """Why kubectl failed, by what it printed on stderr: untrusted, and partly the API server's words."""
-    text = " ".join(err[-4096:].decode("utf-8", "replace").split())
+    text = " ".join(ending(err, 4096).split())
     message = strip_control_chars(_message(text), 300)
     for row in _COMPLAINTS:
         match = re.search(row.pattern, text)

@@ -15,7 +15,7 @@ from doctor.analysis.majority import split
 from doctor.analysis.rank_numbers import rank_numbers
 from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import number_ranges
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.facts.names import is_address
 from doctor.facts.rdma import chosen_ports
 from doctor.facts.smoke import CpuBinding
@@ -182,7 +182,7 @@ def _groups(views: Sequence[RankView], key: Callable[[RankView], str]) -> dict[s
 
 
 def _excerpt(text: str) -> str:
-    return (text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}...") or "not set"
+    return (text if len(text) <= MAX_SHOWN else f"{beginning(text, MAX_SHOWN)}...") or "not set"
 
 
 def _stores(views: Sequence[RankView]) -> Iterator[Misfit]:

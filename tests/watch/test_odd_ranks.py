@@ -371,15 +371,17 @@ def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> Non
     assert not judged(busy, *idle, *driver).odd_ranks
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_a_task_of_ray_that_computes_in_one_function_is_neither_accused_nor_healthy(asked: bool) -> None:
-    """A long rollout in pure Python and an endless loop look alike."""
+@pytest.mark.parametrize("asked", ["still", "in another line", ""])
+def test_a_task_of_ray_that_computes_in_one_function_is_neither_accused_nor_healthy(asked: str) -> None:
+    """A long rollout in pure Python and an endless loop look alike, also where whoever asks for the result wakes up."""
     loop = unnamed(53, ("spin", "/job/tools.py"), MAIN_LOOP, call="running", ran=1.9)
     loop = msgspec.structs.replace(loop, samples=[("python3.11", 900)])
-    driver = [unnamed(50, *GETS, call="futex")] if asked else []
-    finding = judged(loop, unnamed(52, MAIN_LOOP, call="futex"), *driver)
+    driver = unnamed(50, *GETS, call="futex")
+    if asked != "still":
+        driver = msgspec.structs.replace(driver, stacks=[driver.stacks[0][1:], driver.stacks[0]])
+    finding = judged(loop, unnamed(52, MAIN_LOOP, call="futex"), *[driver] * bool(asked))
     assert finding.odd_ranks == () and finding.result == ("undecided" if asked else "moves")
-    assert ("pid 53" in finding.text) == asked
+    assert ("pid 53" in finding.text) == bool(asked)
 
 
 FAR = "10.0.0.5:41000>10.0.0.9:443"

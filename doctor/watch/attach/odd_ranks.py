@@ -204,12 +204,6 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     if fellows:
         return _blame_unless_helped(fellows, waiting)
     if all(view.does.kind == "idle" for view in waiting):
-        busy = [
-            view for view in rest if view.does.role == TASKS and view.does.kind == "compute" and not view.does.works
-        ]
-        if busy and any(view.does.text.startswith(ANSWERS) for view in waiting):
-            text = "{0} Whether that comes to an end, its stack does not tell: look again."
-            return Judgement("undecided", filled(text, _sentence(busy, waiting)))
         return _without_wait([*waiting, *rest], False)
     if len(waiting) < len(rest):
         return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
@@ -291,6 +285,13 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
                 "So does a job whose steps take longer (--interval)."
             )
             return Judgement("undecided", filled(text, _joined([view.report.label for view in at_devices])))
+        busy = [
+            view for view in views if view.does.role == TASKS and view.does.kind == "compute" and not view.does.works
+        ]
+        askers = [view for view in views if view.does.text.startswith(ANSWERS)]
+        if askers and busy:
+            text = "{0} Whether that comes to an end, its stack does not tell: look again."
+            return Judgement("undecided", filled(text, _sentence(busy, askers)))
         if not all(view.does.is_surely_computing for view in views if view.does.kind == "compute"):
             return Judgement("undecided", BUSY)
         return Judgement("moves", "Ranks compute, and none of them waits for another.")

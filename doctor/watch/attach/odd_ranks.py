@@ -235,15 +235,21 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
 
 def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[SeenRank]:
     """Of processes that name no rank, whose roles differ: those that do the same work as the ones that wait in a
-    collective and are not with them, or that rest in a task whose result one waits for.
+    collective and are not with them, or that rest in a task whose result one waits for, or alone can answer one of
+    another role that waits for a message, while others of their own role wait for their next one.
     """
     roles = {view.does.role for view in waiting if view.does.kind == "collective" and view.report.rank is None} - {""}
     askers = [view for view in waiting if view.does.text.startswith(ANSWERS)]
+    idle = [view for view in waiting if view.does.kind == "idle"]
+    ready = {view.does.role for view in idle} - {""}
+    askers_of = {(view.host, *view.report.awaits): view.does.role for view in idle}
     return [
         view
         for view in rest
-        if (view.does.role in roles and (view.does.unmoved or view.does.kind == "compute"))
-        or (askers and view.does.role == TASKS and view.does.unmoved)
+        for role in [view.does.role]
+        if (role in roles and (view.does.unmoved or view.does.kind == "compute"))
+        or (askers and role == TASKS and view.does.unmoved)
+        or (view.does.rests and askers_of.get((view.host, view.report.pid), role) != role in ready)
     ]
 
 

@@ -371,15 +371,56 @@ def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> Non
     assert not judged(busy, *idle, *driver).odd_ranks
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_a_task_of_ray_that_computes_in_one_function_is_neither_accused_nor_healthy(asked: bool) -> None:
-    """A long rollout in pure Python and an endless loop look alike."""
+@pytest.mark.parametrize("asked", ["still", "in another line", ""])
+def test_a_task_of_ray_that_computes_in_one_function_is_neither_accused_nor_healthy(asked: str) -> None:
+    """A long rollout in pure Python and an endless loop look alike, also where whoever asks for the result wakes up."""
     loop = unnamed(53, ("spin", "/job/tools.py"), MAIN_LOOP, call="running", ran=1.9)
     loop = msgspec.structs.replace(loop, samples=[("python3.11", 900)])
-    driver = [unnamed(50, *GETS, call="futex")] if asked else []
-    finding = judged(loop, unnamed(52, MAIN_LOOP, call="futex"), *driver)
+    driver = unnamed(50, *GETS, call="futex")
+    if asked != "still":
+        driver = msgspec.structs.replace(driver, stacks=[driver.stacks[0][1:], driver.stacks[0]])
+    finding = judged(loop, unnamed(52, MAIN_LOOP, call="futex"), *[driver] * bool(asked))
     assert finding.odd_ranks == () and finding.result == ("undecided" if asked else "moves")
-    assert ("pid 53" in finding.text) == asked
+    assert ("pid 53" in finding.text) == bool(asked)
+
+
+RECEIVES = ("Connection._recv", "/x/lib/python3.11/multiprocessing/connection.py")
+
+
+def piped(held: ProcessReport, *, asker: str = "collect", awaits: tuple[int, ...] = (52,)) -> JobFinding:
+    """A program that asks three processes over pipes, of which one is held up, as seen with Python 3.11."""
+    asks = msgspec.structs.replace(unnamed(50, RECEIVES, (asker, "/job/a.py"), call="read"), awaits=[*awaits])
+    ready = [unnamed(pid, RECEIVES, ("env_worker", "/job/a.py"), call="read") for pid in (51, 53)]
+    return judged(asks, held, *(msgspec.structs.replace(view, awaits=[50]) for view in ready))
+
+
+@pytest.mark.parametrize("call", ["sleep", "futex", "recv"])
+def test_of_processes_asked_over_pipes_the_one_whose_answer_is_waited_for_is_odd(call: str) -> None:
+    finding = piped(unnamed(52, ("tool", "/job/b.py"), ("env_worker", "/job/a.py"), call=call))
+    assert [odd_rank.pid for odd_rank in finding.odd_ranks] == [52]
+
+
+def test_of_processes_asked_over_pipes_one_that_may_go_on_is_not_accused() -> None:
+    """It is one of several that can answer, waits at the asker's own work, or one of its threads or children runs."""
+    held = unnamed(52, ("tool", "/job/b.py"), ("env_worker", "/job/a.py"))
+    first, *others = held.looks
+    assert first is not None
+    runs = [first, *(msgspec.structs.replace(look, all_ran=first.all_ran + 1.0) for look in others if look)]
+    innocent = [
+        piped(held, awaits=(52, 53)),
+        piped(held, awaits=()),
+        piped(held, asker="env_worker"),
+        piped(msgspec.structs.replace(held, looks=runs)),
+        piped(msgspec.structs.replace(held, children_ran=[0.0, 1.0])),
+    ]
+    assert [finding.odd_ranks for finding in innocent] == [()] * 5
+
+
+def test_a_program_that_gives_its_workers_nothing_to_do_is_not_accused() -> None:
+    """Its user thinks, and the workers wait for its next message."""
+    ready = [unnamed(pid, RECEIVES, ("env_worker", "/job/a.py"), call="read") for pid in (51, 52, 53)]
+    pauses = unnamed(50, ("main", "/job/a.py"))
+    assert judged(pauses, *(msgspec.structs.replace(view, awaits=[50]) for view in ready)).odd_ranks == ()
 
 
 FAR = "10.0.0.5:41000>10.0.0.9:443"

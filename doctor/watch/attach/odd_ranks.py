@@ -204,12 +204,6 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     if fellows:
         return _blame_unless_helped(fellows, waiting)
     if all(view.does.kind == "idle" for view in waiting):
-        busy = [
-            view for view in rest if view.does.role == TASKS and view.does.kind == "compute" and not view.does.works
-        ]
-        if busy and any(view.does.text.startswith(ANSWERS) for view in waiting):
-            text = "{0} Whether that comes to an end, its stack does not tell: look again."
-            return Judgement("undecided", filled(text, _sentence(busy, waiting)))
         return _without_wait([*waiting, *rest], False)
     if len(waiting) < len(rest):
         return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
@@ -241,15 +235,21 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
 
 def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[SeenRank]:
     """Of processes that name no rank, whose roles differ: those that do the same work as the ones that wait in a
-    collective and are not with them, or that rest in a task whose result one waits for.
+    collective and are not with them, or that rest in a task whose result one waits for, or alone can answer one of
+    another role that waits for a message, while others of their own role wait for their next one.
     """
     roles = {view.does.role for view in waiting if view.does.kind == "collective" and view.report.rank is None} - {""}
     askers = [view for view in waiting if view.does.text.startswith(ANSWERS)]
+    idle = [view for view in waiting if view.does.kind == "idle"]
+    ready = {view.does.role for view in idle} - {""}
+    askers_of = {(view.host, *view.report.awaits): view.does.role for view in idle}
     return [
         view
         for view in rest
-        if (view.does.role in roles and (view.does.unmoved or view.does.kind == "compute"))
-        or (askers and view.does.role == TASKS and view.does.unmoved)
+        for role in [view.does.role]
+        if (role in roles and (view.does.unmoved or view.does.kind == "compute"))
+        or (askers and role == TASKS and view.does.unmoved)
+        or (view.does.rests and askers_of.get((view.host, view.report.pid), role) != role in ready)
     ]
 
 
@@ -291,6 +291,13 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
                 "So does a job whose steps take longer (--interval)."
             )
             return Judgement("undecided", filled(text, _joined([view.report.label for view in at_devices])))
+        busy = [
+            view for view in views if view.does.role == TASKS and view.does.kind == "compute" and not view.does.works
+        ]
+        askers = [view for view in views if view.does.text.startswith(ANSWERS)]
+        if askers and busy:
+            text = "{0} Whether that comes to an end, its stack does not tell: look again."
+            return Judgement("undecided", filled(text, _sentence(busy, askers)))
         if not all(view.does.is_surely_computing for view in views if view.does.kind == "compute"):
             return Judgement("undecided", BUSY)
         return Judgement("moves", "Ranks compute, and none of them waits for another.")

@@ -67,6 +67,8 @@ _COMMUNICATES = re.compile(
     rf"{_SPINS.pattern}|libtorch_\w+\.so\S* (?:c10d|gloo|c10d_npu)::|_?xla_extension|libjax_common"
 )
 """Library and function in which a thread that waits for others is."""
+_LEAST_OF_THREADS = 0.05
+"""Seconds on CPUs of all its threads within the looks, above which one of them works."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
 _LEAST_OF_CHILDREN = 0.2
 """Seconds on CPUs of the children that a rank waits for within the looks, above which they compute."""
@@ -111,6 +113,8 @@ class Activity(msgspec.Struct, frozen=True):
     """It computes at one place, and does nothing that the kernel sees: a long computation, or a wait on its CPU."""
     unmoved: bool = False
     """Its main thread did not run at all."""
+    rests: bool = False
+    """None of its threads ran, nor a process below it or that it waits for."""
     is_between_two: bool = False
     """It waits in a call that one other rank must answer, and not all of them."""
     works: bool = False
@@ -152,10 +156,12 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
     text = filled("{0}{1}", text, where)
-    works, transfers = _works(kind, rank, seconds, unmoved), _transfers(first, last)
+    by_children = rank.children_ran[-1] - rank.children_ran[0] if rank.children_ran else 0.0
+    works, transfers = _works(kind, rank, seconds, unmoved, by_children), _transfers(first, last)
     turns = kind == "compute" and still and last.switches - first.switches <= 1 and not transfers
+    rests = unmoved and last.all_ran - first.all_ran < _LEAST_OF_THREADS and by_children < _LEAST_OF_CHILDREN
     return Activity(
-        kind, text, still, place, transfers, bool(library), turns, unmoved, is_between_two, works,
+        kind, text, still, place, transfers, bool(library), turns, unmoved, rests, is_between_two, works,
         works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames),
     )  # fmt: skip
 
@@ -165,8 +171,7 @@ def _transfers(first: Look, last: Look) -> bool:
     return has_moved or last.awaited > first.awaited >= 0
 
 
-def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool) -> bool:
-    by_children = rank.children_ran[-1] - rank.children_ran[0] if len(rank.children_ran) > 1 else 0.0
+def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_children: float) -> bool:
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN or not unmoved  # it moved: the child is another one by now

@@ -16,6 +16,7 @@ LIBRARY = re.compile(
 )
 SHARED = re.compile(r"^\S+ .w.s \S+ (\S+ \d+) +/dev/shm/(?!torch_|sem\.|pymp-)", re.M)
 MOST_ENDS = 256
+ANSWER_SECONDS = 3.0  # of the kernel, on a loaded host
 
 
 def uses_library(maps):
@@ -43,7 +44,7 @@ def unix_pairs():
     every_state, show_peer = 0xFFFFFFFF, 4
     body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, every_state, 0, show_peer, 0, 0)
     pairs = []
-    for entry, values in diagnosed_sockets(body, 16, 0.5):
+    for entry, values in diagnosed_sockets(body, 16, ANSWER_SECONDS):
         peer = values.get(2, b"")  # UNIX_DIAG_PEER
         if len(entry) == 16 and len(peer) == 4:
             pairs.append((str(struct.unpack_from("=I", entry, 4)[0]), str(struct.unpack("=I", peer)[0])))

@@ -15,7 +15,7 @@ from doctor.remote.runtime.streams import write_all
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, socket_owners, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
-from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end
+from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, files_of, holders, other_ends
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
@@ -102,9 +102,14 @@ def uses_nccl(ranks):
 
 
 def set_file_waits(ranks):
-    """What each rank and its children wait for in a file system, at the last look; by pid, of the ranks that wait."""
+    """What each rank and its children wait for in a file system, or from which of the ranks, at the last look.
+
+    Returns: the first, by pid, of the ranks that wait so.
+    """
     waits = dict((entry["pid"], file_wait(entry["thread"])) for entry in ranks)
+    files = files_of(waits)
     for entry in ranks:
+        entry["awaits"] = [pid for pid in holders(other_ends(entry["pid"]), lambda: files) if pid != entry["pid"]][:16]
         entry["file_wait"], entry["far_end"] = waits[entry["pid"]], far_end(entry["pid"])
         entry["children"] = [
             [child, state, call, awaited_path(child) or file] for child, state, call, file in children_of(entry["pid"])

@@ -48,10 +48,10 @@ exec sleep 100000
 CHECK = ("check", "--job", "slow", "-s", "kernel", "--json", "--no-history")
 COMMANDS = {
     "check": (1, CHECK),
-    "net": (2, ("net", "--job", "slow", "--json", "--no-history")),
+    "net": (3, ("net", "--job", "slow", "--json", "--no-history")),
     "attach": (1, ("watch", "--attach", "--job", "slow", "--interval", "15", "--json")),
 }
-"""And which start of an interpreter waits: that of the prober is the second."""
+"""And which start of an interpreter waits: that of the prober is the third, behind the two rounds of facts."""
 
 
 def slow_gang(name: str, node: str) -> list[dict[str, Any]]:

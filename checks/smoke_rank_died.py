@@ -51,8 +51,8 @@ REMEDIES = (
         (
             "Find out what killed it: `dmesg -T | grep -i -E 'oom|killed process'`. If it prints a line, memory ran "
             "out: use a smaller batch, or give the job more (`--mem` of Slurm, `docker run -m`). If not, look for a "
-            "time limit or a cancelled job (`sacct -j JOBID`, `docker events`), and for a person who typed `kill -9`; "
-            "then start the job again."
+            "time limit or a cancelled job (`sacct -j <job id>`, `docker events`), and for a person who typed `kill "
+            "-9`; then start the job again."
         ),
     ),
     (

@@ -320,7 +320,7 @@ def cuts(node: ast.AST, is_shown: bool = False) -> Iterator[int]:
     is_shown = is_shown or isinstance(node, ast.FormattedValue)
     if is_shown and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         limit = ast.unparse(node.slice.upper or node.slice.lower or node.slice)
-        if re.fullmatch(r"-?[0-9]{2,}|[A-Z_]*(?:CHARS|TEXT)", limit) and limit not in ("10", "12", "16", "19"):
+        if re.fullmatch(r"-?[0-9]{2,}|[A-Z_]*(?:CHARS|TEXT)", limit) and limit not in ("10", "11", "12", "16", "19"):
             yield node.lineno
     for child in ast.iter_child_nodes(node):
         yield from cuts(child, is_shown and not isinstance(node, ast.comprehension))

@@ -78,7 +78,7 @@ NOT_RUN = {
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
         smartctl ras-mc-ctl swapon findmnt coredumpctl timeout nfsstat lfs lctl rsync arping tracepath taskset
-        dmidecode""",
+        dmidecode tc""",
     "a text in a file or in a message, and no command": """
         "rank_id": "status": "version": Compatibility Two {item}:{expected} {observed}
         privileged: securityContext.capabilities.add: {setting}""",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 _MARKS = ("&quot;", "&#", "&lt;", "&gt;", "&amp;", "\\x", "'\"'\"'", "'\\''", "\\u", '\\"', "\\'", "\\n  ")
 _MOST_LAYERS = 8
@@ -66,6 +66,21 @@ def parts_between(text: str, hidden: str, mark: str) -> Iterator[str]:
             return
         yield text[place:begin]
         place = begin + len(literal)
+
+
+def without_cut_secret(tail: str, close: str, search: Callable[[str], str], mark: str) -> str:
+    """A text without the secret at its end that ``search`` replaces by ``mark`` where ``close`` stands behind it.
+
+    Without a quote before it, only what has eight characters, a digit and a letter is one.
+    """
+    hidden = search(tail + close).removesuffix(close)
+    if not hidden.endswith(mark) or hidden.endswith(f"/{mark}"):
+        return tail
+    cut = "".join([*parts_between(tail, hidden, mark)][-1:])
+    return hidden if close in ("'", '"') or _LIKE_PASSWORD.match(cut) else tail
+
+
+_LIKE_PASSWORD = re.compile(r"(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z]).{8}")
 
 
 def without_words(text: str, words: Collection[str], mark: str) -> str:

@@ -228,12 +228,36 @@ INNOCENT = (
 )
 """Names of a tokenizer, of a column of data, and of statistics."""
 
+WORDS = (
+    *("pass", "secret", "credential", "key", "token", "auth", "pwd", "cookie", "密码", "口令", "login", "curl", ":/"),
+    *("密钥", "パスワード", "비밀번호", "пароль", "Пароль", "ПАРОЛЬ", "senha", "contrase", "kennwort", "contraseÑ"),
+    *(f"{sign}{end}" for sign in "_.-" for end in ("sk", "sas", "dsn")),
+    *(
+        "pw",
+        "bearer",
+        "jwt",
+        "psk",
+        "sessid",
+        "sessionid",
+        "sig=",
+        "sign=",
+        "signature=",
+        "netloc",
+        "community",
+        "hook",
+    ),
+    *("oracle", "azure", "echo", "sk=", " sk:", "ak/sk", "dockerconfigjson", "_pat=", "_pat:", "proxy"),
+    *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
+    *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "printf", "minio", "ssh.connect"),
+    *("salt", "pepper", "setuser", "otp=", '"sk"', "'sk'", "session_id", "session-id", "identified", "signature:"),
+    *("dingtalk", "7z", "send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
+    *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
+    *map(str.lower, SHAPES),
+)
+"""In small letters: a line in which none of these stands holds no part of a secret, but that of a private key or login
+that a line of the three before it began. `tests/diagnose/test_secrets_gate.py` holds it against the patterns."""
 LONGEST_END = 1000
 CLOSES = (
-    (
-        r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?<![^\s\"'=:/(])[^\s\"'=:/(]{8,64}\Z",
-        "ZzZzZzZzZzZz",
-    ),  # more letters of a password that was cut
     ('"', '"'),
     ("'", "'"),
     ("<", "</"),
@@ -242,6 +266,10 @@ CLOSES = (
     ("://", "@h"),
 )
 """What a text with a secret at its end holds, and what would stand behind the secret."""
+CUT_PASSWORD = r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?<![^\s\"'=:/(])[^\s\"'=:/(]{8,64}\Z"
+"""The beginning of a password at the end of a text."""
+MORE_LETTERS = "ZzZzZzZzZzZz"
+"""What would stand behind it: with them it has as many characters as the rules of named passwords ask for."""
 
 
 def hide_cut(text: str, mark: str) -> str:

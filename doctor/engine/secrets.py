@@ -8,8 +8,20 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any
 
-from doctor.engine.secret_layers import LEAST_WORD, inner_texts, parts_between, without_words
-from doctor.engine.secret_shapes import CLOSES, COMMANDS, GAP, INNOCENT, LONGEST_END, PRIVATE_KEY, SHAPES, hide_cut
+from doctor.engine.secret_layers import LEAST_WORD, inner_texts, parts_between, without_cut_secret, without_words
+from doctor.engine.secret_shapes import (
+    CLOSES,
+    COMMANDS,
+    CUT_PASSWORD,
+    GAP,
+    INNOCENT,
+    LONGEST_END,
+    MORE_LETTERS,
+    PRIVATE_KEY,
+    SHAPES,
+    WORDS,
+    hide_cut,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,7 +111,8 @@ _AUTHORIZATION = (
 )
 _START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 """Of a word, also where the end of the line before it is shown as ``\\n``."""
-_OPTIONS = 2  # so many secrets of one command are hidden, such as those of ``snmpwalk -A ... -X ...``
+_OPTIONS = 2
+"""So many secrets of one command are hidden, such as those of ``snmpwalk -A ... -X ...``."""
 _MIXED = r"(?-i:(?=[^\s0-9]{0,200}[0-9])(?=[^\sa-z]{0,200}[a-z])(?=[^\sA-Z]{0,200}[A-Z]))"
 """What follows has small letters, capitals and digits."""
 _LOGIN = (
@@ -175,35 +188,6 @@ _ELEMENT = (
     r"[^<>\s][^<>]{0,400}(?=</)"
 )
 """Of XML."""
-
-WORDS = (
-    *("pass", "secret", "credential", "key", "token", "auth", "pwd", "cookie", "密码", "口令", "login", "curl", ":/"),
-    *("密钥", "パスワード", "비밀번호", "пароль", "Пароль", "ПАРОЛЬ", "senha", "contrase", "kennwort", "contraseÑ"),
-    *(f"{sign}{end}" for sign in "_.-" for end in ("sk", "sas", "dsn")),
-    *(
-        "pw",
-        "bearer",
-        "jwt",
-        "psk",
-        "sessid",
-        "sessionid",
-        "sig=",
-        "sign=",
-        "signature=",
-        "netloc",
-        "community",
-        "hook",
-    ),
-    *("oracle", "azure", "echo", "sk=", " sk:", "ak/sk", "dockerconfigjson", "_pat=", "_pat:", "proxy"),
-    *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
-    *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "printf", "minio", "ssh.connect"),
-    *("salt", "pepper", "setuser", "otp=", '"sk"', "'sk'", "session_id", "session-id", "identified", "signature:"),
-    *("dingtalk", "7z", "send '", 'send "', "send --", "cryptsetup", "http -", "https -"),
-    *("\u017f", "\u212a"),  # a long s and the sign of Kelvin are letters of these words, too, where case is ignored
-    *map(str.lower, SHAPES),
-)
-"""In small letters: a line in which none of these stands holds no part of a secret, but that of a private key or login
-that a line of the three before it began. `tests/diagnose/test_secrets_gate.py` holds it against the patterns."""
 _FULL_MATCH = ("PRIVATE KEY", "Private-Lines: ")
 """A text with one of these is searched as a whole."""
 _BEHIND = 3
@@ -286,15 +270,11 @@ def _without_cut_end(text: str) -> str:
     body = text.rstrip("\\ \t\r\n…")
     start = max(body.rfind("\n") + 1, len(body) - LONGEST_END)
     tail = hide_cut(body[start:], HIDDEN)
+    if not tail.endswith(HIDDEN) and _compiled(CUT_PASSWORD).search(tail):
+        tail = without_cut_secret(tail, MORE_LETTERS, _without_named, HIDDEN)
     for mark, close in CLOSES:
-        is_absent = not _compiled(mark).search(tail) if close.isalpha() else mark not in tail
-        if tail.endswith(HIDDEN) or is_absent or (mark == close and tail.count(mark) % 2 == 0):
-            continue
-        hidden = (_without_named if close.isalpha() else _searched)(tail + close).removesuffix(close)
-        cut = "".join([*parts_between(tail, hidden, HIDDEN)][-1:])
-        is_named = hidden.endswith(HIDDEN) and not hidden.endswith(f"/{HIDDEN}")
-        if is_named and (mark == close or _compiled(r"(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z]).{8}").match(cut)):
-            tail = hidden
+        if not tail.endswith(HIDDEN) and mark in tail and (mark != close or tail.count(mark) % 2):
+            tail = without_cut_secret(tail, close, _searched, HIDDEN)
     return text if tail == body[start:] else text[:start] + tail + text[len(body) :]
 
 

@@ -52,7 +52,8 @@ _templates: dict[str, tuple[str, Values]] = {}
 """Template and values by the filled text."""
 
 
-BEHIND_A_CUT = 600  # characters in which a secret before it may end
+BEHIND_A_CUT = 600
+"""Characters behind a cut in which a secret before it may end."""
 
 
 def beginning(text: str, limit: int) -> str:

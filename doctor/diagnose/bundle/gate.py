@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, ShapeIndex, split_block
-from doctor.engine.secrets import WORDS, hide_in_lines, hide_layered
+from doctor.engine.secret_shapes import WORDS
+from doctor.engine.secrets import hide_in_lines, hide_layered
 
 
 @cache

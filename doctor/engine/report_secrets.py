@@ -35,6 +35,7 @@ def _hidden(report: Report) -> Report:
     return msgspec.structs.replace(
         report,
         source=_hide(report.source),
+        connection_words=tuple(map(_hide, report.connection_words)),
         outcomes=tuple(map(_outcome, report.outcomes)),
         notes=tuple(map(_hide, report.notes)),
         smoke=_hide_within(report.smoke),

@@ -133,13 +133,9 @@ def plan_layouts(placements: Sequence[RankPlacement], texts: Sequence[str], rule
 
 def _group_problem(plan: Plan, layout: Layout) -> str:
     """Why a group that the layout needs cannot be formed, or the empty string."""
+    needed = partitions({**plan, "layouts": [cast(PlannedLayout, msgspec.structs.asdict(layout))]})
     return next(
-        (
-            problem
-            for _, groups in partitions({**plan, "layouts": [cast(PlannedLayout, msgspec.structs.asdict(layout))]})
-            for group in groups
-            if (problem := filled_here(why_no_group(plan, group)))
-        ),
+        (problem for _, groups in needed for group in groups if (problem := filled_here(why_no_group(plan, group)))),
         "",
     )
 
@@ -156,16 +152,15 @@ def buffer_notes(plan: SmokePlan, variables: Mapping[str, str]) -> tuple[str, ..
     size = int(text) if is_number else HCCL_BUFFER
     groups = 1 + len(partitions(plan_as_dict(plan)))
     default = "" if is_number else ", the default"
-    return (
-        filled(
-            "HCCL_BUFFSIZE is {0} MB{1}: the process groups of a rank ({2}) take {3} GB of its NPU, "
-            "beside what else runs there; --env clean sets 16 MB",
-            size,
-            default,
-            groups,
-            f"{2 * size * groups / 1000:.1f}",
-        ),
+    note = filled(
+        "HCCL_BUFFSIZE is {0} MB{1}: the process groups of a rank ({2}) take {3} GB of its NPU, "
+        "beside what else runs there; --env clean sets 16 MB",
+        size,
+        default,
+        groups,
+        f"{2 * size * groups / 1000:.1f}",
     )
+    return (note,)
 
 
 def default_layouts(world: int) -> tuple[Layout, ...]:

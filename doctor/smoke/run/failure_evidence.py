@@ -145,11 +145,8 @@ def _with_full_host(failure: Failure, run: ObservedRun) -> Failure:
     Its connection table may be full, so that only the first hosts got in. In a fleet that is cut, no host is named.
     """
     plan, addresses = run.plan, run.addresses
-    unanswered = {
-        plan.host_of(rank)
-        for rank in failure.culprit_ranks
-        if (attempt := run.progress.join_attempts.get(rank)) and attempt.problem == "dropped"
-    }
+    attempts = {rank: run.progress.join_attempts.get(rank) for rank in failure.culprit_ranks}
+    unanswered = {plan.host_of(rank) for rank, attempt in attempts.items() if attempt and attempt.problem == "dropped"}
     master = plan.host_of(0)
     by_ranks = {
         host: [(address, 0, "dropped", 0.0)] for host in unanswered for address in addresses.addresses(master)[:1]

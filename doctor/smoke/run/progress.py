@@ -247,8 +247,8 @@ class StageProgress:
             return None
         alike = {host: fall.text for host, fall in self.parent_exits.items() if fall.kind == first.kind}
         ranks = [rank for host in alike for rank in self.ranks[host]]
-        text, stage = joined("; ", sorted(set(alike.values()))[:4]), "start" if first.kind == "not-started" else ""
-        return self._make_failure(first.kind, ranks, text, stage, certain=True)
+        text = joined("; ", sorted(set(alike.values()))[:4])
+        return self._make_failure(first.kind, ranks, text, "start" if first.kind == "not-started" else "", certain=True)
 
     @property
     def stage(self) -> str:
@@ -285,10 +285,8 @@ class StageProgress:
         text, culprits, master = joined("; ", texts), refused, self.plan.host_of(0)
         unreached = all(self.join_attempts[rank].problem != "name" for rank in refused)
         others, most = len({self.plan.host_of(rank) for rank in refused} - {master}), len(self.plan.ranks_by_host) - 1
-        itself, everywhere = (
-            not refused.isdisjoint(self.ranks[master]),
-            refused.union(self.ranks[master]) >= set(range(self.plan.world)),
-        )
+        itself = not refused.isdisjoint(self.ranks[master])
+        everywhere = refused.union(self.ranks[master]) >= set(range(self.plan.world))
         if unreached and len(texts) == 1 and (everywhere or 2 * others > most + 1):
             culprits = {*self.ranks[master], *(refused if others == 1 and not itself else ())}
             if itself:

@@ -252,9 +252,9 @@ class _Supervisor:
 
     def plan_host(self, host: str) -> PlanHost:
         hello, slots = self.channels.hellos.get(host), self.slots.get(host, 0)
-        return PlanHost(
-            *((hello.devices, slots, hello.server, hello.npu_model, hello.hidden) if hello else ({}, slots))
-        )
+        if hello is None:
+            return PlanHost(slots=slots)
+        return PlanHost(hello.devices, slots, hello.server, hello.npu_model, hello.hidden)
 
     def provisional_plan(self) -> SmokePlan:
         """A plan for the report of a run in which a host is missing."""

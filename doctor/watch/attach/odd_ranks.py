@@ -242,15 +242,17 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
     askers = [view for view in waiting if view.does.text.startswith(ANSWERS)]
     idle = [view for view in waiting if view.does.kind == "idle"]
     ready = {view.does.role for view in idle} - {""}
-    askers_of = {(view.host, *view.report.awaits): view.does.role for view in idle}
-    return [
-        view
-        for view in rest
-        for role in [view.does.role]
-        if (role in roles and (view.does.unmoved or view.does.kind == "compute"))
-        or (askers and role == TASKS and view.does.unmoved)
-        or (view.does.rests and askers_of.get((view.host, view.report.pid), role) != role in ready)
-    ]
+    asked_by = {(view.host, view.report.awaits[0]): view.does.role for view in idle if len(view.report.awaits) == 1}
+
+    def is_fellow(view: SeenRank) -> bool:
+        role = view.does.role
+        if role in roles and (view.does.unmoved or view.does.kind == "compute"):
+            return True
+        if askers and role == TASKS and view.does.unmoved:
+            return True
+        return view.does.rests and role in ready and asked_by.get((view.host, view.report.pid), role) != role
+
+    return [view for view in rest if is_fellow(view)]
 
 
 def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:

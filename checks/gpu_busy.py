@@ -27,9 +27,8 @@ def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
     finding. In a container nvidia-smi lists no processes of others, and counts their memory: where no process that
     computes is listed, `fb_memory_usage` less what displays have says it (idle GPUs in published reports of drivers 418
     to 595: up to 1 %; the limit of 12 % is our own). Superchips whose memory is also that of Linux are left out. A
-    warning while more than a twentieth of the GPU's
-    memory is left: two jobs may share a GPU. With less no job starts (torch, beside a process that held 138 of the 140
-    GiB of an H200: CUBLAS_STATUS_ALLOC_FAILED).
+    warning while more than a twentieth of the GPU's memory is left: two jobs may share a GPU. With less no job starts
+    (torch, beside a process that held 138 of the 140 GiB of an H200: CUBLAS_STATUS_ALLOC_FAILED).
     """
     for gpu in inventory.gpus:
         memory, named = gpu.memory or 0, sum(one.mebibytes or 0 for one in gpu.processes)

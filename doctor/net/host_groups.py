@@ -23,8 +23,9 @@ from doctor.net.grid import Grid, mask_of, members
 MAX_GROUPS = 512
 MAX_CONF_BYTES = 1 << 20
 PART = "hosts"
-_LABELS = {"host": "host {0}", PART: "hosts {0}", "subnet": "subnet {0}", "switch": "switch {0}"}
 """The kind of a part that the matrix itself shows: its hosts reach each other, and no other host."""
+_LABELS = {"host": "host {0}", PART: "hosts {0}", "subnet": "subnet {0}", "switch": "switch {0}"}
+"""By kind: a group in a sentence, so that its kind is translated."""
 MOST_PARTS, MOST_PATTERNS = 16, 16
 """Parts of one port, and ports that connect the hosts differently: what is cut into more pieces is no cut."""
 _EXPANSION_LIMIT = 10_000

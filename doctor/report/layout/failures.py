@@ -43,9 +43,9 @@ PROOF = ("means", "codes", "confidence", "evidence", "now")
 MAX_COMMAND_CHARS = 4000
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
 MAX_WHY_WIDTH = 140
+"""Columns of a short why, two rows of 80: the first sentence at any length, and more sentences up to here."""
 MAX_BLOCKED = 3
 """Checks that a finding kept from a host, by name, without ``-v``."""
-"""Columns of a short why, two rows of 80: the first sentence at any length, and more sentences up to here."""
 
 
 def failure_entry(

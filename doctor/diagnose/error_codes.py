@@ -9,6 +9,7 @@ from pathlib import Path
 from doctor.diagnose.events import Event
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 
@@ -34,7 +35,7 @@ def title_of(signature: Signature, events: Iterable[Event]) -> str:
     """The title, with what all these events have in common."""
     alike = [event.values for event in events if event.signature == signature.id]
     details = {_detail(signature, values) for values in alike}
-    messages = {strip_control_chars(values.get("message", ""), MAX_MESSAGE) for values in alike}
+    messages = {strip_control_chars(hide_secrets(values.get("message", "")), MAX_MESSAGE) for values in alike}
     detail = details.pop() if len(details) == 1 else ""
     if detail and len(messages) == 1 and (message := messages.pop()):
         detail = filled("{0}: {1}", detail, message)

@@ -151,3 +151,8 @@ def test_a_process_that_reports_an_exception_of_another_is_not_at_fault() -> Non
     diagnosis = logs(main=f"{HEAD}{PROGRAM}{message}")
     assert not diagnosis.causes
     assert diagnosis.undecidable
+
+
+def test_a_secret_in_the_message_of_an_exception_takes_nothing_of_the_sentence_with_it() -> None:
+    (cause,) = logs(rank2=HEAD + PROGRAM + "ValueError: bad batch, token=hf_abcdefghijABCDEFGHIJ0123456789\n").causes
+    assert cause.summary.endswith("(ValueError at job/train.py:35: bad batch, token=[hidden])")

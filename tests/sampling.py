@@ -1,7 +1,7 @@
-"""Some tests take turns: of one group, every fifth runs for a commit; ``--full`` runs all.
+"""Some tests take turns: of one group, every eighth runs for a commit; ``--full`` runs all.
 
 Those marked `sample` are cases of one proof that cost seconds each: kinds of fault in a real training, launchers that
-start one, further faults of a check. Those of `COSTLY` each take more than `COSTLY_SECONDS` of a core, as measured by
+start one, further faults of a check. Those of `COSTLY` each take `COSTLY_SECONDS` of a core or more, as measured by
 `tests.cpu_seconds`; what every commit must prove, such as that healthy hosts have no finding, is marked `every` and
 takes no turns.
 
@@ -21,11 +21,11 @@ from pathlib import Path
 
 import pytest
 
-PARTS = 5
+PARTS = 8
 ROOT = Path(__file__).resolve().parents[1]
 COSTLY = Path(__file__).with_name("costly.txt")
 """Lines ``SECONDS NODEID``; made anew by ``pytest -n 6 --full --cpu-seconds tests/costly.txt``."""
-COSTLY_SECONDS = 2.0
+COSTLY_SECONDS = 1.0
 
 
 @functools.cache
@@ -47,9 +47,9 @@ def commit() -> str:
 
 
 def left_out(items: Sequence[pytest.Item], revision: str) -> set[pytest.Item]:
-    """Those that another commit's sample has: four fifths of the marked tests of a class, or outside of classes;
-    of a group of fewer than five, all but one. And four fifths of the costly tests of a folder, with like shares of
-    the seconds in each part; fewer than five run.
+    """Those that another commit's sample has: of every `PARTS` marked tests of a class, or outside of classes, all but
+    one; of a smaller group, too. And of every `PARTS` costly tests of a folder, with like shares of the seconds in
+    each part; of a folder with fewer of them, all run.
 
     ``revision``: hexadecimal digits, or ``all``, which leaves nothing out. A test that is asked for alone runs.
 

@@ -111,6 +111,7 @@ def test_the_fleets_of_a_campaign_hold_every_product():
     assert hosts == {*NPUS, *GPUS, *PARTS, "310P", ""}
 
 
+@pytest.mark.every
 def test_secrets_in_what_programs_pass_on() -> None:
     """Some 600 secrets, each in 15 layers: of a shell's words, JSON, HTML, Python's bytes, heads of lines."""
     from tests.attack import secrets

@@ -470,6 +470,7 @@ def test_a_host_lost_midway_is_known_to_be_half_done(site: Site) -> None:
     assert site.queue(host) == 128
 
 
+@pytest.mark.every
 def test_an_interrupt_lets_the_step_end_and_says_what_stands(site: Site) -> None:
     host = site.hosts[0]
     site.fleet.enter(host, "mkfifo /run/gate")

@@ -70,6 +70,7 @@ def test_a_fault_on_the_second_host_stops_the_job(site: Site, name: str) -> None
     assert f"FAIL nodes=1/2 bad={bad} why={FAULT}:{bad} where={name}:1 " in line
 
 
+@pytest.mark.every
 def test_a_healthy_job_runs(site: Site) -> None:
     done = submit(site, "pbs")
     assert (done.returncode, trained(done.stdout)) == (0, [site.hosts[0]]), done

@@ -106,6 +106,7 @@ def verdicts(path: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.every
 def test_a_healthy_gang_ends_with_0_and_one_line(site: Site) -> None:
     done = Gang(site).start().end()
     assert codes(done) == {0}, done

@@ -370,6 +370,7 @@ def test_slurms_health_check_drains_a_node_and_brings_it_back(site: Site, in_ser
         site.put(bad, HEALTHCHECK, QUIET)
 
 
+@pytest.mark.every
 def test_the_health_check_leaves_alone_what_an_administrator_drained(site: Site, in_service: None) -> None:
     host = site.hosts[1]
     site.run("scontrol", "update", f"NodeName={host}", "State=DRAIN", "Reason=fan is loud")

@@ -86,6 +86,7 @@ def test_mpirun_is_not_started_where_too_few_hosts_are_healthy(site: Site) -> No
     assert (done.returncode, trained(done.stdout)) == (10, []), done
 
 
+@pytest.mark.every
 @pytest.mark.sample
 @needs_mpi
 def test_ranks_of_mpirun_that_are_all_well_train(site: Site) -> None:

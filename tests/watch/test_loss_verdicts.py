@@ -28,6 +28,7 @@ def test_each_fault_is_told(kind: str) -> None:
         assert kind in kinds(faulty_curve(kind, seed)), seed
 
 
+@pytest.mark.every
 def test_healthy_trainings_have_no_error() -> None:
     for seed in range(250):
         assert not set(kinds(healthy_curve(seed))) & set(ERRORS), seed

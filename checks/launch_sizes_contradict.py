@@ -23,8 +23,8 @@ def launch_sizes_contradict(launch: LaunchConfig, table: RankTable | None) -> It
     LOCAL_WORLD_SIZE). A task of srun or mpirun may start several ranks: WORLD_SIZE is a multiple of the tasks then. It
     is a warning where the other number is that of an allocation: a step may be a part of it. torchrun, msrun,
     accelerate and deepspeed set these variables themselves: with them in the launch line WORLD_SIZE counts no more.
-    Under srun, one torchrun starts on each host: `--nnodes` is the number of its tasks. Where directives of the job
-    script say how many those are, it is a warning: options of sbatch go before them.
+    Under srun, mpirun and pdsh, one torchrun starts on each host: `--nnodes` is the number of tasks. Where directives
+    of the job script say how many those are, it is a warning: options of sbatch go before them.
     """
     sizes = launch.stated_sizes
     least, most = launch.nodes or 0, launch.max_nodes or 0
@@ -32,7 +32,7 @@ def launch_sizes_contradict(launch: LaunchConfig, table: RankTable | None) -> It
     if is_outside and not least <= (launch.outer_tasks or 0) <= most:
         yield Finding(
             "{first} starts {second} {number} times, and {second} is for {observed} hosts",
-            first=launch.launchers[-2],
+            first=launch.outer_launcher,
             second=launch.launchers[-1],
             number=launch.outer_tasks,
             observed=least,

@@ -7,6 +7,15 @@ from doctor.job import LaunchConfig
 LARGEST = 9_999_999
 COUNTED = {"RANK": "$SLURM_PROCID", "NODE_RANK": "$SLURM_NODEID", "GROUP_RANK": "$SLURM_NODEID"}
 """What counts the same under Slurm: tasks, hosts."""
+_COUNTING = {
+    "srun": "srun bash -c '{0} {1} $SLURM_NODEID <other options>'",
+    "mpirun": "mpirun bash -c '{0} {1} $OMPI_COMM_WORLD_RANK <other options>'",
+    "mpiexec": "mpiexec bash -c '{0} {1} $PMI_RANK <other options>'",
+    "pdsh": 'pdsh -w <hosts> "{0} {1} %n <other options>"',
+}
+"""By what starts one launcher on each host: a line in which each host gets its own number."""
+_OPTIONS = {"msrun": "--node_rank", "accelerate": "--machine_rank"}
+_OF_TASKS = {"RANK": "$SLURM_PROCID", "LOCAL_RANK": "$SLURM_LOCALID"}
 
 
 @check(severity=ERROR, area="ranks")
@@ -23,11 +32,20 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
 
     ## Source
     PyTorch, environment variable initialization (RANK: from 0 to WORLD_SIZE - 1, another one for each process) and
-    torchrun (`--node-rank`). Each host's own values are known where `doctor node` runs on every host in the job's
-    environment, and `doctor merge` joins them.
+    torchrun (`--node-rank`: default 0). Each host's own values are known where `doctor node` runs on every host in the
+    job's environment, and `doctor merge` joins them. What stands in a launch line is known where srun, mpirun or pdsh
+    starts the line on several hosts: sbatch(1), the script runs on the first host, where SLURM_NODEID is 0.
     """
     by_host = launch.env_by_host
+    starts = launch.outer_tasks if launch.nodes and launch.nodes > 1 else None
+    if starts and launch.node_rank is not None:
+        yield _same_node_rank(launch, starts, launch.node_rank)
+    tasks = launch.world_size if launch.launchers[-1:] == ("srun",) else None
+    if tasks and tasks > 1:
+        yield from _same_in_tasks(launch, tasks)
     if not by_host:
+        if starts or tasks:
+            return
         raise Skip("only `doctor node` sees each host's own environment")
     names = ("RANK", "NODE_RANK", "GROUP_RANK", "LOCAL_WORLD_SIZE")
     if not any(name in environ for environ in by_host.values() for name in names):
@@ -56,6 +74,47 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
                 )
     yield from _out_of_range(by_host)
     yield from _wrong_total(by_host)
+
+
+def _same_node_rank(launch: LaunchConfig, starts: int, node_rank: int) -> Finding:
+    inner = launch.launchers[-1]
+    option = _OPTIONS.get(inner, "--node-rank")
+    return Finding(
+        "{outer} starts {launcher} {number} times, and each of them gets node rank {observed}",
+        variable="NODE_RANK",
+        outer=launch.outer_launcher,
+        launcher=inner,
+        number=starts,
+        observed=node_rank,
+        expected="another number on every host",
+        launch=launch.launch_line,
+        remedy=filled(
+            "Let each host have its own: `{0}`. The job script's own shell, outside of single quotes, has that of its "
+            "own host, 0.",
+            filled(_COUNTING.get(launch.outer_launcher, "{0} {1} <number of the host> <other options>"), inner, option),
+        ),
+    )
+
+
+def _same_in_tasks(launch: LaunchConfig, tasks: int) -> Iterator[Finding]:
+    """Of what the job script exports for all tasks; a program may count by itself, so it is a warning."""
+    for variable, counted in _OF_TASKS.items():
+        number = _number(launch.env.get(variable, ""))
+        if number is not None and (variable != "LOCAL_RANK" or launch.ranks_per_host not in (None, 1)):
+            yield Finding(
+                "{variable} is {observed} in each of the {number} tasks that srun starts",
+                variable=variable,
+                number=tasks,
+                observed=number,
+                expected="another number in every task",
+                launch=launch.launch_line,
+                remedy=filled(
+                    "Let each task set its own: `srun bash -c 'export {0}={1}; exec <program>'`. The job script's own "
+                    "shell has the number of its own task, 0.",
+                    variable,
+                    counted,
+                ),
+            ).as_warning()
 
 
 def _out_of_range(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:

@@ -45,11 +45,11 @@ class LaunchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     outer_nodes: RankCount | None = None
     """Hosts on which an outer launcher starts the one that numbers the ranks."""
     outer_tasks: RankCount | None = None
-    """So often does srun start the launcher that numbers the ranks; one for each of its hosts is right."""
+    """So often does srun, mpirun or pdsh start the launcher that numbers the ranks; once on each host is right."""
     outer_by_directive: bool = False
     """Directives of the job script say so: options of sbatch go before them."""
     node_rank: RankCount | None = None
-    """Number of the host that the launch line is for, where it says one."""
+    """Number of the host that the launch line is for, where it says one; with ``outer_tasks`` each has this one."""
     starts_here: bool = False
     """The launcher was given no hosts, by the line or by a scheduler: all its ranks are on the host that calls it."""
     store_by_name: bool = False

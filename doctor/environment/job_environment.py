@@ -17,6 +17,14 @@ from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
+from doctor.environment.outer_launcher import (
+    TASK_OPTIONS,
+    most_nodes,
+    outer_nodes,
+    outer_tasks,
+    same_node_rank,
+    same_rank_numbers,
+)
 from doctor.environment.schedulers import batch_allocation
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
@@ -100,15 +108,15 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
         if line is None:
             return msgspec.structs.replace(options, environ=relevant(self.environ), read_from=self.label)
         call = line.innermost
-        tasks, by_directive = _outer_tasks(line, self.requested)
-        by_directive = by_directive or bool(call and call.launcher == "srun" and not _TASKS & call.options.keys())
+        tasks, by_directive = outer_tasks(line, self.requested)
+        by_directive = by_directive or bool(call and call.launcher == "srun" and not TASK_OPTIONS & call.options.keys())
         address, port = _master(call) if call else ("", None)
         environ = dict(self.environ)
         if address and not options.master_addr:
             environ.pop("MASTER_ADDR", None)
         return msgspec.structs.replace(
             options,
-            environ=relevant(environ),
+            environ={**relevant(environ), **same_rank_numbers(line)},
             read_from=self.label,
             framework=options.framework or _framework(call),
             master_addr=options.master_addr or address,
@@ -118,11 +126,11 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             launch_line=line.text,
             launchers=tuple(call.launcher for call in line.launchers),
             nodes=line.nodes if call else None,
-            max_nodes=_most_nodes(line) if call else None,
-            outer_nodes=_outer_nodes(line),
+            max_nodes=most_nodes(line) if call else None,
+            outer_nodes=outer_nodes(line),
             outer_tasks=tasks,
             outer_by_directive=by_directive,
-            node_rank=call.node_rank if call else None,
+            node_rank=same_node_rank(line, tasks),
             starts_here=self.starts_here,
             store_by_name=_store_by_name(call),
             announces_name=_store_by_name(call, "local-addr"),
@@ -393,39 +401,6 @@ def _framework(call: LaunchCall | None) -> str:
     if call is None or call.launcher not in _SETS_RANKS:
         return ""
     return "mindspore" if call.launcher == "msrun" else "torch"
-
-
-def _most_nodes(line: LaunchLine) -> int | None:
-    call = line.innermost
-    return call.max_nodes if call and call.max_nodes is not None else line.nodes
-
-
-def _outer_nodes(line: LaunchLine) -> int | None:
-    """Hosts of the launcher around the one that gives ranks their numbers."""
-    return next((call.nodes for call in reversed(line.launchers[:-1]) if call.nodes is not None), None)
-
-
-_TASKS = {"ntasks", "ntasks-per-node"}  # by which a line of srun itself says how many there are
-
-
-def _outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bool]:
-    """How often srun starts the launcher that numbers the ranks, and whether directives of the script say so.
-
-    None where that is not known, and where a loop or a list of hosts starts it host by host.
-    """
-    outer = line.launchers[-2] if len(line.launchers) > 1 else None
-    if outer is None or outer.launcher != "srun" or line.conditional or {"nodelist", "relative"} & outer.options.keys():
-        return None, False
-    if {"nodes", *_TASKS} & outer.unresolved.keys() or "options" in outer.unresolved:
-        return None, False
-    by_directive = not _TASKS & outer.options.keys()
-    nodes = outer.nodes or (requested.nodes if requested.nodes == requested.max_nodes else None)
-    each = requested.ranks_per_node if by_directive else outer.ranks_per_node
-    ranks = requested.ranks if by_directive else outer.ranks
-    if each is None and ranks is None and "nodes" in outer.options:
-        each, by_directive = 1, False
-    tasks = ranks or (nodes * (each or 1) if nodes else None)
-    return (tasks, by_directive) if tasks and tasks > 1 else (None, False)
 
 
 def _is_here(call: LaunchCall) -> bool:

@@ -18,6 +18,7 @@ from doctor.job.variables import (
     TABLE_VARIABLES,
     TORCH_PORT,
     WORLD_SIZE_VARIABLES,
+    of_one_host,
     relevant,
 )
 
@@ -111,6 +112,12 @@ class LaunchConfig(LaunchSettings, frozen=True):
         return {size.source: size.number for size in self.stated_sizes if size.kind == "ranks"}
 
     @property
+    def outer_launcher(self) -> str:
+        """The command around the launcher that numbers the ranks; empty without one."""
+        outer = self.launchers[-2] if len(self.launchers) > 1 else ""
+        return {"openmpi": "mpirun", "hydra": "mpiexec", "ssh": "pdsh"}.get(outer, outer)
+
+    @property
     def refused_options(self) -> list[tuple[str, str, str, str]]:
         """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
         return [row for row in self.refused if not row[1].startswith("$")]
@@ -197,7 +204,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
 
         Never raises: what cannot be used is kept in ``problems``.
         """
-        env = relevant(environ)
+        env = of_one_host(environ) if line.get("launchers", ())[-1:] == ("srun",) else relevant(environ)
         family, problems = _parse_product(product)
         kind = _detect_framework(framework, env)
         if env:

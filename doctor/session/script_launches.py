@@ -11,6 +11,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script import JobScript, NotAJobScript, read_job_script
 from doctor.job.launch_line import LaunchLine
+from doctor.job.launch_line.launcher_calls import environ_of_tasks
 from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.shell.word import UnreadText, Word
 from doctor.job.training.assemble import LaunchText, ReadFile
@@ -63,7 +64,7 @@ def follow(entry: LaunchText, environ: Mapping[str, str], read_file: ReadFile, d
         for position, argument in enumerate(line.arguments)
     )
     try:
-        script = read_job_script(text, {**environ, **line.environ}, arguments)
+        script = read_job_script(text, environ_of_tasks({**environ, **line.environ}, line.launchers), arguments)
     except NotAJobScript:
         return [_opaque(entry, "{0} is no shell script")]
     lines = [entry._replace(line=_within(line, inner), path=line.program, text=text) for inner in script.launch_lines]

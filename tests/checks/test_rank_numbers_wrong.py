@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Outcome, Status
+from doctor.environment.job_environment import of_job_script
 from doctor.job import LaunchConfig
+from doctor.session.script_launches import launches_of_script
 from tests.checks.launch_lines import run_check
 
 
@@ -42,6 +46,46 @@ def test_the_remedy_is_that_of_the_fault() -> None:
 
     assert "`export NODE_RANK=$SLURM_NODEID`" in remedy({"NODE_RANK": "0"}, {"NODE_RANK": "0"})
     assert "`export WORLD_SIZE=8`" in remedy(*({"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "4"} for _ in range(2)))
+
+
+SBATCH = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=1\n"
+OWN_NUMBER = {
+    "a shell on each host counts": SBATCH + "srun bash -c 'torchrun --nnodes 2 --node_rank $SLURM_NODEID -- t.py'",
+    "an inner shell of a shell": SBATCH
+    + "srun bash -c 'bash -c \"torchrun --nnodes 2 --node_rank $SLURM_PROCID t.py\"'",
+    "a variable of torchrun that is computed": SBATCH + "export PET_NODE_RANK=$(cat /n)\nsrun torchrun --nnodes 2 t.py",
+    "c10d counts": SBATCH + "srun torchrun --nnodes 2 --node_rank 0 --rdzv_backend c10d --rdzv_endpoint a:1 t.py",
+    "a backend that is not known": SBATCH + "srun torchrun --nnodes 2 --rdzv_backend $(b) --rdzv_endpoint a:1 t.py",
+    "options that are not known": SBATCH + "srun torchrun --nnodes 2 $(options) t.py",
+    "one host": SBATCH.replace("2", "1") + "srun torchrun --nnodes 1 --node_rank 0 t.py",
+    "one step for each host": SBATCH + "srun -N1 -n1 -w a torchrun --nnodes 2 --node_rank 0 t.py",
+    "a loop over the hosts": "for h in a b; do ssh $h torchrun --nnodes 2 --node_rank 0 t.py & done",
+    "this host's own line": "torchrun --nnodes 2 --node_rank 0 --master_addr a t.py",
+    "msrun counts": SBATCH + "srun msrun --worker_num 16 --local_worker_num 8 --master_addr a t.py",
+    "pdsh counts": "pdsh -w n[1-4] 'torchrun --nnodes 4 --node_rank %n --master_addr n1 t.py'",
+    "Open MPI counts": "mpirun -np 2 bash -c 'torchrun --nnodes 2 --node_rank $OMPI_COMM_WORLD_RANK t.py'",
+    "each task exports": SBATCH + "srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID python t.py'",
+    "one task": SBATCH.replace("2", "1") + "export RANK=0 LOCAL_RANK=0\nsrun python t.py",
+    "one rank on each host": SBATCH + "export LOCAL_RANK=$SLURM_LOCALID\nsrun python t.py",
+    "torchrun numbers the ranks": SBATCH + "export RANK=0\nsrun torchrun --nnodes 2 --node_rank $(n) t.py",
+}
+IN_A_JOB = {"SLURM_JOB_ID": "7", "SLURM_NODEID": "0", "SLURM_PROCID": "0", "OMPI_COMM_WORLD_RANK": "0"}
+
+
+@pytest.mark.parametrize("environ", [{}, IN_A_JOB], ids=["elsewhere", "in the job"])
+@pytest.mark.parametrize("text", OWN_NUMBER.values(), ids=list(OWN_NUMBER))
+def test_what_gives_each_host_its_own_number_is_no_finding(text: str, environ: dict[str, str], tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(text + "\n")
+    launch = of_job_script(str(script), environ).complete(LaunchOptions())
+    assert not run_check("rank-numbers-wrong", LaunchConfig.from_options(launch)).findings
+
+
+def test_a_script_that_every_task_runs_counts_in_each_of_them(tmp_path: Path) -> None:
+    text = "export RANK=$SLURM_PROCID\ntorchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr a t.py\n"
+    outer = SBATCH + "srun bash run.sh\n"
+    [launch] = launches_of_script(outer, "job.sh", IN_A_JOB, {"run.sh": text}.get)
+    assert launch.line.unresolved == {"torchrun node-rank": "$SLURM_NODEID", "RANK=": "$SLURM_PROCID"}
 
 
 def test_without_each_hosts_environment_ranks_are_not_judged() -> None:

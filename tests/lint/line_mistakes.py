@@ -52,6 +52,33 @@ MISTAKES: dict[str, Planted] = {
     "msrun without master": Planted(
         ASCEND + "msrun --worker_num 16 --local_worker_num 8 --node_rank $R --join=True t.py #@\n",
         "master-address-local"),
+    # The number of a host, and of a rank
+    "one node rank for all tasks": Planted(
+        SBATCH + "srun torchrun --nnodes 2 --node_rank 0 --nproc_per_node 8 --master_addr gpu01 t.py #@\n",
+        "rank-numbers-wrong"),
+    "no node rank": Planted(
+        SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --master_addr gpu01 t.py #@\n", "rank-numbers-wrong"),
+    "a node rank of the batch script": Planted(
+        SBATCH + "srun torchrun --nnodes $SLURM_NNODES --node_rank $SLURM_NODEID --master_addr gpu01 t.py #@\n",
+        "rank-numbers-wrong"),
+    "a node rank of the batch script in a shell on the hosts": Planted(
+        SBATCH + 'srun bash -c "torchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr gpu01 t.py" #@\n',
+        "rank-numbers-wrong"),
+    "one node rank under mpirun": Planted(
+        "#!/bin/bash\nmpirun -np 2 --map-by ppr:1:node torchrun --nnodes 2 --master_addr gpu01 t.py #@\n",
+        "rank-numbers-wrong"),
+    "one node rank by pdsh": Planted(
+        "#!/bin/bash\npdsh -w gpu[01-04] 'torchrun --nnodes 4 --node_rank 1 --master_addr gpu01 t.py' #@\n",
+        "rank-numbers-wrong"),
+    "one machine rank": Planted(
+        SBATCH + "srun accelerate launch --num_machines 2 --num_processes 16 --machine_rank $SLURM_PROCID "
+        "--main_process_ip gpu01 --main_process_port 29500 t.py #@\n", "rank-numbers-wrong"),
+    "one rank for all tasks": Planted(
+        SBATCH + "export RANK=$SLURM_PROCID MASTER_ADDR=gpu01 WORLD_SIZE=$SLURM_NTASKS #@\nsrun python t.py\n",
+        "rank-numbers-wrong"),
+    "more launchers than hosts by mpirun": Planted(
+        "#!/bin/bash\nmpirun -np 16 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint gpu01:29500 t.py #@\n",
+        "launch-sizes-contradict"),
     "port too large": Planted(
         STRING + f"torchrun $DISTRIBUTED_ARGS \\\n  --master_port 70000 {MEGATRON} #@\n", "launch-option-refused"),
     "port that is no number": Planted(

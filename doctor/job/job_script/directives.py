@@ -214,7 +214,8 @@ def variables_of(requested: Resources) -> Mapping[str, str]:
     """What the scheduler sets as it follows from the directives. Source: sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"."""
     if requested.scheduler != "slurm":
         return {}
-    environ: dict[str, str] = {}
+    # The script itself runs as the first task on the first host.
+    environ = dict.fromkeys(("SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID"), "0")
     if requested.nodes is not None and requested.nodes == requested.max_nodes:
         environ["SLURM_NNODES"] = environ["SLURM_JOB_NUM_NODES"] = str(requested.nodes)
     if requested.ranks_per_node is not None:

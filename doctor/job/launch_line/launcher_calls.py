@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from doctor.engine.texts import filled
@@ -17,6 +17,9 @@ DEFAULT_HOSTFILE = "/job/hostfile"
 """Of DeepSpeed."""
 _MSRUN_RANKS = 8
 """Of msrun where the line does not say it, in all and on each host."""
+_OF_EACH_TASK = re.compile(r"SLURM_(?:NODEID|PROCID|LOCALID)|(?:OMPI_COMM_WORLD|PMI|PMIX)_\w*RANK", re.ASCII)
+"""Variables that differ from task to task: what the caller of srun or mpirun has of them is not what a task has."""
+_STARTS_TASKS = ("srun", "openmpi", "hydra")
 
 Argv = tuple[Word, ...]
 Exports = tuple[dict[str, str], tuple[str, ...]]
@@ -38,6 +41,16 @@ class Started(NamedTuple):
 def read_call(row: LauncherRow, command: str, argv: Argv, environ: Mapping[str, str]) -> Started:
     """The call of a launcher. ``argv``: the words after its name; ``environ``: at this place."""
     return _READERS[row.name](row, command, split_options(command, argv, row), environ)
+
+
+def environ_of_tasks(environ: Mapping[str, str], launchers: Sequence[LaunchCall]) -> dict[str, str]:
+    """The variables that a program of these launchers has of its caller's.
+
+    >>> environ_of_tasks({"SLURM_NODEID": "0", "A": "1"}, [LaunchCall(launcher="srun", command="srun")])
+    {'A': '1'}
+    """
+    starts_tasks = any(call.launcher in _STARTS_TASKS for call in launchers)
+    return {name: text for name, text in environ.items() if not (starts_tasks and _OF_EACH_TASK.fullmatch(name))}
 
 
 def host_list(text: str) -> tuple[str, ...]:

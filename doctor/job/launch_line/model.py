@@ -56,6 +56,16 @@ class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):
     """By option, also ``NAME=`` of a variable: source text that only a shell or a host can resolve."""
     problems: tuple[OptionProblem, ...] = ()
 
+    @property
+    def fixed_node_rank(self) -> int | None:
+        """The node rank that this very line gives to each host on which it runs; None: it says none, or none counts.
+
+        Without the option torchrun takes 0. With a backend that numbers the hosts, as c10d does, the option is ignored.
+        """
+        if self.rdzv_backend not in ("", "static") or {"node-rank", "rdzv-backend", "options"} & self.unresolved.keys():
+            return None
+        return 0 if self.node_rank is None and self.launcher == "torchrun" and not self.standalone else self.node_rank
+
     def option(self, name: str) -> str:
         """The last value of an option; empty where it is not given or is a flag."""
         return next(reversed(self.options.get(name, ())), "")

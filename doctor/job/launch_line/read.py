@@ -13,7 +13,7 @@ from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import recipes
 from doctor.job.launch_line.commands import launcher_rows, module_rows, option_table, wrapper_rows
-from doctor.job.launch_line.launcher_calls import Started, is_hydra, read_call
+from doctor.job.launch_line.launcher_calls import Started, environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
@@ -285,7 +285,7 @@ class _Reader:
     def _shell_text(self, argv: tuple[Word, ...], depth: int) -> None:
         """Follows the command of a shell text that starts ranks, else its last one."""
         text, open_parts = _with_open_parts(argv)
-        environ = {**(self.outside if self.inherits else {}), **self.environ}
+        environ = environ_of_tasks({**(self.outside if self.inherits else {}), **self.environ}, self.launchers)
         shell = evaluate(text, environ, open_parts=open_parts)
         for part in shell.unread:
             self.unresolved.setdefault(

@@ -65,7 +65,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     hosts = (positional.rpartition("@")[2],) if name == "ssh" and positional else host_list(options.text("w"))
     return Unwrapped(
         label=f"{name} {positional}".strip(),
-        argv=rest,
+        argv=tuple(map(_on_each_host, rest)) if name in ("pdsh", "clush") else rest,
         environ=environ,
         unresolved={**unresolved, **unresolved_options},
         inherits_environment=wrapper.inherits_environment and "cleanenv" not in options and "containall" not in options,
@@ -74,6 +74,19 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
     )
+
+
+_HOST_WORD = re.compile(r"(%(?:n|h|u|rank|host)\b)", re.ASCII)
+"""What pdsh puts another text in place of on each host: pdsh(1), "-w"; clush(1), "%h"."""
+
+
+def _on_each_host(word: Word) -> Word:
+    """The word with what differs from host to host unresolved."""
+    if word.unresolved or not _HOST_WORD.search(word.text):
+        return word
+    parts = [part for part in _HOST_WORD.split(word.text) if part]
+    pieces = tuple(Word(part, part if _HOST_WORD.fullmatch(part) else "") for part in parts)
+    return Word(word.text, next(piece.unresolved for piece in pieces if piece.unresolved), pieces=pieces)
 
 
 def _variables(options: Options, names: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:

@@ -1,0 +1,68 @@
+"""On how many hosts a line starts ranks, how often a launcher starts another one, and what each start gets. Pure."""
+
+from __future__ import annotations
+
+from doctor.engine.sanitize import printable
+from doctor.hosts.nodeset import InventoryError, expand_nodeset
+from doctor.job.job_script import Resources
+from doctor.job.launch_line import LaunchLine
+from doctor.job.variables import RANK_NUMBERS
+
+TASK_OPTIONS = {"ntasks", "ntasks-per-node"}
+"""By which a line of srun itself says how many tasks there are."""
+
+
+def most_nodes(line: LaunchLine) -> int | None:
+    """Hosts of the job at most."""
+    call = line.innermost
+    return call.max_nodes if call and call.max_nodes is not None else line.nodes
+
+
+def outer_nodes(line: LaunchLine) -> int | None:
+    """Hosts of the launcher around the one that gives ranks their numbers."""
+    return next((call.nodes for call in reversed(line.launchers[:-1]) if call.nodes is not None), None)
+
+
+def same_rank_numbers(line: LaunchLine) -> dict[str, str]:
+    """What the line, or the script before it, gives to all tasks of srun alike; other launchers number ranks anew."""
+    names = RANK_NUMBERS if line.innermost and line.innermost.launcher == "srun" else ()
+    return {name: printable(line.environ[name], 40) for name in names if line.environ.get(name)}
+
+
+def same_node_rank(line: LaunchLine, tasks: int | None) -> int | None:
+    """What the line says, or takes by default, of its host's number; the default where it runs on several hosts."""
+    call = line.innermost
+    if call is None or not tasks or any(name.startswith("PET_") for name in line.unresolved):
+        return call.node_rank if call else None
+    return call.fixed_node_rank
+
+
+def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bool]:
+    """How often srun, mpirun or pdsh starts the launcher that numbers the ranks, and whether directives say so.
+
+    None where that is not known, and where a loop or a list of hosts starts it host by host.
+    """
+    outer = line.launchers[-2] if len(line.launchers) > 1 else None
+    if outer is None or line.conditional or {"nodelist", "relative"} & outer.options.keys():
+        return None, False
+    if outer.launcher != "srun":
+        tasks = _count_of(outer.hosts) if outer.launcher == "ssh" else outer.ranks
+        return (tasks, False) if tasks and tasks > 1 else (None, False)
+    if {"nodes", *TASK_OPTIONS} & outer.unresolved.keys() or "options" in outer.unresolved:
+        return None, False
+    by_directive = not TASK_OPTIONS & outer.options.keys()
+    nodes = outer.nodes or (requested.nodes if requested.nodes == requested.max_nodes else None)
+    each = requested.ranks_per_node if by_directive else outer.ranks_per_node
+    ranks = requested.ranks if by_directive else outer.ranks
+    if each is None and ranks is None and "nodes" in outer.options:
+        each, by_directive = 1, False
+    tasks = ranks or (nodes * (each or 1) if nodes else None)
+    return (tasks, by_directive) if tasks and tasks > 1 else (None, False)
+
+
+def _count_of(hosts: tuple[str, ...]) -> int | None:
+    """How many hosts node sets name; None where that cannot be known."""
+    try:
+        return len(expand_nodeset(",".join(hosts), "the launch line"))
+    except InventoryError:
+        return None

@@ -1,8 +1,13 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.job import LaunchConfig, RankTable
 from doctor.job.job_size import StatedSize, contradictions
+
+_DERIVE = (
+    "Derive one number from the other, in {0} and {1}: under Slurm `export WORLD_SIZE=$SLURM_NTASKS`, with Open MPI "
+    "`export WORLD_SIZE=$OMPI_COMM_WORLD_SIZE`, and do not keep a number in the script."
+)
 
 
 @check(severity=ERROR, area="ranks")
@@ -14,30 +19,23 @@ def launch_sizes_contradict(launch: LaunchConfig, table: RankTable | None) -> It
     waits until its timeout, or the ranks that are too many end at once.
 
     ## What to do
-    Derive one number from the other, in {first} and {second}: under Slurm `export WORLD_SIZE=$SLURM_NTASKS`, with Open
-    MPI `export WORLD_SIZE=$OMPI_COMM_WORLD_SIZE`, and do not keep a number in the script.
+    {remedy}
 
     ## Source
     PyTorch, torch.distributed, environment variable initialization (WORLD_SIZE); MindSpore, MS_WORKER_NUM; HCCL,
-    RANK_SIZE; sbatch(1) and srun(1), output environment variables; mpirun(1) of Open MPI; torchrun (NNODES, PET_NNODES,
-    LOCAL_WORLD_SIZE). A task of srun or mpirun may start several ranks: WORLD_SIZE is a multiple of the tasks then. It
-    is a warning where the other number is that of an allocation: a step may be a part of it. torchrun, msrun,
-    accelerate and deepspeed set these variables themselves: with them in the launch line WORLD_SIZE counts no more.
-    Under srun, mpirun and pdsh, one torchrun starts on each host: `--nnodes` is the number of tasks. Where directives
-    of the job script say how many those are, it is a warning: options of sbatch go before them.
+    RANK_SIZE; sbatch(1) (a batch script runs on the first host) and srun(1), output environment variables; mpirun(1) of
+    Open MPI; torchrun (NNODES, PET_NNODES, LOCAL_WORLD_SIZE). A task of srun or mpirun may start several ranks:
+    WORLD_SIZE is a multiple of the tasks then. It is a warning where the other number is that of an allocation: a step
+    may be a part of it. torchrun, msrun, accelerate and deepspeed set these variables themselves: with them in the
+    launch line WORLD_SIZE counts no more. Under srun, mpirun and pdsh, one torchrun starts on each host: `--nnodes` is
+    the number of tasks. Where directives of the job script say how many those are, it is a warning: options of sbatch
+    go before them.
     """
     sizes = launch.stated_sizes
     least, most = launch.nodes or 0, launch.max_nodes or 0
     is_outside = bool(launch.outer_tasks) and least > 1
-    if is_outside and not least <= (launch.outer_tasks or 0) <= most:
-        yield Finding(
-            "{first} starts {second} {number} times, and {second} is for {observed} hosts",
-            first=launch.outer_launcher,
-            second=launch.launchers[-1],
-            number=launch.outer_tasks,
-            observed=least,
-            expected="one on each host",
-        ).as_warning(launch.outer_by_directive)
+    if is_outside:
+        yield from _of_outer_launcher(launch, least, most)
     if table is not None and table.ranks:
         sizes.append(StatedSize("the rank table", "hosts", len(table.servers)))
     if len(sizes) < 2 and not is_outside:
@@ -50,4 +48,33 @@ def launch_sizes_contradict(launch: LaunchConfig, table: RankTable | None) -> It
             observed=pair.first.number,
             number=pair.second.number,
             expected=pair.expected,
+            remedy=filled(_DERIVE, pair.first.source, pair.second.source),
         ).as_warning(not pair.is_certain)
+
+
+def _of_outer_launcher(launch: LaunchConfig, least: int, most: int) -> Iterator[Finding]:
+    """The launcher that numbers the ranks is started more or less often than it has hosts."""
+    if launch.outer_tasks == 1:
+        yield Finding(
+            "the job script starts {second} on its own host alone, and {second} is for {observed} hosts",
+            second=launch.launchers[-1],
+            observed=least,
+            expected="one on each host",
+            remedy=filled(
+                "A job script runs on the first of its hosts only. Start {1} on each: `srun --nodes={0} "
+                "--ntasks-per-node=1 {1} <options>` under Slurm, else `mpirun -np {0} --map-by ppr:1:node {1} "
+                "<options>`.",
+                least,
+                launch.launchers[-1],
+            ),
+        )
+    elif not least <= (launch.outer_tasks or 0) <= most:
+        yield Finding(
+            "{first} starts {second} {number} times, and {second} is for {observed} hosts",
+            first=launch.outer_launcher,
+            second=launch.launchers[-1],
+            number=launch.outer_tasks,
+            observed=least,
+            expected="one on each host",
+            remedy=filled(_DERIVE, launch.outer_launcher, launch.launchers[-1]),
+        ).as_warning(launch.outer_by_directive)

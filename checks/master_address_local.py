@@ -31,7 +31,7 @@ def master_address_local(launch: LaunchConfig, interfaces: PerHost[Interfaces] |
         raise Skip("the launch line is for one host, or does not say for how many")
     if not launch.master_addr:
         raise Skip(launch.unresolved_master() or "MASTER_ADDR is not given")
-    if launch.node_rank == 0 and not launch.outer_tasks:
+    if launch.node_rank == 0 and (launch.outer_tasks or 1) < 2:
         raise Skip("the launch line is that of rank 0's host")
     if means_own_host(launch.master_addr):
         first = next(iter(interfaces or {}), "")

@@ -38,7 +38,7 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     """
     by_host = launch.env_by_host
     starts = launch.outer_tasks if launch.nodes and launch.nodes > 1 else None
-    if starts and launch.node_rank is not None:
+    if starts and starts > 1 and launch.node_rank is not None:
         yield _same_node_rank(launch, starts, launch.node_rank)
     tasks = launch.world_size if launch.launchers[-1:] == ("srun",) else None
     if tasks and tasks > 1:

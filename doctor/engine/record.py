@@ -45,7 +45,9 @@ class LaunchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     outer_nodes: RankCount | None = None
     """Hosts on which an outer launcher starts the one that numbers the ranks."""
     outer_tasks: RankCount | None = None
-    """So often does srun, mpirun or pdsh start the launcher that numbers the ranks; once on each host is right."""
+    """So often does srun, mpirun or pdsh start the launcher that numbers the ranks; once on each host is right.
+
+    1: a job script of several hosts starts it on its own host alone."""
     outer_by_directive: bool = False
     """Directives of the job script say so: options of sbatch go before them."""
     node_rank: RankCount | None = None

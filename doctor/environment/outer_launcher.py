@@ -8,6 +8,8 @@ from doctor.job.job_script import Resources
 from doctor.job.launch_line import LaunchLine
 from doctor.job.variables import RANK_NUMBERS
 
+_STARTS_RANKS_HERE = ("torchrun", "msrun", "accelerate")
+"""Launchers whose ranks are on their own host: each of several hosts needs one."""
 TASK_OPTIONS = {"ntasks", "ntasks-per-node"}
 """By which a line of srun itself says how many tasks there are."""
 
@@ -32,7 +34,7 @@ def same_rank_numbers(line: LaunchLine) -> dict[str, str]:
 def same_node_rank(line: LaunchLine, tasks: int | None) -> int | None:
     """What the line says, or takes by default, of its host's number; the default where it runs on several hosts."""
     call = line.innermost
-    if call is None or not tasks or any(name.startswith("PET_") for name in line.unresolved):
+    if call is None or not tasks or tasks < 2 or any(name.startswith("PET_") for name in line.unresolved):
         return call.node_rank if call else None
     return call.fixed_node_rank
 
@@ -40,8 +42,15 @@ def same_node_rank(line: LaunchLine, tasks: int | None) -> int | None:
 def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bool]:
     """How often srun, mpirun or pdsh starts the launcher that numbers the ranks, and whether directives say so.
 
-    None where that is not known, and where a loop or a list of hosts starts it host by host.
+    1: a script of several hosts starts it on its own alone. None where that is not known, and where a loop or a list of
+    hosts starts it host by host.
     """
+    if (
+        line.is_alone
+        and not line.conditional
+        and [call.launcher in _STARTS_RANKS_HERE for call in line.launchers] == [True]
+    ):
+        return 1, False
     outer = line.launchers[-2] if len(line.launchers) > 1 else None
     if outer is None or line.conditional or {"nodelist", "relative"} & outer.options.keys():
         return None, False

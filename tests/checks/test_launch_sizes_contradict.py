@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Severity
+from doctor.environment.job_environment import of_job_script
+from doctor.job import LaunchConfig
 from tests.checks.launch_lines import config
 from tests.checks.run_check import job, messages, run_check, skipped
 from tests.checks.tables import a1
@@ -37,6 +44,43 @@ def test_the_hosts_of_a_rank_table() -> None:
 
 def test_one_source_alone() -> None:
     assert skipped(run_check(NAME, {}, job(WORLD_SIZE="15"))) == {"no two sources state the size of the job"}
+
+
+SBATCH = "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --ntasks-per-node=1\nmodule load cuda\nsource env.sh\n"
+TORCHRUN = "torchrun --nnodes 4 --rdzv_backend c10d --rdzv_endpoint n1:29400 t.py"
+
+
+def of_script(text: str, tmp_path: Path) -> list[str]:
+    path = tmp_path / "job.sh"
+    path.write_text(text + "\n")
+    launch = LaunchConfig.from_options(of_job_script(str(path), {}).complete(LaunchOptions()))
+    return [text for _, text in messages(run_check(NAME, {}, launch))]
+
+
+@pytest.mark.parametrize("line", [TORCHRUN, f"docker run --rm image {TORCHRUN}", f"bash -c '{TORCHRUN}'"])
+def test_a_script_of_several_hosts_that_starts_one_launcher(line: str, tmp_path: Path) -> None:
+    found = of_script(SBATCH + line, tmp_path)
+    assert found == ["the job script starts torchrun on its own host alone, and torchrun is for 4 hosts"]
+    assert of_script(SBATCH.replace("SBATCH", "BATCH") + line, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"srun {TORCHRUN}",
+        f"ssh n2 {TORCHRUN} &\nssh n3 {TORCHRUN} &\nssh n4 {TORCHRUN} &\n{TORCHRUN}",
+        f"pbsdsh -u ./worker &\n{TORCHRUN}",
+        f'eval "$START_OTHERS"\n{TORCHRUN}',
+        f"$LAUNCHER {TORCHRUN}",
+        f"bash start_others.sh\n{TORCHRUN}",
+        f"if [ $SLURM_STEP_ID ]; then {TORCHRUN}; else run_all; fi",
+        f"run() {{ {TORCHRUN}; }}\nexport -f run",
+        TORCHRUN.replace("--nnodes 4", "--nnodes 1:4"),
+        "deepspeed --num_nodes 4 t.py",
+    ],
+)
+def test_what_may_start_the_others_is_no_finding(text: str, tmp_path: Path) -> None:
+    assert of_script(SBATCH + text, tmp_path) == []
 
 
 def test_an_outer_launcher_that_starts_another_number_of_torchruns() -> None:

@@ -76,6 +76,9 @@ MISTAKES: dict[str, Planted] = {
     "one rank for all tasks": Planted(
         SBATCH + "export RANK=$SLURM_PROCID MASTER_ADDR=gpu01 WORLD_SIZE=$SLURM_NTASKS #@\nsrun python t.py\n",
         "rank-numbers-wrong"),
+    "one torchrun for four hosts": Planted(
+        SBATCH + "source env.sh\ntorchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint gpu01:29500 t.py #@\n",
+        "launch-sizes-contradict"),
     "more launchers than hosts by mpirun": Planted(
         "#!/bin/bash\nmpirun -np 16 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint gpu01:29500 t.py #@\n",
         "launch-sizes-contradict"),

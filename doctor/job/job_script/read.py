@@ -16,6 +16,12 @@ from doctor.job.shell.word import UnreadText, Word, unread
 
 _MOST_LINES = 256
 _SHELLS = ("sh", "bash", "ksh", "zsh", "dash")
+_REACHING = """
+srun salloc sbatch mpirun mpiexec mpiexec.hydra orterun prun prterun yhrun jsrun aprun ibrun blaunch pbsdsh qsub bsub
+brun ssh rsh pdsh clush dsh parallel-ssh pssh parallel xargs ansible ansible-playbook ray kubectl
+"""
+_REACHES_HOSTS = frozenset(_REACHING.split())
+"""Commands that start others on the hosts of a job, or may do so."""
 
 
 class NotAJobScript(ValueError):
@@ -92,7 +98,7 @@ def read_job_script(
     return JobScript(
         directives=directives,
         resources=requested,
-        launch_lines=_with_mistakes(listed, shell),
+        launch_lines=_completed(listed, shell, not (scripts or strange) and _is_alone(shell, requested)),
         unread=tuple(skipped),
         refused=shell.refused,
         not_understood=tuple(strange[:_MOST_LINES]),
@@ -109,10 +115,19 @@ def _recognized(command: ShellCommand, inherited: Mapping[str, str]) -> tuple[li
     return [] if recognized and recognized[0].is_module else recognized, [_strange(command, launcher)]
 
 
-def _with_mistakes(lines: Sequence[LaunchLine], shell: ShellText) -> tuple[LaunchLine, ...]:
-    """The lines, each with what bash makes of the script's mistakes before it."""
+def _is_alone(shell: ShellText, requested: Resources) -> bool:
+    """The script is for several hosts, and starts nothing on others; False where that is not sure, as of ``eval``."""
+    if (requested.nodes or 0) < 2 or any(part.text.startswith("eval") for part in shell.unread):
+        return False
+    words = [word for command in shell.commands for word in command.argv[:64]]
+    unknown = any(command.argv[0].unresolved for command in shell.commands if command.argv)
+    return not unknown and not any(word.text.rpartition("/")[2] in _REACHES_HOSTS for word in words)
+
+
+def _completed(lines: Sequence[LaunchLine], shell: ShellText, is_alone: bool) -> tuple[LaunchLine, ...]:
+    """The lines, each with what bash makes of the script's mistakes before it, and whether nothing runs elsewhere."""
     mistakes = tuple(OptionProblem("bash", *mistake) for mistake in shell.mistakes)
-    return tuple(msgspec.structs.replace(line, problems=line.problems + mistakes) for line in lines)
+    return tuple(msgspec.structs.replace(line, problems=line.problems + mistakes, is_alone=is_alone) for line in lines)
 
 
 def _script_lines(text: str) -> list[str]:

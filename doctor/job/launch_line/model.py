@@ -106,6 +106,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """In the script, from 1; 0: not of a script."""
     conditional: bool = False
     """In a branch, a loop or a function of the script."""
+    is_alone: bool = False
+    """The script asks for several hosts, starts the line on the one that it runs on, and nothing on another host."""
 
     @property
     def innermost(self) -> LaunchCall | None:

@@ -272,12 +272,15 @@ MORE_LETTERS = "ZzZzZzZzZzZz"
 """What would stand behind it: with them it has as many characters as the rules of named passwords ask for."""
 
 
+_OF_TOKENS = r"[\w.+/=~,$-]"
+
+
 def hide_cut(text: str, mark: str) -> str:
     """``text`` with ``mark`` in the place of the beginning of a token at its end, where a token was cut."""
     for start, cut in _cut_shapes().items():
         if start in text:
             text = re.compile(cut).sub(mark, text)
-    return re.compile(_cut_start()).sub(mark, text)
+    return re.compile(_cut_start()).sub(mark, text) if re.fullmatch(rf"{_OF_TOKENS}+", text[-12:]) else text
 
 
 @cache
@@ -295,4 +298,4 @@ def _cut_start() -> str:
     starts = (start for start, shape in SHAPES.items() if shape.startswith((start, re.escape(start), "(?:", "[prs]")))
     others = ("key-", "v1.0-", "LS0tLS1CRUdJTi")
     usual = (start for start in starts if (len(start) > 3 and start not in others) or "(?=…)" in SHAPES[start])
-    return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, usual))})(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z])[\w.+/=~,$-]{{12,}}\Z"
+    return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, usual))})(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z]){_OF_TOKENS}{{12,}}\Z"

@@ -248,7 +248,13 @@ def _without_own(text: str) -> str:
     """Without the secrets that stand in it as they are."""
     lower = text.lower()
     words = [word for word in (_words_like(_NUMBERS.sub("0", lower)) if len(lower) < 2048 else WORDS) if word in lower]
-    return _without_cut_end(hide_in_lines(text, _lines_with(words, lower))) if words else text
+    if not _PRINTED.issuperset(words) or "|" in text or "<(" in text:
+        text = hide_in_lines(text, _lines_with(words, lower))
+    return _without_cut_end(text) if words else text
+
+
+_PRINTED = {"echo", "printf"}
+"""Of `WORDS`: what they print is a secret where a pipe leads on, or ``<(`` stands before them."""
 
 
 _NUMBERS = re.compile("[0-9]+")
@@ -274,7 +280,7 @@ def _without_cut_end(text: str) -> str:
         tail = without_cut_secret(tail, MORE_LETTERS, _without_named, HIDDEN)
     for mark, close in CLOSES:
         if not tail.endswith(HIDDEN) and mark in tail and (mark != close or tail.count(mark) % 2):
-            tail = without_cut_secret(tail, close, _searched, HIDDEN)
+            tail = without_cut_secret(tail, close, _without_piped if "|" in close else _searched, HIDDEN)
     return text if tail == body[start:] else text[:start] + tail + text[len(body) :]
 
 
@@ -352,6 +358,10 @@ def _searched(text: str) -> str:
 
     hidden = _without_named(_LONG_RUN.sub(cut, text) if "\ue000" not in text else text)
     return _CUT.sub(lambda match: middles[int(match[1])], hidden) if middles else hidden
+
+
+def _without_piped(text: str) -> str:
+    return _compiled(_PIPED).sub(rf"\1{HIDDEN}", text)
 
 
 def _without_named(text: str) -> str:

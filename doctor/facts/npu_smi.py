@@ -148,7 +148,7 @@ def table_rows(text: str) -> Iterator[list[str]]:
 
 def strip_escapes(text: str) -> str:
     """The text without terminal escape sequences and control characters."""
-    return re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]", "", text)
+    return text if text.isprintable() else re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]", "", text)
 
 
 def labelled_values(text: str) -> Iterator[tuple[str, str]]:

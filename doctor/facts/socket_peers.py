@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -35,7 +35,7 @@ _TREE_WIDTH = 64
 """Daemons of Open MPI that connect to one other: ``routed_radix``, and PRRTE's ``rml_base_radix``."""
 
 
-class FleetSockets(msgspec.Struct, frozen=True):
+class FleetSockets(msgspec.Struct, frozen=True, dict=True):
     """What is known of all hosts: the input of the choices."""
 
     interfaces: Mapping[str, Interfaces]
@@ -62,8 +62,22 @@ class FleetSockets(msgspec.Struct, frozen=True):
         """The launch line starts the ranks with Open MPI's mpirun, whose messages go over its own connections."""
         return "openmpi" in self.launch.launchers
 
-    def choices(self) -> Iterator[dict[str, SocketChoice]]:
+    @cached_property
+    def choices(self) -> list[dict[str, SocketChoice]]:
         """By host, for each library that the job uses; several times for one with several addresses on a host."""
+        return list(self._choices())
+
+    @cached_property
+    def _faults(self) -> dict[int, list[Unreachable]]:
+        return {}
+
+    def unreachable(self, number: int) -> list[Unreachable]:
+        """The hosts whose address in `choices` keeps the job from starting. Raises: Unreadable."""
+        if number not in self._faults:
+            self._faults[number] = unreachable(self.choices[number], self.interfaces)
+        return self._faults[number]
+
+    def _choices(self) -> Iterator[dict[str, SocketChoice]]:
         yield from self._gloo()
         hosts = self.interfaces
         hccl = {host: self._without_shared_address(host, HCCL_ADDRESS) for host in hosts if host in self.npus}
@@ -120,6 +134,18 @@ class FleetSockets(msgspec.Struct, frozen=True):
     def holder(self, address: str) -> str:
         """A host that has the address; the empty string for none."""
         return next(iter(_holders(self.interfaces).get(normalize_host(address), ())), "")
+
+
+@once_per_fleet
+def fleet_sockets(
+    interfaces: Mapping[str, Interfaces],
+    names: Mapping[str, HostNames],
+    launch: LaunchConfig,
+    npus: Mapping[str, NpuInventory] | None,
+    gpus: Mapping[str, GpuCards] | None,
+) -> FleetSockets:
+    """The same object for all checks."""
+    return FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
 
 
 @once_per_fleet
@@ -289,11 +315,18 @@ def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
     ends = {network: (min(hosts, key=lambda h: _key(used[h].address)), max(hosts, key=lambda h: _key(used[h].address)))
             for network, hosts in groups.items()}  # fmt: skip
     for network, hosts in groups.items():
+        alike = {interfaces[host].targets: host for host in hosts}
         for other, (first, last) in ends.items():
-            if other == network:
+            peers = dict.fromkeys((first, last))
+            sure = {
+                targets
+                for targets, host in alike.items()
+                if all(interfaces[host].surely_leads_to(used[peer].address) for peer in peers)
+            }
+            if other == network or len(sure) == len(alike):
                 continue
             for host in hosts:
-                for peer in dict.fromkeys((first, last)):
+                for peer in peers if interfaces[host].targets not in sure else ():
                     if not _connects(used[peer], used[host]):
                         continue
                     leads = interfaces[host].leads_to(used[peer].address)
@@ -313,10 +346,11 @@ def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
                             peer,
                         )
                     elif not leads:
-                        reason = filled("{0} has no route to {1} of {2}", host, used[peer].address, peer)
                         way_back = not of_daemons and bool(interfaces[peer].leads_to(used[host].address))
                         for end in _at_fault((host, hosts), (peer, groups[other]), way_back):
-                            faults.setdefault(end, Unreachable(end, used[end], reason, "route"))
+                            if end not in faults:
+                                reason = filled("{0} has no route to {1} of {2}", host, used[peer].address, peer)
+                                faults[end] = Unreachable(end, used[end], reason, "route")
     if doubt and not faults:
         raise Unreadable(doubt)
     return list(faults.values())

@@ -182,7 +182,8 @@ def combined_output(output: Output) -> str:
     if output.code == LOCKED_STATUS and BUSY_TEXT in output.out:
         raise Unreadable("hccn_tool stayed busy: another program holds its lock")
     lines = f"{output.out}\n{output.err}".splitlines()
-    answer_lines = [line for line in lines if BUSY_TEXT not in line and line.strip()]
+    is_busy = BUSY_TEXT in output.out or BUSY_TEXT in output.err
+    answer_lines = [line for line in lines if line.strip() and not (is_busy and BUSY_TEXT in line)]
     return "\n".join(answer_lines or [line for line in lines if BUSY_TEXT in line])
 
 

@@ -135,7 +135,7 @@ def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[d
 def _is_unsupported(text: str) -> bool:
     """The tool has no such query: it says so, or prints its usage for a card that it knows."""
     usage = "Usage: npu-smi" in text and "Invalid card id" not in text
-    return usage or bool(re.search(UNSUPPORTED_PATTERN, text, re.M | re.I))
+    return usage or bool(re.search(rf"(?mi){UNSUPPORTED_PATTERN}", text))
 
 
 def table_rows(text: str) -> Iterator[list[str]]:

@@ -312,48 +312,55 @@ def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
     of_daemons = is_of_daemons(used)
     faults: dict[str, Unreachable] = {}
     doubt = ""
+    for host, hosts, peer, peers in _unsure_pairs(groups, used, interfaces):
+        leads = interfaces[host].leads_to(used[peer].address)
+        if leads is None:
+            doubt = doubt or filled(
+                "whether {0} has a route to {1} depends on policy routing", host, used[peer].address
+            )
+        elif interfaces[host].relies_on_router(used[peer].address) and interfaces[peer].is_off_default_route(
+            used[peer].address
+        ):
+            doubt = doubt or filled(
+                "whether {0} reaches {1} ({2} of {3}) depends on the router of its default route: try it "
+                "with `doctor net`",
+                host,
+                used[peer].address,
+                used[peer].interface,
+                peer,
+            )
+        elif not leads:
+            way_back = not of_daemons and bool(interfaces[peer].leads_to(used[host].address))
+            for end in _at_fault((host, hosts), (peer, peers), way_back):
+                if end not in faults:
+                    reason = filled("{0} has no route to {1} of {2}", host, used[peer].address, peer)
+                    faults[end] = Unreachable(end, used[end], reason, "route")
+    if doubt and not faults:
+        raise Unreadable(doubt)
+    return list(faults.values())
+
+
+def _unsure_pairs(
+    groups: Mapping[str, Sequence[str]], used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]
+) -> Iterator[tuple[str, Sequence[str], str, Sequence[str]]]:
+    """Host and peer, each with the hosts of its network, where the one connects to the other and may not reach it.
+
+    Of another network the hosts with the least and the greatest address are tried; hosts with the same routes are alike.
+    """
     ends = {network: (min(hosts, key=lambda h: _key(used[h].address)), max(hosts, key=lambda h: _key(used[h].address)))
             for network, hosts in groups.items()}  # fmt: skip
     for network, hosts in groups.items():
         alike = {interfaces[host].targets: host for host in hosts}
-        for other, (first, last) in ends.items():
-            peers = dict.fromkeys((first, last))
-            sure = {
+        for other, peers in ends.items():
+            unsure = {
                 targets
                 for targets, host in alike.items()
-                if all(interfaces[host].surely_leads_to(used[peer].address) for peer in peers)
+                if other != network and not all(interfaces[host].surely_leads_to(used[peer].address) for peer in peers)
             }
-            if other == network or len(sure) == len(alike):
-                continue
-            for host in hosts:
-                for peer in peers if interfaces[host].targets not in sure else ():
-                    if not _connects(used[peer], used[host]):
-                        continue
-                    leads = interfaces[host].leads_to(used[peer].address)
-                    if leads is None:
-                        doubt = doubt or filled(
-                            "whether {0} has a route to {1} depends on policy routing", host, used[peer].address
-                        )
-                    elif interfaces[host].relies_on_router(used[peer].address) and interfaces[
-                        peer
-                    ].is_off_default_route(used[peer].address):
-                        doubt = doubt or filled(
-                            "whether {0} reaches {1} ({2} of {3}) depends on the router of its default route: try it "
-                            "with `doctor net`",
-                            host,
-                            used[peer].address,
-                            used[peer].interface,
-                            peer,
-                        )
-                    elif not leads:
-                        way_back = not of_daemons and bool(interfaces[peer].leads_to(used[host].address))
-                        for end in _at_fault((host, hosts), (peer, groups[other]), way_back):
-                            if end not in faults:
-                                reason = filled("{0} has no route to {1} of {2}", host, used[peer].address, peer)
-                                faults[end] = Unreachable(end, used[end], reason, "route")
-    if doubt and not faults:
-        raise Unreadable(doubt)
-    return list(faults.values())
+            for host in hosts if unsure else ():
+                for peer in dict.fromkeys(peers) if interfaces[host].targets in unsure else ():
+                    if _connects(used[peer], used[host]):
+                        yield host, hosts, peer, groups[other]
 
 
 def _at_fault(source: tuple[str, Sequence[str]], target: tuple[str, Sequence[str]], way_back: bool) -> list[str]:

@@ -193,7 +193,10 @@ def known_refusal(text: str) -> Absent | None:
         return Absent("hccn_tool does not support this on this product")
     if OTHER_SYNTAX_TEXT in text:
         return Absent("hccn_tool of the 950 family has other commands, for other ports")
-    return next((Unreadable(meaning) for phrase, meaning in _REFUSALS if phrase in text), None)
+    for phrase, meaning in _REFUSALS:
+        if phrase in text:
+            return Unreadable(meaning)
+    return None
 
 
 def raise_known_refusal(text: str) -> None:
@@ -225,7 +228,7 @@ def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:
 
 def single_field(name: str, text: str) -> str:
     """The value on the only line ``name: value``. Raises: ValueError when there is none, or more than one."""
-    (value,) = re.findall(rf"^[ \t]*{name}[ \t]*:(.*)$", text, re.M)
+    (value,) = re.findall(rf"(?m)^[ \t]*{name}[ \t]*:(.*)$", text)
     return str(value).strip()
 
 

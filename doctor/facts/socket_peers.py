@@ -345,7 +345,7 @@ def _unsure_pairs(
 ) -> Iterator[tuple[str, Sequence[str], str, Sequence[str]]]:
     """Host and peer, each with the hosts of its network, where the one connects to the other and may not reach it.
 
-    Of another network the hosts with the least and the greatest address are tried; hosts with the same routes are alike.
+    Of another network the hosts with the least and the greatest address are tried; hosts with equal routes are alike.
     """
     ends = {network: (min(hosts, key=lambda h: _key(used[h].address)), max(hosts, key=lambda h: _key(used[h].address)))
             for network, hosts in groups.items()}  # fmt: skip

@@ -46,6 +46,7 @@ def device_unreachable(
         for host, host_pings in pings.items()
         for ping in host_pings.pings
         if ping.address in owner
+        if host in addresses and ping.npu in addresses[host].by_npu
     ]
     yield from loss_findings(
         pairs,

@@ -46,6 +46,7 @@ def hccs_unreachable(
         for host, host_pings in pings.items()
         for ping in host_pings.pings
         if host in pods and (pods[host].id, ping.address) in ends
+        if host in vnics and ping.npu in vnics[host].by_npu
     ]
     yield from loss_findings(
         pairs,

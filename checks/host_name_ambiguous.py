@@ -36,14 +36,14 @@ def host_name_ambiguous(
     if len(names) < 2:
         raise Skip(ONE_HOST)
     meanings: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
-    address_sets: dict[tuple[str, ...], frozenset[str]] = {}
+    address_sets: dict[int, frozenset[str]] = {}
     for host, host_names in names.items():
         for name, meaning in host_names.names.items():
-            resolved = meaning.non_loopback
+            resolved = address_sets.get(id(meaning))  # hosts that agree have one object in common
+            if resolved is None:
+                resolved = address_sets[id(meaning)] = frozenset(meaning.non_loopback)
             if resolved:
-                meanings[name][host] = address_sets.get(resolved) or address_sets.setdefault(
-                    resolved, frozenset(resolved)
-                )
+                meanings[name][host] = resolved
     for name, by_host in sorted(meanings.items()):
         count = Counter(by_host.values())
         most = max(count.values())

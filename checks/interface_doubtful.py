@@ -8,7 +8,7 @@ from doctor.facts.limits import RdmaAdapters
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_choice import SocketChoice, interface_state, nccl_choices
-from doctor.facts.socket_peers import FleetSockets, is_of_daemons, unreachable, unused_names
+from doctor.facts.socket_peers import FleetSockets, fleet_sockets, is_of_daemons, unused_names
 from doctor.job import LaunchConfig
 from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS, OPENMPI_INTERFACES
 
@@ -55,7 +55,7 @@ def interface_doubtful(
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)
-    fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
+    fleet = fleet_sockets(interfaces, names, launch, npus, gpus)
     found: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for host, choice in _container_bridges(fleet):
         what = filled("{0} uses {1}, chosen by {2}", choice.library, choice.interface, choice.source)
@@ -97,10 +97,10 @@ def interface_doubtful(
 
 
 def _container_bridges(fleet: FleetSockets) -> Iterator[tuple[str, SocketChoice]]:
-    for choices in fleet.choices():
+    for number, choices in enumerate(fleet.choices):
         if is_of_daemons(choices):
             continue  # interface-unreachable judges them
-        errors = {one.host for one in unreachable(choices, fleet.interfaces)}
+        errors = {one.host for one in fleet.unreachable(number)}
         for host, choice in choices.items():
             link = fleet.interfaces[host].link(choice.interface)
             if host not in errors and link and link.is_container_bridge:

@@ -42,7 +42,7 @@ def interface_setting_wrong(
     fleet = FleetSockets(interfaces, {}, launch, npus or {}, gpus or {})
     hosts_by_fault: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     expected: dict[tuple[str, str, str], str] = {}
-    for choices in fleet.choices():
+    for choices in fleet.choices:
         for host, choice in choices.items():
             if choice.problem:
                 name = choice.variable or choice.library

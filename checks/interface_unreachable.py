@@ -7,7 +7,7 @@ from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_choice import SocketChoice
-from doctor.facts.socket_peers import FleetSockets, decided_by_rank_table, unreachable
+from doctor.facts.socket_peers import decided_by_rank_table, fleet_sockets, unreachable
 from doctor.job import LaunchConfig
 
 CAUSES = {
@@ -65,11 +65,11 @@ def interface_unreachable(
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)
-    fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
-    for choices in fleet.choices():
+    fleet = fleet_sockets(interfaces, names, launch, npus, gpus)
+    for number, choices in enumerate(fleet.choices):
         judged = {host: one for host, one in choices.items() if not decided_by_rank_table(one, launch)}
         faults: dict[tuple[SocketChoice, str, str], list[str]] = defaultdict(list)
-        for fault in unreachable(judged, interfaces):
+        for fault in unreachable(judged, interfaces) if judged != choices else fleet.unreachable(number):
             faults[fault.choice, fault.reason, fault.kind].append(fault.host)
         for (choice, reason, fault_kind), hosts in faults.items():
             finding = Finding(

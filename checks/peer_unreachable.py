@@ -16,7 +16,7 @@ from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
 from doctor.facts.peer_connections import PeerConnection, PeerConnections
 from doctor.facts.ports import Listeners, ReservedPorts
-from doctor.facts.socket_peers import FleetSockets
+from doctor.facts.socket_peers import FleetSockets, fleet_sockets
 from doctor.job import LaunchConfig
 
 ONE_HOST = "only one host: there is no other to connect to"
@@ -66,7 +66,7 @@ def peer_unreachable(
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)
-    owners = _owners(interfaces, FleetSockets(interfaces, names, launch, npus or {}, gpus or {}))
+    owners = _owners(interfaces, fleet_sockets(interfaces, names, launch, npus, gpus))
     owners.update(_master_owners(master_meanings(names, interfaces, launch)))
     pairs = _pairs(connections, owners)
     if not pairs:
@@ -222,7 +222,7 @@ def _owners(interfaces: Mapping[str, Interfaces], fleet: FleetSockets) -> dict[s
     """The host of each address that the job takes; where no library's rule is known, of all addresses."""
     taken = [
         (choice.address, host)
-        for choices in fleet.choices()
+        for choices in fleet.choices
         for host, choice in choices.items()
         if choice.address and not choice.is_loopback
     ]

@@ -132,6 +132,16 @@ def test_twice_the_hosts_are_twice_the_cpu_of_every_check(
     assert not suspected, measured
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.9])
+@pytest.mark.parametrize("devices", ["saved", "saved_gpus"], ids=["npus", "gpus"])
+def test_numbers_that_contradict_each_other_crash_no_check(
+    request: pytest.FixtureRequest, devices: str, share: float
+) -> None:
+    run = sickened(multiplied(request.getfixturevalue(devices), 40, names_each=8), share)
+    report = replay(load_run(msgspec.json.encode(run), "run"), load_checks())
+    assert {outcome.check: outcome.crashed for outcome in report.outcomes if outcome.crashed} == {}
+
+
 def test_a_host_with_too_many_addresses_is_unknown_itself() -> None:
     own_entries = [["lo", "127.0.0.1", 8], ["eth0", "10.0.0.1", 16]]
     veths = [[f"veth{number}", f"fe80::{number:x}", 64] for number in range(1, 3000)]

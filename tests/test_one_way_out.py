@@ -22,6 +22,7 @@ from doctor.engine.run_writing import redact_run
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.secrets import HIDDEN, hide_in, hide_secrets, hide_tokens, is_secret_name
 from doctor.engine.streams import harmless, print_stderr
+from doctor.remote.runtime.streams import last_lines
 from doctor.report.formats.jsonl import EventStream
 from doctor.report.formats.registry import FORMATS, RenderContext, render
 from doctor.report.layout.terminal import Terminal
@@ -217,10 +218,34 @@ def test_a_password_that_was_cut_is_hidden_by_the_rule_of_its_whole() -> None:
         'password := "B1eHNBw7',
         "password = r'frJjHWa7",
         "Invalid API key: cSaY1cZ7Q",
+        "['t.py', 'sk-MWNSbjBOn7QNcDoditllc",
+        "(A3-WTOH8I-TKGSZDETFVN7",
+        "curl -x me:U3Ktr747BSd",
+        "conda config --add channels https://conda.corp/t/giSzZIh7XX1",
+        "AK/SK: AKABC/bZeruIM7dqD",
+        strip_control_chars("password: |\n  JKBzBKZ7uoAGAqX and more words"),
     ):
         assert "7" not in hide_secrets(text), text
-    for text in ("key=0x7f12345678", "session_id=train-20261125", "PASS TestAllReduce8Gpus", "the host's key: '"):
+    for text in ("['t.py', 'sk-MWNSbjBOnQNcDodi", "sm_pat_vLfrvdDUqGdp"):  # without a digit, as it happens
+        assert HIDDEN in hide_secrets(text)
+    for text in (
+        *("key=0x7f12345678", "session_id=train-20261125", "PASS TestAllReduce8Gpus", "the host's key: '"),
+        *("curl -x http://proxy:3128", "curl http://h/path/Abc123xyzde", "hf_TransformersTrainerHub", "sk-model-Large"),
+        *("cat password: | sort", "pip install sk-learn-Extra", "curl -O http://h/v1.2.3/file8abcdefgh"),
+    ):
         assert hide_secrets(text) == text
+
+
+def test_of_a_text_whose_beginning_was_cut_off_no_part_of_a_secret_is_left() -> None:
+    """On the host the line that was cut is not told; of a private key the lines before its end are hidden."""
+    printed = b"RuntimeError: cannot log in with hf_" + b"Ab1" * 12 + b"\nTraceback\n"
+    for limit in range(1, len(printed)):
+        assert "Ab1" not in last_lines(printed, limit)
+    assert last_lines(printed, len(printed)) == printed.decode()
+    body = "\n".join(f"{number:02}" + "kQ7+" * 15 for number in range(20))
+    for prefix in ("", "[rank3] 10:00:00 "):
+        text = prefix + f"{body}\n-----END RSA PRIVATE KEY-----\nbye".replace("\n", f"\n{prefix}")
+        assert "kQ7+" not in hide_secrets(text) and hide_secrets(text).endswith(f"{HIDDEN}\n{prefix}bye")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -36,9 +38,9 @@ class FactCache:
 
     def __init__(self, records: Mapping[str, HostRecord]) -> None:
         self.records = records
-        self._values: dict[type[Fact], dict[str, Fact | Absent]] = {}
+        self._values: dict[type[Fact], dict[str, Fact | Absent]] = defaultdict(dict)
         self._by_answer: dict[tuple[type[Fact], object], Fact | Absent] = {}
-        self._by_outputs: dict[tuple[type[Fact], int], Fact | Absent] = {}
+        self._by_outputs: dict[type[Fact], dict[int, Fact | Absent]] = defaultdict(dict)
         self._completed: dict[tuple[int, int], tuple[Fact, Fact]] = {}
         self._columns: dict[type[Fact], tuple[Sequence[str], list[Fact | Absent]]] = {}
         self._fleets: dict[type[Fact], PerHost[Any]] = {}
@@ -46,14 +48,14 @@ class FactCache:
 
     def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
         """The fact's value, or why there is none."""
-        try:
-            return self._values[fact][host]
-        except KeyError:
+        values = self._values[fact]
+        value = values.get(host)
+        if value is None:
             value = self._read(host, fact)
             if fact.probe.inventory is not None and isinstance(value, Fact):
                 value = self._with_unanswered(value, self.get(host, fact.probe.inventory), host)
-            self._values.setdefault(fact, {})[host] = value
-            return value
+            values[host] = value
+        return value
 
     def _with_unanswered(self, value: Fact, inventory: Fact | Absent, host: str) -> Fact:
         """The value, with those of the host's devices unread that the record has no answer of."""
@@ -69,18 +71,17 @@ class FactCache:
     def _read(self, host: str, fact: type[Fact]) -> Fact | Absent:
         record = self.records[host]
         outputs = record.outputs.get(fact.output_name())
+        known = self._by_outputs[fact]  # by object of the records, which stay: none is looked through for each host
+        if (value := known.get(id(outputs))) is not None and not record.visit.failure:
+            return value
         if outputs is None and fact.needs and not record.visit.failure and fact.probe.kind not in ("visit", *OWN_ROUND):
             return _not_planned_reason(fact, (self.get(host, need) for need in fact.needs))
         if not outputs or record.visit.failure or not fact.is_shared or fact.probe.kind in ("visit", *OWN_ROUND):
             return read_fact(record, fact)
-        same = (fact, id(outputs))  # of the records, which stay: a shared object is not looked through for each host
-        value = self._by_outputs.get(same)
-        if value is None:
-            key = (fact, tuple(part for name, output in outputs.items() for part in _answer(name, output)))
-            if key not in self._by_answer:
-                self._by_answer[key] = read_fact(record, fact)
-            value = self._by_outputs[same] = self._by_answer[key]
-        return value
+        key = (fact, tuple([part for name, output in outputs.items() for part in _answer(name, output)]))
+        if key not in self._by_answer:
+            self._by_answer[key] = read_fact(record, fact)
+        return known.setdefault(id(outputs), self._by_answer[key])
 
     def fleet(self, fact: type[Fact]) -> PerHost[Any]:
         """The fact of every host that it could be read on: always the same object."""
@@ -98,9 +99,14 @@ class FactCache:
     def why_unread(self, fact: Fact) -> Reason:
         """Why parts of a fact of this cache are not known."""
         if id(fact) not in self._unread:
-            text = "; ".join(filled("{0}: {1}", part, why) for part, why in sorted(fact.unread.items()))
+            text = "; ".join([_unread_part(part, why) for part, why in sorted(fact.unread.items())])
             self._unread[id(fact)] = Reason(strip_control_chars(text))
         return self._unread[id(fact)]
+
+
+@lru_cache(maxsize=1 << 12)
+def _unread_part(part: str, why: str) -> str:
+    return filled("{0}: {1}", part, why)
 
 
 def _answer(name: str, output: Output) -> tuple[object, ...]:

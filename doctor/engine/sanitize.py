@@ -19,6 +19,8 @@ def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
     """
     if isinstance(text, bytes):
         text = text[: limit * 8 + BEHIND_A_CUT].decode("utf-8", "replace")
+    if len(text) <= limit and text.isprintable() and "  " not in text:
+        return text.strip()
     text = _ESCAPES.sub(" ", text[: limit * 8 + BEHIND_A_CUT])
     # Word by word: nearly every word is printable, and a host may send many megabytes of them.
     cleaned = " ".join(word if word.isprintable() else _spaced(word) for word in text.split()).strip()

@@ -74,7 +74,7 @@ def without_cut_secret(tail: str, close: str, search: Callable[[str], str], mark
     Without a quote before it, only what has eight characters, a digit and a letter is one.
     """
     hidden = search(tail + close).removesuffix(close)
-    if not hidden.endswith(mark) or hidden.endswith(f"/{mark}"):
+    if not hidden.endswith(mark) or (close == "@h" and hidden.endswith(f"/{mark}")):
         return tail
     cut = "".join([*parts_between(tail, hidden, mark)][-1:])
     return hidden if close in ("'", '"') or _LIKE_PASSWORD.match(cut) else tail

@@ -151,6 +151,11 @@ PRIVATE_KEY = (
     r"|(?<=Private-Lines: )[0-9]{1,4}\s[A-Za-z0-9+/=\s]{1,16384}"
 )
 """To its end, also where a log puts a time and a rank before each line."""
+KEY_END = (
+    r"(?m)^(?:(?:[^\n]{0,80}[ \t])?[A-Za-z0-9+/]{16,80}={0,2}[ \t\r]*\n){1,64}"
+    r"[^\n]{0,80}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
+)
+"""Of a text whose beginning was cut off."""
 GAP = r"(?:[ \t]+|[\"'],[ \t]*[\"'])"
 """Between words of a command, also where a log shows them as a list."""
 COMMANDS = (
@@ -192,7 +197,7 @@ COMMANDS = (
     (
         "curl",
         (
-            rf"(?:(?:-x|--proxy)(?:{GAP}|=)?[^\s:@/\"']{{1,100}}:(?=[^\s@]{{1,100}}@)"
+            rf"(?:(?:-x|--proxy)(?:{GAP}|=)?[^\s:@/\"']{{1,100}}:(?=(?!//)[^\s@]{{1,100}}@)"
             rf"|(?:-[uU]|--user|--proxy-user)(?:{GAP}|=)?[\"']?[^\s:\"']{{1,100}}:"
             rf"|(?:-b|--cookie)(?:{GAP}|=)[\"']?[^\s=;\"']{{1,100}}=)"
         ),
@@ -264,6 +269,7 @@ CLOSES = (
     ("echo", " | kinit"),
     ("printf", " | kinit"),
     ("://", "@h"),
+    ("curl", "@h"),
 )
 """What a text with a secret at its end holds, and what would stand behind the secret."""
 CUT_PASSWORD = r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?<![^\s\"'=:/(])[^\s\"'=:/(]{8,64}\Z"
@@ -272,12 +278,15 @@ MORE_LETTERS = "ZzZzZzZzZzZz"
 """What would stand behind it: with them it has as many characters as the rules of named passwords ask for."""
 
 
+_OF_TOKENS = r"[\w.+/=~,$-]"
+
+
 def hide_cut(text: str, mark: str) -> str:
     """``text`` with ``mark`` in the place of the beginning of a token at its end, where a token was cut."""
     for start, cut in _cut_shapes().items():
         if start in text:
             text = re.compile(cut).sub(mark, text)
-    return re.compile(_cut_start()).sub(mark, text)
+    return re.compile(_cut_start()).sub(mark, text) if re.fullmatch(rf"{_OF_TOKENS}+", text[-12:]) else text
 
 
 @cache
@@ -294,5 +303,7 @@ def _cut_start() -> str:
     """The beginning of a token at the end of a text; one of a few letters may begin any word, or a version."""
     starts = (start for start, shape in SHAPES.items() if shape.startswith((start, re.escape(start), "(?:", "[prs]")))
     others = ("key-", "v1.0-", "LS0tLS1CRUdJTi")
-    usual = (start for start in starts if (len(start) > 3 and start not in others) or "(?=…)" in SHAPES[start])
-    return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, usual))})(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z])[\w.+/=~,$-]{{12,}}\Z"
+    short = (start for start in SHAPES if start == "A3-" or "(?=…)" in SHAPES[start])
+    usual = dict.fromkeys([*(start for start in starts if len(start) > 3 and start not in others), *short])
+    random = r"(?:(?=\D*\d)(?=[^a-zA-Z]*[a-zA-Z])|(?=(?:[^A-Z]*[A-Z]){4})(?=(?:[^a-z]*[a-z]){4}))"
+    return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, usual))}){random}{_OF_TOKENS}{{12,}}\Z"

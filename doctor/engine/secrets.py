@@ -15,6 +15,7 @@ from doctor.engine.secret_shapes import (
     CUT_PASSWORD,
     GAP,
     INNOCENT,
+    KEY_END,
     LONGEST_END,
     MORE_LETTERS,
     PRIVATE_KEY,
@@ -59,7 +60,9 @@ _ASSIGNED = rf"""(?ix)
     (?P<key> (?<![\w.-]) (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?|->(?=\S{{0,200}}[0-9])(?=\S{{16}}))
             [ \t]*(?:[bru]{{1,2}}(?=["']))?
         | ["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
-        | :[ \t]*[|>][+-]?\n[ \t]+ ) | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
+        | :[ \t]*[|>][+-]?
+            (?:\n[ \t]+|[ ]+(?=\S{{0,200}}[0-9])(?=\S{{0,200}}[A-Za-z])(?=\S{{8}})) )
+        | (?<=<){_NAME}[ ]value[ ]?=[ ]?(?=["'])
     | (?: (?=[\w.]*--|-|[\w.]+-[\w.-]{{0,99}}[ \t]+\S{{0,200}}[0-9])
         | (?=[\w-]+\.[\w.-]*(?:secret|passw)[\w.-]*[ \t]+\S{{0,200}}[0-9])
         | (?<=setenv[ ]) | (?<=setx[ ]) | (?<=set[ ]-x[ ]) | (?<=set[ ]-gx[ ])
@@ -85,7 +88,7 @@ _URL_TOKEN = r"(?<=://)[0-9A-Za-z_-]{20,}(?=(?::\[hidden\])?@[\w.\[-])"
 """A token in place of the user, such as ``https://TOKEN@github.com/``."""
 _URL_SIGNATURE = (
     r"(?i)([?&](?:sig(?:nature)?|sign(?==[\w%+/-]{20})|key)=|netloc=[\"'][^:\"'\s]{0,100}:|(?<![\w.])signature=(?=[0-9a-f]{64})|sctapi\.ftqq\.com/|api\.day\.app/|/with/key/|hooks\.slack\.com/(?:services|workflows|triggers)/|webhook\.office\.com/webhookb2/|/open-apis/bot/(?:v2/)?hook/"
-    r"|conda\.\S{0,60}/t/(?=[^/\s]{12})|discord(?:app)?\.com/api/webhooks/|/incomingwebhook/|api\.telegram\.org/bot)[^&\s\"'<>\\]+"
+    r"|conda\.\S{0,60}/t/(?=[^/\s]{12}|[^/\s]{6,11}\Z)|discord(?:app)?\.com/api/webhooks/|/incomingwebhook/|api\.telegram\.org/bot)[^&\s\"'<>\\]+"
 )
 """Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS, chat webhooks."""
 _SIGNATURE_MARKS = (
@@ -214,6 +217,7 @@ def hide_tokens(text: str) -> str:
             text = _compiled(rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])){shape}").sub(HIDDEN, text)
     if "PRIVATE KEY" in text or "Private-Lines: " in text:
         text = _compiled(PRIVATE_KEY).sub(HIDDEN, text)
+        text = _compiled(KEY_END).sub(HIDDEN, text) if "END " in text else text
     if ":/" in text:
         text = _compiled(_URL_SECRET).sub(rf"\1{HIDDEN}@", text)
         text = _compiled(_URL_TOKEN).sub(HIDDEN, text)
@@ -248,7 +252,13 @@ def _without_own(text: str) -> str:
     """Without the secrets that stand in it as they are."""
     lower = text.lower()
     words = [word for word in (_words_like(_NUMBERS.sub("0", lower)) if len(lower) < 2048 else WORDS) if word in lower]
-    return _without_cut_end(hide_in_lines(text, _lines_with(words, lower))) if words else text
+    if not _PRINTED.issuperset(words) or "|" in text or "<(" in text:
+        text = hide_in_lines(text, _lines_with(words, lower))
+    return _without_cut_end(text) if words else text
+
+
+_PRINTED = {"echo", "printf"}
+"""Of `WORDS`: what they print is a secret where a pipe leads on, or ``<(`` stands before them."""
 
 
 _NUMBERS = re.compile("[0-9]+")
@@ -274,7 +284,7 @@ def _without_cut_end(text: str) -> str:
         tail = without_cut_secret(tail, MORE_LETTERS, _without_named, HIDDEN)
     for mark, close in CLOSES:
         if not tail.endswith(HIDDEN) and mark in tail and (mark != close or tail.count(mark) % 2):
-            tail = without_cut_secret(tail, close, _searched, HIDDEN)
+            tail = without_cut_secret(tail, close, _without_piped if "|" in close else _searched, HIDDEN)
     return text if tail == body[start:] else text[:start] + tail + text[len(body) :]
 
 
@@ -352,6 +362,10 @@ def _searched(text: str) -> str:
 
     hidden = _without_named(_LONG_RUN.sub(cut, text) if "\ue000" not in text else text)
     return _CUT.sub(lambda match: middles[int(match[1])], hidden) if middles else hidden
+
+
+def _without_piped(text: str) -> str:
+    return _compiled(_PIPED).sub(rf"\1{HIDDEN}", text)
 
 
 def _without_named(text: str) -> str:

@@ -192,7 +192,7 @@ def origin(text: str) -> tuple[str, Values] | None:
 def fill(template: str, values: Mapping[str, str]) -> str:
     """``template`` with each ``{name}`` replaced that has a value. Nothing is replaced within values."""
     return "".join(
-        piece if is_text else values.get(piece, f"{{{piece}}}") for is_text, piece in template_pieces(template)
+        [piece if is_text else values.get(piece, f"{{{piece}}}") for is_text, piece in template_pieces(template)]
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -82,13 +83,14 @@ class _NameIndex:
         self.host_by_names = {id(host_names): host for host, host_names in names.items()}
         self.hosts_by_label: dict[str, list[str]] = {}
         """Hosts that are listed with a domain, by the name without it."""
-        self.witnesses: dict[str, dict[str, set[str]]] = {}
+        self.witnesses: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         """By name and address: up to two hosts that resolve the one to the other."""
         for host, host_names in names.items():
             self.hosts_by_label.setdefault(host if is_address(host) else host.partition(".")[0], []).append(host)
             for name, meaning in host_names.names.items():
+                by_address = self.witnesses[name]
                 for address in meaning.addresses:
-                    witnesses = self.witnesses.setdefault(name, {}).setdefault(address, set())
+                    witnesses = by_address[address]
                     if len(witnesses) < 2:
                         witnesses.add(host)
 

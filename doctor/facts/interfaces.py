@@ -197,6 +197,11 @@ class Interfaces(Fact, frozen=True, dict=True):
             return True
         return None if self.routes is None or self.has_rules else False
 
+    def surely_leads_to(self, address: str) -> bool:
+        """By its networks and routes alone, and not by a default route: so does every host with the same `targets`."""
+        paths = self._paths(address)
+        return any(has_carrier for _, has_carrier, _ in paths) and any(prefix for prefix, *_ in paths)
+
     def relies_on_router(self, address: str) -> bool:
         """Only a default route leads to the address: whether its router does is not known here."""
         return not self.holder(address) and {prefix for prefix, *_ in self._paths(address)} == {0}
@@ -209,12 +214,12 @@ class Interfaces(Fact, frozen=True, dict=True):
 
     def _paths(self, address: str, default: bool = False) -> list[_Path]:
         """Prefix, carrier and interface of the narrowest routes to an address; ``default``: of the default routes."""
-        paths = _all_paths(self._targets, address)
+        paths = _all_paths(self.targets, address)
         narrowest = 0 if default else max((prefix for prefix, *_ in paths), default=0)
         return [path for path in paths if path[0] == narrowest]
 
     @cached_property
-    def _targets(self) -> tuple[tuple[str, _Path], ...]:
+    def targets(self) -> tuple[tuple[str, _Path], ...]:
         """The networks that interfaces lead to which are up: equal on hosts of the same networks."""
         targets = [
             (entry.network, entry.prefix, entry.interface) for entry in self.addresses if not entry.is_link_local

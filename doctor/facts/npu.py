@@ -278,7 +278,7 @@ class NpuChips(DeviceList, frozen=True):
     def unanswered(self, outputs: Mapping[str, Output]) -> tuple[str, ...]:
         """Cards, or chips, without a block in the output of a tool that is run once for each of them."""
         text = outputs[""].out if "" in outputs else ""
-        blocks = re.findall(r"^-- ([0-9]{1,9})(?: ([0-9]{1,4}))? --[ \t\r]*$", text, re.M)
+        blocks = re.findall(r"(?m)^-- ([0-9]{1,9})(?: ([0-9]{1,4}))? --[ \t\r]*$", text)
         if any(chip for _, chip in blocks):
             chips = {(int(card), int(chip or 0)) for card, chip in blocks}
             lacking = [chip for chip in self.chips if (chip.npu, chip.chip) not in chips]

@@ -94,7 +94,7 @@ class NpuHccs(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuHccs:
-        pieces = re.split(r"^-- (\d{1,9}) (\d{1,4}) --[ \t\r]*$", read_npu_smi_text(answer[""]), flags=re.M)
+        pieces = re.split(r"(?m)^-- (\d{1,9}) (\d{1,4}) --[ \t\r]*$", read_npu_smi_text(answer[""]))
         health: dict[str, str] = {}
         errors: dict[str, int] = {}
         lanes: dict[str, tuple[int, ...]] = {}

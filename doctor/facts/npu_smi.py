@@ -135,7 +135,7 @@ def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[d
 def _is_unsupported(text: str) -> bool:
     """The tool has no such query: it says so, or prints its usage for a card that it knows."""
     usage = "Usage: npu-smi" in text and "Invalid card id" not in text
-    return usage or bool(re.search(UNSUPPORTED_PATTERN, text, re.M | re.I))
+    return usage or bool(re.search(rf"(?mi){UNSUPPORTED_PATTERN}", text))
 
 
 def table_rows(text: str) -> Iterator[list[str]]:
@@ -148,7 +148,7 @@ def table_rows(text: str) -> Iterator[list[str]]:
 
 def strip_escapes(text: str) -> str:
     """The text without terminal escape sequences and control characters."""
-    return re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]", "", text)
+    return text if text.isprintable() else re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]", "", text)
 
 
 def labelled_values(text: str) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, ProbeArgument
 from doctor.engine.texts import beginning, filled
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import effective_time, find_tool, matching_paths
+from doctor.remote.runtime.streams import last_lines
 
 UNDECIDED = "<version>"
 """Of a package whose version only the reader knows."""
@@ -269,7 +270,7 @@ def _attempt(command: list, environ: dict, seconds: float) -> dict:  # type: ign
                 process.kill()
                 process.communicate()
                 return {"timeout": int(seconds)}
-    out, err = [text.decode("utf-8", "replace")[-8000:] for text in output]
+    out, err = [last_lines(text, 8000) for text in output]
     return {"code": process.returncode, "out": out, "err": err}
 
 

@@ -94,7 +94,7 @@ def tool_blocks(text: str, names: str) -> list[ToolBlock]:
     >>> tool_blocks("-- mlx5_0 --\nState : Active\n-- exit 0 --\n-- mlx5_1 --\nSta", r"mlx5_\d{1,3}")[0]
     ToolBlock(name='mlx5_0', text='State : Active\n', code=0)
     """
-    pieces = re.split(rf"^-- ({names}) --[ \t\r]*\n", text, flags=re.M | re.ASCII)
+    pieces = re.split(rf"(?ma)^-- ({names}) --[ \t\r]*\n", text)
     blocks = []
     for name, piece in zip(pieces[1::2], pieces[2::2], strict=True):
         printed, _, end = piece.rpartition("-- exit ")

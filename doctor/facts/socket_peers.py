@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -35,7 +35,7 @@ _TREE_WIDTH = 64
 """Daemons of Open MPI that connect to one other: ``routed_radix``, and PRRTE's ``rml_base_radix``."""
 
 
-class FleetSockets(msgspec.Struct, frozen=True):
+class FleetSockets(msgspec.Struct, frozen=True, dict=True):
     """What is known of all hosts: the input of the choices."""
 
     interfaces: Mapping[str, Interfaces]
@@ -62,8 +62,22 @@ class FleetSockets(msgspec.Struct, frozen=True):
         """The launch line starts the ranks with Open MPI's mpirun, whose messages go over its own connections."""
         return "openmpi" in self.launch.launchers
 
-    def choices(self) -> Iterator[dict[str, SocketChoice]]:
+    @cached_property
+    def choices(self) -> list[dict[str, SocketChoice]]:
         """By host, for each library that the job uses; several times for one with several addresses on a host."""
+        return list(self._choices())
+
+    @cached_property
+    def _faults(self) -> dict[int, list[Unreachable]]:
+        return {}
+
+    def unreachable(self, number: int) -> list[Unreachable]:
+        """The hosts whose address in `choices` keeps the job from starting. Raises: Unreadable."""
+        if number not in self._faults:
+            self._faults[number] = unreachable(self.choices[number], self.interfaces)
+        return self._faults[number]
+
+    def _choices(self) -> Iterator[dict[str, SocketChoice]]:
         yield from self._gloo()
         hosts = self.interfaces
         hccl = {host: self._without_shared_address(host, HCCL_ADDRESS) for host in hosts if host in self.npus}
@@ -120,6 +134,18 @@ class FleetSockets(msgspec.Struct, frozen=True):
     def holder(self, address: str) -> str:
         """A host that has the address; the empty string for none."""
         return next(iter(_holders(self.interfaces).get(normalize_host(address), ())), "")
+
+
+@once_per_fleet
+def fleet_sockets(
+    interfaces: Mapping[str, Interfaces],
+    names: Mapping[str, HostNames],
+    launch: LaunchConfig,
+    npus: Mapping[str, NpuInventory] | None,
+    gpus: Mapping[str, GpuCards] | None,
+) -> FleetSockets:
+    """The same object for all checks."""
+    return FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
 
 
 @once_per_fleet
@@ -286,40 +312,55 @@ def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
     of_daemons = is_of_daemons(used)
     faults: dict[str, Unreachable] = {}
     doubt = ""
-    ends = {network: (min(hosts, key=lambda h: _key(used[h].address)), max(hosts, key=lambda h: _key(used[h].address)))
-            for network, hosts in groups.items()}  # fmt: skip
-    for network, hosts in groups.items():
-        for other, (first, last) in ends.items():
-            if other == network:
-                continue
-            for host in hosts:
-                for peer in dict.fromkeys((first, last)):
-                    if not _connects(used[peer], used[host]):
-                        continue
-                    leads = interfaces[host].leads_to(used[peer].address)
-                    if leads is None:
-                        doubt = doubt or filled(
-                            "whether {0} has a route to {1} depends on policy routing", host, used[peer].address
-                        )
-                    elif interfaces[host].relies_on_router(used[peer].address) and interfaces[
-                        peer
-                    ].is_off_default_route(used[peer].address):
-                        doubt = doubt or filled(
-                            "whether {0} reaches {1} ({2} of {3}) depends on the router of its default route: try it "
-                            "with `doctor net`",
-                            host,
-                            used[peer].address,
-                            used[peer].interface,
-                            peer,
-                        )
-                    elif not leads:
-                        reason = filled("{0} has no route to {1} of {2}", host, used[peer].address, peer)
-                        way_back = not of_daemons and bool(interfaces[peer].leads_to(used[host].address))
-                        for end in _at_fault((host, hosts), (peer, groups[other]), way_back):
-                            faults.setdefault(end, Unreachable(end, used[end], reason, "route"))
+    for host, hosts, peer, peers in _unsure_pairs(groups, used, interfaces):
+        leads = interfaces[host].leads_to(used[peer].address)
+        if leads is None:
+            doubt = doubt or filled(
+                "whether {0} has a route to {1} depends on policy routing", host, used[peer].address
+            )
+        elif interfaces[host].relies_on_router(used[peer].address) and interfaces[peer].is_off_default_route(
+            used[peer].address
+        ):
+            doubt = doubt or filled(
+                "whether {0} reaches {1} ({2} of {3}) depends on the router of its default route: try it "
+                "with `doctor net`",
+                host,
+                used[peer].address,
+                used[peer].interface,
+                peer,
+            )
+        elif not leads:
+            way_back = not of_daemons and bool(interfaces[peer].leads_to(used[host].address))
+            for end in _at_fault((host, hosts), (peer, peers), way_back):
+                if end not in faults:
+                    reason = filled("{0} has no route to {1} of {2}", host, used[peer].address, peer)
+                    faults[end] = Unreachable(end, used[end], reason, "route")
     if doubt and not faults:
         raise Unreadable(doubt)
     return list(faults.values())
+
+
+def _unsure_pairs(
+    groups: Mapping[str, Sequence[str]], used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]
+) -> Iterator[tuple[str, Sequence[str], str, Sequence[str]]]:
+    """Host and peer, each with the hosts of its network, where the one connects to the other and may not reach it.
+
+    Of another network the hosts with the least and the greatest address are tried; hosts with equal routes are alike.
+    """
+    ends = {network: (min(hosts, key=lambda h: _key(used[h].address)), max(hosts, key=lambda h: _key(used[h].address)))
+            for network, hosts in groups.items()}  # fmt: skip
+    for network, hosts in groups.items():
+        alike = {interfaces[host].targets: host for host in hosts}
+        for other, peers in ends.items():
+            unsure = {
+                targets
+                for targets, host in alike.items()
+                if other != network and not all(interfaces[host].surely_leads_to(used[peer].address) for peer in peers)
+            }
+            for host in hosts if unsure else ():
+                for peer in dict.fromkeys(peers) if interfaces[host].targets in unsure else ():
+                    if _connects(used[peer], used[host]):
+                        yield host, hosts, peer, groups[other]
 
 
 def _at_fault(source: tuple[str, Sequence[str]], target: tuple[str, Sequence[str]], way_back: bool) -> list[str]:

@@ -214,7 +214,7 @@ def tested_ports(launch: LaunchConfig, *, npus: bool) -> tuple[TestedPort, ...]:
 def _chosen_addresses(fleet: FleetSockets) -> dict[str, dict[str, str]]:
     """By host and library: the address that it takes, where another host can reach it at all."""
     chosen: dict[str, dict[str, str]] = {}
-    for choices in fleet.choices():
+    for choices in fleet.choices:
         for host, choice in choices.items():
             if choice.address and not choice.is_loopback:
                 chosen.setdefault(host, {}).setdefault(choice.library, choice.address)

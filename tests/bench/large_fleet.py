@@ -1,7 +1,7 @@
 """`doctor check --from FILE` for fleets of 1,000 and 10,000 hosts with eight NPUs each, on one core.
 
-Run as root: python tests/bench/large_fleet.py [HOSTS ...]. Two real test hosts are read once; their records are
-multiplied, each with names and addresses of its own.
+Run as root: python tests/bench/large_fleet.py [--sick] [HOSTS ...]. Two real test hosts are read once; their records
+are multiplied, each with names and addresses of its own, and with --sick with troubles of its own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tests.hosts.fleet import Fleet  # noqa: E402
 from tests.hosts.npu import npu_fleet  # noqa: E402
 
 MAKE = "--make"
+SICK = "--sick"
 
 
 def template(folder: Path) -> Path:
@@ -133,9 +134,10 @@ def once(path: Path) -> tuple[float, float, int]:
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, process.returncode
 
 
-def make(two: str, count: str, path: str) -> None:
+def make(two: str, count: str, path: str, *sick: str) -> None:
     """Writes a run of ``count`` hosts to ``path``, in the form of `run_lines`. No command takes equally long twice."""
     run, source = multiplied(json.loads(Path(two).read_text()), int(count)), random.Random(1)
+    run = sickened(run) if sick else run
     hosts = run.pop("hosts")
     lines = []
     for name, record in hosts.items():
@@ -151,13 +153,14 @@ def make(two: str, count: str, path: str) -> None:
 def main() -> None:
     if sys.argv[1:2] == [MAKE]:
         return make(*sys.argv[2:])
-    counts = [int(word) for word in sys.argv[1:]] or [1000, 10_000]
+    sick = [word for word in sys.argv[1:] if word == SICK]
+    counts = [int(word) for word in sys.argv[1:] if word != SICK] or [1000, 10_000]
     with tempfile.TemporaryDirectory() as folder:
         two = template(Path(folder))
         for count in counts:
             path = Path(folder) / f"{count}.json"
             # In a process of its own: the peak of a child begins with the size of the process that it was forked from.
-            subprocess.run([sys.executable, __file__, MAKE, str(two), str(count), str(path)], check=True)
+            subprocess.run([sys.executable, __file__, MAKE, str(two), str(count), str(path), *sick], check=True)
             began = time.perf_counter()
             cpu, peak, code = once(path)
             wall, size = time.perf_counter() - began, path.stat().st_size >> 20

@@ -65,3 +65,11 @@ def test_a_plane_that_is_cut_in_two_is_one_finding_and_the_other_plane_none() ->
     (finding,) = look(PerHost(halves), ADDRESSES)
     assert finding.hosts == HOSTS
     assert str(finding) == ("NPU 1: packets are lost between a,b and c,d; none of them holds more than half of 4 hosts")
+
+
+def test_a_host_that_pings_from_an_npu_without_an_address_hides_nobody() -> None:
+    """Its answers contradict each other, or the address of that NPU could not be read: the others are judged."""
+    answers = pings("10.0.0.3")
+    liar = DevicePings(pings=(*answers["b"].pings, Ping(9, "10.0.0.1", 3, 0), Ping(9, "10.0.0.4", 3, 0)))
+    (finding,) = look(PerHost({**answers, "b": liar}), ADDRESSES)
+    assert finding.hosts == ("c",)

@@ -19,7 +19,12 @@ VNICS = PerHost(
 )
 
 
-def list_findings(lost: tuple[str, int] | None = None, planes: tuple[str, ...] = (), pods: int = 1) -> list[Finding]:
+def list_findings(
+    lost: tuple[str, int] | None = None,
+    planes: tuple[str, ...] = (),
+    pods: int = 1,
+    more: dict[str, tuple[HccsPing, ...]] | None = None,
+) -> list[Finding]:
     """Every NPU pings its own number on all hosts; packets to and from ``lost`` fail."""
     response = {}
     for host in HOSTS:
@@ -31,7 +36,7 @@ def list_findings(lost: tuple[str, int] | None = None, planes: tuple[str, ...] =
                 if other != host and HOSTS.index(host) % pods == HOSTS.index(other) % pods:
                     address = str(VNICS[other].by_npu[npu].address.ip)
                     pings.append(HccsPing(npu, address, 3, received, planes if bad else ()))
-        response[host] = HccsPings(pings=tuple(pings))
+        response[host] = HccsPings(pings=(*pings, *(more or {}).get(host, ())))
     placed = PerHost({host: SuperPodId(id=n % pods, server_index=n, size=4) for n, host in enumerate(HOSTS)})
     return run_check("hccs_unreachable", pings=PerHost(response), vnics=VNICS, pods=placed)
 
@@ -49,6 +54,12 @@ def test_the_npu_that_all_failures_meet_at_is_named() -> None:
 
 def test_packets_on_the_wrong_plane_are_lost_ones() -> None:
     [finding] = list_findings(("h2", 3), planes=("0x1",))
+    assert finding.hosts == ("h2",)
+
+
+def test_a_host_that_pings_from_an_npu_without_a_port_hides_nobody() -> None:
+    lost = (HccsPing(9, "192.1.2.199", 3, 0, ()), HccsPing(9, "192.3.2.199", 3, 0, ()))
+    [finding] = list_findings(("h2", 3), more={"h1": lost})
     assert finding.hosts == ("h2",)
 
 

@@ -9,6 +9,7 @@ import struct
 
 from doctor.engine.fact import ProbeArguments
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries, netlink_messages
+from doctor.remote.runtime.streams import last_lines
 
 
 def run_bounded(*command: str, stdin_data: bytes = b"") -> dict:  # type: ignore[type-arg]
@@ -30,7 +31,7 @@ def run_bounded(*command: str, stdin_data: bytes = b"") -> dict:  # type: ignore
     text = out.decode("utf-8", "replace")
     if len(out) > 100000:
         text = "zlib:" + base64.b64encode(zlib.compress(out)).decode("ascii")
-    return {"code": process.returncode, "out": text, "err": err.decode("utf-8", "replace")[-2000:]}
+    return {"code": process.returncode, "out": text, "err": last_lines(err, 2000)}
 
 
 def file_text(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import (
     AddressValueError,
     IPv4Address,
@@ -83,11 +84,16 @@ _parse_answer = either(_parse_address, _address_of_file)
 
 
 def _parse_ipv4(text: str) -> IPv4Interface | None:
-    address, mask = single_field("ipaddr", text), single_field("netmask", text)
-    interface = IPv4Interface(f"{IPv4Address(address)}/{IPv4Address(mask)}")
-    if str(interface.netmask) != mask:
+    address, mask = IPv4Address(single_field("ipaddr", text)), single_field("netmask", text)
+    return IPv4Interface((int(address), _prefix_length(mask))) if int(address) else None
+
+
+@lru_cache(maxsize=64)
+def _prefix_length(mask: str) -> int:
+    network = IPv4Network((0, str(IPv4Address(mask))))
+    if str(network.netmask) != mask:
         raise ValueError("not a contiguous mask")  # 0.0.0.255 would pass for a host mask
-    return None if interface.ip.is_unspecified else interface
+    return network.prefixlen
 
 
 def _ipv6_or_none(four: str, six: str) -> IPv6Interface | None:

@@ -66,7 +66,7 @@ class HccsPings(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> HccsPings:
         pings, unread = [], {}
         for npu, address, text in answer.json():
-            match = re.search(r"^(\d+) packets transmitted, (\d+) received", text, re.M)
+            match = re.search(r"(?m)^(\d+) packets transmitted, (\d+) received", text)
             if match:
                 planes = set(re.findall(r"L1 plane check result = (\w+)", text)) - {"0x0"}
                 pings.append(HccsPing(npu, address, int(match[1]), int(match[2]), tuple(sorted(planes))))

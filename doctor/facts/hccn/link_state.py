@@ -76,7 +76,7 @@ class LinkRecord(msgspec.Struct, frozen=True):
 
 
 def _parse_record(text: str) -> LinkRecord:
-    bare = re.sub(r"^[ \t]*\[(?:devid|device) \d+\]", "", text, flags=re.M)
+    bare = re.sub(r"(?m)^[ \t]*\[(?:devid|device) \d+\]", "", text)
     head, header, rest = bare.partition("link change records")
     if not header:
         raise ValueError("no list of changes")

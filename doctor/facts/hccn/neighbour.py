@@ -31,7 +31,7 @@ def _parse_neighbour(text: str) -> Neighbour | None:
     if not text.strip():
         return None
     # the text under each `... TLV` line
-    pieces = re.split(r"^[ \t]*(\S.*) TLV[ \t\r]*$", text, flags=re.M)
+    pieces = re.split(r"(?m)^[ \t]*(\S.*) TLV[ \t\r]*$", text)
     if pieces[0].strip() or len(pieces) < 3:
         raise ValueError("not LLDP")
     parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
@@ -80,5 +80,5 @@ def switch_port(neighbours: Mapping[str, Neighbours] | None, host: str, npu: int
 
 
 def _entry_value(names: str, text: str) -> str:
-    match = re.search(rf"^[ \t]*(?:{names})[ \t]*:[ \t]*(\S.*)$", text, re.M)
+    match = re.search(rf"(?m)^[ \t]*(?:{names})[ \t]*:[ \t]*(\S.*)$", text)
     return match[1].rstrip() if match else ""

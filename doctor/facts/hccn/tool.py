@@ -182,7 +182,8 @@ def combined_output(output: Output) -> str:
     if output.code == LOCKED_STATUS and BUSY_TEXT in output.out:
         raise Unreadable("hccn_tool stayed busy: another program holds its lock")
     lines = f"{output.out}\n{output.err}".splitlines()
-    answer_lines = [line for line in lines if BUSY_TEXT not in line and line.strip()]
+    is_busy = BUSY_TEXT in output.out or BUSY_TEXT in output.err
+    answer_lines = [line for line in lines if line.strip() and not (is_busy and BUSY_TEXT in line)]
     return "\n".join(answer_lines or [line for line in lines if BUSY_TEXT in line])
 
 
@@ -192,7 +193,10 @@ def known_refusal(text: str) -> Absent | None:
         return Absent("hccn_tool does not support this on this product")
     if OTHER_SYNTAX_TEXT in text:
         return Absent("hccn_tool of the 950 family has other commands, for other ports")
-    return next((Unreadable(meaning) for phrase, meaning in _REFUSALS if phrase in text), None)
+    for phrase, meaning in _REFUSALS:
+        if phrase in text:
+            return Unreadable(meaning)
+    return None
 
 
 def raise_known_refusal(text: str) -> None:
@@ -224,7 +228,7 @@ def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:
 
 def single_field(name: str, text: str) -> str:
     """The value on the only line ``name: value``. Raises: ValueError when there is none, or more than one."""
-    (value,) = re.findall(rf"^[ \t]*{name}[ \t]*:(.*)$", text, re.M)
+    (value,) = re.findall(rf"(?m)^[ \t]*{name}[ \t]*:(.*)$", text)
     return str(value).strip()
 
 

@@ -85,7 +85,7 @@ def _counters(text: str) -> dict[str, int]:
 
 
 def _parse_pfc(text: str) -> str:
-    (enabled,) = re.findall(r"^[ \t]*enabled[ \t]+((?:[01][ \t]?){8})[ \t\r]*$", text, re.M)
+    (enabled,) = re.findall(r"(?m)^[ \t]*enabled[ \t]+((?:[01][ \t]?){8})[ \t\r]*$", text)
     return "".join(enabled.split())
 
 
@@ -111,7 +111,7 @@ def _parse_dscp(text: str) -> str:
     rows = [line.split() for line in text.splitlines() if line.strip()]
     if [word.lower() for word in rows[0]] != ["dscp", "tc"]:
         raise ValueError("no table")
-    classes = {int(dscp): int(traffic_class) for dscp, traffic_class in rows[1:]}
+    classes = {int(dscp): int(traffic_class) for dscp, traffic_class in rows[1:]} if len(rows) > DSCP_COUNT else {}
     if sorted(classes) != list(range(DSCP_COUNT)):
         raise ValueError("not all values")
     starts = [dscp for dscp in range(DSCP_COUNT) if dscp == 0 or classes[dscp] != classes[dscp - 1]]

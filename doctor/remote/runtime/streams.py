@@ -19,6 +19,12 @@ class BoundedOutput:
         return bytes(self.data).decode("utf-8", "replace")
 
 
+def last_lines(data: bytes, limit: int) -> str:
+    """The text of the last whole lines, in so many bytes: of a line that was cut, the end of a secret has no shape."""
+    kept = data if len(data) <= limit else data[-limit:].partition(b"\n")[2]
+    return kept.decode("utf-8", "replace")
+
+
 def read_exactly(fd, count):
     """So many bytes, and none behind them; empty when fewer came. For a blocking file descriptor."""
     data = b""

@@ -6,6 +6,7 @@ import functools
 import sys
 
 from doctor.remote.runtime.host_texts import filled
+from doctor.remote.runtime.streams import last_lines
 from doctor.watch.hook.rank_files import recording, stop_recording
 
 
@@ -81,7 +82,7 @@ def report_exceptions():
         current = recording()
         if current is not None:
             try:
-                stack = "".join(traceback.format_tb(trace)[-12:])[-6000:]
+                stack = last_lines("".join(traceback.format_tb(trace)[-12:]).encode("utf-8", "replace"), 6000)
                 failed[:] = [(current.calls, current.step)]
                 text = ("%s: %s" % (kind.__name__, value))[:600]
                 current.emit("error", text=text, stack=stack, calls=current.calls, step=current.step)

@@ -7,7 +7,7 @@ import time
 
 from doctor.remote.runtime.controller import BACKLOG
 from doctor.remote.runtime.host_texts import filled
-from doctor.remote.runtime.streams import LineBuffer
+from doctor.remote.runtime.streams import LineBuffer, last_lines
 from doctor.smoke.programs.agent.interpreter_monitor import StartingInterpreters
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe, worker_input
 from doctor.smoke.programs.agent.kernel import KernelMessages, Limits, process_limits
@@ -198,7 +198,7 @@ class RankWatcher:
             log = self.log.oom_line(monitor.pid) if monitor.pid else ""
             monitor.end(status, log)
             event.update(dict((name, value) for name, value in (("oom", monitor.oom), ("log", log)) if value))
-        tail = (monitor or self).tail[-4000:].decode("utf-8", "replace")
+        tail = last_lines((monitor or self).tail, 4000)
         if status and "log" not in event:
             sentences = (monitor and monitor.limits or self.limits).sentences(tail + (monitor.error if monitor else ""))
             event.update({"log": " ".join(sentences)[:600]} if sentences else {})

@@ -8,7 +8,7 @@ import socket
 from collections import deque
 
 from doctor.remote.runtime.processes import ended, signal_group, spawn
-from doctor.remote.runtime.streams import LineBuffer
+from doctor.remote.runtime.streams import LineBuffer, last_lines
 
 PIECE = 8192  # bytes of a carrier's line that go on together
 RELAY_LINE = 1 << 18  # bytes of a line of a relay
@@ -87,7 +87,7 @@ class Child:
                 return []
             piece = b""
         if fd == self.stderr_fd:
-            self.error_text = (self.error_text + piece)[-TEXT_BYTES:]
+            self.error_text = (self.error_text + piece)[-TEXT_BYTES - 1 :]
             if not piece:
                 os.close(fd)
                 self.stderr_fd = None
@@ -146,7 +146,7 @@ class Child:
 
     def ending(self):
         """The line that says so."""
-        text = self.error_text.decode("utf-8", "replace")
+        text = last_lines(self.error_text, TEXT_BYTES)
         report = {"host": self.host, "code": self.code, "text": text, "tasks": sorted(self.tasks)}
         return b"x " + json.dumps(report).encode("ascii") + b"\n"
 

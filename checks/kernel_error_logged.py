@@ -22,11 +22,12 @@ def kernel_error_logged(log: KernelLog) -> Iterator[Finding]:
     Messages of the kernel's own checks: arch/x86/mm/fault.c, lib/bug.c, lib/list_debug.c; what it logs as critical, or
     worse; and of a driver about a device, which no row of `doctor/facts/kernel_faults.toml` names: of drivers that a
     cluster needs, and of any other about a disk, a network card or an accelerator, all at error level, but what
-    somebody asked for in vain; of the former at warning level words of failure, such as "fatal", "timed out", "hung" or
-    "reset failed"; of other devices, and of the kernel's parts for files, disks and RDMA, these words at error level.
-    Of Ascend's driver (github.com/hicann/driver) a device that is abnormal, does not answer, or lost its heartbeat. Up
-    to 24 hours back, and until the driver says that the device works again; errors of the kernel count until a restart.
-    What programs write into the log does not count.
+    somebody asked for in vain; of the former at warning level words of failure, such as "fatal", "timed out", "hung",
+    "failed" or "unable to"; of other devices, and of the kernel's parts for files, disks and RDMA, such words at error
+    level. Of NVIDIA's driver those words, and statuses of a GPU, its memory, firmware or links; of Ascend's
+    (github.com/hicann/driver) a device that is abnormal, does not answer, or lost its heartbeat. Up to 24 hours back,
+    and until the driver says that the device works again; errors of the kernel count until a restart. What programs
+    write into the log does not count.
     """
     for fault in log.merged_faults("kernel-error-logged"):
         yield Finding(

@@ -84,6 +84,17 @@ ELEMENTS: list[tuple[str, dict[str, Any]]] = [
         ),
         {"caches_failing": True, "repair_pending": True},
     ),
+    # Public file 58681883798: rows that could not be remapped.
+    (
+        (
+            "<ecc_errors><volatile><sram_uncorrectable_parity>0</sram_uncorrectable_parity>"
+            "<sram_uncorrectable_secded>0</sram_uncorrectable_secded><dram_uncorrectable>1</dram_uncorrectable>"
+            "</volatile><unrepairable_memory>No</unrepairable_memory></ecc_errors><remapped_rows>"
+            "<remapped_row_pending>No</remapped_row_pending><remapped_row_failure>Yes</remapped_row_failure>"
+            "</remapped_rows>"
+        ),
+        {"ecc_errors": 1, "is_unrepairable": False, "row_remap_pending": False, "row_remap_failed": True},
+    ),
     # https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/626: GB200, completed and unhealthy.
     (
         (
@@ -145,6 +156,37 @@ ELEMENTS: list[tuple[str, dict[str, Any]]] = [
     ),
 ]
 FAILURES = [
+    (
+        f"{GITHUB}/NVIDIA/nvidia-docker/issues/1553",
+        "Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:09:00.0",)),
+    ),
+    (
+        f"{GITHUB}/stl88083365/unraid-nvidia-vgpu-driver/issues/37",
+        "Unable to determine the device handle for GPU0000:04:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:04:00.0",)),
+    ),
+    (
+        f"{GITHUB}/NVIDIA/nvidia-container-toolkit/issues/69",
+        "Unable to determine the device handle for GPU0000:65:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:65:00.0",)),
+    ),
+    (
+        "30815485165",
+        "Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error",
+        255,
+        ("lost", ("0000:cb:00.0",)),
+    ),
+    ("58977523224", "Unable to determine the device handle for GPU1: Unknown Error", 255, ("lost", ("1",))),
+    (
+        "11223772706",
+        "Unable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error\nNo devices were found",
+        255,
+        ("lost", ("0000:01:00.0",)),
+    ),
     (
         "51863788626",
         "Unable to determine the device handle for GPU3: 0000:5F:00.0: Unknown Error",

@@ -287,6 +287,16 @@ TOOL_OUTPUTS += (
         ("mlx5_0:1", "mlx5_2:1"),
     ),
     ToolOutput(
+        "52293779848",
+        _ibstat("mlx5_0", "MT4129", "28.39.1002", (*POLLING, "40", INFINIBAND)),
+        (),
+    ),
+    ToolOutput(
+        "66812023389",
+        _ibstat("mlx5_1", "MT4120", "", (*UP, "100", ""), (*POLLING, "100", "")),
+        ("mlx5_1:1",),
+    ),
+    ToolOutput(
         "689015499",
         _ibstat("mlx4_0", "MT26428", "2.9.1000", (*UP, "40", INFINIBAND), (*POLLING, "10", INFINIBAND)),
         ("mlx4_0:1",),

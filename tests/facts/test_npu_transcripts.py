@@ -55,7 +55,7 @@ def verdicts(table: Table) -> tuple[int, int]:
     )
     accused = {finding.values["npu"] for finding in unhealthy(value, None, chips, None)}
     accused |= {finding.values["npu"] for finding in low(value)}
-    ill = {c.npu for c in table.cards if c.health != "OK"}
+    ill = {c.npu if c.device is None else c.device for c in table.cards if c.health != "OK"}
     return len(accused - ill), len(ill - accused)
 
 

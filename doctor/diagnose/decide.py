@@ -287,6 +287,28 @@ def _is_same_crash(case: Case, fault: Cause, launched: Cause) -> bool:
 def _not_decided(case: Case) -> Undecidable:
     if not case.processes:
         return Undecidable("the scheduler shows that the job failed, and not why", ("the output of the job",))
+    needed = _wanted(case)
+    unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
+    peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
+    if len(peers) == 1:
+        reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
+    elif len(lost := _logless_peers(case)) == 1:
+        reason = filled("the logs show that the connection to {0} ended, and not why", *lost)
+        needed = [filled("the logs of {0}", *lost), *needed[: len(case.unread)]]
+    elif verdict := all_in_one_call(case):
+        reason, needed = verdict.reason, [*case.unread[:8], *verdict.needed]
+    elif waits := [event for process in case.processes for event in case.waits(process)]:
+        alike = len({event.signature for event in waits}) == 1 and case.role(waits[0]) == "ambiguous"
+        reason = _own_or_not(case, waits) if alike else "the logs show who waited, and not for whom"
+    else:
+        reason, output = _without_reason(case)
+        needed = [*output, *needed[: len(case.unread)]] if output else needed
+    timeout = ended_by(case)
+    return Undecidable(joined("; ", (reason, timeout)) if timeout else reason, tuple(needed))
+
+
+def _wanted(case: Case) -> list[str]:
+    """The logs, and the settings of the next run, that would tell more; what could not be read first."""
     needed = list(case.unread[:8])
     logged_ranks = {process.rank for process in case.processes if process.rank is not None}
     size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
@@ -309,23 +331,7 @@ def _not_decided(case: Case) -> Undecidable:
         )
     elif _lacks_recordings(case):
         needed.append(_RECORDER)
-    unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
-    peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
-    if len(peers) == 1:
-        reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
-    elif len(lost := _logless_peers(case)) == 1:
-        reason = filled("the logs show that the connection to {0} ended, and not why", *lost)
-        needed = [filled("the logs of {0}", *lost), *needed[: len(case.unread)]]
-    elif verdict := all_in_one_call(case):
-        reason, needed = verdict.reason, [*case.unread[:8], *verdict.needed]
-    elif waits := [event for process in case.processes for event in case.waits(process)]:
-        alike = len({event.signature for event in waits}) == 1 and case.role(waits[0]) == "ambiguous"
-        reason = _own_or_not(case, waits) if alike else "the logs show who waited, and not for whom"
-    else:
-        reason, output = _without_reason(case)
-        needed = [*output, *needed[: len(case.unread)]] if output else needed
-    timeout = ended_by(case)
-    return Undecidable(joined("; ", (reason, timeout)) if timeout else reason, tuple(needed))
+    return needed
 
 
 def _own_or_not(case: Case, events: Sequence[Event]) -> str:

@@ -234,25 +234,27 @@ def test_a_connection_to_a_link_local_address_that_is_tried_again_is_no_cause() 
     assert not logs(job=text).causes
 
 
+MSRUN_SAW = (
+    "[ERROR] ME(1:2,MainProcess):2024-12-26-14:22:26.839.923 [mindspore/parallel/cluster/process_entity/_api.py:268]"
+    " Worker process 130673 exit with exception.\n"
+)
+STREAM_FAILED = (
+    "(Worker_DP0_TP5_EP5 pid=17096) ERROR 03-25 06:14:02 [multiproc_executor.py:880] RuntimeError: synchronize:a.ts:361"
+    " NPU function error: c10_npu::acl::AclrtSynchronizeStreamWithTimeout(s), error code is 507011\n"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("-:6:7 [1] misc/socket.cc:538 NCCL WARN Net : Connection closed by remote peer draw4<59227>\n", "host draw4"),
-        ("[r0] last error: UNKNOWN:\nipv4:10.1.2.3:13305: Failed to connect to remote host: Connection refused\n", "10.1.2.3"),
+        ("ipv4:10.1.2.3:13305: Failed to connect to remote host: Connection refused\n", "10.1.2.3"),
         ("application called MPI_Abort(MPI_COMM_WORLD, 1) - process 10\n", "rank 10: "),
-        ("error: _forkexec_slurmstepd: slurmstepd failed to send return code got 0: No error\n", "_forkexec_slurmstepd"),
-        (
-            "[ERROR] ME(1:2,MainProcess):2024-12-26-14:22:26.839.923 [mindspore/parallel/cluster/process_entity/_api.py"
-            ":268] Worker process 130673 exit with exception.\n",
-            "Worker process 130673",
-        ),
-        (
-            "(Worker_DP0_TP5_EP5 pid=17096) ERROR 03-25 06:14:02 [multiproc_executor.py:880] RuntimeError: synchronize:"
-            "a.ts:361 NPU function error: c10_npu::acl::AclrtSynchronizeStreamWithTimeout(s), error code is 507011\n",
-            "rank 5: ",
-        ),
+        ("error: _forkexec_slurmstepd: slurmstepd failed to send return code got 0: No error\n", "_forkexec"),
+        (MSRUN_SAW, "Worker process 130673"),
+        (STREAM_FAILED, "rank 5: "),
     ],
-)  # fmt: skip
+)
 def test_what_a_line_shows_of_a_failure_without_its_cause_is_told(text: str, told: str) -> None:
     """mosaicml/diffusion#110, marin-community/marin#7650, ContinuumIO/anaconda-issues#1017,
     MITIBMxGraph/SALIENT_artifact#2, candle-org/MindAct#1893, vllm-project/vllm-ascend#7676."""
@@ -295,11 +297,19 @@ def test_native_code_that_ends_a_process_without_an_exception_is_its_own_fault()
 @pytest.mark.parametrize(
     ("text", "signature", "who"),
     [
-        ("[n1:4036:0] Caught signal 11 (Segmentation fault: address not mapped)\n", "torch-signal-segv", ["pid 4036 (host n1)"]),
-        ("mpirun noticed that process rank 1 with PID xxxx on node n7 exited on signal 9 (Killed).\n", "mpi-rank-killed", ["rank 1 (host n7)"]),
+        (
+            "[n1:4036:0] Caught signal 11 (Segmentation fault: address not mapped)\n",
+            "torch-signal-segv",
+            ["pid 4036 (host n1)"],
+        ),
+        (
+            "mpirun noticed that process rank 1 with PID xxxx on node n7 exited on signal 9 (Killed).\n",
+            "mpi-rank-killed",
+            ["rank 1 (host n7)"],
+        ),
         ("*** The MPI_Comm_rank() function was called before MPI_INIT was invoked.\n", "mpi-not-initialized", None),
     ],
-)  # fmt: skip
+)
 def test_who_crashed_is_read_from_the_head_of_the_report(text: str, signature: str, who: list[str] | None) -> None:
     """horovod/horovod#489, Kay1794/Aware-of-the-history#2, exalearn/EXARL#22."""
     assert [cause.signature for cause in logs(job=text).causes] == [signature]

@@ -69,7 +69,10 @@ _ACTOR = re.compile(
 _SGLANG = re.compile(
     r"^(?:[\w.-]{1,60} +\| )?\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: DP\d{1,5})? TP(?P<rank>\d{1,6})(?: EP\d{1,5})?\] "
 )
-_OMPI = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10})(?: ?:\d{1,10}){0,2}\] (?:\*\*\* |Signal|Failing at |Caught signal |\[ ?\d)")
+_OMPI = re.compile(
+    r"\[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10})(?: ?:\d{1,10}){0,2}\] "
+    r"(?:\*\*\* |Signal|Failing at |Caught signal |\[ ?\d)"
+)
 """Where Open MPI, and UCX with the thread, print how a process crashed: opal/util/stacktrace.c, ucs/debug/debug.c."""
 _MVAPICH = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,79}):mpi_rank_(?P<rank>\d{1,7})\]\[")
 """Before each message of MVAPICH2: src/mpid/ch3/channels/common/src/util/error_handling.c."""

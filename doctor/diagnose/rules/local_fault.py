@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
@@ -11,16 +12,16 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, culprit_of, first_evidence
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event
-from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
 from doctor.diagnose.exception_actions import remedy_of_events
+from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.texts import beginning, filled
 
 _LOOPBACK = "nccl-loopback-iface"
-_ENDS = (TRACEBACK_HEAD, "terminate called ")
-"""Of an exception's line: that nobody handled it."""
+_UNHANDLED = re.compile(rf"^\[rank\d+\]: |{re.escape(TRACEBACK_HEAD)}|terminate called ")
+"""In the line of an exception: that nobody handled it. Torch labels what its hook for such exceptions prints."""
 GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
 
@@ -209,7 +210,7 @@ def _is_bare(case: Case, fault: Fault) -> bool:
     have printed what it handled.
     """
     event = fault.event
-    if event.values.get("place") or any(text in event.text for text in _ENDS) or not is_unspecific(case, event.signature):
+    if event.values.get("place") or _UNHANDLED.search(event.text) or not is_unspecific(case, event.signature):
         return False
     return not (case.failure_blocks or any(case.has_trait(item, "failure-report") for item in case.reports))
 

@@ -287,6 +287,28 @@ def _is_same_crash(case: Case, fault: Cause, launched: Cause) -> bool:
 def _not_decided(case: Case) -> Undecidable:
     if not case.processes:
         return Undecidable("the scheduler shows that the job failed, and not why", ("the output of the job",))
+    needed = _wanted(case)
+    unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
+    peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
+    if len(peers) == 1:
+        reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
+    elif len(lost := _logless_peers(case)) == 1:
+        reason = filled("the logs show that the connection to {0} ended, and not why", *lost)
+        needed = [filled("the logs of {0}", *lost), *needed[: len(case.unread)]]
+    elif verdict := all_in_one_call(case):
+        reason, needed = verdict.reason, [*case.unread[:8], *verdict.needed]
+    elif waits := [event for process in case.processes for event in case.waits(process)]:
+        alike = len({event.signature for event in waits}) == 1 and case.role(waits[0]) == "ambiguous"
+        reason = _own_or_not(case, waits) if alike else "the logs show who waited, and not for whom"
+    else:
+        reason, output = _without_reason(case)
+        needed = [*output, *needed[: len(case.unread)]] if output else needed
+    timeout = ended_by(case)
+    return Undecidable(joined("; ", (reason, timeout)) if timeout else reason, tuple(needed))
+
+
+def _wanted(case: Case) -> list[str]:
+    """The logs, and the settings of the next run, that would tell more; what could not be read first."""
     needed = list(case.unread[:8])
     logged_ranks = {process.rank for process in case.processes if process.rank is not None}
     size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
@@ -309,21 +331,23 @@ def _not_decided(case: Case) -> Undecidable:
         )
     elif _lacks_recordings(case):
         needed.append(_RECORDER)
-    unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
-    peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
-    if len(peers) == 1:
-        reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
-    elif verdict := all_in_one_call(case):
-        reason, needed = verdict.reason, [*case.unread[:8], *verdict.needed]
-    elif waits := [event for process in case.processes for event in case.waits(process)]:
-        alike = len({event.signature for event in waits}) == 1 and case.role(waits[0]) == "ambiguous"
-        title = title_of(case.signatures[waits[0].signature], waits)
-        reason = filled(_OWN_OR_NOT, title) if alike else "the logs show who waited, and not for whom"
-    else:
-        reason, output = _without_reason(case)
-        needed = [*output, *needed[: len(case.unread)]] if output else needed
-    timeout = ended_by(case)
-    return Undecidable(joined("; ", (reason, timeout)) if timeout else reason, tuple(needed))
+    return needed
+
+
+def _own_or_not(case: Case, events: Sequence[Event]) -> str:
+    """What the lines of one signature say, and of which process where it is one whose name is known."""
+    first = events[0].signature
+    title = title_of(case.signatures[first], [event for event in events if event.signature == first])
+    shown = {culprit_of(item) for item in case.processes if any(event.signature == first for event in item.events)}
+    names = [culprit.name for culprit in shown if culprit.rank is not None or culprit.label]
+    return filled(_OWN_OR_NOT, filled("{0}: {1}", *names, title) if len(names) == len(shown) == 1 else title)
+
+
+def _logless_peers(case: Case) -> set[str]:
+    """The peers without a log whose connections ended, as the lines of those that lost them name them."""
+    lost = (event for event in case.events if case.role(event) == "victim")
+    peers = {peer for event in lost if (peer := named_peer(case, event)) is not None}
+    return {peer.name for peer in peers - {culprit_of(process) for process in case.processes}}
 
 
 def _without_reason(case: Case) -> tuple[str, list[str]]:
@@ -350,7 +374,11 @@ def _only_announced(case: Case) -> tuple[str, list[str]]:
         event = next(iter(case.events_of(signature)), None)
         if event:
             return filled(reason, beginning(event.text.strip(), 200)), [output] if output else []
-    return "the logs show that something failed, and not why", []
+    if report := next((event for event in case.reports if case.has_trait(event, "failure-report")), None):
+        reason, output = _ANNOUNCED["child-process-failed"]
+        return filled(reason, beginning(report.text.strip(), 200)), [output]
+    wrappers = [event for event in case.events if case.role(event) == "wrapper"]
+    return _own_or_not(case, wrappers) if wrappers else "the logs show that something failed, and not why", []
 
 
 def _shares_a_file(case: Case) -> bool:

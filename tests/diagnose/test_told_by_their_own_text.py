@@ -208,3 +208,109 @@ def test_a_bare_exception_is_told() -> None:
 def test_a_short_log_whose_errors_name_ranks_is_not_that_of_these_ranks() -> None:
     few = b"rank 0 connected\nerror: rank 1 did not answer\n"
     assert launcher_labels(few) == () and launcher_labels(few * 4) == (0, 1)
+
+
+LINK_LOCAL = "{}:91:92 [5] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to {}<17943> failed : {}\n"
+"""https://github.com/NVIDIA/nccl/issues/975"""
+
+
+@pytest.mark.parametrize(
+    ("hosts", "address", "said"),
+    [
+        (("n1", "n2"), "fe80::966d:ae03:a2:8cf0%ib1", ("nccl-link-local-address", "likely")),
+        (("n1",), "169.254.3.1", ("nccl-link-local-address", "possible")),
+        (("n1",), "10.0.0.9", ("nccl-no-route", "possible")),
+    ],
+)
+def test_a_link_local_address_that_failed_accuses_no_host(hosts: tuple[str, ...], address: str, said: object) -> None:
+    lines = {host: LINK_LOCAL.format(host, address, "Network is unreachable") for host in hosts}
+    (cause,) = logs(**lines).causes
+    assert (cause.signature, cause.confidence) == said
+    assert bool(cause.culprits) == (said == ("nccl-no-route", "possible"))
+
+
+def test_a_connection_to_a_link_local_address_that_is_tried_again_is_no_cause() -> None:
+    text = "n1:91:92 [5] NCCL INFO Call to connect to fe80::1%ib1<17943> returned Connection refused, retrying\n"
+    assert not logs(job=text).causes
+
+
+MSRUN_SAW = (
+    "[ERROR] ME(1:2,MainProcess):2024-12-26-14:22:26.839.923 [mindspore/parallel/cluster/process_entity/_api.py:268]"
+    " Worker process 130673 exit with exception.\n"
+)
+STREAM_FAILED = (
+    "(Worker_DP0_TP5_EP5 pid=17096) ERROR 03-25 06:14:02 [multiproc_executor.py:880] RuntimeError: synchronize:a.ts:361"
+    " NPU function error: c10_npu::acl::AclrtSynchronizeStreamWithTimeout(s), error code is 507011\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("-:6:7 [1] misc/socket.cc:538 NCCL WARN Net : Connection closed by remote peer draw4<59227>\n", "host draw4"),
+        ("ipv4:10.1.2.3:13305: Failed to connect to remote host: Connection refused\n", "10.1.2.3"),
+        ("application called MPI_Abort(MPI_COMM_WORLD, 1) - process 10\n", "rank 10: "),
+        ("error: _forkexec_slurmstepd: slurmstepd failed to send return code got 0: No error\n", "_forkexec"),
+        (MSRUN_SAW, "Worker process 130673"),
+        (STREAM_FAILED, "rank 5: "),
+    ],
+)
+def test_what_a_line_shows_of_a_failure_without_its_cause_is_told(text: str, told: str) -> None:
+    """mosaicml/diffusion#110, marin-community/marin#7650, ContinuumIO/anaconda-issues#1017,
+    MITIBMxGraph/SALIENT_artifact#2, candle-org/MindAct#1893, vllm-project/vllm-ascend#7676."""
+    diagnosis = logs(job=text)
+    assert not diagnosis.causes
+    assert diagnosis.undecidable is not None and told in diagnosis.undecidable.reason
+
+
+LAUNCHER_SAW = (
+    "E1019 08:21:39.599000 3036 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: {}) local_rank:"
+    " 0 (pid: 3042) of binary: /usr/bin/python\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence"),
+    [
+        ("RuntimeError: shapes do not match\n", "likely"),
+        ("RuntimeError: shapes do not match\n" + LAUNCHER_SAW.format(1), "certain"),
+        (TRACEBACK + "RuntimeError: shapes do not match\n", "certain"),
+    ],
+    ids=["alone", "beside the launcher's report", "of a traceback"],
+)
+def test_an_exception_without_traceback_or_end_of_a_process_is_not_certain(text: str, confidence: str) -> None:
+    (cause,) = logs(job=text).causes
+    assert (cause.signature, cause.confidence) == ("program-failed", confidence)
+
+
+ENDED = "pure virtual method called\nterminate called without an active exception\n"
+"""https://github.com/NVIDIA/Megatron-LM/issues/1874"""
+
+
+def test_native_code_that_ends_a_process_without_an_exception_is_its_own_fault() -> None:
+    (cause,) = logs(job=ENDED + LAUNCHER_SAW.format(-6)).causes
+    assert "std.terminate" in cause.summary
+    after = logs(job=TIMEOUT + ENDED + LAUNCHER_SAW.format(-6))
+    assert not any("std.terminate" in cause.summary for cause in after.causes)
+
+
+@pytest.mark.parametrize(
+    ("text", "signature", "who"),
+    [
+        (
+            "[n1:4036:0] Caught signal 11 (Segmentation fault: address not mapped)\n",
+            "torch-signal-segv",
+            ["pid 4036 (host n1)"],
+        ),
+        (
+            "mpirun noticed that process rank 1 with PID xxxx on node n7 exited on signal 9 (Killed).\n",
+            "mpi-rank-killed",
+            ["rank 1 (host n7)"],
+        ),
+        ("*** The MPI_Comm_rank() function was called before MPI_INIT was invoked.\n", "mpi-not-initialized", None),
+    ],
+)
+def test_who_crashed_is_read_from_the_head_of_the_report(text: str, signature: str, who: list[str] | None) -> None:
+    """horovod/horovod#489, Kay1794/Aware-of-the-history#2, exalearn/EXARL#22."""
+    assert [cause.signature for cause in logs(job=text).causes] == [signature]
+    assert who is None or culprits(text) == who

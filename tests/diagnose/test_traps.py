@@ -95,7 +95,9 @@ def test_a_client_socket_that_timed_out_does_not_tell_why() -> None:
 def test_a_rank_that_ended_with_code_0_on_a_signal_is_not_accused_when_the_launcher_ended_it() -> None:
     """https://github.com/ai2cm/ace/pull/1068: the handler of a rank; launchers send the same signal to the innocent."""
     diagnosis = logs(
-        rank_0="ValueError: bad batch", rank_1="received signal 15, exiting", rank_2="received signal 15, exiting"
+        rank_0="[rank0]: ValueError: bad batch",
+        rank_1="received signal 15, exiting",
+        rank_2="received signal 15, exiting",
     )
     assert certain(diagnosis) == {0}
     waits = logs(rank_0=CLOSED, rank_1="received signal 15, exiting", rank_2=CLOSED)

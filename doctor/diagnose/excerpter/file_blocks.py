@@ -5,7 +5,7 @@ import errno
 import io
 import os
 
-BLOCK = 1 << 18
+BLOCK = 1 << 16
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 MAX_XZ_MEMORY = 128 << 20  # bytes; xz -9 needs 65 MiB to decompress; zstd's program gets as many
 

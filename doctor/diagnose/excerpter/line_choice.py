@@ -14,7 +14,7 @@ DROPPED = b"0123456789abcdef"
 ENCODED = bytes(set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+/="))  # base64, without digits
 MIN_ENCODED = 40  # letters of a word of a shape, from which on it is base64
 GRAM = 6
-NUMBER_GRAM = 3
+NUMBER_GRAM = 2
 RECORDING_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
 LABEL_BYTES = 1 << 20  # at the beginning of a file, in which labels are looked for
 RANK_LINES = 4  # that name each of the ranks, on average: few errors do not tell whose output a log holds

@@ -40,6 +40,8 @@ def thrown(text: str, reason: str) -> str:
     >>> thrown("terminate called after throwing an instance of 'std::system_error'", "Broken pipe")
     'std.system_error: Broken pipe'
     """
+    if "without an active exception" in text:
+        return "std.terminate: a thread was not joined, or a pure virtual function was called"
     kind = _THROWN.search(text)
     return f"{kind[1].replace('::', '.')}: {reason}" if kind and reason else ""
 

@@ -64,7 +64,7 @@ UNKNOWN = "error-unknown"
 _ABORTED, _NCCL_FAILED = "process-aborted", "nccl-invalid-usage"
 _ERROR_LEVEL = re.compile(
     r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|\[[\d:, -]{19,27} [EF] \d"
-    r"|\[(?:error|fatal|critical)\]|^(?:Error|fatal): [a-z]|(?:^|\) |\[)[EF]\d{3,4}(?:\d{4})? \d\d:"
+    r"|\[(?:error|fatal|critical)\]|^(?:[Ee]rror|fatal): [a-z_]|(?:^|\) |\[)[EF]\d{3,4}(?:\d{4})? \d\d:"
     r"|F\d{4} \d\d:\d\d:\d{10}\.\d{6} |^Unhandled exception\b|[Ee]xception (?:in|raised from) \w"
     r'|"(?:level|severity|levelname|eventType)": ?"\w{0,8}(?i:error|fatal|critical)"'
     r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b"

@@ -69,8 +69,11 @@ _ACTOR = re.compile(
 _SGLANG = re.compile(
     r"^(?:[\w.-]{1,60} +\| )?\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: DP\d{1,5})? TP(?P<rank>\d{1,6})(?: EP\d{1,5})?\] "
 )
-_OMPI = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10})\] (?:\*\*\* |Signal|Failing at |\[ ?\d)")
-"""Where Open MPI prints how a process crashed: opal/util/stacktrace.c."""
+_OMPI = re.compile(
+    r"\[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10})(?: ?:\d{1,10}){0,2}\] "
+    r"(?:\*\*\* |Signal|Failing at |Caught signal |\[ ?\d)"
+)
+"""Where Open MPI, and UCX with the thread, print how a process crashed: opal/util/stacktrace.c, ucs/debug/debug.c."""
 _MVAPICH = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,79}):mpi_rank_(?P<rank>\d{1,7})\]\[")
 """Before each message of MVAPICH2: src/mpid/ch3/channels/common/src/util/error_handling.c."""
 _SHELL = re.compile(r": line \d{1,6}: +(?P<pid>\d{1,10}) (?:Segm|Abort|Kill|Term|Bus|Ill|Float)[a-z]{2,11}\b")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
@@ -12,12 +13,15 @@ from doctor.diagnose.diagnosis import Cause, culprit_of, first_evidence
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event
 from doctor.diagnose.exception_actions import remedy_of_events
+from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.texts import beginning, filled
 
 _LOOPBACK = "nccl-loopback-iface"
+_UNHANDLED = re.compile(rf"^\[rank\d+\]: |{re.escape(TRACEBACK_HEAD)}|terminate called ")
+"""In the line of an exception: that nobody handled it. Torch labels what its hook for such exceptions prints."""
 GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
 
@@ -74,7 +78,9 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     faults = _corrected(case, faults, process.events)
     launches = case.launch_failures
     faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports, launches)]
-    others = [*case.waits(process), *case.with_role(process, "wrapper")]
+    members = case.processes if _is_nobodys(process) else [process]
+    waits = [event for item in members for event in case.waits(item)]
+    others = [*waits, *case.with_role(process, "wrapper")]
     faults = [event for event in faults if not _is_of_another(case, event, others)]
     if not faults:
         return None
@@ -185,7 +191,9 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
         return Cause(signature, "local fault", "certain", (), title, events)
     summary = _with_others(case, faults, filled("{0}: {1}", who, title))
     doubted = "has-other-ways" in case.signatures[signature].traits
-    doubted = doubted or all(_only_of_kernel(case, fault) or _is_of_outside(case, fault) for fault in faults)
+    doubted = doubted or all(
+        _only_of_kernel(case, fault) or _is_of_outside(case, fault) or _is_bare(case, fault) for fault in faults
+    )
     return Cause(signature, "local fault", "likely" if doubted else "certain", culprits, summary, events)
 
 
@@ -195,6 +203,16 @@ def _is_of_outside(case: Case, fault: Fault) -> bool:
     """
     signature = case.signatures[fault.event.signature]
     return bool(signature.action) and not remedy_of_events(signature, [fault.event])
+
+
+def _is_bare(case: Case, fault: Fault) -> bool:
+    """A line in the form of an exception without a traceback, where nothing says that a process failed: the program may
+    have printed what it handled.
+    """
+    event = fault.event
+    if event.values.get("place") or _UNHANDLED.search(event.text) or not is_unspecific(case, event.signature):
+        return False
+    return not (case.failure_blocks or any(case.has_trait(item, "failure-report") for item in case.reports))
 
 
 def _with_others(case: Case, faults: list[Fault], summary: str) -> str:

@@ -18,7 +18,7 @@ from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_report import HostReport, Look, ProcessReport, read_report
 from doctor.watch.attach.recorded_causes import RecordedCause
 from doctor.watch.data_outcomes import evaluate_watch
-from tests.watch.test_odd_ranks import COMPUTES, LOADER, OTHER, WAITS, host, looks, rank
+from tests.watch.test_odd_ranks import COMPUTES, LOADER, OTHER, SPINS, WAITS, host, looks, rank
 
 CATALOG = load_catalog([])
 Stack = list[tuple[str, str, int]]
@@ -104,6 +104,16 @@ def test_what_cannot_be_decided_is_unknown_with_its_reason() -> None:
     assert (code, findings(report)) == (12, [])
     assert all("py-spy" in str(reason) for outcome in report.outcomes for reason in outcome.unknown.values())
     assert {"smoke-network-silent", "smoke-collective-mismatched"} <= {outcome.check for outcome in report.outcomes}
+
+
+def test_what_is_likely_is_a_warning_and_leaves_the_job_undecided() -> None:
+    fields: dict[str, object] = {"shared": [7, 7, 7], "samples": SPINS}
+    waiting = [rank(number, looks("running", "R", ran=9.0), None, **fields) for number in (0, 2, 3)]
+    computes = rank(1, looks("running", "R", ran=9.0), None, shared=[7, 7, 7], samples=[("solver", 900)])
+    code, report = judged(reports={"node1": msgspec.structs.replace(host(computes, *waiting), seconds=20.0)})
+    [finding] = [finding for outcome in report.outcomes for finding in outcome.findings]
+    assert code == 12 and finding.is_warning and "rank 1 holds up ranks 0, 2 and 3: it computes" in str(finding)
+    assert any("No message passed meanwhile" in str(why) for o in report.outcomes for why in o.unknown.values())
 
 
 def test_a_host_that_says_nothing_is_unknown() -> None:

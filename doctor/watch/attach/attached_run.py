@@ -85,7 +85,7 @@ def attached_run(
     others = [filled("another job, {0}: {1}", job.job, job.text) for job in jobs if job is not main]
     job = _numbered(main)
     failures, hints = _failures(job, [cause for cause in recorded if _concerns(cause, main, jobs)], seconds)
-    undecided = main.text if main.result in ("undecided", "nothing") and not failures else ""
+    undecided = main.text if main.result in ("undecided", "nothing") and (main.odd_ranks or not failures) else ""
     sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
     count_text = "{0}: {1} processes seen" if len(main.ranks) != 1 else "{0}: 1 process seen"
     run = SmokeRun(
@@ -148,10 +148,9 @@ def _order(job: JobFinding) -> tuple[bool, int]:
 
 
 def _checks(job: _Job, failures: Sequence[Failure], undecided: str) -> tuple[str, ...]:
-    if failures:
-        return tuple(dict.fromkeys(FAILURE_KINDS[failure.kind].check for failure in failures))
-    if undecided:
-        return UNDECIDED
+    found = [FAILURE_KINDS[failure.kind].check for failure in failures]
+    if failures or undecided:
+        return tuple(dict.fromkeys([*found, *(UNDECIDED if undecided else ())]))
     return (*PASSED, *([COMPLETE] if job.finding.is_complete else []))
 
 
@@ -266,7 +265,7 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
         kind,
         culprits,
         waiting,
-        certainty="evidence",
+        certainty="likely" if job.finding.result == "undecided" else "evidence",
         stage="training",
         text=strip_control_chars(text, 400),
         calls=calls,

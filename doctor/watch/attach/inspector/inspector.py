@@ -16,6 +16,7 @@ from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, socket_owners, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, files_of, holders, other_ends
+from doctor.watch.attach.inspector.connected import shared_sum
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
@@ -76,6 +77,7 @@ def described(entry):
         "children_ran": [],
         "looks": [],
         "tcp": [],
+        "shared": [],
         "stacks": [],
         "problem": "",
         "dumps": recorder_dumps(pid, rank[0], environ) if rank else [],
@@ -135,7 +137,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
         by_socket = socket_bytes() if pids else {}
-        carried = bytes_by_owner(socket_owners(pids), by_socket)
+        carried, sums = bytes_by_owner(socket_owners(pids), by_socket), {}
         for entry in ranks:
             entry["looks"].append(look(entry["thread"], by_socket))
             call = (entry["looks"][-1] or {}).get("call")
@@ -143,6 +145,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
                 ran = descendants_ran(entry["pid"])
                 entry["children_ran"].append(ran + (helpers.ran(entry["pid"], call) if number else 0.0))
             entry["tcp"].append(carried.get(entry["pid"], -1))
+            entry["shared"].append(shared_sum(entry["pid"], memory_maps(entry["pid"]), by_socket, sums))
     took = time.monotonic() - began
     if spy:  # what moves has another stack then
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)

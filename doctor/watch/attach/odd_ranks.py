@@ -212,7 +212,7 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     if judged.result != "odd" or not runs:
         return judged
     if all(view.does.is_silent for view in (*waiting, *rest)):
-        text = "{0} No message passed meanwhile: it does not end, or is long work that this rank alone has."
+        text = "{0} No message passed meanwhile: it computes without end, or has long work of its own."
         return Judgement("undecided", filled(text, judged.text), judged.odd_ranks)
     return Judgement("undecided", filled("{0} It runs now and then: look again.", judged.text))
 

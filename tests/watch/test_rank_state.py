@@ -161,6 +161,24 @@ def test_a_message_in_shared_memory_is_seen_and_what_cannot_be_seen_is_unknown(
         assert sums[0] == sums[1] != sums[2] and min(sums) >= 0
 
 
+FIRST = """
+import os, subprocess, sys, time
+if not os.fork():
+    time.sleep(100)
+finder = "from doctor.watch.attach.inspector.rank_finder import find_ranks; print([r['pid'] for r in find_ranks([])])"
+subprocess.run([sys.executable, "-c", finder], env={"PYTHONPATH": sys.argv[1]}, check=True)
+"""
+
+
+def test_a_rank_that_is_the_first_process_of_its_container_and_its_loader_s_worker_are_no_two_ranks() -> None:
+    """As in a pod, where the program is process 1: its worker has its rank in the environment, too."""
+    if os.geteuid():
+        pytest.skip("namespaces need root")
+    argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", FIRST, os.getcwd()]
+    environ = {**os.environ, "RANK": "0", "WORLD_SIZE": "1"}
+    assert subprocess.run(argv, env=environ, capture_output=True, check=True).stdout == b"[1]\n"
+
+
 @pytest.mark.parametrize("counted", [True, False])
 def test_a_connection_whose_bytes_are_not_known_may_bring_a_message(counted: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):

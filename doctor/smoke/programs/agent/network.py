@@ -181,9 +181,6 @@ def listen_on(port):
     try:
         server = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
         server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    except OSError:
-        return start_listening(socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0", port)
-    try:
         return start_listening(server, "::", port)
     except OSError:
         return start_listening(socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0", port)

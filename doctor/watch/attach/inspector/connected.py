@@ -10,7 +10,7 @@ import zlib
 from doctor.remote.runtime.netlink import diagnosed_sockets
 from doctor.remote.runtime.reading import link_at, open_at_once
 from doctor.smoke.programs.agent.network import ESTABLISHED, datagram_inodes, socket_inodes, tcp_table
-from doctor.smoke.programs.agent.procfs import process_status
+from doctor.smoke.programs.agent.procfs import ancestors
 
 LIBRARY = re.compile(
     r"/(?:libtorch_cpu|libtorch_npu|libnccl|librccl|libhccl|libhcom|libmpi|libmpich|libgloo|libmindspore\w*"
@@ -90,13 +90,7 @@ def unix_pairs():
 
 def inherited(pid, inodes):
     """The sockets of a process that its ancestors have as well: a fork hands them on."""
-    above, status = set(), process_status(pid)
-    for _ in range(50):
-        if not status or status[1] <= 1:
-            break
-        above |= inodes.get(status[1], set())
-        status = process_status(status[1])
-    return above
+    return set().union(*(inodes.get(parent, ()) for parent in ancestors(pid)))
 
 
 def find_groups(maps):

@@ -13,7 +13,7 @@ from doctor.engine.result import Report
 from doctor.report.formats.registry import RenderContext, render
 from doctor.session.replay import load
 from doctor.session.select_checks import load_catalog
-from doctor.watch.attach.attached_run import MOST_RANKS, attached_run
+from doctor.watch.attach.attached_run import BY_ARGUMENT, MOST_RANKS, attached_run
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_report import HostReport, Look, ProcessReport, read_report
 from doctor.watch.attach.recorded_causes import RecordedCause
@@ -167,6 +167,21 @@ def test_processes_that_do_not_tell_their_ranks_apart_are_counted(numbers: tuple
 
 
 SURE = RecordedCause("NCCL RAS: process 102 on node1 does not answer (likely)", pids=(102,))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [((2, 0, 1), "rank 1 "), ((2, 0, 2), "rank 2 "), ((2, None, 1), "rank 2 "), ((5, 4, 3), "rank 2 ")],
+)
+def test_processes_without_ranks_are_numbered_by_their_functions_arguments_or_counted(
+    arguments: tuple[int | None, ...], named: str
+) -> None:
+    fields: dict[str, object] = {"rank": None, "world": 0, "job": {}, "group": 50}
+    ranks = [rank(0, None, WAITS, **fields, pid=50 + place, argument=value) for place, value in enumerate(arguments)]
+    ranks[2] = msgspec.structs.replace(ranks[2], looks=looks("sleep"), stacks=[COMPUTES, COMPUTES])
+    code, report = judged(*ranks)
+    assert code == 10 and named in findings(report)[0] and "(pid 52)" in findings(report)[0]
+    assert report.smoke and (BY_ARGUMENT in report.smoke.notes) is (arguments == (2, 0, 1))
 
 
 def test_what_a_recorder_says_of_the_odd_rank_is_evidence() -> None:

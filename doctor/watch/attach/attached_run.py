@@ -34,6 +34,7 @@ COMPLETE = "smoke-rank-left"
 """What it shows where all of its ranks were seen."""
 UNDECIDED = (*PASSED, COMPLETE, "smoke-collective-mismatched", "smoke-network-silent")
 """What may be the matter with a job that stands still."""
+BY_ARGUMENT = "the ranks are numbered by an argument of the program's own function, which may count those of this host"
 MOST_RANKS = 1 << 14
 """Of a job; processes that say they are others are counted."""
 MOST_STACKS = 64
@@ -156,11 +157,14 @@ def _checks(job: _Job, failures: Sequence[Failure], undecided: str) -> tuple[str
 
 def _numbered(finding: JobFinding) -> _Job:
     """With the processes' own ranks, where these tell them apart; else counted."""
-    numbers = [rank for e in finding.ranks if (rank := e.report.rank) is not None and rank < MOST_RANKS]
+    arguments = [entry.report.argument for entry in finding.ranks]
+    by_argument = set(arguments) == set(range(len(arguments)))
+    reported = arguments if by_argument else [entry.report.rank for entry in finding.ranks]
+    numbers = [rank for rank in reported if rank is not None and rank < MOST_RANKS]
     absent = [entry.rank for entry in finding.odd_ranks if not entry.pid and entry.rank is not None]
     if len(set(numbers)) == len(finding.ranks) and max(absent, default=0) < MOST_RANKS:
         ranks = dict(zip(numbers, finding.ranks, strict=True))
-        notes: tuple[str, ...] = ()
+        notes: tuple[str, ...] = (BY_ARGUMENT,) if by_argument else ()
         world = min(max(finding.world, max([*numbers, *absent]) + 1), MOST_RANKS)
     else:
         ordered = sorted(finding.ranks, key=lambda entry: (entry.host, entry.report.pid))[:MOST_RANKS]

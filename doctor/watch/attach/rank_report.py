@@ -110,6 +110,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """The connection to another host that its main thread waits for, as in ``links``, and the seconds since that last
     ran (-1: not known); None: it waits for none.
     """
+    argument: int | None = None
+    """Its rank, where nothing but an argument of the program's function names it."""
     awaits: list[int] = []
     """Those of the processes looked at on its host that have the other end of what its main thread waits for."""
     dumps: list[str] = []

@@ -106,7 +106,7 @@ def find_groups(maps):
     users = dict((pid, user_of(pid)) for pid in maps)
     edges, links = [], dict((pid, []) for pid in maps)
     by_end = {}
-    networks = dict((network_of(pid), pid) for pid in maps)
+    networks = dict((link_at("/proc/%d/ns/net" % pid), pid) for pid in maps)
     for network, pid in networks.items():
         for inode, (local, peer) in tcp_ends(pid).items():
             if inode in owner:
@@ -142,11 +142,6 @@ def joined_groups(pids, edges):
     for pid in pids:
         sets.setdefault(root(pid), []).append(pid)
     return sets
-
-
-def network_of(pid):
-    """Which network namespace a process is in."""
-    return link_at("/proc/%d/ns/net" % pid)
 
 
 def user_of(pid):

@@ -20,7 +20,13 @@ from doctor.watch.attach.inspector.connected import shared_sum
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
-from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
+from doctor.watch.attach.inspector.python_stacks import (
+    find_py_spy,
+    rank_in_locals,
+    signal_number,
+    signalled_stacks,
+    spied_stacks,
+)
 from doctor.watch.attach.inspector.rank_finder import (
     find_ranks,
     held_devices,
@@ -47,6 +53,7 @@ from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_
 
 LOOKS = 3
 NATIVE_SECONDS = 5.0
+MOST_COUNTED = 32  # each takes a tenth of a second and more
 
 
 def stop(*_):
@@ -96,11 +103,6 @@ def own_addresses_only(pids):
     """Whether all connections of the ranks end on this host: then no rank runs on another."""
     ends = [(local, peer) for _, established, local, peer, _, _ in tcp_sockets(pids) if established]
     return bool(ends) and all(local[0] == peer[0] for local, peer in ends)
-
-
-def uses_nccl(ranks):
-    """Whether a rank has an NVIDIA device open."""
-    return any(path.startswith("/dev/nvidia") for entry in ranks for path in entry["devices"])
 
 
 def set_file_waits(ranks):
@@ -181,9 +183,12 @@ def main(request, program):
     spy = find_py_spy(pids, request["py_spy"]) if request["stacks"] else ""
     # Two answers: what differs in passing is no fault.
     addresses = ras_addresses([entry["environ"] for entry in rank_entries])
-    ras = ras_answer(addresses) if uses_nccl(ranks) else ""
+    has_gpu = any(path.startswith("/dev/nvidia") for entry in ranks for path in entry["devices"])
+    ras = ras_answer(addresses) if has_gpu else ""
     took = look_repeatedly(ranks, spy, request["interval"], request["stack_seconds"])
     held_up_beside(set_file_waits(ranks))
+    for entry in ranks[:MOST_COUNTED] if spy else ():
+        entry["argument"] = rank_in_locals(entry["pid"], spy) if entry["rank"] is None else None
     number = signal_number(request["signal"])
     if number:
         stacks = signalled_stacks(pids, number)

@@ -11,18 +11,15 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
-from doctor.remote.runtime.reading import matching_paths
+from doctor.remote.runtime.reading import matching_paths, read_text
 
 
 def _counters(name: str) -> list[int]:
-    values = []
-    for counter in ("rx_packets", "rx_missed_errors", "rx_fifo_errors"):
-        try:
-            with open("/sys/class/net/" + name + "/statistics/" + counter) as file:
-                values.append(int(file.read()))
-        except (OSError, ValueError):
-            values.append(0)
-    return [values[0], max(values[1:])]
+    folder = "/sys/class/net/" + name + "/statistics/"
+    names = ("rx_packets", "rx_missed_errors", "rx_fifo_errors")
+    texts = [read_text(folder + counter, 64).strip() for counter in names]
+    packets, *lost = [int(text) if text.isdigit() else 0 for text in texts]
+    return [packets, max(lost)]
 
 
 def read_rings(arguments: ProbeArguments) -> dict[str, object]:

@@ -14,7 +14,7 @@ import msgspec
 
 from doctor.engine.addresses import is_plain_address
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import names_in, read_text
 
 REQUESTED, ATTACHED = "k8s.v1.cni.cncf.io/networks", "k8s.v1.cni.cncf.io/network-status"
 VARIABLE = "DOCTOR_POD_NETWORKS"
@@ -40,10 +40,7 @@ def list_pod_networks(arguments: ProbeArguments) -> dict[str, object]:
                 texts[name] = json.loads(value)
     except ValueError:
         pass
-    try:
-        links = sorted(os.listdir("/sys/class/net"))[:512]
-    except OSError:
-        links = []
+    links = sorted(names_in("/sys/class/net"))[:512]
     return {"requested": texts.get(REQUESTED, ""), "attached": texts.get(ATTACHED, ""), "links": links}
 
 

@@ -13,6 +13,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.remote.runtime.reading import names_in, read_text
 
 ROCE_V2 = "RoCE v2"
 
@@ -34,18 +35,11 @@ tx_err_pkt) and irdma. Those of irdma for discarded packets and repeated TCP seg
 
 
 def _read(*path: str) -> str:
-    try:
-        with open(os.path.join(*path)) as file:
-            return file.read(4096).strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
+    return str(read_text(os.path.join(*path), 4096).strip())
 
 
 def _entries(*path: str) -> list[str]:
-    try:
-        return sorted(os.listdir(os.path.join(*path)), key=lambda name: (len(name), name))
-    except OSError:
-        return []
+    return sorted(names_in(os.path.join(*path)), key=lambda name: (len(name), name))
 
 
 def _counters(port: str) -> dict[str, int]:

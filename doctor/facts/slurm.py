@@ -8,6 +8,7 @@ import os
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
+from doctor.remote.runtime.reading import read_text
 
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 DEFAULTS = {"slurmdport": "6818", "slurmdspooldir": "/var/spool/slurmd"}
@@ -26,13 +27,9 @@ def find_slurmd(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
                 values[key.strip().lower()] = value.strip()
     states = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/" + pid + "/stat", "rb") as file:
-                name, _, rest = file.read(400).partition(b"(")[2].rpartition(b")")
-        except OSError:
-            continue
-        if name == b"slurmd":
-            states.append(rest.split()[0].decode("ascii", "replace"))
+        name, _, rest = read_text("/proc/" + pid + "/stat", 400).partition("(")[2].rpartition(")")
+        if name == "slurmd":
+            states.append(rest.split()[0])
     own_name = os.uname()[1]
     spool = values["slurmdspooldir"].replace("%n", own_name.partition(".")[0]).replace("%h", own_name.partition(".")[0])
     port = values["slurmdport"].partition("-")[0]

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, run
 from doctor.engine.texts import beginning, filled
+from doctor.remote.runtime.reading import read_text
 
 RESULT = "/var/log/ascend_check/environment_check_before.txt"
 """Where ``ascend-dmi --dg -fmt json`` of root saves its result."""
@@ -142,12 +143,7 @@ def read_gpud(arguments: ProbeArguments) -> dict[str, object]:
 
     port, owners = 15132, []
     for name in ("tcp", "tcp6"):
-        try:
-            with open("/proc/net/" + name) as file:
-                rows = [line.split() for line in file.read(4194304).splitlines()[1:]]
-        except OSError:
-            continue
-        for row in rows:
+        for row in map(str.split, read_text("/proc/net/" + name, 4194304).splitlines()[1:]):
             if len(row) > 7 and row[3] == "0A" and row[1].endswith(":" + format(port, "04X")):
                 owners.append(row[7])
     if "0" not in owners or set(owners) != {"0"}:

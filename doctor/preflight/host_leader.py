@@ -27,6 +27,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, Scope
 from doctor.preflight.leader_lock import LeaderLock, LockFolder, UntrustedFolder, open_lock_folder
+from doctor.remote.runtime.reading import link_at
 
 POLL_SECONDS = 0.05
 LEADER_WAIT_SECONDS = 5.0
@@ -253,10 +254,7 @@ def _name(context: JobContext) -> str:
 
 def _key(context: JobContext, environ: Mapping[str, str], about: str) -> str:
     """One for each launch, host, and way of looking. Hosts of a test, or of containers, may share their folders."""
-    try:
-        network = os.readlink("/proc/self/ns/net")
-    except OSError:
-        network = ""
+    network = link_at("/proc/self/ns/net")
     ours = [f"{name}={environ[name]}" for name in sorted(environ) if name.startswith("DOCTOR_")]
     hosts = (os.uname().nodename, context.scheduler_host_name, network)
     parts = [context.identity, context.rank_table_path, *hosts, str(os.geteuid()), about, *ours]

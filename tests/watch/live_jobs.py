@@ -42,7 +42,7 @@ FAULTY = (
     *(("ray rollouts", fault) for fault in ("sleep", "server", "lock", "endless")),
     *(("jax barrier", fault) for fault in ("fifo", "stop")),
     *(("mpi c", fault) for fault in ("sleep", "stop", "endless", "fifo", "server")),
-    *(("pool", fault) for fault in ("sleep", "server", "fifo")),
+    *(("mpich", fault) for fault in ("sleep", "server", "fifo", "endless")),
     *(("vllm", fault) for fault in ("sleep", "server", "lock", "flock", "endless", "stop")),
     *(("pipes", fault) for fault in ("sleep", "lock", "stop")),
     *(("torchrun", fault) for fault in ("skips", "exit")),
@@ -58,7 +58,7 @@ ODD = ("evaluates", "saves", "compiles", "downloads", "computes")
 """Healthy jobs of which one rank alone works, or all do, for longer than a look."""
 HEALTHY = tuple(
     (kind, {"JOB_PACE": pace})
-    for kind in (*DEPLOYED, "ray rollouts", "jax barrier", "mpi c", "pool", "pipes", "serving idle", "vllm")
+    for kind in (*DEPLOYED, "ray rollouts", "jax barrier", "mpi c", "mpich", "pipes", "serving idle", "vllm")
     for pace in ("0.05", "0.6", "1.7")
 ) + tuple((kind, {"JOB_PACE": "0.3"}) for kind in (*dict.fromkeys(kind for kind, _ in INVENTED), *ODD))
 

@@ -13,12 +13,12 @@ from doctor.engine.result import Report
 from doctor.report.formats.registry import RenderContext, render
 from doctor.session.replay import load
 from doctor.session.select_checks import load_catalog
-from doctor.watch.attach.attached_run import MOST_RANKS, attached_run
+from doctor.watch.attach.attached_run import BY_ARGUMENT, MOST_RANKS, attached_run
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_report import HostReport, Look, ProcessReport, read_report
 from doctor.watch.attach.recorded_causes import RecordedCause
 from doctor.watch.data_outcomes import evaluate_watch
-from tests.watch.test_odd_ranks import COMPUTES, LOADER, OTHER, WAITS, host, looks, rank
+from tests.watch.test_odd_ranks import COMPUTES, LOADER, OTHER, SPINS, WAITS, host, looks, rank
 
 CATALOG = load_catalog([])
 Stack = list[tuple[str, str, int]]
@@ -106,6 +106,16 @@ def test_what_cannot_be_decided_is_unknown_with_its_reason() -> None:
     assert {"smoke-network-silent", "smoke-collective-mismatched"} <= {outcome.check for outcome in report.outcomes}
 
 
+def test_what_is_likely_is_a_warning_and_leaves_the_job_undecided() -> None:
+    fields: dict[str, object] = {"shared": [7, 7, 7], "samples": SPINS}
+    waiting = [rank(number, looks("running", "R", ran=9.0), None, **fields) for number in (0, 2, 3)]
+    computes = rank(1, looks("running", "R", ran=9.0), None, shared=[7, 7, 7], samples=[("solver", 900)])
+    code, report = judged(reports={"node1": msgspec.structs.replace(host(computes, *waiting), seconds=20.0)})
+    [finding] = [finding for outcome in report.outcomes for finding in outcome.findings]
+    assert code == 12 and finding.is_warning and "rank 1 holds up ranks 0, 2 and 3: it computes" in str(finding)
+    assert any("No message passed meanwhile" in str(why) for o in report.outcomes for why in o.unknown.values())
+
+
 def test_a_host_that_says_nothing_is_unknown() -> None:
     code, report = judged(*(rank(number, looks(switches=500)) for number in range(4)), failed={"node2": "no answer"})
     assert code == 12
@@ -157,6 +167,21 @@ def test_processes_that_do_not_tell_their_ranks_apart_are_counted(numbers: tuple
 
 
 SURE = RecordedCause("NCCL RAS: process 102 on node1 does not answer (likely)", pids=(102,))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [((2, 0, 1), "rank 1 "), ((2, 0, 2), "rank 2 "), ((2, None, 1), "rank 2 "), ((5, 4, 3), "rank 2 ")],
+)
+def test_processes_without_ranks_are_numbered_by_their_functions_arguments_or_counted(
+    arguments: tuple[int | None, ...], named: str
+) -> None:
+    fields: dict[str, object] = {"rank": None, "world": 0, "job": {}, "group": 50}
+    ranks = [rank(0, None, WAITS, **fields, pid=50 + place, argument=value) for place, value in enumerate(arguments)]
+    ranks[2] = msgspec.structs.replace(ranks[2], looks=looks("sleep"), stacks=[COMPUTES, COMPUTES])
+    code, report = judged(*ranks)
+    assert code == 10 and named in findings(report)[0] and "(pid 52)" in findings(report)[0]
+    assert report.smoke and (BY_ARGUMENT in report.smoke.notes) is (arguments == (2, 0, 1))
 
 
 def test_what_a_recorder_says_of_the_odd_rank_is_evidence() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls, readable_name
-from doctor.watch.attach.inspector.python_stacks import working_thread
+from doctor.watch.attach.inspector.python_stacks import rank_in_locals, working_thread
 from doctor.watch.attach.inspector.rank_state import children_of, descendants_ran
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_activity import activity
@@ -177,6 +177,31 @@ def test_where_the_main_thread_waits_for_another_that_one_is_looked_at(
     assert (number > 4) == chosen and frames[0][0] == (others[number - 9][0][0] if chosen else JOINS[0][0])
     busy = json.dumps([thread(4, ("main", "/job/train.py")), *rows]).encode()
     assert working_thread(busy, 4)[0] == 4  # type: ignore[no-untyped-call]
+
+
+SHOWN = """#!/bin/sh
+cat <<'END'
+[{"pid": 12024, "thread_name": "MainThread", "os_thread_id": 77, "frames": [
+  {"name": "step", "filename": "/job/r.py", "line": 9, "locals": [
+    {"name": "rank", "arg": false, "repr": "7"}]},
+  {"name": "work", "filename": "/job/r.py", "line": 4, "locals": [
+    {"name": "rank", "arg": true, "repr": "%s"}, {"name": "token", "arg": true, "repr": "\\"hunter2\\""}]},
+  {"name": "_wrap", "filename": "/x/site-packages/torch/multiprocessing/spawn.py", "line": 87, "locals": [
+    {"name": "rank", "arg": true, "repr": "9"}]},
+  {"name": "<module>", "filename": "<string>", "line": 1, "locals": null}]}]
+END
+"""
+
+
+@pytest.mark.parametrize(("text", "expected"), [("5", 5), ("<Group at 0x7>", None), ('\\\\"5\\\\"', None), ("-", None)])
+def test_the_rank_that_a_function_of_the_program_was_given_is_read(
+    text: str, expected: int | None, tmp_path: Path
+) -> None:
+    """In the form of py-spy 0.4.3 with ``--locals``."""
+    (tmp_path / "py-spy").write_text(SHOWN % text)
+    (tmp_path / "py-spy").chmod(0o700)
+    assert rank_in_locals(12024, str(tmp_path / "py-spy")) == expected  # type: ignore[no-untyped-call]
+    assert rank_in_locals(12024, str(tmp_path / "none")) is None  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'[{"frames": 3}]', b'[{"os_thread_id": "x", "frames": []}]'])

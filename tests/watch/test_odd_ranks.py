@@ -259,6 +259,38 @@ def test_ranks_of_mpi_that_also_sleep_move() -> None:
     assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
 
 
+SOLVES = [("solver", 900)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "changed", "named"),
+    [
+        (20.0, {}, [1]),
+        (4.0, {}, []),
+        (20.0, {"shared": [7, 7, 8]}, []),
+        (20.0, {"shared": [7, -1, 7]}, []),
+        (20.0, {"shared": []}, []),
+        (20.0, {"tcp": [5000, 5000, 5064]}, []),
+        (20.0, {"samples": [("solver", 500), ("libmpi.so.40.30.4", 20)]}, []),
+        (20.0, {"samples": [("libtorch_cpu.so", 500), ("solver", 500)]}, []),
+        (20.0, {"devices": ["/dev/nvidia0"], "shared": [-1, -1, -1]}, []),
+    ],
+)
+def test_beside_ranks_of_mpi_that_spin_one_that_computes_is_named_where_no_message_passed(
+    seconds: float, changed: dict[str, list[object]], named: list[int]
+) -> None:
+    """Never for certain: it may have long work of its own. A message may come by a device, too."""
+    waiting = [
+        rank(number, looks("running", "R", ran=0.45 * seconds), samples=SPINS, shared=[7, 7, 7]) for number in (0, 2, 3)
+    ]
+    fields: dict[str, object] = {"samples": SOLVES, "shared": [7, 7, 7], **changed}
+    seen = host(rank(1, looks("running", "R", ran=0.45 * seconds), **fields), *waiting)
+    [finding] = find_odd({"node1": msgspec.structs.replace(seen, seconds=seconds)})
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", named)
+    assert ("No message passed meanwhile" in finding.text) is bool(named)
+    assert finding.may_be_slow is not bool(named)
+
+
 def unnamed(pid: int, *frames: tuple[str, str], call: str = "sleep", **pace: float) -> ProcessReport:
     stack = [(name, path, 7) for name, path in frames]
     return rank(0, looks(call, **pace), stack, rank=None, pid=pid, world=0, job={}, group=50)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.kernel import LIGHT_SLEEPS
 from doctor.smoke.programs.agent.network import socket_bytes
 from doctor.watch.attach.inspector import rank_state
+from doctor.watch.attach.inspector.connected import shared_sum
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
 from doctor.watch.attach.inspector.rank_state import running_threads
@@ -109,6 +110,80 @@ def test_what_the_awaited_connection_carries_is_counted(call: str) -> None:
                 wait_until(lambda: awaited() == (call, before if call == "sleep" else before + 1))
             finally:
                 process.kill()
+
+
+SHARES = """
+import mmap, os, socket, sys
+kind, file = sys.argv[1], os.open(sys.argv[2], os.O_RDWR)
+size = os.fstat(file).st_size
+memory = mmap.mmap(-1, 4096) if kind == "anonymous" else mmap.mmap(file, size)
+kept = socket.socket(socket.AF_INET, socket.SOCK_DGRAM) if kind == "datagrams" else None
+if kept:
+    kept.bind(("127.0.0.1", 0))
+for word in sys.stdin:
+    memory[5] = int(word)
+    print(flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["named", "removed", "anonymous", "another user's", "large", "replaced", "datagrams"])
+def test_a_message_in_shared_memory_is_seen_and_what_cannot_be_seen_is_unknown(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid():
+        pytest.skip("another user's memory: needs root")
+    path = Path("/dev/shm", f"doctor-test-{os.getpid()}")
+    path.write_bytes(b"")
+    os.truncate(path, (1 << 27) if kind == "large" else 1 << 16)
+    if kind in ("another user's", "replaced"):
+        monkeypatch.setattr(os, "geteuid", lambda: 1789)
+    try:
+        argv = [sys.executable, "-c", SHARES, kind, str(path)]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin and process.stdout
+            sums = []
+            for number in (1, 1, 2):
+                process.stdin.write(b"%d\n" % number)
+                process.stdin.flush()
+                process.stdout.readline()
+                if kind in ("removed", "replaced"):
+                    path.unlink(missing_ok=True)
+                if kind == "replaced":
+                    path.symlink_to("/dev/zero")
+                maps = memory_maps(process.pid)
+                sums.append(shared_sum(process.pid, maps, {}, {}))  # type: ignore[no-untyped-call]
+            process.kill()
+    finally:
+        path.unlink(missing_ok=True)
+    if kind in ("large", "replaced", "datagrams"):
+        assert sums == [-1, -1, -1]
+    else:
+        assert sums[0] == sums[1] != sums[2] and min(sums) >= 0
+
+
+FIRST = """
+import os, subprocess, sys, time
+if not os.fork():
+    time.sleep(100)
+finder = "from doctor.watch.attach.inspector.rank_finder import find_ranks; print([r['pid'] for r in find_ranks([])])"
+subprocess.run([sys.executable, "-c", finder], env={"PYTHONPATH": sys.argv[1]}, check=True)
+"""
+
+
+def test_a_rank_that_is_the_first_process_of_its_container_and_its_loader_s_worker_are_no_two_ranks() -> None:
+    """As in a pod, where the program is process 1: its worker has its rank in the environment, too."""
+    if os.geteuid():
+        pytest.skip("namespaces need root")
+    argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", FIRST, os.getcwd()]
+    environ = {**os.environ, "RANK": "0", "WORLD_SIZE": "1"}
+    assert subprocess.run(argv, env=environ, capture_output=True, check=True).stdout == b"[1]\n"
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_connection_whose_bytes_are_not_known_may_bring_a_message(counted: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        known = socket_bytes() if counted else {}  # type: ignore[no-untyped-call]
+        assert shared_sum(os.getpid(), "", known, {}) == (0 if counted else -1)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize(

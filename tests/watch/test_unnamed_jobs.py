@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from doctor.watch.attach.inspector.live_environment import live_environ, memory_
 from doctor.watch.attach.inspector.rank_finder import argument_rank
 from doctor.watch.attach.odd_ranks import find_odd
 from tests import preloaded
+from tests.hosts.fleet import Fleet
+from tests.smoke.interpreter import visible_folders
 from tests.watch.test_odd_ranks import host, looks, rank
 
 pytestmark = pytest.mark.timeout(300)
@@ -87,6 +90,45 @@ def test_a_healthy_one_is_not_accused(start_method: str, tmp_path: Path) -> None
     assert not any(f"pid {pid}" in text for pid in pids for text in texts)
     notes = [note for note in report["smoke"]["notes"] if "3 ranks" in note or "3 connected processes" in note]
     assert code == 0 or any("The ranks move" in note for note in notes)  # other jobs may run on this host
+
+
+OVER_HOSTS = """import sys, time, torch, torch.distributed as dist
+number, master = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method="tcp://" + master + ":29777", rank=number, world_size=3)
+for step in range(1 << 30):
+    dist.all_reduce(torch.ones(1 << 14))
+    if step == 5:
+        print("in its loop", flush=True)
+        time.sleep(3600 if number == 2 else 0)
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.full
+@pytest.mark.torch
+@pytest.mark.hosts
+def test_a_job_over_hosts_that_nothing_names_is_one_and_its_process_that_hangs_is_named(
+    make_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    """By both ends of the connections; asked over SSH."""
+    fleet = make_fleet(3, {"*": {"shows": visible_folders()}}, name="unn", subnet="10.188.0.0/16")
+    master = fleet.addresses[fleet.hosts[0]]
+    for number, name in enumerate(fleet.hosts):
+        words = shlex.join([sys.executable, "-c", OVER_HOSTS, str(number), master])
+        fleet.enter(name, f"setsid {words} >/run/rank.log 2>&1 </dev/null & echo $! >/run/rank.pid")
+    limit = time.monotonic() + 120
+    while not all("in its loop" in fleet.read(name, "/run/rank.log") for name in fleet.hosts):
+        assert time.monotonic() < limit, [fleet.read(name, "/run/rank.log")[-500:] for name in fleet.hosts]
+        time.sleep(0.5)
+    time.sleep(2)
+    argv = [sys.executable, "-m", "doctor", "watch", "--attach", ",".join(fleet.hosts), "--json", "--py-spy", "off"]
+    done = fleet.run([*argv, "-F", str(fleet.ssh_config)], timeout=200)
+    report = json.loads(done.stdout)
+    pid = fleet.read(fleet.hosts[2], "/run/rank.pid").strip()
+    [finding] = [finding for outcome in report["outcomes"] for finding in outcome["findings"]]
+    assert (done.returncode, finding["hosts"]) == (10, [fleet.hosts[2]])
+    assert f"(pid {pid})" in finding["message"] and "sleeps" in finding["message"]
+    assert any("3 connected processes" in note for note in report["smoke"]["notes"])
 
 
 def test_what_a_program_has_set_since_its_start_is_read() -> None:

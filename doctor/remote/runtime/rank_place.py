@@ -6,8 +6,9 @@ sysfs-class-infiniband (ports/N/state); proc_pid_status(5) (Cpus_allowed_list, M
 "bind" with its nodes); admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst.
 """
 
-import os
 import re
+
+from doctor.remote.runtime.reading import names_in, read_text
 
 SYS, CGROUPS = "/sys", "/sys/fs/cgroup"
 ACCELERATORS = {"0x10de": "0x03", "0x19e5": "0x1200", "0x1002": "0x0380"}  # vendor: how the class of its device begins
@@ -16,11 +17,7 @@ MOST_DEVICES = 4096
 
 def place_text(path, limit=1 << 16):
     """A small file, cut; empty where it cannot be read."""
-    try:
-        with open(path, "rb", 0) as file:
-            return file.read(limit).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
+    return read_text(path, limit).strip()
 
 
 def place_number(path):
@@ -31,10 +28,7 @@ def place_number(path):
 
 def place_names(folder):
     """The names in a folder, cut; none where it cannot be read."""
-    try:
-        return sorted(os.listdir(folder))[:MOST_DEVICES]
-    except OSError:
-        return []
+    return sorted(names_in(folder))[:MOST_DEVICES]
 
 
 def host_place():

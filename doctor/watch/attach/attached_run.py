@@ -34,6 +34,7 @@ COMPLETE = "smoke-rank-left"
 """What it shows where all of its ranks were seen."""
 UNDECIDED = (*PASSED, COMPLETE, "smoke-collective-mismatched", "smoke-network-silent")
 """What may be the matter with a job that stands still."""
+BY_ARGUMENT = "the ranks are numbered by an argument of the program's own function, which may count those of this host"
 MOST_RANKS = 1 << 14
 """Of a job; processes that say they are others are counted."""
 MOST_STACKS = 64
@@ -85,7 +86,7 @@ def attached_run(
     others = [filled("another job, {0}: {1}", job.job, job.text) for job in jobs if job is not main]
     job = _numbered(main)
     failures, hints = _failures(job, [cause for cause in recorded if _concerns(cause, main, jobs)], seconds)
-    undecided = main.text if main.result in ("undecided", "nothing") and not failures else ""
+    undecided = main.text if main.result in ("undecided", "nothing") and (main.odd_ranks or not failures) else ""
     sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
     count_text = "{0}: {1} processes seen" if len(main.ranks) != 1 else "{0}: 1 process seen"
     run = SmokeRun(
@@ -148,20 +149,22 @@ def _order(job: JobFinding) -> tuple[bool, int]:
 
 
 def _checks(job: _Job, failures: Sequence[Failure], undecided: str) -> tuple[str, ...]:
-    if failures:
-        return tuple(dict.fromkeys(FAILURE_KINDS[failure.kind].check for failure in failures))
-    if undecided:
-        return UNDECIDED
+    found = [FAILURE_KINDS[failure.kind].check for failure in failures]
+    if failures or undecided:
+        return tuple(dict.fromkeys([*found, *(UNDECIDED if undecided else ())]))
     return (*PASSED, *([COMPLETE] if job.finding.is_complete else []))
 
 
 def _numbered(finding: JobFinding) -> _Job:
     """With the processes' own ranks, where these tell them apart; else counted."""
-    numbers = [rank for e in finding.ranks if (rank := e.report.rank) is not None and rank < MOST_RANKS]
+    arguments = [entry.report.argument for entry in finding.ranks]
+    by_argument = set(arguments) == set(range(len(arguments)))
+    reported = arguments if by_argument else [entry.report.rank for entry in finding.ranks]
+    numbers = [rank for rank in reported if rank is not None and rank < MOST_RANKS]
     absent = [entry.rank for entry in finding.odd_ranks if not entry.pid and entry.rank is not None]
     if len(set(numbers)) == len(finding.ranks) and max(absent, default=0) < MOST_RANKS:
         ranks = dict(zip(numbers, finding.ranks, strict=True))
-        notes: tuple[str, ...] = ()
+        notes: tuple[str, ...] = (BY_ARGUMENT,) if by_argument else ()
         world = min(max(finding.world, max([*numbers, *absent]) + 1), MOST_RANKS)
     else:
         ordered = sorted(finding.ranks, key=lambda entry: (entry.host, entry.report.pid))[:MOST_RANKS]
@@ -266,7 +269,7 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
         kind,
         culprits,
         waiting,
-        certainty="evidence",
+        certainty="likely" if job.finding.result == "undecided" else "evidence",
         stage="training",
         text=strip_control_chars(text, 400),
         calls=calls,

@@ -117,7 +117,7 @@ class JobFinding(msgspec.Struct, frozen=True):
     def may_be_slow(self) -> bool:
         """Undecided, and a longer look tells more: ranks stand still at their devices, as in a long step."""
         at_device = (view.awaits_device or (view.does.spins and view.does.still) for view in self.ranks)
-        return self.result == "undecided" and any(at_device)
+        return self.result == "undecided" and not self.odd_ranks and any(at_device)
 
     @property
     def is_complete(self) -> bool:
@@ -209,9 +209,12 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
         return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
     judged = _blame_unless_helped(rest, waiting)
     runs = any(view.does.spins for view in waiting) and not all(view.does.unmoved for view in rest)
-    if judged.result == "odd" and runs:
-        return Judgement("undecided", filled("{0} It runs now and then: look again.", judged.text))
-    return judged
+    if judged.result != "odd" or not runs:
+        return judged
+    if all(view.does.is_silent for view in (*waiting, *rest)):
+        text = "{0} No message passed meanwhile: it computes without end, or has long work of its own."
+        return Judgement("undecided", filled(text, judged.text), judged.odd_ranks)
+    return Judgement("undecided", filled("{0} It runs now and then: look again.", judged.text))
 
 
 def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Judgement:

@@ -76,6 +76,8 @@ HELPED: frozenset[Kind] = frozenset({"wait", "file", "idle"})
 """Waits that another process may end: a pool's, a server's or a compiler's, by a thread, a pipe or a socket."""
 LONGEST_WAIT = 600.0
 """Seconds: the usual limit of a process group over NCCL."""
+LONG_LOOK = 10.0
+"""Seconds without a message, after which what one rank alone computes is no usual difference between ranks."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
 _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
@@ -123,6 +125,8 @@ class Activity(msgspec.Struct, frozen=True):
     """Its stack or where it was sampled shows that it does not only wait on its CPU."""
     role: str = ""
     """The outermost function of the program, or of what runs it: which of the job's processes do the same work."""
+    is_silent: bool = False
+    """In a long look no message reached it or left it, and it was in a library of communication always, or never."""
 
 
 def activity(rank: ProcessReport, seconds: float) -> Activity:
@@ -157,12 +161,14 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     )
     text = filled("{0}{1}", text, where)
     by_children = rank.children_ran[-1] - rank.children_ran[0] if rank.children_ran else 0.0
+    names = [name for name, _ in rank.samples]
     works, transfers = _works(kind, rank, seconds, unmoved, by_children), _transfers(first, last)
     turns = kind == "compute" and still and last.switches - first.switches <= 1 and not transfers
     rests = unmoved and last.all_ran - first.all_ran < _LEAST_OF_THREADS and by_children < _LEAST_OF_CHILDREN
     return Activity(
         kind, text, still, place, transfers, bool(library), turns, unmoved, rests, is_between_two, works,
         works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames),
+        seconds >= LONG_LOOK and rank.took_no_message and (bool(library) or not any(map(_SPINS.match, names))),
     )  # fmt: skip
 
 

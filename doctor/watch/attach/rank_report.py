@@ -96,6 +96,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """The same of its other threads that used a CPU."""
     register_values: int = 0
     """The most values that one register had among samples of a thread that used a CPU; 0: not known."""
+    shared: list[int] = []
+    """A sum over the memory that it shares with other processes at each look; -1: messages may reach it otherwise."""
     children_ran: list[float] = []
     """Seconds that the processes below it had run, or waited for a CPU, at the first and at the last look, where it
     waited for something; at the last also what the busiest process ran meanwhile that is at the other end of what it
@@ -108,6 +110,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """The connection to another host that its main thread waits for, as in ``links``, and the seconds since that last
     ran (-1: not known); None: it waits for none.
     """
+    argument: int | None = None
+    """Its rank, where nothing but an argument of the program's function names it."""
     awaits: list[int] = []
     """Those of the processes looked at on its host that have the other end of what its main thread waits for."""
     dumps: list[str] = []
@@ -125,6 +129,11 @@ class ProcessReport(msgspec.Struct, frozen=True):
     def is_connected(self) -> bool:
         """Something shows that it takes part in a job: a connection, memory that it shares, or a device."""
         return bool(self.group or self.links or self.devices) or max(self.tcp, default=-1) >= 0
+
+    @property
+    def took_no_message(self) -> bool:
+        """It is certain that no message reached it or left it, from the first look to the last."""
+        return len(set(zip(self.shared, self.tcp, strict=False))) == 1 and self.shared[0] >= 0
 
     @property
     def frames(self) -> list[Frame]:

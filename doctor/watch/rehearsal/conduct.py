@@ -26,7 +26,12 @@ from doctor.remote.bootstrap import assemble
 from doctor.watch.rehearsal.rank_view import RankView, StubAnswer, view_of
 from doctor.watch.rehearsal.substitute import CannotRehearse, Rehearsed, rehearsed_line
 
-STUB = ("doctor.watch.rehearsal.hidden_modules", "doctor.remote.runtime.rank_place", "doctor.watch.rehearsal.stub")
+STUB = (
+    "doctor.watch.rehearsal.hidden_modules",
+    "doctor.remote.runtime.reading",
+    "doctor.remote.runtime.rank_place",
+    "doctor.watch.rehearsal.stub",
+)
 PREFIX = ".doctor-rehearsal-"
 MARK = "doctor-rehearsal-answer: "
 MAX_OUTPUT = 8 << 20

@@ -1,7 +1,7 @@
 """What a launch line starts in a rehearsal in place of the training program: it writes what the rank got, and ends.
 
-Standard library of Python 3.6 alone; joined with `hidden_modules` and `rank_place`, and FOLDER, SECONDS and MARK are
-set in it.
+Standard library of Python 3.6 alone; joined with `hidden_modules`, `reading` and `rank_place`, and FOLDER, SECONDS and
+MARK are set in it.
 """
 
 import base64

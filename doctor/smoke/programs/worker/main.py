@@ -10,6 +10,7 @@ import os
 import sys
 from typing import Callable
 
+from doctor.smoke.programs.cpu_quota import small_file
 from doctor.smoke.programs.worker.libraries import load_libraries
 from doctor.smoke.programs.worker.orders import EventWriter, Orders
 from doctor.smoke.programs.worker.processes import die_with_agent, die_with_parent
@@ -107,11 +108,7 @@ def fork_ranks(orders: Orders, events: EventWriter) -> None:
 
 def read_of_ended(pid: int, name: str) -> str:
     """What the kernel shows of an ended process, such as its limits: it can be read until the process is reaped."""
-    try:
-        with open(f"/proc/{pid}/{name}") as file:
-            return file.read(2000)
-    except OSError:
-        return ""
+    return small_file(f"/proc/{pid}/{name}")[:2000]
 
 
 def close_other_ranks(orders: Orders, rank: int) -> None:

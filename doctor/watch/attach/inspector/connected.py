@@ -3,18 +3,25 @@
 import os
 import re
 import socket
+import stat
 import struct
+import zlib
 
 from doctor.remote.runtime.netlink import diagnosed_sockets
-from doctor.remote.runtime.reading import link_at
-from doctor.smoke.programs.agent.network import ESTABLISHED, socket_inodes, tcp_table
-from doctor.smoke.programs.agent.procfs import process_status
+from doctor.remote.runtime.reading import link_at, open_at_once
+from doctor.smoke.programs.agent.network import ESTABLISHED, datagram_inodes, socket_inodes, tcp_table
+from doctor.smoke.programs.agent.procfs import ancestors
 
 LIBRARY = re.compile(
     r"/(?:libtorch_cpu|libtorch_npu|libnccl|librccl|libhccl|libhcom|libmpi|libmpich|libgloo|libmindspore\w*"
     r"|_?xla_extension|libjax_common|libpaddle|libhorovod|mpi_lib|_raylet)[^/\n]{0,60}\.so"
 )
 SHARED = re.compile(r"^\S+ .w.s \S+ (\S+ \d+) +/dev/shm/(?!torch_|sem\.|pymp-)", re.M)
+# Start and end, device, inode and path of what others may write to: each process that has it mapped sees it.
+WRITABLE = re.compile(r"^([0-9a-f]+-[0-9a-f]+) .w.s \S+ (\S+) (\d+) *(.*)$", re.M)
+IN_MEMORY = re.compile(r"/dev/(?:shm/|zero)|/memfd:|/SYSV")
+NO_DISK = re.compile("00:|/dev/")  # a device, or a file system whose server may not answer
+MOST_OF_FILE, MOST_SHARED = 1 << 26, 1 << 29
 MOST_ENDS = 256
 ANSWER_SECONDS = 3.0  # of the kernel, on a loaded host
 
@@ -27,6 +34,36 @@ def uses_library(maps):
 def shared_segments(maps):
     """What a process shares with others in /dev/shm, but for the batches of loaders."""
     return set(SHARED.findall(maps))
+
+
+def shared_sum(pid, maps, by_socket, sums):
+    """A sum over the memory that a process shares with others, in which MPI's messages within a host pass.
+
+    -1 where some of it cannot be read, or another way for messages is open: that of a device, of datagrams, or of a
+    connection that is not in ``by_socket``. ``sums``: those of files at this look, with their sizes.
+    """
+    uncounted = socket_inodes(pid) & (set(tcp_ends(pid)) - set(by_socket) | datagram_inodes(pid))
+    numbers = [-1] if uncounted else []
+    for place, *key, path in WRITABLE.findall(maps):
+        if tuple(key) not in sums:
+            # Root follows no path that a user may have changed; no other may follow the link.
+            name = "map_files/" + place if os.geteuid() == 0 else "root" + path
+            readable = IN_MEMORY.match(path) or not (NO_DISK.match(key[0]) or NO_DISK.match(path))
+            most = min(MOST_OF_FILE, MOST_SHARED - sum(size for _, size in sums.values()))
+            sums[tuple(key)] = file_sum("/proc/%d/%s" % (pid, name), int(key[1]), most) if readable else (-1, 0)
+        numbers.append(sums[tuple(key)][0])
+    return -1 if -1 in numbers else sum(numbers)
+
+
+def file_sum(path, inode, most):
+    """(sum, bytes) of a file's content; the sum is -1 where it cannot be read, is larger, or is another file by now."""
+    try:
+        with open(path, "rb", 0, opener=open_at_once) as file:
+            status = os.fstat(file.fileno())
+            is_same = stat.S_ISREG(status.st_mode) and status.st_ino == inode and status.st_size <= most
+            return (zlib.crc32(file.read(status.st_size)), status.st_size) if is_same else (-1, 0)
+    except OSError:
+        return -1, 0
 
 
 def tcp_ends(pid, state=ESTABLISHED):
@@ -53,13 +90,7 @@ def unix_pairs():
 
 def inherited(pid, inodes):
     """The sockets of a process that its ancestors have as well: a fork hands them on."""
-    above, status = set(), process_status(pid)
-    for _ in range(50):
-        if not status or status[1] <= 1:
-            break
-        above |= inodes.get(status[1], set())
-        status = process_status(status[1])
-    return above
+    return set().union(*(inodes.get(parent, ()) for parent in ancestors(pid)))
 
 
 def find_groups(maps):
@@ -75,7 +106,7 @@ def find_groups(maps):
     users = dict((pid, user_of(pid)) for pid in maps)
     edges, links = [], dict((pid, []) for pid in maps)
     by_end = {}
-    networks = dict((network_of(pid), pid) for pid in maps)
+    networks = dict((link_at("/proc/%d/ns/net" % pid), pid) for pid in maps)
     for network, pid in networks.items():
         for inode, (local, peer) in tcp_ends(pid).items():
             if inode in owner:
@@ -111,11 +142,6 @@ def joined_groups(pids, edges):
     for pid in pids:
         sets.setdefault(root(pid), []).append(pid)
     return sets
-
-
-def network_of(pid):
-    """Which network namespace a process is in."""
-    return link_at("/proc/%d/ns/net" % pid)
 
 
 def user_of(pid):

@@ -16,10 +16,17 @@ from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, socket_owners, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, files_of, holders, other_ends
+from doctor.watch.attach.inspector.connected import shared_sum
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
-from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
+from doctor.watch.attach.inspector.python_stacks import (
+    find_py_spy,
+    rank_in_locals,
+    signal_number,
+    signalled_stacks,
+    spied_stacks,
+)
 from doctor.watch.attach.inspector.rank_finder import (
     find_ranks,
     held_devices,
@@ -46,6 +53,7 @@ from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_
 
 LOOKS = 3
 NATIVE_SECONDS = 5.0
+MOST_COUNTED = 32  # each takes a tenth of a second and more
 
 
 def stop(*_):
@@ -76,6 +84,7 @@ def described(entry):
         "children_ran": [],
         "looks": [],
         "tcp": [],
+        "shared": [],
         "stacks": [],
         "problem": "",
         "dumps": recorder_dumps(pid, rank[0], environ) if rank else [],
@@ -94,11 +103,6 @@ def own_addresses_only(pids):
     """Whether all connections of the ranks end on this host: then no rank runs on another."""
     ends = [(local, peer) for _, established, local, peer, _, _ in tcp_sockets(pids) if established]
     return bool(ends) and all(local[0] == peer[0] for local, peer in ends)
-
-
-def uses_nccl(ranks):
-    """Whether a rank has an NVIDIA device open."""
-    return any(path.startswith("/dev/nvidia") for entry in ranks for path in entry["devices"])
 
 
 def set_file_waits(ranks):
@@ -135,7 +139,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
         by_socket = socket_bytes() if pids else {}
-        carried = bytes_by_owner(socket_owners(pids), by_socket)
+        carried, sums = bytes_by_owner(socket_owners(pids), by_socket), {}
         for entry in ranks:
             entry["looks"].append(look(entry["thread"], by_socket))
             call = (entry["looks"][-1] or {}).get("call")
@@ -143,6 +147,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
                 ran = descendants_ran(entry["pid"])
                 entry["children_ran"].append(ran + (helpers.ran(entry["pid"], call) if number else 0.0))
             entry["tcp"].append(carried.get(entry["pid"], -1))
+            entry["shared"].append(shared_sum(entry["pid"], memory_maps(entry["pid"]), by_socket, sums))
     took = time.monotonic() - began
     if spy:  # what moves has another stack then
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
@@ -178,9 +183,12 @@ def main(request, program):
     spy = find_py_spy(pids, request["py_spy"]) if request["stacks"] else ""
     # Two answers: what differs in passing is no fault.
     addresses = ras_addresses([entry["environ"] for entry in rank_entries])
-    ras = ras_answer(addresses) if uses_nccl(ranks) else ""
+    has_gpu = any(path.startswith("/dev/nvidia") for entry in ranks for path in entry["devices"])
+    ras = ras_answer(addresses) if has_gpu else ""
     took = look_repeatedly(ranks, spy, request["interval"], request["stack_seconds"])
     held_up_beside(set_file_waits(ranks))
+    for entry in ranks[:MOST_COUNTED] if spy else ():
+        entry["argument"] = rank_in_locals(entry["pid"], spy) if entry["rank"] is None else None
     number = signal_number(request["signal"])
     if number:
         stacks = signalled_stacks(pids, number)

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import time
 
-from doctor.remote.runtime.reading import names_in, read_text
+from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.remote.runtime.stack_frames import is_of_program, is_own, without_own_frames
 from doctor.smoke.programs.agent.procfs import catches
 from doctor.watch.attach.inspector.live_environment import memory_maps
@@ -18,6 +18,8 @@ from doctor.watch.attach.inspector.live_environment import memory_maps
 MOST_FRAMES = 40
 MAX_DUMP = 1 << 20
 TRIES = 3
+LOCALS_SECONDS = 5.0
+RANK_ARGUMENTS = ("rank", "global_rank", "process_id", "process_index")
 MOST_THREADS = 4096
 # Function and file where a thread waits for another of its process: joined, its result, a task or an event.
 HANDS_OVER = re.compile(
@@ -36,20 +38,11 @@ def find_py_spy(pids, preferred):
     """The path of py-spy: as named, beside an interpreter of the job, or on the PATH; empty where there is none."""
     places = [preferred] if preferred else []
     for pid in pids[:4]:
-        try:
-            places.append(os.path.join(os.path.dirname(os.readlink("/proc/%d/exe" % pid)), "py-spy"))
-        except OSError:
-            pass
-        try:
-            with open("/proc/%d/cmdline" % pid, "rb") as file:
-                first = file.read(4096).split(b"\0")[0].decode("utf-8", "replace")
-            if first.startswith("/"):
-                places.append(os.path.join(os.path.dirname(first), "py-spy"))
-            # Ray's workers have other command lines: beside the packages that they have mapped.
-            packages = re.findall(r" (/[^\n]{1,300}?)/lib/python3\.\d+/site-packages/", memory_maps(pid))
-            places += [os.path.join(folder, "bin", "py-spy") for folder in sorted(set(packages))[:4]]
-        except OSError:
-            pass
+        programs = [link_at("/proc/%d/exe" % pid), read_text("/proc/%d/cmdline" % pid, 4096).split("\0")[0]]
+        places += [os.path.join(os.path.dirname(path), "py-spy") for path in programs if path.startswith("/")]
+        # Ray's workers have other command lines: beside the packages that they have mapped.
+        packages = re.findall(r" (/[^\n]{1,300}?)/lib/python3\.\d+/site-packages/", memory_maps(pid))
+        places += [os.path.join(folder, "bin", "py-spy") for folder in sorted(set(packages))[:4]]
     places += [shutil.which("py-spy") or "", os.path.expanduser("~/.local/bin/py-spy"), "/usr/local/bin/py-spy"]
     return next((place for place in places if place and os.access(place, os.X_OK) and is_trusted(place)), "")
 
@@ -97,6 +90,23 @@ def spied_stacks(pids, program, deadline):
             if waiting[pid] >= TRIES:
                 del waiting[pid]
     return stacks, problems
+
+
+def rank_in_locals(pid, program):
+    """The rank that the outermost of the program's functions has been given as an argument; None where none has.
+
+    As mp.spawn gives it. No other value of a local variable is kept.
+    """
+    command = [program, "dump", "--nonblocking", "--locals", "--json", "--pid", str(pid)]
+    try:
+        data = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=LOCALS_SECONDS, env=spy_environ())
+        threads = json.loads(data.decode("utf-8", "replace"))
+        main = [entry for entry in threads if entry["os_thread_id"] == pid or entry["thread_name"] == "MainThread"]
+        frames = [frame for entry in main for frame in entry["frames"] if is_of_program(frame["filename"])]
+        variables = [entry for frame in frames for entry in frame["locals"] or () if entry["arg"]]
+        return int([entry["repr"] for entry in variables if entry["name"] in RANK_ARGUMENTS][-1])
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError, IndexError):
+        return None
 
 
 def spy_environ():

@@ -4,7 +4,8 @@ import os
 import pwd
 import re
 
-from doctor.smoke.programs.agent.procfs import open_files, process_status
+from doctor.remote.runtime.reading import link_at, read_text
+from doctor.smoke.programs.agent.procfs import ancestors, open_files, process_status
 from doctor.watch.attach.inspector.connected import find_groups, user_of, uses_library
 from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
 
@@ -31,13 +32,8 @@ MAX_ENVIRON = 1 << 20
 
 def read_environ(pid):
     """The variables with which a process was started; empty where they cannot be read."""
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as file:
-            data = file.read(MAX_ENVIRON)
-    except OSError:
-        return {}
-    pairs = (entry.partition(b"=") for entry in data.split(b"\0"))
-    return dict((key.decode("ascii", "replace"), value.decode("utf-8", "replace")) for key, _, value in pairs if key)
+    pairs = (entry.partition("=") for entry in read_text("/proc/%d/environ" % pid, MAX_ENVIRON).split("\0"))
+    return dict((key, value) for key, _, value in pairs if key)
 
 
 def named_rank(environ):
@@ -60,20 +56,13 @@ def argument_rank(words):
 
 def command_words(pid):
     """The command line of a process, cut."""
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as file:
-            return [word.decode("utf-8", "replace")[:200] for word in file.read(8192).split(b"\0")[:24] if word]
-    except OSError:
-        return []
+    return [word[:200] for word in read_text("/proc/%d/cmdline" % pid, 8192).split("\0")[:24] if word]
 
 
 def is_python(pid, command):
     """Whether a process is a Python interpreter, or is named as one."""
-    try:
-        name = os.path.basename(os.readlink("/proc/%d/exe" % pid))
-    except OSError:
-        name = os.path.basename(command[0]) if command else ""
-    return bool(re.match(r"python|pypy|pt_main", name))
+    name = link_at("/proc/%d/exe" % pid) or "".join(command[:1])
+    return bool(re.match(r"python|pypy|pt_main", os.path.basename(name)))
 
 
 def held_devices(pid):
@@ -145,16 +134,6 @@ def owner_name(pid):
         return str(uid)
 
 
-def ancestors(pid, by_pid):
-    """The processes above one, as far as they are candidates or lie between such."""
-    parents = []
-    status = process_status(pid)
-    while status and status[1] > 1 and len(parents) < 50:
-        parents.append(status[1])
-        status = process_status(status[1])
-    return [parent for parent in parents if parent in by_pid]
-
-
 def same_rank(entry, other):
     """Whether two processes carry the rank of one and the same job. Without one, who is connected is its own."""
     if entry["rank"] is None and other["rank"] is None and other["group"]:
@@ -179,7 +158,7 @@ def find_ranks(pids):
     set_groups(by_pid, bool(pids))
     if pids:
         return [by_pid[pid] for pid in sorted(by_pid)]
-    above = dict((pid, ancestors(pid, by_pid)) for pid in by_pid)
+    above = dict((pid, [parent for parent in ancestors(pid) if parent in by_pid]) for pid in by_pid)
     pythons = dict((pid, is_python(pid, entry["words"])) for pid, entry in by_pid.items())
     wrappers, workers = set(), set()
     for pid, entry in by_pid.items():

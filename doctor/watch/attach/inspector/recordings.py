@@ -6,7 +6,7 @@ import socket
 import stat
 import time
 
-from doctor.remote.runtime.reading import link_at, names_in, read_text
+from doctor.remote.runtime.reading import link_at, names_in, open_at_once, read_text
 from doctor.smoke.programs.agent.procfs import stat_fields
 from doctor.watch.attach.inspector.connected import user_of
 
@@ -69,14 +69,11 @@ def heartbeat_logs(pid, environ):
     for folder in folders:
         for part in ("debug", "run") if folder.startswith("/") else ():
             plogs = os.path.join(folder[:1000], part, "plog")
-            places += [os.path.join(plogs, name) for name in file_names(plogs) if log_owner(name) in numbers][-4:]
+            places += [
+                os.path.join(plogs, name) for name in sorted(names_in(plogs))[:MOST_NAMES] if log_owner(name) in numbers
+            ][-4:]
     paths = [place for place in sorted(set(places)) if place.startswith("/")]
     return [path for path in paths if speaks_of_heartbeat(path, user_of(pid))][:4]
-
-
-def file_names(folder):
-    """The names in a folder, sorted; none where it cannot be read."""
-    return sorted(names_in(folder))[:MOST_NAMES]
 
 
 def log_owner(name):
@@ -88,18 +85,13 @@ def log_owner(name):
 def speaks_of_heartbeat(path, owner):
     """Whether the end of a regular file of this user has a line of HCCL's heartbeat."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with open(path, "rb", 0, opener=lambda name, flags: open_at_once(name, flags | os.O_NOFOLLOW)) as file:
+            status = os.fstat(file.fileno())
+            is_own = stat.S_ISREG(status.st_mode) and status.st_uid == owner
+            data = os.pread(file.fileno(), MAX_LOG, max(0, status.st_size - MAX_LOG)) if is_own else b""
     except OSError:
         return False
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != owner:
-            return False
-        return bool(HEARTBEAT.search(os.pread(descriptor, MAX_LOG, max(0, status.st_size - MAX_LOG))))
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
+    return bool(HEARTBEAT.search(data))
 
 
 def ras_answer(addresses=()):

@@ -20,10 +20,10 @@ def smoke_mask_differs(
     with pipelines it even falls faster than it should, because the answers leak. No error is raised.
 
     ## What to do
-    In the folder of the job's program: `grep -rnE 'manual_seed|random.seed|default_rng|set_seed' --include='*.py'`
-    shows where it seeds. Seed every generator that the data or dropout use (`random`, `numpy.random`, `torch`,
-    the device's, and those of the loader's workers) by the data-parallel index, not by the rank; or draw the mask
-    on one rank and broadcast it. Check first: {generators}. Where a library has another version on one host, its
+    {lines} In the folder of the job's program: `grep -rnE 'manual_seed|random.seed|default_rng|set_seed'
+    --include='*.py'` shows where it seeds. Seed every generator that the data or dropout use (`random`, `numpy.random`,
+    `torch`, the device's, and those of the loader's workers) by the data-parallel index, not by the rank; or draw the
+    mask on one rank and broadcast it. Check first: {generators}. Where a library has another version on one host, its
     draws may differ too; see smoke-version-differs.
 
     ## Source

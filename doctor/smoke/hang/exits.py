@@ -22,6 +22,7 @@ PAUSED = ("T", "t", "F")
 """Letters of processes that are stopped, traced or frozen."""
 ENDED_WELL = "exit status 0"
 ABORTED = "signal 6"
+SENT = "Memory did not run out on the host of rank {0}, by the kernel's count: another process sent it signal 9."
 
 
 class ExitRule:
@@ -58,7 +59,9 @@ class ExitRule:
             return state.build_failure(kind, causes, about=about, text="ended with exit status 0 before the others")
         text = filled("{0}: {1}", first.dead, first.error) if first.error else first.dead
         evidence = tuple(
-            filled("Rank {0} was killed for memory.", rank) for rank, snap in sorted(causes.items()) if snap.oom
+            filled("Rank {0} was killed for memory." if snap.oom else SENT, rank)
+            for rank, snap in sorted(causes.items())
+            if snap.oom is not None
         )
         return state.build_failure(_kind(first), causes, about=about, text=text, evidence=evidence)
 

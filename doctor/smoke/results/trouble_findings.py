@@ -56,7 +56,7 @@ def failure_findings(
         finding = Finding(
             CUT if failure.parts else message_template,
             hosts=hosts,
-            remedy=remedy_for(values["text"], remedies),
+            remedy=remedy_for("; ".join((values["text"], *failure.evidence)), remedies),
             **values,
         )
         finding = finding.as_warning(failure.certainty == "likely")

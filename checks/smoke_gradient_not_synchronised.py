@@ -15,7 +15,6 @@ def smoke_gradient_not_synchronised(run: SmokeRun, training: PerHost[SmokeTraini
     If only one rank has another sum, its copy of the model diverges from this step on.
 
     ## What to do
-    {lines}
     - Not reduced: on {who} the reduction did not run, or its result was overwritten. `grep -rnE
       'no_sync|all_reduce|\.grad\b' --include='*.py' .` in the folder of the program finds the places: `no_sync()` left
       on, `backward` on the module under the wrapper, a gradient that is set again after the reduction.

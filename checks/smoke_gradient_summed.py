@@ -16,7 +16,7 @@ def smoke_gradient_summed(run: SmokeRun, training: PerHost[SmokeTraining]) -> It
     ranks breaks on many.
 
     ## What to do
-    {lines} `grep -rnE 'all_reduce|register_comm_hook|ReduceOp' --include='*.py' .` finds the reductions of the program:
+    `grep -rnE 'all_reduce|register_comm_hook|ReduceOp' --include='*.py' .` finds the reductions of the program:
     DistributedDataParallel divides by itself, unless a communication hook replaces its reduction. Divide by the number
     of data-parallel ranks after the all-reduce (or use `ReduceOp.AVG` where the backend has it), and each micro-batch's
     loss by the number of micro-batches. Divide only once: where the loss is divided by the global batch already, a sum

@@ -26,7 +26,7 @@ def smoke_not_finite(
     look alike, and the origin can no longer be found.
 
     ## What to do
-    {look} {lines}
+    {look}
     In your training program: with `torch.autograd.set_detect_anomaly(True)` before the loop, torch prints the line
     whose operation gives the first NaN gradient; `assert torch.isfinite(batch).all()` in the loop stops it at a bad
     batch.

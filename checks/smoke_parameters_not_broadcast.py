@@ -15,8 +15,8 @@ def smoke_parameters_not_broadcast(run: SmokeRun, training: PerHost[SmokeTrainin
     the checkpoint of rank 0 is only one of them.
 
     ## What to do
-    {lines} Behind the last line that writes parameters (a checkpoint, an initialization), before the first step: `for t
-    in [*model.parameters(), *model.buffers()]: dist.broadcast(t.data, src={root})`, on every rank of the data-parallel
+    Behind the last line that writes parameters (a checkpoint, an initialization), before the first step: `for t in
+    [*model.parameters(), *model.buffers()]: dist.broadcast(t.data, src={root})`, on every rank of the data-parallel
     group; {root} is a global rank. `DistributedDataParallel` does the same when it is built: where the job uses it,
     {who} wrote the parameters later, or the program excludes them from it. Where nothing writes them later, the
     broadcast does not arrive: see smoke-collective-wrong.

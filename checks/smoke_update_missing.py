@@ -15,7 +15,7 @@ def smoke_update_missing(run: SmokeRun, training: PerHost[SmokeTraining]) -> Ite
     as far as it could.
 
     ## What to do
-    {lines} In the folder of the program:
+    In the folder of the program:
 
     - Learning rate: `grep -rnE '\blr\b|scheduler' --include='*.py' .` finds where it is set. Give {who} a rate above 0,
       as the other ranks have. Look for a value that depends on the rank, a warm-up that begins at 0, a scheduler that
@@ -23,8 +23,7 @@ def smoke_update_missing(run: SmokeRun, training: PerHost[SmokeTraining]) -> Ite
     - All parameters: `grep -rnE '\.step\(|GradScaler' --include='*.py' .` finds the calls that update. Look for
       `optimizer.step()` that is not called, and for a gradient scaler that skips every step.
     - One step: `grep -rnE '\.step\(|GradScaler' --include='*.py' .` finds the calls that update. On {who} a condition
-      around `optimizer.step()`, or a gradient scaler of its own, left it out in step {step}: have every rank call it in
-      every step.
+      around `optimizer.step()`, or a gradient scaler of its own, left it out: have every rank call it in every step.
     - Not held: give the optimizer all parameters, `model.parameters()`, and build it after the model was moved or
       sharded.
     - Some parameters: is `requires_grad` off, or the tensor used under `no_grad` or after `detach()`?

@@ -18,6 +18,7 @@ from doctor.engine.texts import filled
 from doctor.report.layout.advice import (
     COMMAND,
     case_labels,
+    command_notes,
     fill_advice,
     for_cases,
     mark_personal_words,
@@ -322,6 +323,8 @@ class _FailureEntryBuilder:
             )
         elif differ or (group.finding is not group.example and self.fix_placeholders):
             lines = self.with_note(lines, localized("This is for the first finding; likewise for the rest."))
+        for note in command_notes(" ".join(lines)):
+            lines = self.with_note(lines, note)
         return label_lines("fix", lines) if self.fix else []
 
     def with_note(self, lines: list[str], note: str) -> list[str]:

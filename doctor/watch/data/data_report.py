@@ -64,7 +64,7 @@ def analyze_job(job: JobRecords) -> DataReport:
         *stated_defects(job),
     ]
     defects_found = [
-        msgspec.structs.replace(defect, values={**defect.values, "lines": _lines(job, defect.ranks)})
+        msgspec.structs.replace(defect, values={**defect.values, "evidence": _lines(job, defect.ranks)})
         for defect in defects_found
     ]
     notes = tuple(defect for defect in defects_found if defect.level == "note")
@@ -82,7 +82,7 @@ def _lines(job: JobRecords, ranks: tuple[int, ...]) -> str:
     entry = job.ranks.get(min(ranks, default=min(job.ranks)))
     records = [record.values for record in entry.of("line")] if entry else []
     places = ", ".join(dict.fromkeys(printable(f"{values.get('n')} {values.get('at')}")[:130] for values in records))
-    return filled("Lines of its program: {0}.", places[:600]) if places else ""
+    return filled("Lines of its program: {0}", places[:600]) if places else ""
 
 
 def _without_repetition(defects: list[ValueDefect]) -> list[ValueDefect]:

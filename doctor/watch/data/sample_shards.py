@@ -11,7 +11,7 @@ import msgspec
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import format_ranges, majority_split, shared_and_unread
 from doctor.analysis.values.value_defect import ValueDefect
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordValues, by_rank, indices_of, text_map
 
@@ -51,10 +51,11 @@ def _shares(group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iter
         yield _defect(group, "divided", parts.differing, template, values, key, tie=parts.tie)
     elif twice:
         template = (
-            "the sampler of {who} draws share {share} of the data, which another data-parallel rank draws as well"
+            "the sampler of {who} draws share {share} of the data, which another data-parallel rank draws as well; its "
+            "own is {right}"
         )
         listed = ", ".join(sorted({str(shares[rank][1]) for rank in wrong}))
-        right = joined(", ", (filled("{0} for rank {1}", group.ranks.index(rank), rank) for rank in wrong))
+        right = ", ".join(str(group.ranks.index(rank)) for rank in wrong)
         values = {"share": listed, "right": right, "case": "Share"}
         yield _defect(group, "duplicated", wrong, template, values, key, tie=wrong == twice)
     epochs = {rank: _number(records[rank], "shuffle") for rank in group.ranks}

@@ -253,7 +253,7 @@ def _answer(
             details.append({"target": target, "port": place, "detail": text, "seconds": attempt.seconds})
         elif letter != "o":
             has_arrived = _arrived(test, number, attempt, target)
-            details.append(_detail(attempt, target, place, has_arrived))
+            details.append(_detail(attempt, target, place, has_arrived, result.neighbour_text(target)))
             if has_arrived:
                 arrived.append((target, place))
     return {
@@ -319,8 +319,9 @@ def _addresses_of_others(plan: NetPlan, host: int) -> Iterator[tuple[int, str]]:
             yield place, shared[0]
 
 
-def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> dict[str, object]:
+def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool, neighbour: str) -> dict[str, object]:
     text = filled(_DETAILS.get(attempt.outcome, "{detail}"), detail=attempt.detail)
+    text = neighbour if neighbour and attempt.outcome in UNANSWERED else text
     detail: dict[str, object] = {
         "target": target,
         "port": place,

@@ -10,8 +10,6 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
-import os
-import re
 import sys
 import threading
 import weakref
@@ -33,8 +31,6 @@ from .step_records import emit_entries, fills_states, generators, initial_values
 
 MAX_INPUTS = 32
 MAX_FAILURES = 10
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|/data-hooks/|doctor-watch|/bin/[^/.]+$|^<")
-"""Files whose frames are none of the program's."""
 SAMPLES = 64
 """Elements of each input that are compared one by one, evenly spread: how alike two inputs are that are not equal."""
 
@@ -70,8 +66,6 @@ class DigestCollection:
         self.thread = threading.get_ident()
         self.compiling = compile_test(torch)
         self.groups = GroupUse(torch, out, self)
-        self.lines: set[tuple[str, str]] = set()
-        """What the program makes or calls, and where, as far as it was written."""
         self.marks = ResumeMarks(self) if out.folder else None
 
     @property
@@ -112,13 +106,13 @@ class DigestCollection:
 
         def wrapped(tensors: Any, *arguments: Any, **named: Any) -> Any:
             if not self.compiling():
-                self.guard(self.note_line, "backward")
+                self.guard(self.out.note_line, "backward")
                 self.guard(self._loss, tensors, arguments[0] if arguments else named.get("grad_tensors"))
             return backward(tensors, *arguments, **named)
 
         torch.autograd.backward = wrapped
         self.groups.install()
-        BatchIndices(torch, self.out.write, max(self.first, 4), self.trains, self.note_line).install()
+        BatchIndices(torch, self.out.write, max(self.first, 4), self.trains, self.out.note_line).install()
         if self.marks:
             self.marks.install()
 
@@ -128,20 +122,10 @@ class DigestCollection:
         @functools.wraps(original)
         def initialize(instance: Any, *arguments: Any, **named: Any) -> None:
             original(instance, *arguments, **named)
-            self.guard(self.note_line, type(instance).__name__)
+            self.guard(self.out.note_line, type(instance).__name__)
             self.guard(call, instance)
 
         kind.__init__ = initialize
-
-    def note_line(self, name: str) -> None:
-        """Writes once from which line of the program a call comes: the innermost one outside of libraries."""
-        frame = sys._getframe(1)
-        while frame.f_back and _LIBRARY.search(frame.f_code.co_filename):
-            frame = frame.f_back
-        line = (name[:60], f"{os.path.basename(frame.f_code.co_filename)[:60]}:{frame.f_lineno}")
-        if line not in self.lines and len(self.lines) < MAX_INPUTS and not _LIBRARY.search(frame.f_code.co_filename):
-            self.lines.add(line)
-            self.out.write("line", n=line[0], at=line[1])
 
     def _new_optimizer(self, optimizer: Any) -> None:
         self.optimizers.add(optimizer)

@@ -15,7 +15,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import NO_ROUTE, assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
-from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, Attempt, AttemptOutcome, ListenerState, Matrix
+from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, Attempt, AttemptOutcome, ListenerState, Matrix
 from doctor.net.slow_paths import SlowPath, slow_paths
 
 FailureClass = Literal["unavailable", "foreign", "large", "flows", "port", "path"]
@@ -113,8 +113,8 @@ class LocatedFailure(msgspec.Struct, frozen=True):
         if self.is_refused_at_source and not self.parts:
             return (REFUSED_BY_ROUTE,)
         rules, way = (RULES_BETWEEN, WAY_BETWEEN) if self.parts else (RULES_OF_HOST, WAY_OF_HOST)
-        known = {ARP_ANSWERED: (SOUND, rules), ARP_SILENT: (CUT_OFF, way)} if len(self.details) == 1 else {}
-        return known.get("".join(self.details), (WHICH, rules, ELSE, way))
+        known = {ARP_ANSWERED: (SOUND, rules), ARP_SILENT: (CUT_OFF, way), ARRIVED: (WAY_BACK,)}
+        return known.get(self.details[0] if len(self.details) == 1 else "", (WHICH, rules, ELSE, way))
 
 
 PORT_REFUSED = (
@@ -140,6 +140,13 @@ SOUND = "The cables, switch ports and VLANs between {0} and {1} are sound, as AR
 CUT_OFF = "{0} finds {1} no more on its own network, as ARP is not answered: the way itself is cut."
 WHICH = "On {0}: `ping -c 3 {1}`. If it answers, rules drop the connections:"
 ELSE = "If it does not answer:"
+WAY_BACK = (
+    "The first packet of {0} arrives at {1}, and the answer is lost. On {1}: `ip route get $(getent ahosts {0} | cut "
+    "-d' ' -f1 | head -1)` must name the interface by which the packet came, and `sysctl "
+    "net.ipv4.conf.all.rp_filter` must not be 1 where it differs (`sysctl -w net.ipv4.conf.all.rp_filter=2` as "
+    "root). Then look for rules: `nft -a list ruleset | grep -E 'table|chain|drop|reject'` on {1} (output) and on "
+    "{0} (input)."
+)
 RULES_BETWEEN = (
     "Have whoever runs the switches, the router, the cloud's security group or the network policy permit TCP, all "
     "ports, between the parts."

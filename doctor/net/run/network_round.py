@@ -27,7 +27,7 @@ from doctor.net.assemble import (
 )
 from doctor.net.findings import localized
 from doctor.net.localize import MOST_CAUSES
-from doctor.net.matrix import Matrix
+from doctor.net.matrix import ARRIVED, Matrix
 from doctor.net.plan import NetOptions, NetPlan, plan_network_test
 from doctor.net.prober.listener import NOT_TRIED
 from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
@@ -74,7 +74,6 @@ MAX_NAMED_HOSTS = 8
 AGAIN_WORKERS = 32
 _COMES_AND_GOES = "failed at first, and was answered later: it comes and goes"
 _OF_ANOTHER = "no answer, and the host has the address of another one, {address}"
-_ARRIVED = "its packet arrives, the answer does not come back"
 
 
 class NetRoundResult(msgspec.Struct, frozen=True):
@@ -325,7 +324,7 @@ def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool, neig
     detail: dict[str, object] = {
         "target": target,
         "port": place,
-        "detail": _ARRIVED if arrived else text,
+        "detail": ARRIVED if arrived else text,
         "seconds": attempt.seconds,
     }
     if attempt.largest:

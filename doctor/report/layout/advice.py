@@ -81,7 +81,7 @@ _NOTES = (
     ),
     (
         re.compile(f"{_KERNEL_SETTINGS}|{_OF_ROOT}"),
-        re.compile(r"\broot\b"),
+        re.compile(r"\broot\b(?! >>)"),
         "The commands that change the host need root.",
     ),
 )

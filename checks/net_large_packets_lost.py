@@ -16,9 +16,10 @@ def net_large_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     connections open, the rendezvous works, and the first tensor hangs until a timeout.
 
     ## What to do
-    Find the place: `tracepath -n {other}` on {first}, and back; `ping -c 3 -M do -s {payload} {other}` passes or not by
-    size. Give every interface and switch port on the way the same MTU, or all hosts the smaller one, {largest} bytes,
-    and let ICMP "fragmentation needed" (ICMPv6 "packet too big") through. The path that fails: {place}.
+    At once, as root on every host, for the interface that the job uses: `ip link set dev <interface> mtu {largest}`,
+    the largest packet that passes. For good, find the place with the smaller MTU: `tracepath -n {other}` on {first},
+    and back, names it; `ping -c 3 -M do -s {payload} {other}` passes once it is corrected. Give every interface and
+    switch port on the way the same MTU, and let ICMP "fragmentation needed" (ICMPv6 "packet too big") through.
 
     ## Source
     On one port of each pair some 4 KiB or three full segments are sent in each direction. Where they are lost and a

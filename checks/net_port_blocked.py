@@ -17,12 +17,13 @@ def net_port_blocked(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     The message is a timeout, and names no port.
 
     ## What to do
-    As root on {blamed}: `nft -a list ruleset | grep -E 'table|chain|drop|reject'` prints the rules that block, with
-    their numbers (handles); delete the one of the port: `nft delete rule <family> <table> <chain> handle <number>`. A
-    rule of iptables: `iptables-save | grep -iE 'drop|reject'`, then `iptables -D` with what follows `-A` in its line.
-    `doctor check {all_hosts} --select firewall-blocks-job` names the rule, and prints the command that opens the ports
-    to these hosts alone. Where the hosts have no such rule: the security group of the cloud, the firewall between the
-    racks; in Kubernetes `kubectl get networkpolicy` in the namespace of the pods. The path that fails: {place}.
+    First `doctor check {all_hosts} --select firewall-blocks-job`: it names the rule, and prints the command that opens
+    the ports to these hosts alone. Where it finds none, as root on {blamed}: `nft -a list ruleset | grep -E
+    'table|chain|drop|reject'` prints the rules that block, with their numbers (handles); delete the one of the port:
+    `nft delete rule <family> <table> <chain> handle <number>`. A rule of iptables: `iptables-save | grep -iE
+    'drop|reject'`, then `iptables -D` with what follows `-A` in its line. Where the hosts have no such rule: the
+    security group of the cloud, the firewall between the racks; in Kubernetes `kubectl get networkpolicy` in the
+    namespace of the pods.
 
     ## Source
     Each host listens for some seconds on the ports that the job will use, and the others connect: MASTER_PORT, HCCL's

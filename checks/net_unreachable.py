@@ -21,9 +21,8 @@ def net_unreachable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     job waits at its start for minutes, and its messages name the ranks that waited.
 
     ## What to do
-    {look} Where packets arrive and their answers do not: the route back, `rp_filter`, a rule on the host that asks. The
-    hosts' own firewalls: `doctor check {all_hosts} --select firewall-blocks-job` names each rule. The path that fails:
-    {place}.
+    {look} The hosts' own firewalls: `doctor check {all_hosts} --select firewall-blocks-job` names each rule that
+    blocks.
 
     ## Source
     Each host listens for some seconds on the ports that the job will use, at the address that its library takes, and

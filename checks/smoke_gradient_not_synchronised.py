@@ -8,17 +8,18 @@ from doctor.smoke.numerics.analyze import findings
 
 @check(severity=ERROR, area="smoke")
 def smoke_gradient_not_synchronised(run: SmokeRun, training: PerHost[SmokeTraining]) -> Iterator[Finding]:
-    """After its reduction the gradient is the same on every data-parallel rank, bit for bit.
+    r"""After its reduction the gradient is the same on every data-parallel rank, bit for bit.
 
     ## Why it matters
     Without the reduction every rank trains a model of its own on its own share of the data, and the loss falls on each.
     If only one rank has another sum, its copy of the model diverges from this step on.
 
     ## What to do
-    If no rank's gradient was reduced, make sure that the reduction runs at all: `no_sync()` left on, a parameter that
-    is not in the wrapped module, `backward` on the module under the wrapper. If only {who} differs, the transfer or
-    that rank's device corrupts numbers: compare with smoke-collective-wrong and smoke-device-wrong, and look for memory
-    and link errors on {host}.
+    - Not reduced: on {who} the reduction did not run, or its result was overwritten. `grep -rnE
+      'no_sync|all_reduce|\.grad\b' --include='*.py' .` in the folder of the program finds the places: `no_sync()` left
+      on, `backward` on the module under the wrapper, a gradient that is set again after the reduction.
+    - Other: the transfer or the device of {who} corrupts numbers: compare with smoke-collective-wrong and
+      smoke-device-wrong, and look for memory and link errors on {host}.
 
     ## Source
     Every rank reports the norm of its gradient before the reduction, norm and digest after it, and how far it is from

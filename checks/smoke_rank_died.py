@@ -25,6 +25,16 @@ REMEDIES = (
         "Make /dev/shm larger: `df -h /dev/shm`; `docker run --shm-size=64g` or `--ipc=host` for a container.",
     ),
     (
+        r"\banother process sent it signal 9",
+        (
+            "Find out who sent the signal; it was not the kernel for memory. A time limit or a cancelled job: "
+            "`sacct -j <job id> -o jobid,state%40,end`. The container's engine: `docker ps -a`, "
+            "`kubectl describe pod <pod>`. A service that ends large processes early: "
+            "`journalctl -u earlyoom -u systemd-oomd`. None of these: a person or a script typed `kill -9`. Nothing of "
+            "the program failed: start the job again."
+        ),
+    ),
+    (
         (
             r"\bout of memory\b|\bmemory cgroup|\b(?:for|lack of) memory\b|\bcan(?:not|'t) allocate memory\b"
             r"|MemoryError|std::bad_alloc|\boom\b|oom[-_]?kill"

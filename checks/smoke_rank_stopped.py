@@ -15,18 +15,20 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     virtual machine) sends nothing and does not die; all others wait for it.
 
     ## What to do
-    On {host}, `ps -eo pid,stat,args | awk '$2 ~ /^[Tt]/'` lists the stopped processes, and `grep TracerPid
-    /proc/PID/status` shows a debugger; `kill -CONT PID` continues one. Frozen: `docker unpause NAME`, or `echo THAWED`
-    to the freezer's state, or `echo 0` to `cgroup.freeze`. Slurm suspends jobs that it preempts: `scontrol resume`.
+    - Signal: on {host}, `ps -eo pid,user,stat,args | awk '$3 ~ /^T/'` lists the stopped processes; continue that of
+      {who}: `kill -CONT <pid>`. Slurm suspends jobs that it preempts: `scontrol resume <job id>`.
+    - Debugger: on {host}, `grep -H TracerPid /proc/[0-9]*/status | grep -v ':.0$'` names the process that is held, and
+      behind the colon its debugger. Continue it there, or end the debugger: `kill <pid>`.
+    - Frozen: on {host}, `docker ps --filter status=paused` lists containers that are paused; `docker unpause
+      <container>` lets one go on. Without docker: `grep -rlx 1 --include=cgroup.freeze /sys/fs/cgroup` names the
+      control group, and `echo 0 > <file>` as root lets it go on.
 
     ## Source
     The process state of /proc/PID/stat (T, or in the freezer) for more than a second, of a rank, of one of its threads,
     or of the interpreter that is to become the ranks. This verdict can be wrong about a debugger that would have let it
     go on a moment later.
     """
-    yield from failure_findings(
-        run,
-        "{who} is {text} {where}; waiting for it: {waiting}",
-        "stopped",
-        "frozen",
-    )
+    for finding in failure_findings(run, "{who} is {text} {where}; waiting for it: {waiting}", "stopped", "frozen"):
+        text = str(finding.values["text"])
+        finding.values["case"] = [label for label in ("Signal", "Debugger", "Frozen") if label.lower() in text]
+        yield finding

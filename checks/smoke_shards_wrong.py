@@ -16,13 +16,16 @@ def smoke_shards_wrong(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     fall all the same.
 
     ## What to do
-    Check {who} first.
+    In the folder of the program, `grep -rnE 'Sampler|set_epoch|DataLoader' --include='*.py' .` finds its loaders; look
+    at {who} first.
 
-    - Epoch: `grep -rn set_epoch --include='*.py' .` in the folder of the program. At the start of each epoch every rank
-      calls `sampler.set_epoch(epoch)`, with the same number.
-    - Shards: `grep -rn Sampler --include='*.py' .` in the folder of the program.
-      `DistributedSampler(num_replicas=dp_size, rank=dp_rank)` takes the data-parallel size and index, not the world's
-      size and the rank. If rows are left out at the end of an epoch, use `drop_last=True` everywhere or nowhere.
+    - Epoch: at the start of each epoch every rank calls `sampler.set_epoch(epoch)`, with the same number.
+    - Divisor: give each rank's loader `sampler=DistributedSampler(dataset, num_replicas={usual}, rank=dp_rank)`. A
+      loader without a sampler reads all of the data.
+    - Share: the sampler's `rank=` is to be the rank's data-parallel index, which the message names.
+    - Shards: `DistributedSampler(num_replicas=dp_size, rank=dp_rank)` takes the data-parallel size and index, not the
+      world's size and the rank. If rows are left out at the end of an epoch, use `drop_last=True` everywhere or
+      nowhere.
 
     ## Source
     In the smoke run the rows of a step come in numbered blocks; every rank reports the numbers that it read and the

@@ -15,12 +15,20 @@ def smoke_update_missing(run: SmokeRun, training: PerHost[SmokeTraining]) -> Ite
     as far as it could.
 
     ## What to do
-    - Learning rate: `grep -rnE '\blr\b|scheduler' --include='*.py' .` in the folder of the program finds where it is
-      set. Look for a value that one rank alone has, a warm-up that begins at 0, a scheduler that has ended.
-    - All parameters: `grep -rnE 'scaler|optimizer|scheduler' --include='*.py' .` in the folder of the program: a
-      learning rate of 0, a gradient scaler that skips every step, `optimizer.step()` that is not called.
-    - Some parameters: are they in the optimizer's parameter groups? Was the optimizer built before the model was moved
-      or sharded? Is `requires_grad` off, or the tensor used under `no_grad` or after `detach()`?
+    In the folder of the program:
+
+    - Learning rate: `grep -rnE '\blr\b|scheduler' --include='*.py' .` finds where it is set. Give {who} a rate above 0,
+      as the other ranks have. Look for a value that depends on the rank, a warm-up that begins at 0, a scheduler that
+      has ended.
+    - All parameters: `grep -rnE '\.step\(|GradScaler' --include='*.py' .` finds the calls that update. Look for
+      `optimizer.step()` that is not called, and for a gradient scaler that skips every step.
+    - One step: `grep -rnE '\.step\(|GradScaler' --include='*.py' .` finds the calls that update. On {who} a condition
+      around `optimizer.step()`, or a gradient scaler of its own, left it out: have every rank call it in every step.
+    - Not held: give the optimizer all parameters, `model.parameters()`, and build it after the model was moved or
+      sharded.
+    - Some parameters: is `requires_grad` off, or the tensor used under `no_grad` or after `detach()`?
+    - Frozen: `grep -rnE 'requires_grad|\.grad = None' --include='*.py' .` finds what leaves tensors out. Train the same
+      tensors on all ranks.
 
     ## Source
     Every rank reports how far each of its tensors moved over all steps; the reference run's moved. Not at all means

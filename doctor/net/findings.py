@@ -15,7 +15,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import NO_ROUTE, assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
-from doctor.net.matrix import Attempt, AttemptOutcome, ListenerState, Matrix
+from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, Attempt, AttemptOutcome, ListenerState, Matrix
 from doctor.net.slow_paths import SlowPath, slow_paths
 
 FailureClass = Literal["unavailable", "foreign", "large", "flows", "port", "path"]
@@ -89,8 +89,12 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "attempts": self.attempts,
             "how": joined("; ", (outcome_text, *self.details[:1])),
             "doubt": filled("; equally possible: {0}", self.doubt) if self.doubt else "",
-            "look": filled(
-                self._look, *self.example, ", ".join(self.hosts[:4]), self.numbers[0] if self.numbers else "PORT"
+            "look": joined(
+                " ",
+                (
+                    filled(text, *self.example, ", ".join(self.hosts[:4]), self.numbers[0] if self.numbers else "PORT")
+                    for text in self._look
+                ),
             ),
             "blamed": list(self.hosts[:4]),
             "first": self.example[0],
@@ -100,56 +104,68 @@ class LocatedFailure(msgspec.Struct, frozen=True):
         }
 
     @property
-    def _look(self) -> str:
-        """Where to look first; 0 is the source of an attempt, 1 its target, 2 the hosts to blame, 3 the port."""
-        if self.kind == "unavailable" and AttemptOutcome.BOUND.value not in self.outcomes:
-            return (
-                "No process holds it: {2} says why it cannot listen. A port below 1024 needs root, so give the job "
-                "another one (MASTER_PORT); ports that the kernel gives need a range (net.ipv4.ip_local_port_range) "
-                "that is not reserved."
-            )
+    def _look(self) -> tuple[str, ...]:
+        """What to do first; 0 is the source of an attempt, 1 its target, 2 the hosts to blame, 3 the port."""
         if self.kind == "unavailable":
-            return (
-                'Find the process on {2}: `ss -tlnp "sport = :{3}"`. A leftover of an earlier job: `kill <pid>`. Else '
-                "leave it alone, and choose another port in the job's script: `export MASTER_PORT=<port>`, or "
-                "`export HCCL_IF_BASE_PORT=<port>` for the ports of HCCL."
-            )
+            return (PORT_HELD if AttemptOutcome.BOUND.value in self.outcomes else PORT_REFUSED,)
         if self.cause.kind == "itself":
-            return (
-                "On {0}: `ip link show lo` must say UP, and no rule of its firewall (`nft list ruleset`, "
-                "`iptables-save`, `iptables-legacy-save`) may drop what comes in by `lo`."
-            )
-        if self.parts:
-            return (
-                "On {0}: `ping -c 3 {1}`. If it answers, a list of rules drops the connections: have whoever runs the "
-                "router, the cloud's security group or the network policy permit TCP, all ports, between the parts. If "
-                "not, the way itself is cut: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} "
-                "names the interface and the gateway; have whoever runs the switches put the ports of the parts into "
-                "one VLAN, on the trunk between them as well."
-            )
-        return self._look_at_path
+            return (LOOPBACK,)
+        if self.is_refused_at_source and not self.parts:
+            return (REFUSED_BY_ROUTE,)
+        rules, way = (RULES_BETWEEN, WAY_BETWEEN) if self.parts else (RULES_OF_HOST, WAY_OF_HOST)
+        known = {ARP_ANSWERED: (SOUND, rules), ARP_SILENT: (CUT_OFF, way), ARRIVED: (WAY_BACK,)}
+        return known.get(self.details[0] if len(self.details) == 1 else "", (WHICH, rules, ELSE, way))
 
-    @property
-    def _look_at_path(self) -> str:
-        """The same where connections between two hosts fail."""
-        if self.is_refused_at_source:
-            return (
-                "{0} itself refuses to send to {1}. On {0}, "
-                "`ip route show match $(getent ahosts {1} | cut -d' ' -f1 | head -1) | "
-                "grep -E '^(unreachable|prohibit|blackhole)'` prints the routes that refuse; with "
-                "`| xargs -rL1 ip route del` behind it, the command deletes them. Where it prints nothing: `ip rule`, "
-                "and the rules for outgoing packets in `nft -a list ruleset` and `iptables-save`."
-            )
-        return (
-            "On {0}: `ping -c 3 {1}`. If it answers, a firewall drops the connections: as root on {2}, "
-            "`nft -a list ruleset | grep -E 'table|chain|drop|reject'` prints its rules with their numbers (handles), "
-            "and `nft delete rule <family> <table> <chain> handle <number>` deletes one; of iptables, "
-            "`iptables-save | grep -iE 'drop|reject'`, then `iptables -D` with what follows `-A` in the rule's line. "
-            "If it does not answer, look at the routes: "
-            "`ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0}, and "
-            "`ip route get $(getent ahosts {0} | cut -d' ' -f1 | head -1)` on {1}. Where both name the right "
-            "interface, examine the cable and the switch port, and look for a host with the same address."
-        )
+
+PORT_REFUSED = (
+    "No process holds it: {2} says why it cannot listen. A port below 1024 needs root, so give the job another one "
+    "(MASTER_PORT); ports that the kernel gives need a range (net.ipv4.ip_local_port_range) that is not reserved."
+)
+PORT_HELD = (
+    'Find the process on {2}: `ss -tlnp "sport = :{3}"`. A leftover of an earlier job: `kill <pid>`. Else leave it '
+    "alone, and choose another port in the job's script: `export MASTER_PORT=<port>`, or `export "
+    "HCCL_IF_BASE_PORT=<port>` for the ports of HCCL."
+)
+LOOPBACK = (
+    "On {0}: `ip link show lo` must say UP (`ip link set lo up` as root), and no rule of its firewall (`nft -a list "
+    "ruleset`, `iptables-save`, `iptables-legacy-save`) may drop what comes in by `lo`."
+)
+REFUSED_BY_ROUTE = (
+    "{0} itself refuses to send to {1}. On {0}, `ip route show match $(getent ahosts {1} | cut -d' ' -f1 | head -1) "
+    "| grep -E '^(unreachable|prohibit|blackhole)'` prints the routes that refuse; with `| xargs -rL1 ip route del` "
+    "behind it, the command deletes them. Where it prints nothing: `ip rule`, and the rules for outgoing packets in "
+    "`nft -a list ruleset` and `iptables-save`."
+)
+SOUND = "The cables, switch ports and VLANs between {0} and {1} are sound, as ARP passes: rules drop the connections."
+CUT_OFF = "{0} finds {1} no more on its own network, as ARP is not answered: the way itself is cut."
+WHICH = "On {0}: `ping -c 3 {1}`. If it answers, rules drop the connections:"
+ELSE = "If it does not answer:"
+WAY_BACK = (
+    "The first packet of {0} arrives at {1}, and the answer is lost. On {1}: `ip route get $(getent ahosts {0} | cut "
+    "-d' ' -f1 | head -1)` must name the interface by which the packet came, and `sysctl "
+    "net.ipv4.conf.all.rp_filter` must not be 1 where it differs (`sysctl -w net.ipv4.conf.all.rp_filter=2` as "
+    "root). Then look for rules: `nft -a list ruleset | grep -E 'table|chain|drop|reject'` on {1} (output) and on "
+    "{0} (input)."
+)
+RULES_BETWEEN = (
+    "Have whoever runs the switches, the router, the cloud's security group or the network policy permit TCP, all "
+    "ports, between the parts."
+)
+WAY_BETWEEN = (
+    "`ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the interface and the gateway; have "
+    "whoever runs the switches put the ports of the parts into one VLAN, on the trunk between them as well."
+)
+RULES_OF_HOST = (
+    "As root on {2}, `nft -a list ruleset | grep -E 'table|chain|drop|reject'` prints its rules with their numbers "
+    "(handles), and `nft delete rule <family> <table> <chain> handle <number>` deletes one; of iptables, "
+    "`iptables-save | grep -iE 'drop|reject'`, then `iptables -D` with what follows `-A` in the rule's line. Where "
+    "the host has none, those of its switch port or security group."
+)
+WAY_OF_HOST = (
+    "Look at the routes: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0}, and `ip route get "
+    "$(getent ahosts {0} | cut -d' ' -f1 | head -1)` on {1}. Where both name the right interface, examine the cable "
+    "and the switch port, and look for a host with the same address."
+)
 
 
 @once_per_fleet

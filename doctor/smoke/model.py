@@ -197,8 +197,9 @@ class RankMoment(msgspec.Struct, frozen=True, omit_defaults=True):
     """How it ended: ``signal 9``, ``exit status 1``; empty while it lives."""
     error: str = ""
     """Its own last error, if it told one before it ended."""
-    oom: bool = False
-    """The kernel's log or the cgroup says that it was killed for memory."""
+    oom: bool | None = None
+    """The kernel's log or the cgroup says that it was killed for memory; False: the kernel killed nothing for
+    memory on the host; None: not known."""
     waits_for: Word = ""
     """The kernel function that it sleeps in, if /proc/PID/wchan tells."""
 

@@ -195,7 +195,7 @@ class RankProcess(RankMonitor):
             self.dead = "exit status 1"
         else:
             self.dead = "exit status 0" if self.told_end else UNKNOWN_END
-            self.oom = not self.told_end and self.killed_for_memory(self.died_at)  # type: ignore[no-untyped-call]
+            self.oom = (not self.told_end and self.killed_for_memory(self.died_at)) or None  # type: ignore[no-untyped-call]
 
     def observe(self, clock: float) -> None:
         """What /proc shows of a rank that gives no sign: also whether its processes get on, where it makes no call."""

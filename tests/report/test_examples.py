@@ -35,8 +35,8 @@ def unbreakable(line: str) -> bool:
     return "`" in line or ("://" in line and len(line.split()) == 1)
 
 
-OF_THE_RUN = {"host", "all_hosts", "rank_table", "device", "peer"}
-"""Values that a check leaves to the report: see `doctor.session.remedy_values`."""
+OF_THE_RUN = {"host", "all_hosts", "rank_table", "device", "peer", "usual"}
+"""Values that a check leaves to the report: see `doctor.session.remedy_values`; `usual` has a watched program."""
 
 
 @pytest.mark.parametrize("check", [check for check in CHECKS if check.name in ROWS], ids=lambda check: check.name)

@@ -30,7 +30,7 @@ _FIELDS = {
 _BEFORE, _AFTER = r"(?<![A-Za-z0-9_=./:-])", r"(?![A-Za-z0-9_=./:-])"
 _PLACES = {
     "HOST": rf"{_BEFORE}HOST{_AFTER}",
-    "NODE": rf"{_BEFORE}NODE{_AFTER}",
+    "NODE": rf"(?:(?<=ode[Nn]ame=)|{_BEFORE})NODE{_AFTER}",
     "PORT": rf"{_BEFORE}PORT{_AFTER}",
     "IP": rf"(?<=-zv )IP{_AFTER}",
     "JOB": rf"(?<=-j )JOB{_AFTER}",

@@ -15,7 +15,7 @@ from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.busy_hosts import CLOSED, GAVE_UP, TIMED_OUT, busy_note, busy_text, undecided
 from doctor.net.run.device_rounds import try_devices
 from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries, undecided_flows
-from doctor.net.run.host_trial import HostTrial
+from doctor.net.run.host_trial import NEIGHBOUR_ORDER, NEIGHBOURS, HostTrial
 from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside, path_speed
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers, SpeedReport
 from doctor.net.slow_paths import suspects
@@ -216,6 +216,7 @@ class Conductor:
             self._connect(PATIENT, self._failed_targets(TIMED_OUT), patience=PATIENT_FACTOR)
             self._note_busy()
         self._ask_arrived(self._targets_with(TIMED_OUT))
+        self._ask_neighbours()
         self._ask_given_up(self._targets_with({CLOSED}))
         blamed = {self.plan.hosts[number] for number in undecided(self._trials()).values()}
         if blamed:
@@ -322,6 +323,13 @@ class Conductor:
         queried_results = [self.results[host] for host in hosts]
         self._wait(lambda result: result not in queried_results or result.given_up is not None, ANSWER_SECONDS)
 
+    def _ask_neighbours(self) -> None:
+        """Whether a target that does not answer is found on the caller's own network: see `neighbour_text`."""
+        calls = {host: result.neighbour_calls() for host, result in self.results.items()}
+        for host in filter(calls.get, calls):
+            self.probers.send(host, {**NEIGHBOUR_ORDER, "calls": calls[host]})
+        self._wait(lambda result: not result.neighbour_calls() or NEIGHBOURS in result.called, ANSWER_SECONDS)
+
     def _read_pace(self) -> None:
         """Asks every host how far it let its prober run since it was last asked."""
         for host, result in self.results.items():
@@ -404,7 +412,8 @@ class Conductor:
     def _measure_pairs(self, number: int, pairs: list[tuple[int, int]], seconds: float) -> None:
         waiting: set[str] = set()
         for source, target in pairs:
-            host, to = self.plan.hosts[source], self._open_port(source, target)
+            host = self.plan.hosts[source]
+            to = self.results[host].open_address(target, len(self.plan.ports))
             if to is None or {host, self.plan.hosts[target]} & self.probers.lost.keys():
                 continue
             order = {
@@ -422,13 +431,6 @@ class Conductor:
             lambda: all(number in self.results[host].measured or host in self.probers.lost for host in waiting),
             min(time.monotonic() + 3 * seconds + 15.0, self.end),
         )
-
-    def _open_port(self, source: int, target: int) -> tuple[str, int] | None:
-        """An address and port of the target that the source has reached."""
-        attempts = self.results[self.plan.hosts[source]].attempts
-        tried = (attempts.get((target, place)) for place in reversed(range(len(self.plan.ports))))
-        reached = (attempt for attempt in tried if attempt is not None and attempt.outcome == "open")
-        return next(((attempt.address, attempt.port) for attempt in reached), None)
 
     def _busy_hosts(self) -> dict[str, str]:
         """Hosts on which a job runs, and by what that is seen."""

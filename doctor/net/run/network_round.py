@@ -27,7 +27,7 @@ from doctor.net.assemble import (
 )
 from doctor.net.findings import localized
 from doctor.net.localize import MOST_CAUSES
-from doctor.net.matrix import Matrix
+from doctor.net.matrix import ARRIVED, Matrix
 from doctor.net.plan import NetOptions, NetPlan, plan_network_test
 from doctor.net.prober.listener import NOT_TRIED
 from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
@@ -74,7 +74,6 @@ MAX_NAMED_HOSTS = 8
 AGAIN_WORKERS = 32
 _COMES_AND_GOES = "failed at first, and was answered later: it comes and goes"
 _OF_ANOTHER = "no answer, and the host has the address of another one, {address}"
-_ARRIVED = "its packet arrives, the answer does not come back"
 
 
 class NetRoundResult(msgspec.Struct, frozen=True):
@@ -253,7 +252,7 @@ def _answer(
             details.append({"target": target, "port": place, "detail": text, "seconds": attempt.seconds})
         elif letter != "o":
             has_arrived = _arrived(test, number, attempt, target)
-            details.append(_detail(attempt, target, place, has_arrived))
+            details.append(_detail(attempt, target, place, has_arrived, result.neighbour_text(target)))
             if has_arrived:
                 arrived.append((target, place))
     return {
@@ -319,12 +318,13 @@ def _addresses_of_others(plan: NetPlan, host: int) -> Iterator[tuple[int, str]]:
             yield place, shared[0]
 
 
-def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> dict[str, object]:
+def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool, neighbour: str) -> dict[str, object]:
     text = filled(_DETAILS.get(attempt.outcome, "{detail}"), detail=attempt.detail)
+    text = neighbour if neighbour and attempt.outcome in UNANSWERED else text
     detail: dict[str, object] = {
         "target": target,
         "port": place,
-        "detail": _ARRIVED if arrived else text,
+        "detail": ARRIVED if arrived else text,
         "seconds": attempt.seconds,
     }
     if attempt.largest:

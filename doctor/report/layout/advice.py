@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from doctor.engine.language import without_loose_spaces
+from doctor.engine.language import localized, without_loose_spaces
 from doctor.engine.shell_quote import PLACEHOLDER, open_quote, quote_value
 from doctor.report.layout.formatting import unwrap_lines
 
@@ -56,6 +56,51 @@ def for_cases(text: str, labels: Sequence[str], cases: Collection[str]) -> str:
             gap = "" if kept and kept[-1].endswith(("。", "：")) else " "
             kept[-1:] = [f"{kept[-1]}{gap}{line[2:]}" if kept else line[2:]]
     return "\n\n".join(kept)
+
+
+_KERNEL_SETTINGS = (
+    r"sysctl -w|ip (?:link|addr\w*|route|neigh\w*) (?:set|add|del|replace)|mount -o remount|ethtool -[GLKACs] "
+    r"|(?:echo|printf) .*> ?/(?:proc|sys)/|cpupower frequency-set|setpci"
+    r"|(?:ip6?tables|nft) .*(?:-[IAD]|add|delete|insert)|(?:nvidia-smi|amd-smi) (?:.*-pl |set )"
+)
+_OF_ROOT = (
+    r"modprobe|rmmod|systemctl (?!status)|u?mount |tc qdisc (?:del|add)|hccn_tool .*(?:-s |-cfg recovery)|npu-smi set"
+    r"|nvidia-smi (?:.*-r\b|-pm|.*-c |nvlink -re)|(?:apt|dnf|apt-mark) |reboot|usermod|hostnamectl|useradd|tuned-adm"
+    r"|(?:echo|printf|sed) .*(?:> ?|-i.* )/etc/|chown|sh \./NVIDIA|\./Ascend-\S+driver|ipmitool chassis|flint|dkms"
+)
+_NOTES = (
+    (
+        re.compile(r"hccn_tool .*-s "),
+        re.compile(r"hccn\.conf"),
+        "hccn_tool keeps the setting in /etc/hccn.conf, for the next start as well.",
+    ),
+    (
+        re.compile(_KERNEL_SETTINGS),
+        re.compile(r"/etc/|start|boot|firmware|keeps?\b|lost|firewall|重启|启动|保留|永久|丢失"),
+        "The next restart of the host undoes this.",
+    ),
+    (
+        re.compile(f"{_KERNEL_SETTINGS}|{_OF_ROOT}"),
+        re.compile(r"\broot\b(?! >>)"),
+        "The commands that change the host need root.",
+    ),
+)
+"""What the reader must know of commands, the words by which a text says it already, and else the sentence."""
+
+
+def command_notes(text: str) -> list[str]:
+    """What is to be said behind a fix of the commands in it: as whom, and whether a restart undoes them.
+
+    >>> command_notes("`sysctl -w vm.overcommit_memory=0`")
+    ['The next restart of the host undoes this.', 'The commands that change the host need root.']
+    >>> command_notes("As root: `/usr/bin/hccn_tool -i 4 -mtu -s size 4096`"), command_notes("`hccn_tool -i 4 -ip -g`")
+    (['hccn_tool keeps the setting in /etc/hccn.conf, for the next start as well.'], [])
+    """
+    steps = [step for command in COMMAND.findall(text) for step in re.split(r"&&|[;|`]", command)]
+    programs = [re.sub(r"^\s*(?:/\S+/)?", "", step) for step in steps]
+    return [
+        localized(note) for pattern, said, note in _NOTES if not said.search(text) and any(map(pattern.match, programs))
+    ]
 
 
 def standalone_placeholders(template: str) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -18,6 +20,7 @@ from doctor.engine.texts import filled
 from doctor.report.layout.advice import (
     COMMAND,
     case_labels,
+    command_notes,
     fill_advice,
     for_cases,
     mark_personal_words,
@@ -41,6 +44,8 @@ OBSERVED_EXPECTED = ("observed", "expected")
 PROOF = ("means", "codes", "confidence", "evidence", "now")
 """Values that say what a finding means, how sure that is, what proves it, and what the checks of the cause find now."""
 MAX_COMMAND_CHARS = 4000
+_OF_ALL_HOSTS = re.compile(r"`doctor (?:check|net|smoke)(?=`| --)")
+"""A command of doctor without hosts: in a report it is for those of the run."""
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
 MAX_WHY_WIDTH = 140
 """Columns of a short why, two rows of 80: the first sentence at any length, and more sentences up to here."""
@@ -138,7 +143,9 @@ def filled_fix(
             blocks = blocks[1:]
         elif shortened_by:
             blocks = [f"{OF_THE_CAUSE} {phrase('(more: doctor explain {name})', name=shortened_by)}"]
-    return [line for line in (fill_advice(block, values, texts) for block in blocks) if line.strip()]
+    run = " ".join([shlex.quote(fleet.nodeset(fleet.hosts)), *fleet.connection]) if len(fleet.hosts) > 1 else ""
+    lines = (fill_advice(block, values, texts) for block in blocks)
+    return [_OF_ALL_HOSTS.sub(lambda call: f"{call[0]} {run}".rstrip(), line) for line in lines if line.strip()]
 
 
 @lru_cache(64)
@@ -322,6 +329,8 @@ class _FailureEntryBuilder:
             )
         elif differ or (group.finding is not group.example and self.fix_placeholders):
             lines = self.with_note(lines, localized("This is for the first finding; likewise for the rest."))
+        for note in command_notes(" ".join(lines)):
+            lines = self.with_note(lines, note)
         return label_lines("fix", lines) if self.fix else []
 
     def with_note(self, lines: list[str], note: str) -> list[str]:

@@ -155,21 +155,9 @@ class Coverage(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> str:
-        """``18 of 124 checks apply``, or ``known to apply``, or ``4 of 124 checks judged, 80 could not be``."""
-        if self.unknown:
-            return phrase(
-                "{count} of {total} checks judged, {unknown} could not be",
-                count=self.applied,
-                total=self.checks,
-                unknown=self.unknown,
-            )
-        if self.unsettled:
-            return phrase(
-                "{count} of {total} checks apply, {open} are unknown",
-                count=self.applied,
-                total=self.checks,
-                open=self.unsettled,
-            )
+        """``18 of 124 checks apply``; where some are unknown, whose number stands beside it, ``4 of 124 checks judged``."""
+        if not self.is_settled:
+            return phrase("{count} of {total} checks judged", count=self.applied, total=self.checks)
         return phrase(
             "{count} of {total} checks applies" if self.applied == 1 else "{count} of {total} checks apply",
             count=self.applied,

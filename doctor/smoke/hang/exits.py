@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from doctor.engine.sanitize import rank_names
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Failure, FailureKind, Snapshot
@@ -18,10 +18,11 @@ MAX_UNOBSERVED = 0.12
 NO_CAUSE_SECONDS = 1.0
 """Seconds that ranks may be dead of another's end without that other one being known."""
 LONGEST_ERROR = 200
-PAUSED = ("T", "t", "F")
-"""Letters of processes that are stopped, traced or frozen."""
+PAUSED = {"T": "stopped by a signal", "t": "held by a debugger", "F": "frozen by its cgroup"}
+"""By the letters of processes that do not run until another one lets them: what is done to them."""
 ENDED_WELL = "exit status 0"
 ABORTED = "signal 6"
+SENT = "Memory did not run out on the host of rank {0}, by the kernel's count: another process sent it signal 9."
 
 
 class ExitRule:
@@ -58,7 +59,9 @@ class ExitRule:
             return state.build_failure(kind, causes, about=about, text="ended with exit status 0 before the others")
         text = filled("{0}: {1}", first.dead, first.error) if first.error else first.dead
         evidence = tuple(
-            filled("Rank {0} was killed for memory.", rank) for rank, snap in sorted(causes.items()) if snap.oom
+            filled("Rank {0} was killed for memory." if snap.oom else SENT, rank)
+            for rank, snap in sorted(causes.items())
+            if snap.oom is not None
         )
         return state.build_failure(_kind(first), causes, about=about, text=text, evidence=evidence)
 
@@ -121,6 +124,12 @@ def _unseen_collective(state: RunState, error: str) -> Failure:
     return state.build_failure("network", (), certainty="evidence", text=text, evidence=tuple(evidence))
 
 
+def pause(letters: Collection[str]) -> tuple[FailureKind, str]:
+    """The failure of processes in these states, and in words what is done to them."""
+    text = joined("; ", (PAUSED[letter] for letter in sorted(letters)))
+    return "frozen" if set(letters) == {"F"} else "stopped", text
+
+
 class StoppedRule:
     """SIGSTOP, a debugger, the cgroup freezer. A short pause is none of them."""
 
@@ -140,9 +149,7 @@ class StoppedRule:
             self._last[snap.rank] = snap
         if not culprits:
             return None
-        frozen = all(state.snaps[rank].process == "F" for rank in culprits)
-        kind: FailureKind = "frozen" if frozen else "stopped"
-        text = "frozen by its cgroup" if frozen else "stopped by a signal or a debugger"
+        kind, text = pause({state.snaps[rank].process for rank in culprits})
         return state.build_failure(kind, culprits, about=state.awaited_collective(culprits), text=text)
 
     def _record_pause(self, last: Snapshot | None, snap: Snapshot) -> None:

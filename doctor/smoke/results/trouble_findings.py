@@ -22,8 +22,8 @@ OWN_PROGRAM = (
     "All ranks of this run execute the same program of doctor with the same number of steps: your own program is not "
     "to blame. On the host of that rank: `top -b -n 1 | head -20` (what else takes its CPUs), `timeout 10 df` (a file "
     "system that does not answer), `echo $LD_PRELOAD; python3 -c 'import sitecustomize as s; print(s.__file__)'` (what "
-    "changes Python programs), `dmesg -T | tail`. Then run `doctor check` on all hosts, which compares their software, "
-    "and `doctor smoke` on the others."
+    "changes Python programs), `dmesg -T | tail`. Then `doctor check` compares the software of all hosts. Leave that "
+    "host out of the job until `doctor smoke` passes with it."
 )
 """Behind what only one rank does in a run that executes no program of the user's."""
 CUT = "no data passes between {between}; none of them holds more than half of {count} hosts"
@@ -56,7 +56,7 @@ def failure_findings(
         finding = Finding(
             CUT if failure.parts else message_template,
             hosts=hosts,
-            remedy=remedy_for(values["text"], remedies),
+            remedy=remedy_for("; ".join((values["text"], *failure.evidence)), remedies),
             **values,
         )
         finding = finding.as_warning(failure.certainty == "likely")

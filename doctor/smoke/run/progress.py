@@ -12,7 +12,7 @@ import msgspec
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import ConnectFailed, LayoutBegun, RankExited, RankFailed, RankJoined, TorchImported
-from doctor.smoke.hang.exits import PAUSED, STOPPED
+from doctor.smoke.hang.exits import PAUSED, STOPPED, pause
 from doctor.smoke.model import Failure, FailureKind, SmokePlan
 from doctor.smoke.protocol import GroupFormed, RankDone, RankEvent, StageFinished, StartingInterpreter
 from doctor.transport.program import InvalidMessage
@@ -221,9 +221,7 @@ class StageProgress:
         rows = [row for of_agent in self.starting.values() for row in of_agent]
         paused = [(host, row) for host, row in rows if row.state in PAUSED and row.idle > STOPPED + late]
         if paused:
-            frozen = all(row.state == "F" for _, row in paused)
-            text = "frozen by its cgroup" if frozen else "stopped by a signal or a debugger"
-            kind: FailureKind = "frozen" if frozen else "stopped"
+            kind, text = pause({row.state for _, row in paused})
             failure = self._make_failure(kind, self._ranks_of(paused), text, "start", certain=True)
             states = dict.fromkeys(failure.culprit_ranks, "an interpreter that had not imported torch yet")
             return msgspec.structs.replace(failure, states=states)

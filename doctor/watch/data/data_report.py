@@ -12,7 +12,7 @@ import msgspec
 from doctor.analysis.values.cause_order import separate_causes
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.check import Check
-from doctor.engine.sanitize import count_noun
+from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import group_roles
 from doctor.watch.data.input_rules import input_defects
@@ -63,6 +63,10 @@ def analyze_job(job: JobRecords) -> DataReport:
         *value_defects(job, roles),
         *stated_defects(job),
     ]
+    defects_found = [
+        msgspec.structs.replace(defect, values={**defect.values, "evidence": _lines(job, defect.ranks)})
+        for defect in defects_found
+    ]
     notes = tuple(defect for defect in defects_found if defect.level == "note")
     causes, explained = separate_causes(
         _without_repetition([defect for defect in defects_found if defect.level != "note"])
@@ -71,6 +75,14 @@ def analyze_job(job: JobRecords) -> DataReport:
     return DataReport(
         tuple(causes), tuple(explained), notes, tuple(roles.sentences()), tuple(_unseen(job, steps)), steps
     )
+
+
+def _lines(job: JobRecords, ranks: tuple[int, ...]) -> str:
+    """Where the program makes or calls what is looked at, on the first of these ranks; empty where no rank tells."""
+    entry = job.ranks.get(min(ranks, default=min(job.ranks)))
+    records = [record.values for record in entry.of("line")] if entry else []
+    places = ", ".join(dict.fromkeys(printable(f"{values.get('n')} {values.get('at')}")[:130] for values in records))
+    return filled("Lines of its program: {0}", places[:600]) if places else ""
 
 
 def _without_repetition(defects: list[ValueDefect]) -> list[ValueDefect]:

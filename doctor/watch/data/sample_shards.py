@@ -11,6 +11,7 @@ import msgspec
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import format_ranges, majority_split, shared_and_unread
 from doctor.analysis.values.value_defect import ValueDefect
+from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordValues, by_rank, indices_of, text_map
 
@@ -46,14 +47,17 @@ def _shares(group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iter
         if parts.tie:
             template = "the samplers of {who} divide the data by different numbers ({counts})"
         counts = ", ".join(sorted({str(shares[rank][0] or 1) for rank in parts.differing}))
-        values: RecordValues = {"counts": counts, "usual": parts.common or 1}
+        values: RecordValues = {"counts": counts, "usual": parts.common or 1, "case": "Divisor"}
         yield _defect(group, "divided", parts.differing, template, values, key, tie=parts.tie)
     elif twice:
         template = (
-            "the sampler of {who} draws share {share} of the data, which another data-parallel rank draws as well"
+            "the sampler of {who} draws share {share} of the data, which another data-parallel rank draws as well; its "
+            "own is {right}"
         )
         listed = ", ".join(sorted({str(shares[rank][1]) for rank in wrong}))
-        yield _defect(group, "duplicated", wrong, template, {"share": listed}, key, tie=wrong == twice)
+        right = ", ".join(str(group.ranks.index(rank)) for rank in wrong)
+        values = {"share": listed, "right": right, "case": "Share"}
+        yield _defect(group, "duplicated", wrong, template, values, key, tie=wrong == twice)
     epochs = {rank: _number(records[rank], "shuffle") for rank in group.ranks}
     if order := majority_split(epochs):
         tie = not order.majority
@@ -134,7 +138,13 @@ def _unread(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: Ra
         )
         values = {"count": len(unread_samples), "total": size, "samples": format_ranges(unread_samples[:4])}
         if not few:
-            template = "no data-parallel rank reads {count} of {total} samples in a whole epoch, such as {samples}"
+            template = "no data-parallel rank reads {count} of {total} samples in a whole epoch, such as {samples}{why}"
+            divisors = {_number(records[rank], "shares") or 0 for rank in group.ranks}
+            parts, ranks = max(divisors), len(group.ranks)
+            is_divided = divisors == {parts} and parts > ranks
+            text = ": the samplers divide the data by {0}, and {1} data-parallel ranks read"
+            values |= {"why": filled(text, parts, ranks) if is_divided else ""}
+            values |= {"case": "Divisor", "usual": ranks} if is_divided else {}
         yield _defect(group, "missing", few, template, values, key)
 
 

@@ -130,12 +130,14 @@ def _not_synchronised(
     ranks = format_ranges(group.ranks)
     if not unreduced:
         template = "the gradient of {who} in step {step} is not that of data-parallel ranks {group}: {tensors}"
-        return group.difference("smoke-gradient-not-synchronised", "other", step, split, template, group=ranks)
+        check = "smoke-gradient-not-synchronised"
+        return group.difference(check, "other", step, split, template, group=ranks, case="Other")
     template = (
         "the gradient of {who} in step {step} is the one that it computed itself: it was not reduced over ranks {group}"
     )
     blamed = Split(() if set(unreduced) == set(group.ranks) else unreduced, group.ranks, split.names)
-    return group.difference("smoke-gradient-not-synchronised", "own", step, blamed, template, group=ranks)
+    case = "Not reduced"
+    return group.difference("smoke-gradient-not-synchronised", "own", step, blamed, template, group=ranks, case=case)
 
 
 def _halves(record: RecordValues) -> tuple[list[float], list[float]]:
@@ -212,7 +214,7 @@ def _still_in_part(moving: Mapping[int, Sequence[RecordValues]], count: int) -> 
             "tensors": name_tensors(sorted(names)),
             "count": len(moving[culprits[0]]),
             "cause": cause,
-            "case": "Some parameters",
+            "case": "Not held" if held.issuperset(names) else "Some parameters",
         }
         everybody = len(culprits) == count
         yield ValueDefect("smoke-update-missing", "still", 0, () if everybody else culprits, template, values)
@@ -233,7 +235,9 @@ def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
             template = "{who} does not train the same tensors as ranks {group} from step {step} on: {tensors}"
             everyone = GroupRole(tuple(sorted(frozen)), "data", "", True)
             tensors = name_tensors(names)
-            yield everyone.difference("smoke-update-missing", "frozen", step, split, template, tensors=tensors)
+            yield everyone.difference(
+                "smoke-update-missing", "frozen", step, split, template, tensors=tensors, case="Frozen"
+            )
             return
         if any(frozen.values()) and not split:
             names = list(next(iter(frozen.values())))
@@ -265,7 +269,7 @@ def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
         others = [number for rank, number in counts.items() if rank not in late]
         if late and others:
             template = "{who} made no update in step {step}: {count} forward passes, {usual} on the other ranks"
-            values = {"count": counts[late[0]], "usual": max(others)}
+            values = {"count": counts[late[0]], "usual": max(others), "case": "One step"}
             yield ValueDefect("smoke-update-missing", "no-step", step, late, template, values)
             return
 

@@ -24,10 +24,18 @@ class BatchIndices:
     """Records the indices of the first batches of each training loader, and of whole epochs.
 
     ``active`` says whether the program trains now: what it reads for an evaluation is no matter of shards.
+    ``note_line`` writes from which line of the program the present call comes.
     """
 
-    def __init__(self, torch: Any, write: Callable[..., None], batches: int, active: Callable[[], bool]) -> None:
-        self.torch, self.write, self.batches, self.active = torch, write, batches, active
+    def __init__(
+        self,
+        torch: Any,
+        write: Callable[..., None],
+        batches: int,
+        active: Callable[[], bool],
+        note_line: Callable[[str], None],
+    ) -> None:
+        self.torch, self.write, self.batches, self.active, self.note_line = torch, write, batches, active, note_line
         self.epochs: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
         self.loaders: dict[int, list[int]] = {}
 
@@ -103,6 +111,7 @@ class BatchIndices:
             shuffle=int(getattr(inner, "epoch", -1)) if getattr(inner, "shuffle", False) else -1,
             batch=int(getattr(index_sampler, "batch_size", 0) or 0),
         )
+        self.note_line("loader")
         self.epochs[iterator] = epoch
         return epoch
 

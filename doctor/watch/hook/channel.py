@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import socket
 import sys
 import threading
@@ -30,6 +31,9 @@ MAX_FILE = 64 << 20
 MAX_FAILURES = 20
 """Calls that fail until the probe ends itself."""
 MAX_PENDING = 256
+MAX_LINES = 32
+LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|/data-hooks/|doctor-watch|/bin/[^/.]+$|^<")
+"""Files whose frames are none of the program's."""
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK_ID", "MV2_COMM_WORLD_RANK")
 
 
@@ -45,6 +49,8 @@ class Channel:
         self.counts: dict[Any, Any] = {}
         self.pending: deque[tuple[Any, Any, Callable[[list[int]], None]]] = deque()
         self.lost = 0
+        self.lines: set[tuple[str, str]] = set()
+        """What the program makes or calls, and where, as far as it was written."""
 
     def open(self) -> None:
         """Makes the file of the process that calls."""
@@ -75,6 +81,16 @@ class Channel:
             self.file = -1
             with contextlib.suppress(OSError):
                 os.write(2, f"doctor watch: process {os.getpid()}: no more digests: {error.strerror}\n".encode())
+
+    def note_line(self, name: str) -> None:
+        """Writes once from which line of the program a call comes: the innermost one outside of libraries."""
+        frame = sys._getframe(1)
+        while frame.f_back and LIBRARY.search(frame.f_code.co_filename):
+            frame = frame.f_back
+        line = (name[:60], f"{os.path.basename(frame.f_code.co_filename)[:60]}:{frame.f_lineno}")
+        if line not in self.lines and len(self.lines) < MAX_LINES and not LIBRARY.search(frame.f_code.co_filename):
+            self.lines.add(line)
+            self.write("line", n=line[0], at=line[1])
 
     def rank_now(self) -> int:
         """This process's global rank; -1 where nothing says it yet."""

@@ -47,11 +47,9 @@ class DigestCollection:
 
     def __init__(self, torch: Any, out: Channel, first: int, every: int) -> None:
         self.torch, self.out, self.first, self.every = torch, out, first, every
-        self.step = self.forwards = self.failures = 0
-        self.has_run = False
-        """Whether a model that trains was called."""
-        self.ended = False
-        self.depth = 0
+        self.step = self.forwards = self.failures = self.depth = 0
+        self.ended = self.has_run = False
+        """Whether the hooks have ended; whether a model that trains was called."""
         self.main: Any = None
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.optimizer_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -98,6 +96,7 @@ class DigestCollection:
         optimizer.register_optimizer_step_post_hook(lambda *arguments: self.guard(self._after_step, arguments[0]))
         self._after_init(torch.optim.Optimizer, self._new_optimizer)
         self._after_init(torch.nn.parallel.DistributedDataParallel, self._new_replica)
+        self._after_init(torch.utils.data.distributed.DistributedSampler, lambda sampler: None)
         compiled = getattr(getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None), "__mro__", ())
         if compiled:
             self._after_init(compiled[0], self._new_root)
@@ -105,12 +104,13 @@ class DigestCollection:
 
         def wrapped(tensors: Any, *arguments: Any, **named: Any) -> Any:
             if not self.compiling():
+                self.guard(self.out.note_line, "backward")
                 self.guard(self._loss, tensors, arguments[0] if arguments else named.get("grad_tensors"))
             return backward(tensors, *arguments, **named)
 
         torch.autograd.backward = wrapped
         self.groups.install()
-        BatchIndices(torch, self.out.write, max(self.first, 4), self.trains).install()
+        BatchIndices(torch, self.out.write, max(self.first, 4), self.trains, self.out.note_line).install()
         if self.marks:
             self.marks.install()
 
@@ -120,6 +120,7 @@ class DigestCollection:
         @functools.wraps(original)
         def initialize(instance: Any, *arguments: Any, **named: Any) -> None:
             original(instance, *arguments, **named)
+            self.guard(self.out.note_line, type(instance).__name__)
             self.guard(call, instance)
 
         kind.__init__ = initialize

@@ -41,6 +41,11 @@ def oom_kills(folders):
     return count_in_groups(folders, (("", "memory.events"), ("memory", "memory.oom_control")), "oom_kill")
 
 
+def oom_kills_of_host():
+    """The kernel's own count of all that it killed for memory, within and without control groups; empty: not shown."""
+    return re.findall(r"^oom_kill \d+$", read_text("/proc/vmstat"), re.M)
+
+
 def refused_processes(folders):
     """How often these control groups, or groups below them, refused a new process or thread."""
     return count_in_groups(folders, (("", "pids.events"), ("pids", "pids.events")), "max")

@@ -7,7 +7,14 @@ import time
 from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
-from doctor.smoke.programs.agent.kernel import Limits, cgroup_folders, is_exiting, is_frozen, oom_kills
+from doctor.smoke.programs.agent.kernel import (
+    Limits,
+    cgroup_folders,
+    is_exiting,
+    is_frozen,
+    oom_kills,
+    oom_kills_of_host,
+)
 from doctor.smoke.programs.agent.procfs import (
     child_pids,
     cpu_times,
@@ -57,9 +64,10 @@ class RankMonitor:
         self.cgroups, self.cgroups_read_at = cgroup_folders(os.getpid()), 0.0
         self.oom_count, self.oom_at = oom_kills(self.cgroups), -OOM_SECONDS
         self.begun_in, self.killed_before = self.cgroups, self.oom_count
+        self.killed_on_host, self.oom = oom_kills_of_host(), None
         self.limits = None
         self.dead = self.error = ""
-        self.ended = self.secondary = self.oom = False
+        self.ended = self.secondary = False
         self.carried, self.carried_stamp, self.carried_at = None, None, 0.0
         self.printed, self.printed_stamp, self.printed_at = 0, None, 0.0
         self.tail = b""
@@ -206,7 +214,7 @@ class RankMonitor:
         fields.update(age=round(age, 4), effective=round(min(self.effective, age), 4))
         for name in ("cpu", "waits_for", "dead", "error", "secondary", "oom"):
             value = getattr(self, name)
-            if value:
+            if value or (name == "oom" and value is False):
                 fields[name] = round(value, 4) if name == "cpu" else value
         if self.state != "R":
             fields["process"] = self.state
@@ -227,6 +235,7 @@ class RankMonitor:
         if os.WIFSIGNALED(status):
             self.dead = filled("signal {0}", os.WTERMSIG(status))
             if os.WTERMSIG(status) == signal.SIGKILL:
-                self.oom = bool(oom_line) or self.killed_for_memory(time.monotonic())
+                spared = False if self.killed_on_host and oom_kills_of_host() == self.killed_on_host else None
+                self.oom = bool(oom_line) or self.killed_for_memory(time.monotonic()) or spared
         else:
             self.dead = filled("exit status {0}", os.WEXITSTATUS(status))

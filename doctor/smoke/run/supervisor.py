@@ -254,7 +254,7 @@ class _Supervisor:
         hello, slots = self.channels.hellos.get(host), self.slots.get(host, 0)
         if hello is None:
             return PlanHost(slots=slots)
-        return PlanHost(hello.devices, slots, hello.server, hello.npu_model, hello.hidden)
+        return PlanHost(hello.devices, slots, hello.server, hello.npu_model, hello.hidden + hello.unallocated)
 
     def provisional_plan(self) -> SmokePlan:
         """A plan for the report of a run in which a host is missing."""
@@ -410,7 +410,10 @@ class _Supervisor:
     def result(self) -> SmokeResult:
         plan = self.plan or self.provisional_plan()
         variables = {name: communication(hello.variables) for name, hello in self.channels.hellos.items()}
-        hidden = {self.endpoints[name].host: hello.hidden for name, hello in self.channels.hellos.items()}
+        hellos = {self.endpoints[name].host: hello for name, hello in self.channels.hellos.items()}
+        hidden = {host: hello.hidden for host, hello in hellos.items()}
+        unallocated = {host: hello.unallocated for host, hello in hellos.items()}
+        self.notes += planning.allocation_notes(plan, self.options, unallocated)
         progress = self.progress or StageProgress(plan, self.began)
         run = SmokeRun(
             plan=plan,

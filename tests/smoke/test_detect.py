@@ -713,6 +713,28 @@ class TestNetwork:
         assert trouble is not None
         assert (trouble.certainty, trouble.limit, trouble.links) == ("timeout", 3.0, ())
 
+    def test_what_nothing_but_time_speaks_for_has_more_of_it_once(self) -> None:
+        table = Table(2, hosts=("h0", "h1"))
+        table.call(0, "all_reduce")
+        table.call(1, "all_reduce")
+        assert kind(table.wait(3.2)) == ("network", (0, 1))
+        assert table.detector.wait_on()
+        assert table.wait(26.5) is None
+        trouble = table.wait(1.0)
+        assert kind(trouble) == ("network", (0, 1)) and trouble is not None and trouble.limit == 30.0
+        assert not table.detector.wait_on()
+        table.reported = {"evidence": [Resend(0, "h1", 4096, 3)]}  # which takes no time
+        assert kind(table.feed()) == ("network", (0,))
+
+    def test_another_call_has_its_own_time(self) -> None:
+        table = Table(2)
+        for seq in (1, 2):
+            for rank in range(2):
+                table.call(rank, "all_reduce", seq=seq, step=seq)
+            assert kind(table.wait(3.2)) == ("network", (0, 1))
+            assert table.detector.wait_on()
+            assert table.wait(0.5) is None
+
     def test_sooner_with_a_socket_that_sends_again(self) -> None:
         table = Table(2, hosts=("h0", "h1"))
         table.call(0, "all_reduce")

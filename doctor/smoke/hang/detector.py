@@ -83,6 +83,10 @@ class Detector:
         """By rank of a collective that stands still: the function of the kernel in which its main thread sleeps."""
         return self._transfer_rule.sleeping
 
+    def wait_on(self) -> bool:
+        """See `TransferRule.wait_on`."""
+        return self._transfer_rule.wait_on()
+
     def learn_group(self, gid: int, name: str, ranks: Iterable[int]) -> None:
         self.groups[gid] = (name, tuple(ranks))
         self._state.ledger.close_complete(gid)

@@ -718,11 +718,11 @@ class TestNetwork:
         table.call(0, "all_reduce")
         table.call(1, "all_reduce")
         assert kind(table.wait(3.2)) == ("network", (0, 1))
-        assert table.detector.wait_on()
+        assert table.detector.transfer_rule.wait_on()
         assert table.wait(26.5) is None
         trouble = table.wait(1.0)
         assert kind(trouble) == ("network", (0, 1)) and trouble is not None and trouble.limit == 30.0
-        assert not table.detector.wait_on()
+        assert not table.detector.transfer_rule.wait_on()
         table.reported = {"evidence": [Resend(0, "h1", 4096, 3)]}  # which takes no time
         assert kind(table.feed()) == ("network", (0,))
 
@@ -732,7 +732,7 @@ class TestNetwork:
             for rank in range(2):
                 table.call(rank, "all_reduce", seq=seq, step=seq)
             assert kind(table.wait(3.2)) == ("network", (0, 1))
-            assert table.detector.wait_on()
+            assert table.detector.transfer_rule.wait_on()
             assert table.wait(0.5) is None
 
     def test_sooner_with_a_socket_that_sends_again(self) -> None:

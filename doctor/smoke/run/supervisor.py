@@ -339,7 +339,7 @@ class _Supervisor:
                 failure = explain_gave_up(failure, self.observed)
                 explained = add_evidence(failure, self.observed) if failure.is_of_time_alone else None
                 late = explained and explained.is_of_time_alone and not explained.culprit_ranks
-                if not (late and self.detector.wait_on()):
+                if not (late and self.detector.transfer_rule.wait_on()):
                     raise _RunStopped(explained or failure, explained is not None)
         if self.progress.complete:
             raise _RunStopped(None)
@@ -355,7 +355,7 @@ class _Supervisor:
     def observed(self) -> ObservedRun:
         """What evidence is gathered from, once the ranks are started."""
         assert self.plan and self.progress
-        details = (self.detector.finished, self.detector.sleeping) if self.detector else ()
+        details = (self.detector.finished, self.detector.transfer_rule.sleeping) if self.detector else ()
         return ObservedRun(self.plan, self.channels, self.progress, self.addresses, *details)
 
     def make_failure(

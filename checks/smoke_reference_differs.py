@@ -29,8 +29,8 @@ def smoke_reference_differs(
     Losses of each step and digests of all parameters, before and after, of a training that uses one rank alone. Ranks
     on one kind of accelerator, and on the CPUs of one host, are compared bit for bit if their code path is one (device
     model, instructions in use, oneDNN and MKL variables, torch); different ones to 1e-4. A product of float32 that is
-    100 times as far off as that of another such rank differs, too. A host without NumPy draws other masks and is no device
-    that differs (`smoke-numpy-missing`).
+    100 times as far off as that of another such rank differs, too. A host without NumPy draws other masks and is no
+    device that differs (`smoke-numpy-missing`).
     Its first step is computed twice: on a CPU the second gradient has the same bits, on an accelerator, which may
     add in any order, it is within 1e-4 of its norm. An error that strikes both times alike shows only by the other
     ranks. This verdict can be wrong where a library chooses other instructions from one call to the next.

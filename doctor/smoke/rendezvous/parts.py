@@ -100,7 +100,6 @@ def result_without_run(
         environment_trial=EnvironmentTrial(passes=False, untried=untried if failures else why),
     )
     now = time.time()
-    records = {}
-    for host in dict.fromkeys(place.host for place in plan.places if place.host != UNKNOWN_HOST):
-        records[host] = HostRecord(Visit(sent=now, received=now), fact_outputs(run, host, ()))
-    return SmokeResult(run, records)
+    hosts = dict.fromkeys(place.host for place in plan.places if place.host != UNKNOWN_HOST)
+    visit = Visit(sent=now, received=now)
+    return SmokeResult(run, {host: HostRecord(visit, fact_outputs(run, host, ())) for host in hosts})

@@ -27,7 +27,8 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
     Each rank takes its device and reports the number and the identity (UUID or PCI address) that the driver gives it.
     The number counts the devices that the rank's environment shows, from 0. Where it hides all that a host has, the
     ranks run on CPUs, and what the job would meet is unknown: on an H200 with CUDA_VISIBLE_DEVICES=-1, empty, or 7 it
-    ended with "no GPUs found". A job on CPUs is tested with `--backend gloo`.
+    ended with "no GPUs found". A job on CPUs is tested with `--backend gloo`, or is one that Slurm has allocated no GPU
+    to: CUDA_VISIBLE_DEVICES and SLURM_JOB_GPUS are "NoDevFiles" then.
     """
     kind = DEVICES[run.plan.backend]
     if not kind and not run.unused_devices:

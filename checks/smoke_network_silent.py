@@ -29,7 +29,8 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     connections of the waiting ranks carry bytes does not count: slow is not silent. Then every host connects to every
     other: where that fails for all pairs of a host, the host is named, else the pair. Where no part that hangs together
     holds more than half of the hosts, no host is to blame: the finding names all parts. Where no socket and no new
-    connection shows a broken link, no host is named. This verdict can be wrong where a link is cut for seconds only: a
+    connection shows a broken link, bytes may only be late: the run waits for 27 s more, and no host is named then
+    either. This verdict can be wrong where a link is cut for seconds only: a
     job waits longer than this run does.
     """
     yield from failure_findings(

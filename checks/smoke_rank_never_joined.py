@@ -68,11 +68,11 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     of all hosts do, or when it answers no host any more, so that who came first got in; both of two. Where the hosts
     that got in reach each other, and are not more than half of all, nor are the others, no host is to blame: the
     finding names both parts. Of a job that a launcher has started, ranks that said nothing are named where they are
-    fewer than half of all, or others of their host came. To be late is no error: when each rank that has not joined has
-    had 20 s in which it could run, the hosts try new connections to each other's ranks, twice, and a host that no other
-    reaches is named, or a rank that is within a call which is neither torch's nor an import. Where nothing is found,
-    the run goes on until its budget ends (`smoke-budget-spent`). This verdict can be wrong where all hosts but the
-    master's have the same fault of their own.
+    fewer than half of all and can be of one host, or others of their host came. To be late is no error: when each rank
+    that has not joined has had 20 s in which it could run, the hosts try new connections to each other's ranks, twice,
+    and a host that no other reaches is named, or a rank that is within a call which is neither torch's nor an import.
+    Where nothing is found, the run goes on until its budget ends (`smoke-budget-spent`). This verdict can be wrong
+    where all hosts but the master's have the same fault of their own.
     """
     yield from failure_findings(
         run,

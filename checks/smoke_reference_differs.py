@@ -5,6 +5,7 @@ from doctor.facts.smoke import SmokeStart, SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import device_outliers
 from doctor.smoke.numerics.defect import ranks_on
+from doctor.smoke.results.environments import lacking_numpy
 
 
 @check(severity=ERROR, area="smoke")
@@ -28,11 +29,13 @@ def smoke_reference_differs(
     Losses of each step and digests of all parameters, before and after, of a training that uses one rank alone. Ranks
     on one kind of accelerator, and on the CPUs of one host, are compared bit for bit if their code path is one (device
     model, instructions in use, oneDNN and MKL variables, torch); different ones to 1e-4. A product of float32 that is
-    100 times as far off as that of another such rank differs, too.
+    100 times as far off as that of another such rank differs, too. A host without NumPy draws other masks and is no
+    device that differs (`smoke-numpy-missing`).
     Its first step is computed twice: on a CPU the second gradient has the same bits, on an accelerator, which may
     add in any order, it is within 1e-4 of its norm. An error that strikes both times alike shows only by the other
     ranks. This verdict can be wrong where a library chooses other instructions from one call to the next.
     """
+    lacking = lacking_numpy(started or {})
     for outlier, has_other_draws in device_outliers(run.plan, training, started):
         template = "{who}: the reference run ends with other numbers than on {agree}, on {kind}: {how}"
         if not outlier.agreeing:
@@ -53,4 +56,9 @@ def smoke_reference_differs(
             share=float(f"{outlier.share:.2g}"),
             tie=not outlier.agreeing,
         )
-        yield finding.because_of("smoke-mask-differs") if has_other_draws else finding
+        lacks, others_lack = (
+            {host in lacking for host in run.hosts(ranks)} for ranks in (outlier.ranks, outlier.agreeing)
+        )
+        # Masks are drawn with NumPy where it is.
+        other_masks = outlier.repeats and lacks | others_lack == {True, False} and lacks.isdisjoint(others_lack)
+        yield finding.because_of(*["smoke-mask-differs"] * has_other_draws, *["smoke-numpy-missing"] * other_masks)

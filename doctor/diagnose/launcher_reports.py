@@ -188,10 +188,8 @@ def ended_well_ranks(reports: Sequence[Event]) -> dict[int, FailureBlock]:
 
 def place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
     """Gives processes that only their pid tells apart the rank that the launcher's report shows for it."""
-    rank_of_pid: dict[str, int] = {}
-    for block in failure_blocks(reports):
-        if block.rank is not None and block.pid:
-            rank_of_pid[block.pid] = block.rank
+    blocks = failure_blocks(reports)
+    rank_of_pid = {block.pid: block.rank for block in blocks if block.rank is not None and block.pid}
     for process in processes:
         if process.rank is None and process.pid in rank_of_pid:
             process.rank = rank_of_pid[process.pid]

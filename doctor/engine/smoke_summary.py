@@ -58,6 +58,11 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
         return len({self.calls[rank] for rank in self.culprit_ranks if rank in self.calls}) > 1
 
     @property
+    def is_of_time_alone(self) -> bool:
+        """Bytes have not arrived for longer than a limit, and no link is known that they do not get through on."""
+        return (self.kind, self.certainty, self.links) == ("network", "timeout", ())
+
+    @property
     def concerned(self) -> list[int]:
         """The culprit ranks and those that wait."""
         return sorted({*self.culprit_ranks, *self.waiting_ranks})

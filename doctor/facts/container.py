@@ -75,10 +75,8 @@ def describe_container(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: marks of a container engine, and the devices, mounts, namespaces and rights here."""
     first = dict(pair.split("=", 1) for pair in read_text("/proc/1/environ", 1 << 20).split("\0") if "=" in pair)
     variables = dict(first, **os.environ)
-    namespaces = {}
-    for name in ("cgroup", "ipc", "mnt", "pid", "user", "uts"):
-        if os.path.exists("/proc/self/ns/" + name):
-            namespaces[name] = os.stat("/proc/self/ns/" + name).st_ino
+    names = [name for name in ("cgroup", "ipc", "mnt", "pid", "user", "uts") if os.path.exists("/proc/self/ns/" + name)]
+    namespaces = {name: os.stat("/proc/self/ns/" + name).st_ino for name in names}
     status = dict(line.split(":", 1) for line in read_text("/proc/self/status").splitlines() if ":" in line)
     paths = [path for pattern in DEVICE_FILES for path in matching_paths("/dev/" + pattern)]
     try:

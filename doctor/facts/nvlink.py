@@ -152,10 +152,11 @@ class GpuTopology(Fact, frozen=True):
         if header is None:
             raise Absent("nvidia-smi shows no topology")
         devices = list(takewhile(lambda name: name not in ("CPU", "NUMA", "GPU"), header))
-        links = []
-        for row in rows:
-            if row and row[0] in devices and len(row) > len(devices) and "X" in row[1 : len(devices) + 1]:
-                links.append(tuple(row[: len(devices) + 1]))
+        links = [
+            tuple(row[: len(devices) + 1])
+            for row in rows
+            if row and row[0] in devices and len(row) > len(devices) and "X" in row[1 : len(devices) + 1]
+        ]
         if not links:
             raise Unreadable("nvidia-smi topo -m: no row that fits its header")
         return cls(links=tuple(links))

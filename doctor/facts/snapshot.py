@@ -79,9 +79,7 @@ def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
     firmware = {name: _read("/sys/class/dmi/id/" + name) for name in ("product_name", "bios_version", "bios_date")}
     for path in sorted(glob.glob("/sys/class/infiniband/*/fw_ver") + glob.glob("/sys/class/nvme/*/firmware_rev"))[:256]:
         firmware[" ".join(path.split("/")[3:5])] = _read(path)
-    modules: dict[str, str] = {}
-    for path in sorted(glob.glob("/sys/module/*/version"))[:1000]:
-        modules[path.split("/")[3]] = _read(path)
+    modules = {path.split("/")[3]: _read(path) for path in sorted(glob.glob("/sys/module/*/version"))[:1000]}
     snapshot = {"sysctl": sysctl, "packages": _packages(), "environment": environment}
     snapshot.update(firmware={name: value for name, value in firmware.items() if value}, modules=modules)
     return snapshot

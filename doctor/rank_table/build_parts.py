@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip_address, ip_network
 from typing import TypeVar, cast
@@ -260,9 +261,7 @@ def _host_addresses(
 def ips_of(finder: FactFinder, hosts: Iterable[str]) -> dict[str, str]:
     """The IPv4 address of each host that has just one which no other host has, or is named by it; else nothing."""
     ips_by_host = {host: _ipv4(host_addresses) for host in hosts if (host_addresses := finder.get(host, HostAddresses))}
-    owners: dict[str, int] = {}
-    for ip in (ip for ips in ips_by_host.values() for ip in ips):
-        owners[ip] = owners.get(ip, 0) + 1
+    owners = Counter(ip for ips in ips_by_host.values() for ip in ips)
     ips = {}
     for host, mine in ips_by_host.items():
         usable = [ip for ip in mine if owners[ip] == 1]

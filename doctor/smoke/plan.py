@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan, SmokeSettings
@@ -253,6 +254,13 @@ def left_unused(plan: SmokePlan, options: SmokeOptions, hidden: Mapping[str, Seq
     """By host: the devices that its environment hides, where the ranks run on CPUs without a request for that."""
     chosen = options.backend is not None or plan.backend != "gloo"
     return {} if chosen else {host: kinds[0].upper() for host, kinds in hidden.items() if kinds}
+
+
+def allocation_notes(plan: SmokePlan, options: SmokeOptions, unallocated: Mapping[str, Sequence[str]]) -> list[str]:
+    """What ranks on CPUs say nothing of, as their job was allocated CPUs alone. ``unallocated``: kinds, by host."""
+    hosts = left_unused(plan, options, unallocated)
+    text = "Slurm has allocated this job no GPU of {0}: its ranks ran on CPUs, and the GPUs were not tested"
+    return [filled(text, folded(hosts))] if hosts else []
 
 
 def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeOptions) -> tuple[RankPlacement, ...]:

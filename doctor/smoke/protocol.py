@@ -75,6 +75,8 @@ class AgentHello(msgspec.Struct, frozen=True):
     """By kind: the accelerators that its environment lets a program use, in the order of their ordinals."""
     hidden: list[str] = []
     """The kinds that the host has, but its environment hides completely."""
+    unallocated: list[str] = []
+    """The same, where a scheduler has allocated none of them to the job."""
     npu_model: str = ""
     """PCI device id of its NPUs, such as ``d801``; empty where there is none."""
     uid: int = -1

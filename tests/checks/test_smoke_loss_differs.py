@@ -84,6 +84,13 @@ def test_a_learning_rate_that_is_too_high() -> None:
     assert "1.1 times as large as they should be" in trained.only_finding(NAME).values["likely"]
 
 
+def test_updates_of_the_right_size_are_no_learning_rate() -> None:
+    """It was said that they are 1 time as large as they should be."""
+    trained = loss_off(Trained(DP4), since=1)
+    trained.ended(lambda event: {"update": {name: 1.002 * square for name, square in event.update.items()}})
+    assert "was right in size, and is not what" in trained.only_finding(NAME).values["likely"]
+
+
 def test_pipelines_and_recomputing() -> None:
     assert (
         "a pipeline stage works on other activations" in loss_off(Trained(PP2DP2)).only_finding(NAME).values["likely"]

@@ -990,4 +990,29 @@ def test_devices_that_the_environment_hides(value: str | None, hidden: list[str]
     """As on a host with one GPU: the job that sees none of its devices ends."""
     monkeypatch.setattr(procfs, "numbered_files", lambda prefix: [0] if prefix == "nvidia" else [])
     environ = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
-    assert procfs.hidden_accelerators(procfs.accelerators(environ)) == hidden
+    assert procfs.hidden_accelerators(procfs.accelerators(environ), environ) == (hidden, [])
+
+
+@pytest.mark.parametrize(
+    ("variables", "none"),
+    [
+        ({}, True),
+        ({"SLURM_JOB_GPUS": "NoDevFiles", "GPU_DEVICE_ORDINAL": "NoDevFiles"}, True),
+        ({"SLURM_STEP_GPUS": "NoDevFiles", "SLURM_JOB_PARTITION": "gpu2"}, True),
+        ({"SLURM_STEP_GPUS": "NoDevFiles", "SLURM_JOB_GPUS": "0"}, False),  # of a job that has one
+        ({"SLURM_GPUS_ON_NODE": "8"}, False),
+        ({"SLURM_GPUS_PER_NODE": "a100:8"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, False),
+        ({"CUDA_VISIBLE_DEVICES": ""}, False),
+        ({"SLURM_JOB_ID": None}, False),
+    ],
+)
+def test_devices_that_slurm_has_not_allocated(
+    variables: dict[str, str | None], none: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm's own word is meant, not what anybody may set; a job that has asked for GPUs is none on CPUs."""
+    monkeypatch.setattr(procfs, "numbered_files", lambda prefix: [0] if prefix == "nvidia" else [])
+    set_by_slurm = {"SLURM_JOB_ID": "42", "CUDA_VISIBLE_DEVICES": "NoDevFiles", **variables}
+    environ = {name: value for name, value in set_by_slurm.items() if value is not None}
+    hidden = procfs.hidden_accelerators(procfs.accelerators(environ), environ)
+    assert hidden == (([], ["gpu"]) if none else (["gpu"], []))

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
+from doctor.smoke.hang.mismatch import PEERS
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Collective, Failure, Layout, Snapshot
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from tests.examples import examples
 from tests.smoke import simulation
 from tests.smoke.simulation import Act, Simulation, faulty, fleet, layouts_of, leaves, wearied
@@ -713,6 +715,28 @@ class TestNetwork:
         assert trouble is not None
         assert (trouble.certainty, trouble.limit, trouble.links) == ("timeout", 3.0, ())
 
+    def test_what_nothing_but_time_speaks_for_has_more_of_it_once(self) -> None:
+        table = Table(2, hosts=("h0", "h1"))
+        table.call(0, "all_reduce")
+        table.call(1, "all_reduce")
+        assert kind(table.wait(3.2)) == ("network", (0, 1))
+        assert table.detector.transfer_rule.wait_on()
+        assert table.wait(26.5) is None
+        trouble = table.wait(1.0)
+        assert kind(trouble) == ("network", (0, 1)) and trouble is not None and trouble.limit == 30.0
+        assert not table.detector.transfer_rule.wait_on()
+        table.reported = {"evidence": [Resend(0, "h1", 4096, 3)]}  # which takes no time
+        assert kind(table.feed()) == ("network", (0,))
+
+    def test_another_call_has_its_own_time(self) -> None:
+        table = Table(2)
+        for seq in (1, 2):
+            for rank in range(2):
+                table.call(rank, "all_reduce", seq=seq, step=seq)
+            assert kind(table.wait(3.2)) == ("network", (0, 1))
+            assert table.detector.transfer_rule.wait_on()
+            assert table.wait(0.5) is None
+
     def test_sooner_with_a_socket_that_sends_again(self) -> None:
         table = Table(2, hosts=("h0", "h1"))
         table.call(0, "all_reduce")
@@ -792,3 +816,30 @@ def test_who_waits_together_with_one_side_of_a_dispute_is_no_witness_for_it() ->
     assert in_collectives({0: 1, 1: 2, 2: 1}).isolated_ranks([0, 1]) == []
     assert in_collectives({0: 1, 1: 2, 2: 1, 3: 2}).isolated_ranks([0, 1]) == []
     assert in_collectives({0: 1, 1: 2, 2: 1, 3: 2, 4: 3, 5: 3}).isolated_ranks([0, 1]) == [1]
+
+
+def test_pairs_that_call_in_the_same_place_of_their_own_are_witnesses_whatever_came_before() -> None:
+    """One rank of five rests in each round of pairs, so that the calls before differ."""
+    table = Table(5)
+    for rank in (0, 1):
+        table.call(rank, "broadcast", seq=9, stage="pairs", numel=4)
+    table.feed()
+    for first, second, dtype in ((0, 1, "float32"), (2, 3, "float64")):
+        group = P2P_GROUP_BASE + first * 5 + second
+        table.call(first, "all_to_all", group=group, seq=2, stage="pairs", numel=1)
+        table.call(second, "all_to_all", group=group, seq=2, stage="pairs", numel=1, dtype=dtype)
+    trouble = table.wait(0.5)
+    assert kind(trouble) == ("mismatch", (3,))
+    assert trouble is not None and trouble.evidence == (PEERS,)
+
+
+def test_pairs_in_another_place_of_their_own_are_no_witnesses() -> None:
+    """What they call there is what the rank that is ahead of its partner calls, and belongs there."""
+    table = Table(5)
+    for rank in (0, 1):
+        table.call(rank, "broadcast", seq=9, stage="pairs", numel=4)
+        table.feed()
+        table.call(rank, "all_to_all", group=P2P_GROUP_BASE + 1, seq=3, stage="pairs", numel=1, dtype="float64")
+    for rank, dtype in ((2, "float32"), (3, "float64")):
+        table.call(rank, "all_to_all", group=P2P_GROUP_BASE + 13, seq=2, stage="pairs", numel=1, dtype=dtype)
+    assert kind(table.wait(0.5)) == ("mismatch", (2, 3))

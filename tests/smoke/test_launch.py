@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 
 from doctor.engine.record import HostRecord
 from doctor.remote.runtime.controller import LEFT_STATUS
+from doctor.smoke.hang import stalls
 from doctor.smoke.model import Failure, SmokeResult, SmokeRun
 from doctor.smoke.plan import PlanHost, SmokeOptions, build_plan
 from doctor.smoke.programs.agent.agent import PATIENCE
@@ -508,6 +509,32 @@ def joining(ranks: Sequence[int], **effective: float) -> list[Line]:
         for rank in ranks
     ]  # fmt: skip
     return [event(-1, "imported", seconds=0.5), {"snaps": snaps}, *alive(ranks)]
+
+
+def stands(ranks: Sequence[int], *then: Line) -> list[Line]:
+    """Ranks that have been in a collective for five seconds of their own."""
+    call = {"state": "collective", "stage": "training", "group": 0, "seq": 5, "op": "barrier", "entered": {"0": 5}}
+    snaps = [{"rank": rank, "stamp": 9, "age": 5.0, "effective": 5.0, **call} for rank in ranks]
+    return [*life(ranks, ("start", "rendezvous")), {"snaps": snaps}, *alive(ranks), *then]
+
+
+def test_a_barrier_that_is_late_and_ends_is_no_failure() -> None:
+    """Nothing but time spoke against it, and against no host."""
+    agents = {name: agent(name, lambda ranks: [*stands(ranks), *life(ranks), *done(ranks)]) for name in "ab"}
+    for each in agents.values():
+        each.answers["sockets"] = [{"sockets": []}]
+    run = play(agents["b"], agents["a"])[0].run
+    assert (run.ended, run.failures) == ("complete", ())
+    assert agents["a"].orders_of("sockets") and agents["a"].orders_of("stacks"), "it was looked at"
+
+
+def test_a_barrier_that_does_not_end_is_a_failure_without_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stalls, "WAIT_ON", 0.0)
+    agents = {name: agent(name, lambda ranks: [*stands(ranks), *alive(ranks), *alive(ranks)]) for name in "ab"}
+    for each in agents.values():
+        each.answers["sockets"] = [{"sockets": []}]
+    failure = trouble(play(agents["b"], agents["a"])[0])
+    assert (failure.kind, failure.culprit_ranks, failure.text) == ("network", (), "the cause is not known")
 
 
 LATE = SmokeOptions(backend="gloo", ranks_per_host=2, budget=2.5)

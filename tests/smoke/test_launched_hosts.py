@@ -99,6 +99,21 @@ def test_a_firewall_on_the_leaders_host_is_not_held_against_those_it_keeps_out(f
     assert {completed.returncode for completed in done} == {10}
 
 
+def test_a_fleet_that_is_cut_accuses_neither_part(make_fleet: Callable[..., Fleet]) -> None:
+    """Two of five hosts reach none of the others, nor do these reach them: who is at fault is not known."""
+    many = make_fleet(5, {"*": {"shows": visible_folders()}}, name="lnx", subnet="10.68.0.0/16")
+    others = ", ".join(many.addresses[host] for host in many.hosts[:3])
+    rules = f"table inet cut {{ chain in {{ type filter hook input priority 0; ip saddr {{ {others} }} drop; }}; }}"
+    with many.broken(many.hosts[3], nft=rules), many.broken(many.hosts[4], nft=rules):
+        done = job(many, [(host, {}) for host in many.hosts], "--budget", "5")
+    results = trouble(done)
+    assert (results["culprit_ranks"], results["certainty"]) == ([], "timeout")
+    assert results["text"].startswith(f"ranks 3-4 of 5 {EITHER}: no connection within 5 s")
+    outcomes = json.loads(done[0].stdout)["outcomes"]
+    assert {host for outcome in outcomes for finding in outcome["findings"] for host in finding["hosts"]} == set()
+    assert {completed.returncode for completed in done} == {10}
+
+
 def test_packets_that_are_dropped_are_told_from_a_host_that_refuses(fleet: Fleet) -> None:
     first, second = fleet.hosts
     rules = "table inet shut {\n chain in {\n type filter hook input priority 0\n tcp dport 20000-29999 drop\n }\n}\n"

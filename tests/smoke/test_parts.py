@@ -91,10 +91,24 @@ def test_who_is_late_for_a_cell_is_not_held_against_its_host_and_who_has_ended_i
         ((0, 2), 2, 30.0, (1, 3)),
         ((0,), 8, 30.0, (1, 2, 3, 4, 5, 6, 7)),
         ((0, 1), 2, 0.0, (2, 3, 4, 5, 6, 7)),
+        ((0, 1, 2, 3, 4, 5), 2, 30.0, (6, 7)),
+        ((0, 1, 2, 3, 4, 5), 1, 30.0, ()),
+        ((0, 1, 2, 3, 4, 5, 6), 1, 30.0, (7,)),
     ],
-    ids=["three of eight", "half", "all but the leader's host", "three", "half, and two", "one host", "known why"],
+    ids=[
+        "three of eight",
+        "half",
+        "all but the leader's host",
+        "three",
+        "half, and two",
+        "one host",
+        "known why",
+        "a host of two",
+        "two hosts",
+        "a host of one",
+    ],
 )
-def test_the_silence_of_half_of_all_ranks_accuses_nobody_whose_host_is_not_heard(
+def test_the_silence_of_half_of_all_ranks_or_of_several_hosts_accuses_nobody_whose_host_is_not_heard(
     came: tuple[int, ...], local_world: int, limit: float, blamed: tuple[int, ...]
 ) -> None:
     hellos = [

@@ -17,6 +17,7 @@ from doctor.smoke.plan import (
     LAYERS,
     PlanHost,
     SmokeOptions,
+    allocation_notes,
     buffer_notes,
     build_plan,
     default_layouts,
@@ -276,3 +277,11 @@ def test_devices_that_the_environment_hides_are_left_unused_where_cpus_were_not_
     assert left_unused(plan, SmokeOptions(backend="gloo"), hidden) == {}
     on_devices = build_plan({"w1": PlanHost({"npu": (0,)}), "w2": PlanHost({"npu": (0,)})}, SmokeOptions())
     assert left_unused(on_devices, SmokeOptions(), hidden) == {}  # GPUs that hosts with NPUs have as well
+
+
+def test_a_job_on_cpus_says_that_it_tells_nothing_of_the_gpus() -> None:
+    plan = build_plan({"w1": PlanHost(hidden=["gpu"]), "w2": PlanHost()}, SmokeOptions())
+    assert plan.backend == "gloo"
+    (note,) = allocation_notes(plan, SmokeOptions(), {"w1": ["gpu"], "w2": []})
+    assert note == "Slurm has allocated this job no GPU of w1: its ranks ran on CPUs, and the GPUs were not tested"
+    assert allocation_notes(plan, SmokeOptions(backend="gloo"), {"w1": ["gpu"]}) == []

@@ -207,6 +207,17 @@ def test_devices_that_are_all_hidden_are_not_found_healthy(
         assert_healthy(rehearse(host, "--backend", "gloo", backend=backend, **hidden))
 
 
+@pytest.mark.parametrize("more", [{}, {"SLURM_GPUS_ON_NODE": "2"}], ids=["a job on CPUs", "a job that has GPUs"])
+def test_a_job_that_slurm_has_allocated_no_gpu(rehearse: Rehearse, fleet: Fleet, more: dict[str, str]) -> None:
+    """Of the host with GPUs 2 and 3. Where Slurm has allocated some, that none is visible is not known to be right."""
+    variables = {"SLURM_JOB_ID": "42", "CUDA_VISIBLE_DEVICES": "NoDevFiles", "SLURM_JOB_GPUS": "NoDevFiles", **more}
+    fleet.write("reh0005", "/root/.bashrc", "".join(f"export {name}={value}\n" for name, value in variables.items()))
+    code, report = rehearse("reh0005", backend="nccl")
+    assert (code, failed(report)) == (12 if more else 0, {}), messages(report)
+    notes = [note for note in report["smoke"]["notes"] if "Slurm has allocated this job no GPU of reh0005" in note]
+    assert len(notes) == (0 if more else 1)
+
+
 @pytest.mark.full
 def test_the_jobs_own_timeouts_are_in_force(rehearse: Rehearse) -> None:
     """Row 5: with --env clean there are the run's own."""

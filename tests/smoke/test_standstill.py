@@ -159,7 +159,7 @@ def test_where_the_ranks_of_a_standstill_sleep_is_known() -> None:
         snaps = {rank: waits(rank, now, process="S", waits_for=asleep[rank]) for rank in range(2)}
         if detector.feed(snaps, now):
             break
-    assert detector.sleeping == asleep
+    assert detector.transfer_rule.sleeping == asleep
 
 
 def waits(rank: int, now: float, **more: Any) -> Snapshot:

@@ -207,10 +207,7 @@ def _above_median(values: Mapping[Key, float], upper: bool) -> dict[Key, float]:
     """What each lies over the middle one of all others; of two middle ones the lower, or the upper."""
     ordered = sorted(values.values())
     middle = (len(ordered) - 1) // 2 if upper else (len(ordered) - 2) // 2
-    excess = {}
-    for key, value in values.items():
-        excess[key] = value - ordered[middle + (bisect_left(ordered, value) <= middle)]
-    return excess
+    return {key: value - ordered[middle + (bisect_left(ordered, value) <= middle)] for key, value in values.items()}
 
 
 def _spread(values: Sequence[float]) -> float:

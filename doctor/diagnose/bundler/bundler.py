@@ -79,13 +79,17 @@ class Bundler:
         """Sends what a command prints."""
         if not self.is_usable(command):
             return
-        run = ToolRun(command["script"], "/", min(command["seconds"], self.remaining()), 0, nobody_waits)
+        self.send_printed(command, "/", 0, command["name"])
+
+    def send_printed(self, command, folder, most, name):
+        """Runs a command in a folder, where it may write so many bytes, and sends what it prints under this name."""
+        run = ToolRun(command["script"], folder, min(command["seconds"], self.remaining()), most, nobody_waits)
         run.run(self.environ)
         if nobody_waits():
             stop()
         if run.problem:
             self.omit(command["section"], run.problem, command["name"])
-        header = {"section": command["section"], "name": command["name"], "origin": command["shown"]}
+        header = {"section": command["section"], "name": name, "origin": command["shown"]}
         self.send_text(header, [run.text], run.problem)
 
     def run_tool(self, command):
@@ -98,15 +102,7 @@ class Bundler:
             self.omit(command["section"], error.strerror, command["name"])
             return
         try:
-            seconds = min(command["seconds"], self.remaining())
-            run = ToolRun(command["script"], self.folder, seconds, command["most"], nobody_waits)
-            run.run(self.environ)
-            if nobody_waits():
-                stop()
-            if run.problem:
-                self.omit(command["section"], run.problem, command["name"])
-            header = {"section": command["section"], "name": command["name"] + ".txt", "origin": command["shown"]}
-            self.send_text(header, [run.text], run.problem)
+            self.send_printed(command, self.folder, command["most"], command["name"] + ".txt")
             self.read_section({"name": command["section"], "places": [self.folder], "age": 0}, self.folder)
         finally:
             remove_folder(self.folder)

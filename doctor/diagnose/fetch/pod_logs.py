@@ -65,10 +65,8 @@ def read_pod_logs(
     started = utc_text()
     names = [pod.name for pod in source.pods]
     with tempfile.TemporaryDirectory(prefix="doctor-logs-", ignore_cleanup_errors=True) as folder:
-        problems: dict[str, str] = {}
-        for pod, problem in parallel_map(source.pods, lambda pod: _fetch(source, pod, Path(folder)), _WIDTH):
-            if problem:
-                problems[pod.name] = problem
+        fetched = parallel_map(source.pods, lambda pod: _fetch(source, pod, Path(folder)), _WIDTH)
+        problems = {pod.name: problem for pod, problem in fetched if problem}
         places_request = msgspec.structs.replace(request, places=(PLACE,), kernel=False)
         transport = _InFolders(Path(folder))
         try:

@@ -36,10 +36,11 @@ def exited_silently(case: Case) -> list[Cause]:
 
 def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
     """By rank: the code with which launchers say that it ended, where they say it, and its host."""
-    codes: dict[int, tuple[str, Event, str]] = {}
-    for block in case.failure_blocks:
-        if block.rank is not None and block.exit_code and block.exit_code > 0:
-            codes[block.rank] = (str(block.exit_code), block.event, block.host)
+    codes = {
+        block.rank: (str(block.exit_code), block.event, block.host)
+        for block in case.failure_blocks
+        if block.rank is not None and block.exit_code and block.exit_code > 0
+    }
     for event in case.reports:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
             for rank in rank_list(event.values.get("ended_ranks", "")):

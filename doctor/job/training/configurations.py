@@ -175,10 +175,8 @@ def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
 
 
 def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:
-    settings = {}
-    for option, setting in {**arguments.options, **arguments.overrides}.items():
-        if name := table.get(option):
-            settings[name] = setting
+    given = {**arguments.options, **arguments.overrides}
+    settings = {name: setting for option, setting in given.items() if (name := table.get(option))}
     return Configuration(framework, arguments.where, settings, arguments.incomplete)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -103,11 +104,8 @@ def _table(view: LiveView, room: int, columns: int) -> list[_Line]:
 
 
 def _counted(rows: Sequence[LiveRow]) -> str:
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.rest] = counts.get(row.rest, 0) + 1
-    most = sorted(counts.items(), key=lambda item: -item[1])
-    parts = [clean(localized_filled(word), 60) + bracketed(str(count)) for word, count in most[:6]]
+    most = Counter(row.rest for row in rows).most_common(6)
+    parts = [clean(localized_filled(word), 60) + bracketed(str(count)) for word, count in most]
     return phrase("{count} more: {parts}", count=len(rows), parts=", ".join(parts))
 
 

@@ -63,7 +63,7 @@ class Detector:
         self._state = RunState(world, AdaptiveLimits(floor, network_floor, factor, max(warmup, floor)))
         self._mismatch_rule, self._deadlock_rule = MismatchRule(), DeadlockRule()
         self._exit_rule, self._stopped_rule = ExitRule(grace), StoppedRule()
-        self._transfer_rule = TransferRule(hosts)
+        self.transfer_rule = TransferRule(hosts)
 
     @property
     def groups(self) -> dict[int, tuple[str, tuple[int, ...]]]:
@@ -76,12 +76,7 @@ class Detector:
     @property
     def finished(self) -> tuple[int, ...]:
         """Ranks that are out of the collective which a failure is about that others are in: stuck, or aborted."""
-        return self._transfer_rule.finished or self._exit_rule.finished
-
-    @property
-    def sleeping(self) -> dict[int, str]:
-        """By rank of a collective that stands still: the function of the kernel in which its main thread sleeps."""
-        return self._transfer_rule.sleeping
+        return self.transfer_rule.finished or self._exit_rule.finished
 
     def learn_group(self, gid: int, name: str, ranks: Iterable[int]) -> None:
         self.groups[gid] = (name, tuple(ranks))
@@ -127,7 +122,7 @@ class Detector:
     def _hang_failure(self, late: float, evidence: Sequence[Resend]) -> Failure | None:
         state = self._state
         waits = self._waits()
-        stuck = self._transfer_rule.evaluate(state, waits, late, evidence)
+        stuck = self.transfer_rule.evaluate(state, waits, late, evidence)
         if not waits:
             return idle_failure(state, late)
         return (

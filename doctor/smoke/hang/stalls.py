@@ -19,6 +19,8 @@ LEFT_SECONDS = 0.3
 EVIDENT = 0.5
 """Seconds after which a stuck transfer counts when a socket of it sends again and again."""
 MIN_RETRANSMITS = 2
+WAIT_ON = 27.0
+"""Seconds more of a standstill that nothing but time speaks for: to be late is no fault."""
 IDLE = 10.0
 """Floors after which data loaders are stuck, where all ranks are in theirs and none waits in a collective."""
 
@@ -168,6 +170,13 @@ class TransferRule:
         """Members of the collective that stands still which are out of it all the same."""
         self.sleeping: dict[int, str] = {}
         """By rank that is in it: the function of the kernel in which its main thread sleeps."""
+        self._standing, self._excused = set[CollectiveId](), set[CollectiveId]()
+
+    def wait_on(self) -> bool:
+        """The collectives that stand still have more time, as nothing shows why. Whether they did not have it yet."""
+        fresh = bool(self._standing - self._excused)
+        self._excused |= self._standing
+        return fresh
 
     def evaluate(
         self, state: RunState, waits: Mapping[CollectiveId, Wait], late: float, evidence: Sequence[Resend]
@@ -182,8 +191,10 @@ class TransferRule:
                 for e in evidence
                 if e.rank in state.members(where[0]) and e.retransmits >= MIN_RETRANSMITS and e.unacked
             ]
-            limit = (EVIDENT if resends else state.limits.transfer_limit(snap)) + late
+            patience = WAIT_ON if where in self._excused else 0.0
+            limit = (EVIDENT if resends else state.limits.transfer_limit(snap) + patience) + late
             if age > limit:
+                self._standing = set(standing)
                 return self._build_failure(state, waits[where], snap, resends, limit)
         return None
 

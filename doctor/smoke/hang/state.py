@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.describe import FailureBuilder, current_collective
-from doctor.smoke.hang.traces import CallLedger, Trace, same_call
+from doctor.smoke.hang.traces import CallLedger, Trace, form, same_call
 from doctor.smoke.model import Collective, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 
@@ -94,12 +94,28 @@ class RunState(FailureBuilder):
         disputed = [rank for rank in sorted(ranks) if rank in self.traces]
         sides = {self._place(rank) for rank in disputed} - {None}
         outside = [trace for rank, trace in self.traces.items() if rank not in ranks and self._place(rank) not in sides]
+        last = [self.traces[rank].last for rank in disputed]
+        # Of calls of one place, those of other groups with its number tell what belongs there, whatever came before.
+        of_one_place = len({(call.group, call.seq) for call in last if call}) == 1
         isolated = [
             rank
             for rank in disputed
-            if not any(same_call(self.traces[rank], outsider, self.members) for outsider in outside)
+            if not any(
+                same_call(self.traces[rank], outsider, self.members)
+                or (of_one_place and self._calls_alike(self.traces[rank], outsider))
+                for outsider in outside
+            )
         ]
         return isolated if len(isolated) < len(disputed) else []
+
+    def _calls_alike(self, trace: Trace, other: Trace) -> bool:
+        """Whether the last calls of two ranks are one: of the same number, each in a group of its own, of one size."""
+        mine, its = trace.last, other.last
+        if mine is None or its is None or mine.group == its.group:
+            return False
+        sizes = {len(self.members(call.group)) for call in (mine, its)}
+        place, its_place = [(call.seq, call.stage, call.step, form(call)) for call in (mine, its)]
+        return len(sizes) == 1 and place == its_place
 
     def _place(self, rank: int) -> tuple[int, int] | None:
         """The group and the number of the collective that a rank is in."""

@@ -79,18 +79,18 @@ def _not_synchronised(
 
 
 def _wrong_gradient(trace: LayoutTrace, step: int, events: dict[int, TrainingStep], wrong: tuple[int, ...]) -> Defect:
-    """Of ranks whose reduced gradient is not the reference run's."""
+    """Of ranks whose reduced gradient is not the reference run's. Those of one model pass on what is wrong."""
     worst = float(f"{max(error for rank in wrong if (error := events[rank].grad_error) is not None):.2g}")
     template = (
         "after its reduction in step {step} the gradient of {who} differs from the reference run's by {share} of "
         "its norm; that of the other ranks does not"
     )
-    shared = _share_one_gradient(trace, events, wrong)
+    in_one_model = any(len(set(wrong) & set(model)) > 1 for model in trace.models)
+    shared = in_one_model or _share_one_gradient(trace, events, wrong)
     if shared:
         template = (
-            "after its reduction in step {step} the gradient of {who}, the same on each of them, differs from the "
-            "reference run's by {share} of its norm, and that of the other ranks does not: what one of them added "
-            "to it, or was sent before, is wrong"
+            "after its reduction in step {step} the gradient of {who} differs from the reference run's by {share} of "
+            "its norm, and that of the other ranks does not: what one of them added to it, or was sent before, is wrong"
         )
     values = {"share": worst}
     return Defect(NOT_SYNCHRONISED, "wrong", step, wrong, template, values, trace=trace, vague=shared, of_group=shared)

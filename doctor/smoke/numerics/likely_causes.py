@@ -37,10 +37,9 @@ def likely_cause(trace: LayoutTrace, reference: MajorityReference, deviation: De
     if layout.zero:
         return "a ZeRO rank updates another shard of the parameters than the one whose gradient it was given"
     moved = list(movement_ratios(trace, reference).values())
-    if deviation.step == 1 and moved and max(moved) - min(moved) <= 0.02 * max(moved):
-        return filled(
-            "the updates are {0} times as large as they should be (learning rate)", f"{sum(moved) / len(moved):.3g}"
-        )
+    times = f"{sum(moved) / max(1, len(moved)):.3g}"
+    if deviation.step == 1 and moved and max(moved) - min(moved) <= 0.02 * max(moved) and times != "1":
+        return filled("the updates are {0} times as large as they should be (learning rate)", times)
     if deviation.step == 1:
         return "the gradient of step 0 was right in size, and is not what the parameters were updated with"
     return filled(

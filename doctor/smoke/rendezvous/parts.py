@@ -69,12 +69,13 @@ def absent_failure(
 
 
 def blame_fewer(failure: Failure, plan: SmokePlan) -> Failure:
-    """A failure to meet. Silence of half of all ranks or more accuses none of them: the leader may be cut off.
+    """A failure to meet. Silence of half of all ranks, or of several hosts, accuses none of them: the fleet may be cut.
 
     That of a rank whose host others have come from is its own.
     """
     silent = {rank for rank in failure.culprit_ranks if failure.limit and plan.host_of(rank) == UNKNOWN_HOST}
-    if 2 * len(silent) < plan.world:
+    most = max((len(ranks) for host, ranks in plan.ranks_by_host.items() if host != UNKNOWN_HOST), default=1)
+    if 2 * len(silent) < plan.world and len({rank // most for rank in silent}) <= 1:
         return failure.blaming(failure.culprit_ranks)
     sentence = filled(
         "{0} of {1} have not, so that either side may be cut off: {2}", rank_names(silent), plan.world, failure.text
@@ -99,7 +100,6 @@ def result_without_run(
         environment_trial=EnvironmentTrial(passes=False, untried=untried if failures else why),
     )
     now = time.time()
-    records = {}
-    for host in dict.fromkeys(place.host for place in plan.places if place.host != UNKNOWN_HOST):
-        records[host] = HostRecord(Visit(sent=now, received=now), fact_outputs(run, host, ()))
-    return SmokeResult(run, records)
+    hosts = dict.fromkeys(place.host for place in plan.places if place.host != UNKNOWN_HOST)
+    visit = Visit(sent=now, received=now)
+    return SmokeResult(run, {host: HostRecord(visit, fact_outputs(run, host, ())) for host in hosts})

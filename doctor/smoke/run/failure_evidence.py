@@ -59,20 +59,15 @@ class ObservedRun(NamedTuple):
     channels: Channels
     progress: StageProgress
     addresses: network_evidence.AddressOwners
+    finished: Sequence[int] = ()
+    """Ranks that are out of the collective which a failure is about that others are in."""
+    sleeping: Mapping[int, str] = MappingProxyType({})
+    """By rank that is in it: the function of the kernel in which its main thread sleeps."""
 
 
-def add_evidence(
-    failure: Failure,
-    run: ObservedRun,
-    finished: Sequence[int] = (),
-    sleeping: Mapping[int, str] = MappingProxyType({}),
-) -> Failure:
-    """The failure with all evidence that the hosts have for it.
-
-    ``finished``: ranks that are out of the collective which a failure is about that others are in; ``sleeping``: by
-    rank that is in it, the function of the kernel in which its main thread sleeps.
-    """
-    plan, progress = run.plan, run.progress
+def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
+    """The failure with all evidence that the hosts have for it."""
+    plan, progress, finished = run.plan, run.progress, run.finished
     if progress.imports and failure.kind not in ("silent", "unobserved") and not failure.stacks:
         failure = _with_stacks(failure, run.channels)
     if failure.kind == "dead":
@@ -86,7 +81,7 @@ def add_evidence(
     if failure.kind == "never-joined":
         failure = _with_full_host(failure, run)
     if failure.kind == "network":
-        failure = explain_foreign_call(failure, sleeping if plan.backend == "gloo" else {})
+        failure = explain_foreign_call(failure, run.sleeping if plan.backend == "gloo" else {})
     if failure.kind == "network":
         failure = _with_named_peers(failure, run)
         failure = _with_links(failure, run, finished)

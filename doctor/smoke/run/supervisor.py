@@ -80,9 +80,8 @@ def smoke(
 
     Raises: ValueError, when the hosts do not support the requested run.
     """
-    return _Supervisor(
-        start_agents(hosts, transport, options.master_port, local=local, within=within), options, on_stage=on_stage
-    ).run()
+    session = start_agents(hosts, transport, options.master_port, local=local, within=within)
+    return _Supervisor(session, options, on_stage=on_stage).run()
 
 
 def run_on_agents(
@@ -128,11 +127,11 @@ _EXHAUSTED = object()
 
 
 class _RunStopped(Exception):
-    """The run is over, for this trouble; None: it is complete."""
+    """The run is over, for this trouble; None: it is complete. ``explained``: what evidence there is has been added."""
 
-    def __init__(self, failure: Failure | None) -> None:
+    def __init__(self, failure: Failure | None, explained: bool = False) -> None:
         super().__init__(failure)
-        self.failure = failure
+        self.failure, self.explained = failure, explained
 
 
 class _Supervisor:
@@ -197,9 +196,8 @@ class _Supervisor:
             if stop.failure:
                 self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
                 self.failures = (stop.failure,)
-                if self.plan and self.progress:
-                    details = (self.detector.finished, self.detector.sleeping) if self.detector else ()
-                    self.failures = (add_evidence(stop.failure, self.observed, *details),)
+                if self.plan and self.progress and not stop.explained:
+                    self.failures = (add_evidence(stop.failure, self.observed),)
 
     # -- before the ranks
 
@@ -209,7 +207,7 @@ class _Supervisor:
         self.channels.pump(0 if busy else TICK)
 
     def await_hellos(self) -> None:
-        """Until every agent has said hello. Raises: _Stop."""
+        """Until every agent has said hello. Raises: _RunStopped."""
         channels, reported_agents = self.channels, set[str]()
         while set(self.endpoints) - set(channels.hellos) - set(channels.lost if self.skip_unreachable else ()):
             self.pump()
@@ -229,7 +227,7 @@ class _Supervisor:
             self.plan = planning.build_plan({host: self.plan_host(host) for host in self.hosts}, self.options)
 
     def skip_hosts(self, absent: Sequence[str]) -> None:
-        """Goes on without these. Raises: _Stop."""
+        """Goes on without these. Raises: _RunStopped."""
         if len(absent) == len(self.endpoints):
             raise _RunStopped(self.start_failure())
         first = next(iter(self.endpoints))
@@ -254,7 +252,7 @@ class _Supervisor:
         hello, slots = self.channels.hellos.get(host), self.slots.get(host, 0)
         if hello is None:
             return PlanHost(slots=slots)
-        return PlanHost(hello.devices, slots, hello.server, hello.npu_model, hello.hidden)
+        return PlanHost(hello.devices, slots, hello.server, hello.npu_model, hello.hidden + hello.unallocated)
 
     def provisional_plan(self) -> SmokePlan:
         """A plan for the report of a run in which a host is missing."""
@@ -269,7 +267,7 @@ class _Supervisor:
         return self.make_failure("not-started", absent, joined("; ", texts[:4]), stage="start")
 
     def start(self) -> None:
-        """Sends every agent its orders. Raises: _Stop."""
+        """Sends every agent its orders. Raises: _RunStopped."""
         assert self.plan
         cpus = {self.endpoints[name].host: hello.cpus for name, hello in self.channels.hellos.items()}
         self.progress = StageProgress(self.plan, self.began, cpus)
@@ -285,13 +283,15 @@ class _Supervisor:
         hello = self.channels.hellos[first]
         if hello.port_error:
             text = filled("the rendezvous port cannot be opened: {0}", hello.port_error)
-            others = tuple(range(1, self.plan.world))
-            raise _RunStopped(Failure("never-joined", (0,), others, stage="rendezvous", text=text))
+            failure = Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
+            raise _RunStopped(failure)
         self.plan = msgspec.structs.replace(
             self.plan,
             master_port=hello.port or self.plan.master_port,
             master_addr=self.plan.master_addr or self.endpoints[first].address,
         )
+        unallocated = {self.endpoints[name].host: each.unallocated for name, each in self.channels.hellos.items()}
+        self.notes += planning.allocation_notes(self.plan, self.options, unallocated)
         self.notes += planning.buffer_notes(self.plan, {**self.channels.hellos[first].variables, **self.plan.variables})
         order = self.start_order()
         for name in self.endpoints:
@@ -324,25 +324,27 @@ class _Supervisor:
     # -- while they run
 
     def check_health(self, now: float) -> None:
-        """Raises: _Stop."""
+        """Raises: _RunStopped."""
         assert self.progress and self.detector and self.plan
         channels = self.channels
         if channels.lost:
             raise _RunStopped(self.make_failure(*channels.loss()))
         if self.pending_snapshots or now - self.last_feed >= FEED_INTERVAL:
-            self.last_feed = now
-            suspects = self.silence.suspects
+            self.last_feed, suspects = now, self.silence.suspects
             evidence = [resend for name, some in self.resends.items() if name not in suspects for resend in some]
             failure = self.detector.feed(self.snapshots, now, channels.cpu_wait, evidence)
             self.pending_snapshots.clear()
             # Conclusions from time or the network wait until a silent host is either lost or back.
             if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
-                raise _RunStopped(explain_gave_up(failure, self.observed))
+                failure = explain_gave_up(failure, self.observed)
+                explained = add_evidence(failure, self.observed) if failure.is_of_time_alone else None
+                late = explained and explained.is_of_time_alone and not explained.culprit_ranks
+                if not (late and self.detector.transfer_rule.wait_on()):
+                    raise _RunStopped(explained or failure, explained is not None)
         if self.progress.complete:
             raise _RunStopped(None)
         master = (self.plan.master_addr, self.plan.master_port)
-        silent = self.silence.evaluate(now, self.snapshots, self.addresses, master)
-        if silent:
+        if silent := self.silence.evaluate(now, self.snapshots, self.addresses, master):
             raise _RunStopped(self.make_failure(silent.kind, silent.names, silent.text, limit=silent.limit))
         own_time = {rank: snap.effective for rank, snap in self.snapshots.items() if snap.stage == "rendezvous"}
         overdue = self.progress.overdue(now, own_time, channels.cpu_wait)
@@ -353,7 +355,8 @@ class _Supervisor:
     def observed(self) -> ObservedRun:
         """What evidence is gathered from, once the ranks are started."""
         assert self.plan and self.progress
-        return ObservedRun(self.plan, self.channels, self.progress, self.addresses)
+        details = (self.detector.finished, self.detector.transfer_rule.sleeping) if self.detector else ()
+        return ObservedRun(self.plan, self.channels, self.progress, self.addresses, *details)
 
     def make_failure(
         self, kind: FailureKind, names: Sequence[str], text: str, stage: str = "", limit: float = 0.0
@@ -433,11 +436,8 @@ class _Supervisor:
 
     def record(self, run: SmokeRun, progress: StageProgress, host: str, name: str) -> HostRecord:
         visited = self.visit_record(name)
-        if visited.visit.failure:
-            return visited
-        return HostRecord(
-            visited.visit, records.fact_outputs(run, host, progress.events.get(host, []), progress.event_types)
-        )
+        outputs = records.fact_outputs(run, host, progress.events.get(host, []), progress.event_types)
+        return visited if visited.visit.failure else HostRecord(visited.visit, outputs)
 
     def visit_record(self, name: str) -> HostRecord:
         """How a host was reached, without its output."""

@@ -337,9 +337,7 @@ def _not_finite(job: JobRecords) -> Iterator[ValueDefect]:
     if not places:
         return
     step, entries = min(places.items())
-    orders: dict[int, tuple[int, int]] = {}
-    for stage, call, rank, _ in sorted(entries, reverse=True):
-        orders[rank] = stage, call
+    orders = {rank: (stage, call) for stage, call, rank, _ in sorted(entries, reverse=True)}
     ranks, victims = first_makers(orders)
     *_, text = min(entries)
     template = "{who} made the first NaN or Inf in step {step}: {place}{follow}"

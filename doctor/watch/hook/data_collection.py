@@ -24,7 +24,7 @@ from .digest_records import MAX_TENSORS
 from .gradient_sketch import GradientSketch, backward_scale
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
-from .module_values import ModuleValues, compile_test, in_training, is_compiled, tensors_in
+from .module_values import ModuleValues, compile_test, in_training, input_tensors, is_compiled
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
 from .step_records import emit_entries, fills_states, generators, initial_values, updated_values, write_numbers
@@ -234,10 +234,7 @@ class DigestCollection:
             self.guard(self.marks.before_forward, module, arguments, named)
         if not self.sampled:
             return
-        inputs: dict[str, Any] = {}
-        for path, tensor in tensors_in({**{str(n): value for n, value in enumerate(arguments)}, **named}):
-            if len(inputs) < MAX_INPUTS:
-                inputs[path] = self._input(tensor)
+        inputs = {path: self._input(tensor) for path, tensor in input_tensors(arguments, named, MAX_INPUTS)}
         self.forwards += 1
         calls = self.groups.calls_so_far()
         self.out.write("inputs", s=self.step, i=self.forwards, m=type(module).__name__[:60], a=inputs, c=calls)

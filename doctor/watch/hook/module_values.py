@@ -5,6 +5,7 @@ A part of the hook. Infinities are not looked for: masks of attention are made o
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Callable, Iterator
 
 MAX_MODULES = 2048
@@ -25,6 +26,11 @@ def tensors_in(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str
             return
         for name, element in items:
             yield from tensors_in(element, f"{path}.{name}"[-80:] if path else name[:80], depth + 1)
+
+
+def input_tensors(arguments: Any, named: Any, most: int) -> list[tuple[str, Any]]:
+    """The first tensors in the arguments of a call, by path."""
+    return list(islice(tensors_in({**{str(n): value for n, value in enumerate(arguments)}, **named}), most))
 
 
 def in_training(module: Any) -> bool:

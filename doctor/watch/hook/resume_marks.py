@@ -19,7 +19,7 @@ from .checkpoint_calls import CheckpointCalls, SavedContents
 from .data_position import DataPosition
 from .digest import value_digest
 from .loaded_contents import LoadedContents
-from .module_values import tensors_in
+from .module_values import input_tensors
 from .training_state import TrainingState, generator_digest, generator_digests, raw_generators
 
 SIGNAL = "saves"
@@ -219,11 +219,8 @@ class ResumeMarks:
         return [module.register_forward_pre_hook(mark, prepend=True, with_kwargs=True)]
 
     def _inputs(self, arguments: Any, named: Any) -> list[Any]:
-        digests = []
-        for _, tensor in tensors_in({**{str(n): value for n, value in enumerate(arguments)}, **named}):
-            if len(digests) < 8:
-                digests.append(str(value_digest(tensor.detach().cpu() if tensor.is_cuda else tensor)))
-        return digests
+        tensors = [tensor for _, tensor in input_tensors(arguments, named, 8)]
+        return [str(value_digest(tensor.detach().cpu() if tensor.is_cuda else tensor)) for tensor in tensors]
 
     def _begin(self, with_buffers: bool) -> None:
         self.begun = True

@@ -88,6 +88,7 @@ class Agent(OrderedProgram):
                 problem = filled("port {0}: {1}", port, error.strerror or error)
         server = os.environ.get("SSH_CONNECTION", "").split()
         devices = accelerators(os.environ)
+        hidden, unallocated = hidden_accelerators(devices, os.environ)
         self.controller.send(
             hello={
                 "host": os.uname()[1],
@@ -100,7 +101,8 @@ class Agent(OrderedProgram):
                 "port_error": problem,
                 "server": server[2] if len(server) == 4 else "",
                 "devices": devices,
-                "hidden": hidden_accelerators(devices),
+                "hidden": hidden,
+                "unallocated": unallocated,
                 "npu_model": npu_model(),
                 "uid": os.getuid(),
                 "variables": job_variables(os.environ),

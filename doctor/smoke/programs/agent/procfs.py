@@ -134,9 +134,17 @@ def accelerators(environ=None):
     return numbers
 
 
-def hidden_accelerators(visible):
-    """The kinds of accelerators that this host shows, where an environment leaves none ``visible``."""
-    return sorted(kind for kind, devices in accelerators().items() if devices and not visible[kind])
+def hidden_accelerators(visible, environ):
+    """The kinds of accelerators that this host shows, where an environment leaves none ``visible``, in two lists.
+
+    The second: those of which Slurm has allocated none to the job or step that this is part of. It then writes
+    "NoDevFiles" into CUDA_VISIBLE_DEVICES and SLURM_JOB_GPUS or SLURM_STEP_GPUS alike (SchedMD/slurm,
+    src/plugins/gres/common/gres_common.c, common_gres_set_env). A step without GPUs in a job that has some is none.
+    """
+    hidden = sorted(kind for kind, devices in accelerators().items() if devices and not visible[kind])
+    said = [environ[name] for name in environ if re.match(r"CUDA_VISIBLE_DEVICES$|SLURM_\w*GPU", name)]
+    none = "SLURM_JOB_ID" in environ and set(said) == {"NoDevFiles"}
+    return [kind for kind in hidden if kind != "gpu" or not none], ["gpu"] * (none and "gpu" in hidden)
 
 
 def numbered_files(prefix):

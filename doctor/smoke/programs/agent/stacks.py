@@ -30,10 +30,7 @@ def dump_stacks(monitors, files, due):
         wait_for_stacks(files, sizes, min(deadline, time.monotonic() + 0.25))
         late = [rank for rank in sizes if not turn and os.fstat(files[rank]).st_size <= before[rank]]
         due.update((rank, before[rank]) for rank in late if (process_status(pids[rank]) or "-")[0] == "R")
-    texts = {}
-    for rank, fd in files.items():
-        texts[str(rank)] = os.pread(fd, 16384, before[rank]).decode("utf-8", "replace")
-    return texts
+    return dict((str(rank), os.pread(fd, 16384, before[rank]).decode("utf-8", "replace")) for rank, fd in files.items())
 
 
 def dump_turns(monitors):

@@ -82,10 +82,10 @@ def related(rank, others):
 
 def has_run(pids):
     """By pid: the seconds that each of these processes and its children ran, or waited for a CPU."""
-    times = {}
-    for pid in pids:
-        times[pid] = max(process_times(pid), 0.0) + (cpu_times(pid, False) or (0.0, 0.0))[1] + descendants_ran(pid)
-    return times
+    return {
+        pid: max(process_times(pid), 0.0) + (cpu_times(pid, False) or (0.0, 0.0))[1] + descendants_ran(pid)
+        for pid in pids
+    }
 
 
 def files_of(others):

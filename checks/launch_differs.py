@@ -1,7 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.facts.names import is_address, normalize_host
 from doctor.job import LaunchConfig
 from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, TORCH_DEBUG
@@ -19,17 +19,30 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
     hangs until a timeout of minutes.
 
     ## What to do
-    Set {variable} once, where the job is launched, and pass it on to all hosts: a line in one host's ~/.bashrc, or an
-    `export` that only the first host runs, overrides it there. On {host}: `printenv {variable}`.
+    {remedy}
 
     ## Source
     PyTorch, environment variable initialization (MASTER_ADDR, MASTER_PORT, WORLD_SIZE), and
     torch/distributed/distributed_c10d.py (_create_process_group_wrapper); MindSpore documentation, dynamic cluster
     (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM); NCCL documentation, environment variables (NCCL_ALGO and NCCL_PROTO
     must be equal on all ranks), and its issue 969; HCCL documentation, the variables of algorithm, expansion and
-    transport. Only `doctor merge` has the environment of each host's job: it cannot be read over SSH. On the master
-    itself the address may be localhost, as the PyTorch operator of Kubernetes sets it.
+    transport. Only `doctor merge` has the environment of each host's job: it cannot be read over SSH. What a launch
+    line computes is seen where a shell on each host does it: bash(1), HOSTNAME and RANDOM. On the master itself the
+    address may be localhost, as the PyTorch operator of Kubernetes sets it.
     """
+    for name, source in launch.differing.items():
+        yield Finding(
+            "{variable} is {observed}, which each of the {number} hosts computes for itself",
+            variable=name,
+            observed=source,
+            number=launch.nodes,
+            expected="one value for all hosts",
+            remedy="Compute it once in the job script, before the line that starts the hosts, and export it: `export "
+            'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)` under Slurm. The shell on the '
+            "hosts uses that variable.",
+        )
+    if launch.differing:
+        return
     if not launch.env_by_host:
         raise Skip("only `doctor node` reads each host's own environment")
     for variable in (*JOB_WIDE, *EQUAL_EVERYWHERE):
@@ -66,6 +79,13 @@ def _findings(variable: str, hosts_by_value: Mapping[str, list[str]]) -> Iterato
                 hosts=hosts,
                 variable=variable,
                 value=value or "not set",
+                remedy=filled(
+                    "Set {0} once, where the job is launched, and pass it on to all hosts: a line in one host's "
+                    "~/.bashrc, or an `export` that only the first host runs, overrides it there. On {1}: "
+                    "`printenv {0}`.",
+                    variable,
+                    hosts[0],
+                ),
                 observed=value or "not set",
                 expected=expected,
             )

@@ -136,7 +136,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             announces_name=_store_by_name(call, "local-addr"),
             refused=tuple(
                 (problem.launcher, problem.option, problem.value, problem.expected) for problem in line.problems
-            ),
+            )
+            + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1),
             unresolved={
                 name: printable(text, 200)
                 for name, text in sorted({**undecided_options(line), **self.unresolved}.items())[:256]

@@ -120,7 +120,12 @@ class LaunchConfig(LaunchSettings, frozen=True):
     @property
     def refused_options(self) -> list[tuple[str, str, str, str]]:
         """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
-        return [row for row in self.refused if not row[1].startswith("$")]
+        return [row for row in self.refused if not row[1].startswith(("$", "~"))]
+
+    @property
+    def differing(self) -> dict[str, str]:
+        """Variables and options of the launch line that each host computes for itself, with the source text."""
+        return {option[1:]: source for _, option, source, _ in self.refused if option.startswith("~")}
 
     @property
     def unread_options(self) -> str:

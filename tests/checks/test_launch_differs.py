@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from doctor.engine.evaluate import FactCache, evaluate_check
+from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Outcome, Status
+from doctor.environment.job_environment import of_job_script
 from doctor.job import LaunchConfig
 from tests.checks.tables import check, list_messages
 
@@ -68,3 +72,33 @@ def test_detailed_debugging_that_one_host_alone_has() -> None:
     assert (
         run_check(w1={}, w2={"TORCH_DISTRIBUTED_DEBUG": "INFO"}, w3={"TORCH_DISTRIBUTED_DEBUG": "OFF"}).findings == ()
     )
+
+
+SBATCH = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=1\n"
+TORCHRUN = "torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"srun bash -c '{TORCHRUN} $(hostname):29500 t.py'", "--rdzv-endpoint"),
+        (f"srun bash -c '{TORCHRUN} $HOSTNAME t.py'", "--rdzv-endpoint"),
+        (f"srun bash -c '{TORCHRUN} w1 --rdzv_id $RANDOM t.py'", "--rdzv-id"),
+        ("srun bash -c 'export MASTER_ADDR=$(hostname -i); python t.py'", "MASTER_ADDR"),
+        ("pdsh -w w[1-2] 'torchrun --nnodes 2 --node_rank %n --master_addr $(hostname) t.py'", "--master-addr"),
+        (f"srun {TORCHRUN} $(hostname):29500 --rdzv_id $RANDOM t.py", ""),
+        (f'srun bash -c "{TORCHRUN} $(hostname) t.py"', ""),
+        (f"M=$(hostname)\nsrun bash -c '{TORCHRUN} '$M' t.py'", ""),
+        (f"srun bash -c '{TORCHRUN} w1 --local_addr $(hostname) t.py'", ""),
+        (f"srun bash -c 'export MASTER_ADDR=$(hostname); {TORCHRUN} w1 --master_port $RANDOM t.py'", ""),
+        (f"srun bash -c '{TORCHRUN} $HEAD t.py'", ""),
+        (f"srun bash -c '{TORCHRUN.replace('2', '1')} $(hostname) t.py'", ""),
+        (f"bash -c '{TORCHRUN} $(hostname) t.py'", ""),
+    ],
+)
+def test_what_each_host_computes_for_itself(text: str, found: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text(f"{SBATCH}{text}\n")
+    launch = LaunchConfig.from_options(of_job_script(str(path), {"HOSTNAME": "w1"}).complete(LaunchOptions()))
+    outcome = evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
+    assert [finding.values["variable"] for finding in outcome.findings] == [found] * bool(found)

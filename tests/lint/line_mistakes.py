@@ -76,6 +76,15 @@ MISTAKES: dict[str, Planted] = {
     "one rank for all tasks": Planted(
         SBATCH + "export RANK=$SLURM_PROCID MASTER_ADDR=gpu01 WORLD_SIZE=$SLURM_NTASKS #@\nsrun python t.py\n",
         "rank-numbers-wrong"),
+    "each host its own master": Planted(
+        SBATCH + "srun bash -c 'torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $(hostname):29500 t.py' #@\n",
+        "launch-differs"),
+    "each host its own port": Planted(
+        SBATCH + "srun bash -c 'MASTER_PORT=$((20000+RANDOM%1000)); torchrun --nnodes 2 --node_rank $SLURM_NODEID "
+        "--master_addr gpu01 --master_port $MASTER_PORT t.py' #@\n", "launch-differs"),
+    "each host its own run id": Planted(
+        SBATCH + "srun bash -c 'torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint gpu01 "
+        "--rdzv_id $RANDOM t.py' #@\n", "launch-differs"),
     "one torchrun for four hosts": Planted(
         SBATCH + "source env.sh\ntorchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint gpu01:29500 t.py #@\n",
         "launch-sizes-contradict"),

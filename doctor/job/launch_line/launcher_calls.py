@@ -17,7 +17,9 @@ DEFAULT_HOSTFILE = "/job/hostfile"
 """Of DeepSpeed."""
 _MSRUN_RANKS = 8
 """Of msrun where the line does not say it, in all and on each host."""
-_OF_EACH_TASK = re.compile(r"SLURM_(?:NODEID|PROCID|LOCALID)|(?:OMPI_COMM_WORLD|PMI|PMIX)_\w*RANK", re.ASCII)
+_OF_EACH_TASK = re.compile(
+    r"SLURM_(?:NODEID|PROCID|LOCALID)|SLURMD_NODENAME|HOSTNAME|(?:OMPI_COMM_WORLD|PMI|PMIX)_\w*RANK", re.ASCII
+)
 """Variables that differ from task to task: what the caller of srun or mpirun has of them is not what a task has."""
 _STARTS_TASKS = ("srun", "openmpi", "hydra")
 

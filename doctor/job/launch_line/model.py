@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
+
+_STATIC = ("rdzv-endpoint", "master-addr", "master-port", "main-process-ip", "main-process-port")
+_DYNAMIC = ("rdzv-endpoint", "rdzv-id")
+"""Options by which the hosts of a job meet: of torchrun's static backend and other launchers, and of c10d and etcd."""
+_OTHER_ON_EACH_HOST = re.compile(
+    r"\$\(\s*(?:hostname|uuidgen|shuf)\b|\$\{?(?:HOSTNAME|SLURMD_NODENAME)\b|\bRANDOM\b|\$\$", re.ASCII
+)
 
 
 class NotALaunchLine(ValueError):
@@ -106,6 +115,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """In the script, from 1; 0: not of a script."""
     conditional: bool = False
     """In a branch, a loop or a function of the script."""
+    computed_on_hosts: frozenset[str] = frozenset()
+    """Source texts that a shell on each host computes for itself, such as ``$(hostname)``; see `unresolved`."""
     is_alone: bool = False
     """The script asks for several hosts, starts the line on the one that it runs on, and nothing on another host."""
 
@@ -141,6 +152,17 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
             for option, text in call.unresolved.items()
             if not option.endswith("=") and option != "program"
         }
+
+    @property
+    def differing(self) -> dict[str, str]:
+        """What all hosts must have alike and each computes another value for: the source text by variable or option."""
+        call = self.innermost
+        names = () if call is None else _STATIC if call.rdzv_backend in ("", "static") else _DYNAMIC
+        sources = {f"--{name}": call.option(name) for name in names} if call else {}
+        if call and call.launcher in ("srun", "openmpi", "hydra"):  # the others set the variables themselves
+            sources = {name: self.unresolved.get(f"{name}=", "") for name in ("MASTER_ADDR", "MASTER_PORT")}
+        computed = [text for text in self.computed_on_hosts if _OTHER_ON_EACH_HOST.search(text)]
+        return {name: source for name, source in sources.items() if any(text in source for text in computed)}
 
     @property
     def ranks_per_node(self) -> int | None:

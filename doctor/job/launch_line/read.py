@@ -84,6 +84,7 @@ class _Reader:
         self.passed: tuple[str, ...] = ()
         self.inherits = True
         self.unresolved: dict[str, str] = {}
+        self.computed: set[str] = set()
 
     def line(self, text: str) -> LaunchLine:
         problems: list[OptionProblem] = [problem for call in self.launchers for problem in call.problems]
@@ -104,6 +105,7 @@ class _Reader:
             inherits_environment=self.inherits,
             passed=self.passed,
             unresolved=self.unresolved,
+            computed_on_hosts=frozenset(self.computed),
             problems=tuple(problems),
             **self.fields,
         )
@@ -296,6 +298,9 @@ class _Reader:
             unresolved = next((word.unresolved for word in argv if word.unresolved), "")
             self.unresolved.setdefault("program", unresolved or "no command in the text")
             return
+        if self.launchers:
+            self.computed |= {word.unresolved for word in command.argv} | set(command.unresolved.values())
+            self.computed -= {part.unresolved for part in open_parts}
         self._set(command.environ, {f"{name}=": source for name, source in command.unresolved.items()})
         self.removed |= command.unset
         if command.conditional:

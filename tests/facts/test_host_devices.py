@@ -23,7 +23,7 @@ from doctor.facts.mounts import MountAnswers, MountTable, try_mounts
 from doctor.facts.nvlink import GpuTopology, NvLinks
 from doctor.facts.rdma import ERROR_COUNTERS, RdmaPorts, chosen_ports, read_rdma
 from doctor.facts.snapshot import HostSnapshot, read_snapshot
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import names_in, read_text
 from tests.checks.gpu_hosts import port, rdma
 from tests.examples import examples
 from tests.facts.answers import answered, learned, read_outputs
@@ -140,7 +140,7 @@ def test_the_tree_of_sysfs_is_read(tmp_path: Path) -> None:
         (folder / name).write_text(text + "\n")
     (tmp_path / "mlx5_0/fw_ver").write_text("20.35.1012\n")
     source = function_source(read_rdma).replace("/sys/class/infiniband", str(tmp_path)).replace("sleep(1)", "sleep(0)")
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"names_in": names_in, "read_text": read_text}
     exec(source, namespace)
     value = answered(RdmaPorts, namespace["read_rdma"]({}))
     port_state = value.ports["mlx5_0:1"]
@@ -182,7 +182,7 @@ def test_the_counters_of_every_driver(tmp_path: Path, monkeypatch: pytest.Monkey
 
     count(0)
     monkeypatch.setattr(time, "sleep", lambda seconds: count(1))
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"names_in": names_in, "read_text": read_text}
     exec(function_source(read_rdma).replace("/sys/class/infiniband", str(tmp_path / "sys")), namespace)
     port_state = answered(RdmaPorts, namespace["read_rdma"]({})).ports["rdmap16s27:1"]
     assert bool(port_state.growth) == grown
@@ -324,7 +324,7 @@ def test_paths_that_are_mounted_on_demand() -> None:
 
 
 def test_each_mount_is_tried(tmp_path: Path) -> None:
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"names_in": names_in, "read_text": read_text}
     exec(function_source(try_mounts), namespace)
     given_paths = {"asked": "MountAnswers", "MountAnswers": [str(tmp_path), str(tmp_path / "gone")]}
     states = answered(MountAnswers, json.loads(json.dumps(namespace["try_mounts"](given_paths)))).states

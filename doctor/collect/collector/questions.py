@@ -9,7 +9,7 @@ from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash, make_pro
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries, netlink_messages
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import fork_child, run_tool
-from doctor.remote.runtime.reading import effective_time, find_tool, matching_paths, read_text
+from doctor.remote.runtime.reading import effective_time, find_tool, matching_paths, names_in, read_text
 from doctor.remote.runtime.streams import write_all
 
 # Of questions, beside what they import.
@@ -18,6 +18,7 @@ HELPERS = (
     effective_time,
     find_tool,
     matching_paths,
+    names_in,
     is_keyed_hash,
     keyed_hash,
     make_proof,

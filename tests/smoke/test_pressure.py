@@ -136,6 +136,40 @@ def test_a_quota_that_no_host_shows_is_seen_on_busy_hosts_by_when_it_stops_a_ran
     assert (finding.hosts, "does not show holds it back" in str(finding)) == (("w1",), True)
 
 
+DELAYED = {
+    "w1": [[0.0679, 0.6744, [0.0361, 0.0783, 0.0282, 0.0666, 0.0567, 0.0921, 0.0161, 0.0401, 0.0648, 0.0361, 0.0601]]],
+    "w2": [[0.0193, 0.6972, [0.0683, 0.0594, 0.0601, 0.0592, 0.0592, 0.0617]],
+           [0.0207, 0.672, [0.0002, 0.028, 0.0186, 0.0689, 0.0001, 0.0576, 0.0321]],
+           [0.0198, 0.6973, [0.0962, 0.0661, 0.0082, 0.0961, 0.0591, 0.0642, 0.0595]],
+           [0.0231, 0.7729, [0.0592, 0.0802, 0.0847, 0.0638, 0.0592, 0.064]],
+           [0.0194, 0.6847, [0.0593, 0.0602, 0.0681, 0.0616, 0.062, 0.0623, 0.0625]]],
+    "w3": [[0.0697, 0.6825, [0.0738, 0.0437, 0.0797, 0.0312, 0.0819, 0.0249, 0.0561, 0.0442]]],
+}  # fmt: skip
+"""The same of another run, modulo 100 ms: other programs delayed a third of what went on."""
+
+
+def test_a_quota_is_seen_where_other_programs_delay_some_of_what_it_lets_go_on() -> None:
+    assert inferred_losses(busy_hosts(DELAYED)).keys() == {1}
+
+
+def test_loops_that_went_on_in_step_each_for_itself_prove_no_quota() -> None:
+    """As those of programs that take turns: of five loops three are at one moment, and of two none are."""
+    moments = (0.01, 0.01, 0.01, 0.05, 0.08)
+    turns = [[0.02, 0.7, [moment + 0.001 * turn for turn in range(7)]] for moment in moments]
+    assert not inferred_losses(busy_hosts({**DELAYED, "w2": turns}))
+    turns[3] = turns[0]
+    assert inferred_losses(busy_hosts({**DELAYED, "w2": turns})).keys() == {1}
+    assert not inferred_losses(busy_hosts({**DELAYED, "w2": turns[2:3] + turns[4:]}))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_moments_of_no_order_prove_no_quota(seed: int) -> None:
+    rng = Random(seed)
+    for _ in range(100):
+        loops = [[0.02, 0.7, [rng.random() for _ in range(rng.randrange(1, 10))]] for _ in range(rng.randrange(2, 6))]
+        assert not inferred_losses(busy_hosts({**DELAYED, "w2": loops}))
+
+
 def test_ranks_that_others_stop_as_often_are_held_by_no_quota() -> None:
     """Its moments may be those of a period by chance, or a quota may take what others would have taken."""
     as_much = [[seconds / 9, seconds, moments] for _, seconds, moments in BUSY["w1"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import comb
 from statistics import median_high, median_low
 from types import MappingProxyType
 
@@ -19,9 +20,9 @@ SIGNS = ("share", "lost", "waited")
 PERIOD = 0.1
 """Seconds of a quota's period, unless it is set: that of the kernel, of systemd, container engines and kubelets."""
 MIN_SPINS, MIN_ENDS = 2, 12
-SAME_MOMENT, SAME_SHARE = 0.02, 0.8
-"""Of the period, the seconds within which this share of the moments lies at which its loops went on. Of 12 moments by
-chance, one set in 25,000 is so near; other programs delay a few."""
+SAME_MOMENT, SAME_SHARE, CHANCE = 0.02, 0.8, 1e-4
+"""Of the period, the seconds within which this share of its loops went on, half of the times or more: other programs
+delay some. So many moments may lie there by chance in one set of 10,000: of 12 it takes 10, of 33 it takes 19."""
 UNFAIR = 0.6
 """Of what the median rank ran in its loops, what a rank has at most that a quota of its own holds back."""
 
@@ -57,11 +58,31 @@ def _loss(spins: Sequence[CpuSpin]) -> float:
 
 def _stopped_by_a_period(spins: Sequence[CpuSpin]) -> bool:
     """Whether loops that were seconds apart went on at the same moment of 100 ms."""
-    moments = sorted(end % PERIOD for spin in spins for end in spin.ends)
-    if sum(bool(spin.ends) for spin in spins) < MIN_SPINS or len(moments) < MIN_ENDS:
+    loops = [[end % PERIOD for end in spin.ends] for spin in spins if spin.ends]
+    moments = [moment for loop in loops for moment in loop]
+    if len(loops) < MIN_SPINS or len(moments) < MIN_ENDS:
         return False
-    together = max(sum((other - moment) % PERIOD <= SAME_MOMENT for other in moments) for moment in moments)
-    return together >= SAME_SHARE * len(moments)
+    start = max(moments, key=lambda moment: _soon_after(moment, moments))
+    agreeing = sum(2 * _soon_after(start, loop) >= len(loop) for loop in loops)
+    return agreeing >= SAME_SHARE * len(loops) and _chance(_soon_after(start, moments), len(moments)) <= CHANCE
+
+
+def _soon_after(start: float, moments: Sequence[float]) -> int:
+    """How many of these moments lie within `SAME_MOMENT` after one of them."""
+    return sum((moment - start) % PERIOD <= SAME_MOMENT for moment in moments)
+
+
+def _chance(together: int, count: int) -> float:
+    """How likely so many of ``count`` moments lie within `SAME_MOMENT` after any of them, where nothing orders them.
+
+    >>> _chance(10, 12) < CHANCE < _chance(9, 12), _chance(19, 33) < CHANCE < _chance(18, 33)
+    (True, True)
+    """
+    near = SAME_MOMENT / PERIOD
+    ways = (
+        comb(count, number) * near**number * (1 - near) ** (count - number) for number in range(together, count + 1)
+    )
+    return count * sum(ways)
 
 
 def held_back_ranks(quotas: Mapping[int, QuotaUse]) -> dict[int, float]:

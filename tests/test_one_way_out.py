@@ -236,6 +236,12 @@ def test_a_password_that_was_cut_is_hidden_by_the_rule_of_its_whole() -> None:
         assert hide_secrets(text) == text
 
 
+def test_a_name_begins_behind_an_end_of_line_that_is_shown_as_two_characters() -> None:
+    for name in ("pw=", "PASS=", "pwd = ", "password: "):
+        assert hide_secrets(rf"'4096\n\n{name}hunter2hunter2'") == rf"'4096\n\n{name}{HIDDEN}'"
+    assert hide_secrets(r"C:\new\path=abc \nrpath=/usr/lib64") == r"C:\new\path=abc \nrpath=/usr/lib64"
+
+
 def test_of_a_text_whose_beginning_was_cut_off_no_part_of_a_secret_is_left() -> None:
     """On the host the line that was cut is not told; of a private key the lines before its end are hidden."""
     printed = b"RuntimeError: cannot log in with hf_" + b"Ab1" * 12 + b"\nTraceback\n"

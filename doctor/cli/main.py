@@ -82,7 +82,7 @@ def main() -> None:
 
     from doctor.engine import interrupts
 
-    gc.set_threshold(500_000, 20, 100)  # the facts of many hosts stay: to look for garbage takes a tenth more
+    gc.set_threshold(50_000, 20, 100)  # the facts of many hosts stay: to look for garbage among them takes a tenth more
     if sys.argv[1:2] == ["preflight"]:
         from doctor.preflight import early_end
 

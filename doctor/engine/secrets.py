@@ -57,7 +57,8 @@ _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|fa
 # `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?|->(?=\S{{0,200}}[0-9])(?=\S{{16}}))
+    (?P<key> (?:(?<![\w.-])|(?<=\\[nrt]))
+        (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?|->(?=\S{{0,200}}[0-9])(?=\S{{16}}))
             [ \t]*(?:[bru]{{1,2}}(?=["']))?
         | ["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
         | :[ \t]*[|>][+-]?

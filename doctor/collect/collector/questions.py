@@ -10,7 +10,7 @@ from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries, n
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import fork_child, run_tool
 from doctor.remote.runtime.reading import effective_time, find_tool, matching_paths, names_in, read_text
-from doctor.remote.runtime.streams import write_all
+from doctor.remote.runtime.streams import last_lines, write_all
 
 # Of questions, beside what they import.
 HELPERS = (
@@ -21,6 +21,7 @@ HELPERS = (
     names_in,
     is_keyed_hash,
     keyed_hash,
+    last_lines,
     make_proof,
     read_proof,
     netlink_attributes,

@@ -6,7 +6,6 @@ import functools
 import sys
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.remote.runtime.streams import last_lines
 from doctor.watch.hook.rank_files import recording, stop_recording
 
 
@@ -82,7 +81,8 @@ def report_exceptions():
         current = recording()
         if current is not None:
             try:
-                stack = last_lines("".join(traceback.format_tb(trace)[-12:]).encode("utf-8", "replace"), 6000)
+                stack = "".join(traceback.format_tb(trace)[-12:])
+                stack = stack if len(stack) <= 6000 else stack[-6000:].partition("\n")[2]  # whole lines
                 failed[:] = [(current.calls, current.step)]
                 text = ("%s: %s" % (kind.__name__, value))[:600]
                 current.emit("error", text=text, stack=stack, calls=current.calls, step=current.step)

@@ -7,6 +7,14 @@ from doctor.smoke.results.trouble_findings import failure_findings
 
 REMEDIES = (
     (
+        r"\bNo module named 'torch'",
+        (
+            "This interpreter has no torch. If the job uses another one, name it by its whole path: "
+            "`doctor smoke --python <path>`. If it is the job's own, install torch for it on each of these hosts: "
+            "`<path> -m pip install torch`."
+        ),
+    ),
+    (
         (
             r"\blib(?:ascend|hccl|acl|ge_|runtime|nnopbase|opapi|register)\S*: cannot open shared object"
             r"|\bCANN (?:toolkit|package|environment) (?:was |is )?not\b|\bsource \S*set_env\.sh"

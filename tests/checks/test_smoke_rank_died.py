@@ -49,3 +49,12 @@ def test_the_remedy_is_that_of_what_ended_it(text: str, first: str) -> None:
 def test_a_device_that_has_no_memory_left_is_no_matter_of_the_host(text: str) -> None:
     finding, _ = only_finding(NAME, ran(4, 2, trouble("dead", 1, text=text), devices=True))
     assert finding.values["remedy"] == ""
+
+
+def test_a_signal_that_another_process_sent_is_no_matter_of_memory() -> None:
+    told = "Memory did not run out on the host of rank 1, by the kernel's count: another process sent it signal 9."
+    finding, _ = only_finding(NAME, ran(4, 2, trouble("dead", 1, text="signal 9", evidence=(told,)), devices=True))
+    assert finding.values["remedy"].startswith("Find out who sent the signal")
+    told = "Rank 1 was killed for memory."
+    finding, _ = only_finding(NAME, ran(4, 2, trouble("dead", 1, text="signal 9", evidence=(told,)), devices=True))
+    assert finding.values["remedy"].startswith("Give the job")

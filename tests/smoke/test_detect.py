@@ -421,6 +421,16 @@ class TestDeath:
         assert trouble.text == "signal 9"
         assert trouble.evidence == ("Rank 1 was killed for memory.",)
 
+    def test_a_signal_that_was_not_for_memory_is_told_from_one_that_is_not_known(self) -> None:
+        for oom, told in ((False, True), (None, False)):
+            table = Table(2)
+            table.put(1, dead="signal 9", process="X", oom=oom)
+            table.call(0, "all_reduce", age=0.1)
+            assert table.wait(0.3) is None
+            trouble = table.wait(0.2)
+            assert trouble is not None and kind(trouble) == ("dead", (1,))
+            assert any("another process sent it" in line for line in trouble.evidence) is told
+
     def test_who_died_waiting_for_a_dead_one_is_no_cause(self) -> None:
         table = Table(2)
         table.call(0, "all_reduce", dead="exit status 13", error="RuntimeError: something unheard of")

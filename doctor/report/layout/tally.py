@@ -155,7 +155,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> str:
-        """``18 of 124 checks apply``; where some are unknown, as is said beside it, ``4 of 124 checks judged``."""
+        """``18 of 124 checks apply``; where some are unknown, which is said beside it, ``4 of 124 checks judged``."""
         if not self.is_settled:
             return phrase("{count} of {total} checks judged", count=self.applied, total=self.checks)
         return phrase(

@@ -287,7 +287,7 @@ def _is_same_crash(case: Case, fault: Cause, launched: Cause) -> bool:
 def _not_decided(case: Case) -> Undecidable:
     if not case.processes:
         return Undecidable("the scheduler shows that the job failed, and not why", ("the output of the job",))
-    needed = _wanted(case)
+    needed = _needed_logs(case)
     unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
     peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
     if len(peers) == 1:
@@ -307,7 +307,7 @@ def _not_decided(case: Case) -> Undecidable:
     return Undecidable(joined("; ", (reason, timeout)) if timeout else reason, tuple(needed))
 
 
-def _wanted(case: Case) -> list[str]:
+def _needed_logs(case: Case) -> list[str]:
     """The logs, and the settings of the next run, that would tell more; what could not be read first."""
     needed = list(case.unread[:8])
     logged_ranks = {process.rank for process in case.processes if process.rank is not None}
@@ -338,9 +338,9 @@ def _own_or_not(case: Case, events: Sequence[Event]) -> str:
     """What the lines of one signature say, and of which process where it is one whose name is known."""
     first = events[0].signature
     title = title_of(case.signatures[first], [event for event in events if event.signature == first])
-    shown = {culprit_of(item) for item in case.processes if any(event.signature == first for event in item.events)}
-    names = [culprit.name for culprit in shown if culprit.rank is not None or culprit.label]
-    return filled(_OWN_OR_NOT, filled("{0}: {1}", *names, title) if len(names) == len(shown) == 1 else title)
+    culprits = {culprit_of(item) for item in case.processes if any(event.signature == first for event in item.events)}
+    names = [culprit.name for culprit in culprits if culprit.rank is not None or culprit.label]
+    return filled(_OWN_OR_NOT, filled("{0}: {1}", *names, title) if len(names) == len(culprits) == 1 else title)
 
 
 def _logless_peers(case: Case) -> set[str]:

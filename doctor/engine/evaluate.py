@@ -71,8 +71,10 @@ class FactCache:
     def _read(self, host: str, fact: type[Fact]) -> Fact | Absent:
         record = self.records[host]
         outputs = record.outputs.get(fact.output_name())
-        known = self._by_outputs[fact]  # by object of the records, which stay: none is looked through for each host
-        if (value := known.get(id(outputs))) is not None and not record.visit.failure:
+        by_outputs = self._by_outputs[
+            fact
+        ]  # by object of the records, which stay: none is looked through for each host
+        if (value := by_outputs.get(id(outputs))) is not None and not record.visit.failure:
             return value
         if outputs is None and fact.needs and not record.visit.failure and fact.probe.kind not in ("visit", *OWN_ROUND):
             return _not_planned_reason(fact, (self.get(host, need) for need in fact.needs))
@@ -81,7 +83,7 @@ class FactCache:
         key = (fact, tuple([part for name, output in outputs.items() for part in _answer(name, output)]))
         if key not in self._by_answer:
             self._by_answer[key] = read_fact(record, fact)
-        return known.setdefault(id(outputs), self._by_answer[key])
+        return by_outputs.setdefault(id(outputs), self._by_answer[key])
 
     def fleet(self, fact: type[Fact]) -> PerHost[Any]:
         """The fact of every host that it could be read on: always the same object."""

@@ -113,8 +113,8 @@ class LocatedFailure(msgspec.Struct, frozen=True):
         if self.is_refused_at_source and not self.parts:
             return (REFUSED_BY_ROUTE,)
         rules, way = (RULES_BETWEEN, WAY_BETWEEN) if self.parts else (RULES_OF_HOST, WAY_OF_HOST)
-        known = {ARP_ANSWERED: (SOUND, rules), ARP_SILENT: (CUT_OFF, way), ARRIVED: (WAY_BACK,)}
-        return known.get(self.details[0] if len(self.details) == 1 else "", (WHICH, rules, ELSE, way))
+        remedies = {ARP_ANSWERED: (SOUND, rules), ARP_SILENT: (CUT_OFF, way), ARRIVED: (WAY_BACK,)}
+        return remedies.get(self.details[0] if len(self.details) == 1 else "", (WHICH, rules, ELSE, way))
 
 
 PORT_REFUSED = (

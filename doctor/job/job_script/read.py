@@ -119,9 +119,9 @@ def _is_alone(shell: ShellText, requested: Resources) -> bool:
     """The script is for several hosts, and starts nothing on others; False where that is not sure, as of ``eval``."""
     if (requested.nodes or 0) < 2 or any(part.text.startswith("eval") for part in shell.unread):
         return False
-    words = [word for command in shell.commands for word in command.argv[:64]]
+    arguments = [word for command in shell.commands for word in command.argv[:64]]
     unknown = any(command.argv[0].unresolved for command in shell.commands if command.argv)
-    return not unknown and not any(word.text.rpartition("/")[2] in _REACHES_HOSTS for word in words)
+    return not unknown and not any(word.text.rpartition("/")[2] in _REACHES_HOSTS for word in arguments)
 
 
 def _completed(lines: Sequence[LaunchLine], shell: ShellText, is_alone: bool) -> tuple[LaunchLine, ...]:

@@ -175,8 +175,8 @@ def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
 
 
 def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:
-    given = {**arguments.options, **arguments.overrides}
-    settings = {name: setting for option, setting in given.items() if (name := table.get(option))}
+    options = {**arguments.options, **arguments.overrides}
+    settings = {name: setting for option, setting in options.items() if (name := table.get(option))}
     return Configuration(framework, arguments.where, settings, arguments.incomplete)
 
 

@@ -99,7 +99,9 @@ def command_notes(text: str) -> list[str]:
     steps = [step for command in COMMAND.findall(text) for step in re.split(r"&&|[;|`]", command)]
     programs = [re.sub(r"^\s*(?:/\S+/)?", "", step) for step in steps]
     return [
-        localized(note) for pattern, said, note in _NOTES if not said.search(text) and any(map(pattern.match, programs))
+        localized(note)
+        for pattern, exception, note in _NOTES
+        if not exception.search(text) and any(map(pattern.match, programs))
     ]
 
 
@@ -140,12 +142,12 @@ def _fill_text(part: str, values: Mapping[str, str]) -> str:
 
 
 def _fill_command(part: str, values: Mapping[str, str]) -> str:
-    whole = PLACEHOLDER.fullmatch(part.strip("`"))
+    is_alone = PLACEHOLDER.fullmatch(part.strip("`"))
 
     def substitute(match: re.Match[str]) -> str:
         if match[1] not in values:
             return _mark(match)
-        return values[match[1]] if whole else quote_value(values[match[1]], open_quote(part[1 : match.start()]))
+        return values[match[1]] if is_alone else quote_value(values[match[1]], open_quote(part[1 : match.start()]))
 
     return PLACEHOLDER.sub(substitute, part)
 

@@ -149,9 +149,9 @@ def _order(job: JobFinding) -> tuple[bool, int]:
 
 
 def _checks(job: _Job, failures: Sequence[Failure], undecided: str) -> tuple[str, ...]:
-    found = [FAILURE_KINDS[failure.kind].check for failure in failures]
+    checks = [FAILURE_KINDS[failure.kind].check for failure in failures]
     if failures or undecided:
-        return tuple(dict.fromkeys([*found, *(UNDECIDED if undecided else ())]))
+        return tuple(dict.fromkeys([*checks, *(UNDECIDED if undecided else ())]))
     return (*PASSED, *([COMPLETE] if job.finding.is_complete else []))
 
 

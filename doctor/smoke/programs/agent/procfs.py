@@ -142,8 +142,8 @@ def hidden_accelerators(visible, environ):
     src/plugins/gres/common/gres_common.c, common_gres_set_env). A step without GPUs in a job that has some is none.
     """
     hidden = sorted(kind for kind, devices in accelerators().items() if devices and not visible[kind])
-    said = [environ[name] for name in environ if re.match(r"CUDA_VISIBLE_DEVICES$|SLURM_\w*GPU", name)]
-    none = "SLURM_JOB_ID" in environ and set(said) == {"NoDevFiles"}
+    allotted = [environ[name] for name in environ if re.match(r"CUDA_VISIBLE_DEVICES$|SLURM_\w*GPU", name)]
+    none = "SLURM_JOB_ID" in environ and set(allotted) == {"NoDevFiles"}
     return [kind for kind in hidden if kind != "gpu" or not none], ["gpu"] * (none and "gpu" in hidden)
 
 

@@ -54,7 +54,10 @@ class SourceOptions(NamedTuple):
         if self.env_file:
             return job_environment.of_file(self.env_file, os.environ)
         if self.job_script:
-            return job_environment.of_job_script(self.job_script, os.environ)
+            from doctor.session.training_files import followed
+
+            follow = followed(self.job_script, os.environ)
+            return job_environment.of_job_script(self.job_script, os.environ, follow)
         if _argv:
             return job_environment.of_launch_line(_argv, os.environ)
         return job_environment.of_this_shell(os.environ)

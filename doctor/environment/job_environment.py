@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -167,8 +167,13 @@ def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnviro
     )
 
 
-def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
-    """The environment of the last launch line of a job script. Raises: InputError."""
+def of_job_script(
+    path: str, environ: Mapping[str, str], follow: Callable[[LaunchLine], Sequence[LaunchLine]] = lambda line: (line,)
+) -> JobEnvironment:
+    """The environment of the last launch line of a job script. Raises: InputError.
+
+    ``follow``: the launch lines of a script that a line runs, each with the launchers around it.
+    """
     name = printable(path, 200)
     text = _read(path, "--job-script", "a job script")
     try:
@@ -179,15 +184,23 @@ def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
         expected = "torchrun, srun, mpirun, msrun, deepspeed, accelerate or python3 with a program"
         why = script.refusal or filled("no launch line was found; expected {0}", expected)
         raise InputError(filled("--job-script {0}: {1}", name, why))
-    source = _with_line(script.job_line, environ, filled("the job script {0}, line {1}", name, script.job_line.line))
+    job_line = _inner_line(script.job_line, follow(script.job_line))
+    source = _with_line(job_line, environ, filled("the job script {0}, line {1}", name, job_line.line))
     notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
-    if script.job_line.conditional:
-        notes.append(filled("{0}, line {1}: the launch line stands in a branch or a loop", name, script.job_line.line))
-    limits = [limit for limit in (script.resources.time_limit_s, step_limit(script.job_line)) if limit is not None]
+    if job_line.conditional:
+        notes.append(filled("{0}, line {1}: the launch line stands in a branch or a loop", name, job_line.line))
+    limits = [limit for limit in (script.resources.time_limit_s, step_limit(job_line)) if limit is not None]
     by_scheduler = script.resources != Resources()
-    login = None if by_scheduler else launcher_login(script.job_line, {**environ, **script.job_line.environ})
+    login = None if by_scheduler else launcher_login(job_line, {**environ, **job_line.environ})
     source = msgspec.structs.replace(source, requested=script.resources, login=login)
     return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
+
+
+def _inner_line(outer: LaunchLine, lines: Sequence[LaunchLine]) -> LaunchLine:
+    """Of the lines of the script that a launch line runs, the one that starts ranks; at the place of the outer one."""
+    starting = [line for line in lines if line.launchers[len(outer.launchers) :]]
+    lines = [line for line in starting if not line.conditional] or starting
+    return msgspec.structs.replace(lines[-1], line=outer.line) if lines else outer
 
 
 def of_file(path: str, caller: Mapping[str, str]) -> JobEnvironment:

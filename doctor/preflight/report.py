@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.config.atomic_write import write_atomic
+from doctor.engine.exit_code import Exit
 from doctor.engine.interrupts import remove_old
 from doctor.engine.language import localized_filled, phrase
 from doctor.engine.streams import print_stderr, write_stdout
@@ -134,8 +135,6 @@ def plugin_line(verdict: PreflightVerdict, options: PreflightOptions) -> str:
 
 def verdict_word(verdict: PreflightVerdict, options: PreflightOptions) -> str:
     """What the verdict's code means, independent of the exit code that the user's policy makes of it."""
-    from doctor.engine.exit_code import Exit
-
     code = verdict.code
     if verdict.gathered.skipped == ("all",):
         return "SKIP"

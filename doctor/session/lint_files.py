@@ -14,7 +14,7 @@ from doctor.engine.texts import filled
 from doctor.environment.job_environment import JobEnvironment, of_job_script, of_launch_line
 from doctor.session.script_launches import launches_of_script
 from doctor.session.several_launches import places
-from doctor.session.training_files import MAX_FILES, read_text
+from doctor.session.training_files import MAX_FILES, followed, read_text
 
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".sub", ".pbs", ".lsf", ".job")
 _OTHERS = (".py", ".json", ".yaml", ".yml", ".toml")
@@ -72,7 +72,7 @@ def launches_of(
         if path.endswith(_OTHERS):
             continue
         try:
-            environment = of_job_script(path, environ)
+            environment = of_job_script(path, environ, followed(path, environ))
         except InputError:
             continue  # no launch line: what reads the training says so
         launches.append(_with_places(environment, path, options))

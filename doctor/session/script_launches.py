@@ -81,11 +81,14 @@ def _opaque(entry: LaunchText, why: str) -> LaunchText:
 
 def _within(outer: LaunchLine, inner: LaunchLine) -> LaunchLine:
     """The line of a script as the outer line runs it."""
+    passed = [outer.arguments[position] for position in outer.unresolved_arguments]
+    computed = [text for text in inner.unresolved.values() if not any(text in argument for argument in passed)]
     return msgspec.structs.replace(
         inner,
         launchers=(*outer.launchers, *inner.launchers),
         environ={**outer.environ, **inner.environ},
         conditional=outer.conditional or inner.conditional,
+        computed_on_hosts=inner.computed_on_hosts.union(computed if outer.launchers else ()),
     )
 
 

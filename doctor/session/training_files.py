@@ -100,6 +100,12 @@ def training_of_line(
     return assemble(follow(entry, {}, named.read), GivenFiles(), named.read)
 
 
+def followed(path: str, environ: Mapping[str, str]) -> Callable[[LaunchLine], list[LaunchLine]]:
+    """What gives the launch lines of the script that a line of the job script ``path`` runs: see `of_job_script`."""
+    named = _NamedFiles(["", os.path.dirname(path)])
+    return lambda line: [entry.line for entry in follow(LaunchText(line, path), environ, named.read)]
+
+
 def import_folder(source: JobEnvironment) -> str:
     """Where the job's Python looks first (``sys.path[0]``): the folder of its script, or with ``-m`` its working
     folder. Absolute; empty where that is not known.

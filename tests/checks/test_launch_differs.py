@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from doctor.engine.errors import InputError
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Outcome, Status
 from doctor.environment.job_environment import of_job_script
 from doctor.job import LaunchConfig
+from doctor.session.training_files import followed
 from tests.checks.tables import check, list_messages
 
 
@@ -100,5 +102,30 @@ def test_what_each_host_computes_for_itself(text: str, found: str, tmp_path: Pat
     path = tmp_path / "job.sh"
     path.write_text(f"{SBATCH}{text}\n")
     launch = LaunchConfig.from_options(of_job_script(str(path), {"HOSTNAME": "w1"}).complete(LaunchOptions()))
+    outcome = evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
+    assert [finding.values["variable"] for finding in outcome.findings] == [found] * bool(found)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "found"),
+    [
+        ("srun bash run.sh", f"{TORCHRUN} $(hostname) t.py", "--rdzv-endpoint"),
+        ("srun bash run.sh $(hostname)", f"{TORCHRUN} $1 t.py", ""),
+        ("export HEAD=$(hostname)\nsrun bash run.sh", f"{TORCHRUN} $HEAD t.py", ""),
+        ("bash run.sh", f"{TORCHRUN} $(hostname) t.py", ""),
+        ("srun bash absent.sh", f"{TORCHRUN} $(hostname) t.py", ""),
+    ],
+)
+def test_what_each_host_computes_in_a_script(outer: str, inner: str, found: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text(f"{SBATCH}{outer}\n")
+    (tmp_path / "run.sh").write_text(f"{inner}\n")
+    follow = followed(str(path), {})
+    try:
+        source = of_job_script(str(path), {}, follow)
+    except InputError:
+        assert not found
+        return
+    launch = LaunchConfig.from_options(source.complete(LaunchOptions()))
     outcome = evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
     assert [finding.values["variable"] for finding in outcome.findings] == [found] * bool(found)

@@ -85,6 +85,13 @@ MISTAKES: dict[str, Planted] = {
     "each host its own run id": Planted(
         SBATCH + "srun bash -c 'torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint gpu01 "
         "--rdzv_id $RANDOM t.py' #@\n", "launch-differs"),
+    "each host its own master in a script": Planted(
+        SBATCH + "srun bash inner.sh #@\n", "launch-differs",
+        {"inner.sh": "MASTER_ADDR=$(hostname -i)\n"
+                     "torchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr $MASTER_ADDR t.py\n"}),
+    "one node rank in a script": Planted(
+        SBATCH + "srun ./inner.sh 29500 #@\n", "rank-numbers-wrong",
+        {"inner.sh": "#!/bin/bash\ntorchrun --nnodes 2 --node_rank 0 --master_addr gpu01 --master_port $1 t.py\n"}),
     "one torchrun for four hosts": Planted(
         SBATCH + "source env.sh\ntorchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint gpu01:29500 t.py #@\n",
         "launch-sizes-contradict"),

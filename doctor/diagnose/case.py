@@ -77,6 +77,25 @@ class Case(msgspec.Struct, dict=True):
         """The errors with which a process says that it waited for another, or lost it."""
         return self.with_role(process, "victim", "ambiguous", "link")
 
+    @cached_property
+    def first_waits(self) -> list[Event]:
+        """The first wait of all processes, by signature, and of those without a time one of each of two files."""
+        timed: dict[str, Event] = {}
+        untimed: dict[str, dict[int, Event]] = defaultdict(dict)
+        for event in (event for process in self.processes for event in self.waits(process)):
+            first = timed.get(event.signature)
+            if event.time is None or event.inferred_time:
+                if len(untimed[event.signature]) < 2:
+                    untimed[event.signature].setdefault(event.file, event)
+            elif first is None or event.time < (first.time or 0.0):
+                timed[event.signature] = event
+        return [*timed.values(), *(event for by_file in untimed.values() for event in by_file.values())]
+
+    @cached_property
+    def shows_failed_process(self) -> bool:
+        """A launcher reports that a process failed."""
+        return bool(self.failure_blocks) or any(self.has_trait(item, "failure-report") for item in self.reports)
+
     def of_outlived(self) -> Case:
         """The same processes with nothing but the faults behind which they show progress."""
         processes = [msgspec.structs.replace(item, events=item.outlived) for item in self.processes]

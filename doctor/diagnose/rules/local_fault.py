@@ -20,7 +20,7 @@ from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.texts import beginning, filled
 
 _LOOPBACK = "nccl-loopback-iface"
-_UNHANDLED = re.compile(rf"^\[rank\d+\]: |{re.escape(TRACEBACK_HEAD)}|terminate called ")
+_UNHANDLED = re.compile(rf"\[rank\d+\]: |{re.escape(TRACEBACK_HEAD)}|terminate called ")
 """In the line of an exception: that nobody handled it. Torch labels what its hook for such exceptions prints."""
 GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
@@ -78,9 +78,8 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     faults = _corrected(case, faults, process.events)
     launches = case.launch_failures
     faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports, launches)]
-    members = case.processes if _is_nobodys(process) else [process]
-    waits = [event for item in members for event in case.waits(item)]
-    others = [*waits, *case.with_role(process, "wrapper")]
+    others = [*case.waits(process), *case.with_role(process, "wrapper")]
+    others += case.first_waits if _is_nobodys(process) else []
     faults = [event for event in faults if not _is_of_another(case, event, others)]
     if not faults:
         return None
@@ -212,7 +211,7 @@ def _is_bare(case: Case, fault: Fault) -> bool:
     event = fault.event
     if event.values.get("place") or _UNHANDLED.search(event.text) or not is_unspecific(case, event.signature):
         return False
-    return not (case.failure_blocks or any(case.has_trait(item, "failure-report") for item in case.reports))
+    return not case.shows_failed_process
 
 
 def _with_others(case: Case, faults: list[Fault], summary: str) -> str:

@@ -59,18 +59,19 @@ def for_cases(text: str, labels: Sequence[str], cases: Collection[str]) -> str:
 
 
 _KERNEL_SETTINGS = (
-    r"sysctl -w|ip (?:link|addr\w*|route|neigh\w*) (?:set|add|del|replace)|mount -o remount|ethtool -[GLKACs] "
-    r"|(?:echo|printf) .*> ?/(?:proc|sys)/|cpupower frequency-set|setpci"
-    r"|(?:ip6?tables|nft) .*(?:-[IAD]|add|delete|insert)|(?:nvidia-smi|amd-smi) (?:.*-pl |set )"
+    r"sysctl -w|ip (?:link|addr\w{0,8}|route|neigh\w{0,8}) (?:set|add|del|replace)|mount -o remount|ethtool -[GLKACs] "
+    r"|(?:echo|printf) [^>]{0,200}> ?/(?:proc|sys)/|cpupower frequency-set|setpci"
+    r"|(?:ip6?tables|nft) .{0,200}(?:-[IAD]|add|delete|insert)|(?:nvidia-smi|amd-smi) (?:.{0,200}-pl |set )"
 )
 _OF_ROOT = (
-    r"modprobe|rmmod|systemctl (?!status)|u?mount |tc qdisc (?:del|add)|hccn_tool .*(?:-s |-cfg recovery)|npu-smi set"
-    r"|nvidia-smi (?:.*-r\b|-pm|.*-c |nvlink -re)|(?:apt|dnf|apt-mark) |reboot|usermod|hostnamectl|useradd|tuned-adm"
-    r"|(?:echo|printf|sed) .*(?:> ?|-i.* )/etc/|chown|sh \./NVIDIA|\./Ascend-\S+driver|ipmitool chassis|flint|dkms"
+    r"modprobe|rmmod|systemctl (?!status)|u?mount |tc qdisc (?:del|add)|hccn_tool .{0,200}(?:-s |-cfg recovery)"
+    r"|npu-smi set|nvidia-smi (?:.{0,200}-r\b|-pm|.{0,200}-c |nvlink -re)|(?:apt|dnf|apt-mark) |reboot|usermod|useradd"
+    r"|hostnamectl|tuned-adm|(?:echo|printf|sed -i) [^>]{0,200}(?:> ?| )/etc/|chown|sh \./NVIDIA"
+    r"|\./Ascend-\S{1,80}driver|ipmitool chassis|flint|dkms"
 )
 _NOTES = (
     (
-        re.compile(r"hccn_tool .*-s "),
+        re.compile(r"hccn_tool .{0,200}-s "),
         re.compile(r"hccn\.conf"),
         "hccn_tool keeps the setting in /etc/hccn.conf, for the next start as well.",
     ),

@@ -13,7 +13,7 @@ from doctor.analysis.values.cause_order import separate_causes
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.check import Check
 from doctor.engine.sanitize import count_noun, printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import beginning, filled
 from doctor.watch.data.group_roles import group_roles
 from doctor.watch.data.input_rules import input_defects
 from doctor.watch.data.records import JobRecords, read_records
@@ -81,8 +81,8 @@ def _lines(job: JobRecords, ranks: tuple[int, ...]) -> str:
     """Where the program makes or calls what is looked at, on the first of these ranks; empty where no rank tells."""
     entry = job.ranks.get(min(ranks, default=min(job.ranks)))
     records = [record.values for record in entry.of("line")] if entry else []
-    places = ", ".join(dict.fromkeys(printable(f"{values.get('n')} {values.get('at')}")[:130] for values in records))
-    return filled("Lines of its program: {0}", places[:600]) if places else ""
+    places = ", ".join(dict.fromkeys(printable(f"{values.get('n')} {values.get('at')}", 130) for values in records))
+    return filled("Lines of its program: {0}", beginning(places, 600)) if places else ""
 
 
 def _without_repetition(defects: list[ValueDefect]) -> list[ValueDefect]:

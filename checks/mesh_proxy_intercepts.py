@@ -11,7 +11,7 @@ PROXIES = (
 """A mesh, the ports on which its proxy takes outgoing and incoming connections, and what keeps it out of a pod."""
 
 
-@check(severity=WARNING, area="network")
+@check(severity=WARNING, area="connectivity")
 def mesh_proxy_intercepts(container: JobContainer, listeners: Listeners) -> Iterator[Finding]:
     """No proxy of a service mesh takes the connections of the job's pod.
 

@@ -16,8 +16,13 @@ def net_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     follow under load.
 
     ## What to do
-    Read the counters on both ends of the way {place}: `ip -s -s link` (CRC, dropped, missed), and at the switch port.
-    Reseat or change the cable or module; look for a speed or duplex that was set by hand. Measure again: `doctor net
+    First the own rules of {first}, as root there. `nft -a list ruleset | grep -E 'table|chain|drop'` prints those that
+    drop, at random (`numgen`) or by rate (`limit`), with their handles: `nft delete rule <family> <table> <chain>
+    handle <number>`. `iptables-save | grep -E 'DROP|statistic|limit'`: `iptables -D` with what follows `-A` in the
+    line. `tc -s qdisc show | grep -E 'netem|tbf'`: `tc qdisc del dev <interface> root`. Where there is none: `ip -s -s
+    link` on both ends, twice, 60 s apart. Errors, CRC or frame rise: reseat the cable or module, then change it.
+    Dropped or missed rise: `ethtool -G <interface> rx <maximum>`, with the maximum of `ethtool -g <interface>`. None
+    rises: the packets are lost on the way, so read the counters of the switch ports. Measure again: `doctor net
     {all_hosts} --select net-packets-lost`.
 
     ## Source

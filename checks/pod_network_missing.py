@@ -7,7 +7,7 @@ from doctor.facts.network import HostAddresses
 from doctor.facts.pod_networks import PodNetworks
 
 
-@check(severity=WARNING, area="network")
+@check(severity=WARNING, area="connectivity")
 def pod_network_missing(networks: PodNetworks, addresses: HostAddresses, container: JobContainer) -> Iterator[Finding]:
     """Every network that the pod requests is attached, with its interface and its addresses.
 

@@ -1,9 +1,16 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke import SmokeStart
+from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import failure_findings, innermost_frames
+
+SAME_LINE = (
+    "All ranks wait in the same line, {0}, with different groups: the `group` of that call depends on the rank. Give "
+    "it the same group on all ranks. Where a loop takes the groups in turns there, give them one order on all ranks. "
+    "The job does not recover: end it with Ctrl-C or `scancel`, and start it again afterwards."
+)
 
 
 @check(severity=ERROR, area="smoke")
@@ -22,7 +29,15 @@ def smoke_collective_order(run: SmokeRun, started: PerHost[SmokeStart] | None) -
     The ranks' waits form a graph: a rank in a collective waits for each member that has not entered it. A cycle in that
     graph cannot resolve itself, so it is reported without any timeout.
     """
-    yield from failure_findings(run, _sentence, "order")
+    yield from failure_findings(run, _sentence, "order", remedies=_of_one_line)
+
+
+def _of_one_line(failure: Failure) -> str:
+    """Where all ranks wait in the same call of their program, it is its group that differs, and no order."""
+    frames = {innermost_frames(failure.stacks.get(rank, "")) for rank in failure.calls}
+    (frame, *others) = frames or {""}
+    known = frame.startswith("File") and is_of_program(frame.split('"')[1])
+    return filled(SAME_LINE, frame) if known and not others else ""
 
 
 def _sentence(failure: Failure) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from doctor.engine.catalog import bundled_folder, load_check, load_checks, select_checks
 from doctor.engine.check import BadCheck, Check
-from doctor.engine.check_files import AREAS
+from doctor.engine.check_files import AREAS, ROUND_AREAS
+from doctor.engine.fact import Fact
 from doctor.engine.result import IN_CONTAINER, fill_template
 from doctor.remedy.catalog import load_playbooks
 
@@ -26,6 +28,13 @@ def {name}(reach: Reachability):
 '''
 
 
+def probe_kinds(facts: Iterable[type[Fact]]) -> Iterator[str]:
+    """How these facts, and those that they need, are read."""
+    for fact in facts:
+        yield fact.probe.kind
+        yield from probe_kinds(fact.needs)
+
+
 @pytest.mark.parametrize("checked", ALL, ids=lambda entry: entry.name)
 class TestEveryCheck:
     def test_has_a_page(self, checked: Check) -> None:
@@ -37,6 +46,12 @@ class TestEveryCheck:
 
     def test_has_an_area_that_reports_know(self, checked: Check) -> None:
         assert checked.area in AREAS
+
+    def test_is_left_out_with_a_round_only_if_it_needs_that_round(self, checked: Check) -> None:
+        """A check of an area that `doctor check` leaves out would never run there, and its host be called healthy."""
+        kinds = set(probe_kinds(checked.facts))
+        if checked.area in ROUND_AREAS and kinds:
+            assert kinds & {"smoke", "network-test"}, f"{checked.name} reads facts of the first round: another area"
 
     def test_has_a_test_of_its_own(self, checked: Check) -> None:
         name = checked.name.replace("-", "_")

@@ -75,7 +75,8 @@ _ROWS = (
         name="order",
         meaning="a cycle of ranks that wait for each other in different collectives",
         check="smoke-collective-order",
-        report_text="waited for each other in different collectives",
+        report_text="and other ranks waited for each other in different collectives",
+        differing_text="waited for each other in different collectives",
     ),
     FailureKindInfo(
         name="dead",

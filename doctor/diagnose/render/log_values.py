@@ -15,6 +15,8 @@ from doctor.diagnose.events import Event
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _JOB = re.compile(r"[0-9]{1,20}(?:[+._][0-9]{1,20})?")
+_PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
+_PID = re.compile(r"[1-9][0-9]{0,9}")
 _DEVICE = re.compile(r"[0-9]{1,3}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{1,60}")
 _FIELDS = {
@@ -24,17 +26,21 @@ _FIELDS = {
     "IP": (("ip",), _HOST),
     "JOB": (("slurm_job", "job"), _JOB),
     "N": (("culprit_device", "device", "dev"), _DEVICE),
+    "FILE": (("path",), _PATH),
+    "PID": (("culprit_pid",), _PID),
     "VARIABLE": (("setting",), _VARIABLE),
 }
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
 _BEFORE, _AFTER = r"(?<![A-Za-z0-9_=./:-])", r"(?![A-Za-z0-9_=./:-])"
 _PLACES = {
     "HOST": rf"{_BEFORE}HOST{_AFTER}",
-    "NODE": rf"(?:(?<=ode[Nn]ame=)|{_BEFORE})NODE{_AFTER}",
+    "NODE": rf"(?:(?<=ode[Nn]ame=)|(?<=--exclude=)|{_BEFORE})NODE{_AFTER}",
     "PORT": rf"{_BEFORE}PORT{_AFTER}",
     "IP": rf"(?<=-zv )IP{_AFTER}",
     "JOB": rf"(?<=-j )JOB{_AFTER}",
     "N": rf"(?<=-i )N{_AFTER}",
+    "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool ))FILE{_AFTER}",
+    "PID": r"(?<=worker-\*-)PID(?=\.)",
     "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",
 }
 """Where a placeholder stands: in a command, and not in a sentence."""

@@ -151,7 +151,7 @@ def _culprits(case: Case, report: ClusterReport) -> Iterator[Culprit]:
         ranks = [process.rank or 0]
     if ranks:
         yield from (culprit_of_rank(case, rank, host) for rank in ranks)
-    elif case.role(report.event) == "link":
+    elif case.role(report.event) == "link" or (host and not label):
         yield from (Culprit(host=end) for end in values.get("culprit_host", ()))
     elif host or label:
         yield Culprit(host=host, label=label)

@@ -38,12 +38,12 @@ def failure_findings(
     run: SmokeRun,
     template: str | Callable[[Failure], str],
     *kinds: FailureKind,
-    remedies: Remedies = (),
+    remedies: Remedies | Callable[[Failure], str] = (),
     **more: Any,
 ) -> Iterator[Finding]:
     """One finding for each failure of these kinds, at the hosts that cause it; ``template`` may depend on the failure.
 
-    ``remedies``: patterns of what failed, each with what to do about it.
+    ``remedies``: patterns of what failed, each with what to do about it; or what finds that for a failure.
 
     Raises: Unreadable, for a run without such a failure that did not complete either.
     """
@@ -53,10 +53,11 @@ def failure_findings(
         message_template = template if isinstance(template, str) else template(failure)
         values = finding_values(run, failure) | more
         hosts = tuple(host for host in blamed_hosts(run, failure) if host != UNKNOWN_HOST)
+        text = "; ".join((values["text"], *failure.evidence))
         finding = Finding(
             CUT if failure.parts else message_template,
             hosts=hosts,
-            remedy=remedy_for("; ".join((values["text"], *failure.evidence)), remedies),
+            remedy=remedies(failure) if callable(remedies) else remedy_for(text, remedies),
             **values,
         )
         finding = finding.as_warning(failure.certainty == "likely")

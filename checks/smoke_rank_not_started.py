@@ -11,7 +11,7 @@ REMEDIES = (
         (
             "This interpreter has no torch. If the job uses another one, name it by its whole path: "
             "`doctor smoke --python <path>`. If it is the job's own, install torch for it on each of these hosts: "
-            "`<path> -m pip install torch`."
+            "`{python} -m pip install torch`."
         ),
     ),
     (

@@ -57,7 +57,7 @@ def failure_findings(
         finding = Finding(
             CUT if failure.parts else message_template,
             hosts=hosts,
-            remedy=remedies(failure) if callable(remedies) else remedy_for(text, remedies),
+            remedy=remedies(failure) if callable(remedies) else remedy_for(text, remedies, **more),
             **values,
         )
         finding = finding.as_warning(failure.certainty == "likely")
@@ -66,11 +66,12 @@ def failure_findings(
         raise Unreadable(*unreached_reason(run, "teardown"))
 
 
-def remedy_for(text: str, remedies: Remedies) -> str:
-    """What to do about ``text``: that of the first pattern in it with the pattern's groups, else the empty string."""
+def remedy_for(text: str, remedies: Remedies, **values: Any) -> str:
+    """What to do about ``text``: that of the first pattern in it with its groups and ``values``, else nothing."""
     matches = ((re.search(pattern, text[:2000], re.IGNORECASE), remedy) for pattern, remedy in remedies)
     return next(
-        (filled(remedy, *match.groups()) if match.re.groups else remedy for match, remedy in matches if match), ""
+        (filled(remedy, *match.groups(), **values) if "{" in remedy else remedy for match, remedy in matches if match),
+        "",
     )
 
 

@@ -16,7 +16,7 @@ from doctor.diagnose.attempts import (
     overcome,
     overcome_beside,
 )
-from doctor.diagnose.events import Event, FileReading, FileSummary, shown_timeouts, small_number
+from doctor.diagnose.events import Event, FileReading, FileSummary, first_of_each, shown_timeouts, small_number
 from doctor.diagnose.launcher_reports import (
     FailureBlock,
     failure_blocks,
@@ -80,16 +80,7 @@ class Case(msgspec.Struct, dict=True):
     @cached_property
     def first_waits(self) -> list[Event]:
         """The first wait of all processes, by signature, and of those without a time one of each of two files."""
-        timed: dict[str, Event] = {}
-        untimed: dict[str, dict[int, Event]] = defaultdict(dict)
-        for event in (event for process in self.processes for event in self.waits(process)):
-            first = timed.get(event.signature)
-            if event.time is None or event.inferred_time:
-                if len(untimed[event.signature]) < 2:
-                    untimed[event.signature].setdefault(event.file, event)
-            elif first is None or event.time < (first.time or 0.0):
-                timed[event.signature] = event
-        return [*timed.values(), *(event for by_file in untimed.values() for event in by_file.values())]
+        return first_of_each(event for process in self.processes for event in self.waits(process))
 
     @cached_property
     def shows_failed_process(self) -> bool:

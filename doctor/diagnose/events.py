@@ -126,3 +126,16 @@ class Recording(msgspec.Struct):
     """The dump of one rank; which rank, only the file's name shows."""
 
     groups: list[RecordedGroup]
+
+
+def first_of_each(events: Iterable[Event]) -> list[Event]:
+    """Of each signature the first event, and of those without a time of their own one of each of two files."""
+    timed: dict[str, Event] = {}
+    untimed: dict[str, dict[int, Event]] = defaultdict(dict)
+    for event in events:
+        if event.time is None or event.inferred_time:
+            if len(untimed[event.signature]) < 2:
+                untimed[event.signature].setdefault(event.file, event)
+        elif event.time < (timed.get(event.signature, event).time or 0.0) or event.signature not in timed:
+            timed[event.signature] = event
+    return [*timed.values(), *(event for by_file in untimed.values() for event in by_file.values())]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests import preloaded
 from tests.hosts.fleet import Fleet
 from tests.hosts.slurm import ABSENT_PROGRAMS
 from tests.jobs.scripts import TRAIN, script, trained
@@ -177,6 +178,51 @@ def test_a_fault_on_one_host_stops_the_job_and_names_the_host(site: Site, submit
     [line] = job.lines
     assert line.startswith(f"doctor preflight: FAIL nodes=2/3 bad={bad} why={FAULT}:{bad} ")
     assert (job.report["verdict"], job.report["exit"]) == ("failed", 10)
+
+
+# -- what doctor lint says of a job, and what becomes of it
+
+GLOO = """\
+import datetime, torch, torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+dist.all_reduce(torch.ones(1))
+print("met", dist.get_rank(), flush=True)
+"""
+TORCHRUN = f"{sys.executable} -m torch.distributed.run --nnodes 2 --nproc-per-node 1 --master-port 29647"
+ON_EACH = "srun --kill-on-bad-exit=1 bash -c"
+LAUNCHES = {
+    "the script's own number": (
+        f"srun {TORCHRUN} --node-rank $SLURM_NODEID --master-addr HOST gloo.py",
+        "rank-numbers-wrong",
+    ),
+    "each host's number": (f"{ON_EACH} '{TORCHRUN} --node-rank $SLURM_NODEID --master-addr HOST gloo.py'", ""),
+    "each host's name": (
+        f"{ON_EACH} '{TORCHRUN} --node-rank $SLURM_NODEID --master-addr $(hostname) gloo.py'",
+        "launch-differs",
+    ),
+    "on one host alone": (
+        f"{TORCHRUN} --node-rank $SLURM_NODEID --master-addr HOST gloo.py",
+        "launch-sizes-contradict",
+    ),
+}
+
+
+@pytest.mark.full
+@pytest.mark.torch
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_lint_fails_a_launch_exactly_where_its_ranks_do_not_meet(site: Site, submit: Submit, name: str) -> None:
+    line, check = LAUNCHES[name]
+    (submit.folder / "gloo.py").write_text(GLOO)
+    text = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n" + line.replace("HOST", site.hosts[0])
+    number = submit(f"{text} &\nwait_for=$!\n( sleep 25; kill $wait_for ) &\nwait $wait_for\n")
+    job = submit.ended(number)
+    assert sorted(re.findall(r"met (\d)", job.output)) == ([] if check else ["0", "1"]), job.output
+    (submit.folder / "lint.sh").write_text(f"{text}\n")
+    done = preloaded.run(
+        [*INTERPRETER, "lint", str(submit.folder / "lint.sh"), "--json"], capture_output=True, text=True
+    )
+    failed = [outcome["check"] for outcome in json.loads(done.stdout)["outcomes"] if outcome["findings"]]
+    assert failed == [check] * bool(check)
 
 
 # -- heterogeneous jobs

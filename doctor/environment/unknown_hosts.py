@@ -64,8 +64,10 @@ def is_set_by_nothing(text: str) -> bool:
 
     >>> [is_set_by_nothing(text) for text in ("$NODE_RANK", "${MLP_WORKER_GPU}", "$NDOE_RANK", "$1", "$((GPUS * 2))")]
     [False, False, True, False, True]
+    >>> is_set_by_nothing("$i, set by a loop in line 3")
+    False
     """
-    if re.search(r"\$\((?!\()|`", text):
+    if re.search(r"\$\((?!\()|`|, set (?:by|in) ", text):
         return False
     names, prefixes = _given_names()
     return any(

@@ -58,6 +58,7 @@ OWN_NUMBER = {
     "a backend that is not known": SBATCH + "srun torchrun --nnodes 2 --rdzv_backend $(b) --rdzv_endpoint a:1 t.py",
     "options that are not known": SBATCH + "srun torchrun --nnodes 2 $(options) t.py",
     "one host": SBATCH.replace("2", "1") + "srun torchrun --nnodes 1 --node_rank 0 t.py",
+    "a counting loop": "for ((i = 0; i < 2; i++)); do srun -N1 -n1 -r $i torchrun --nnodes 2 --node_rank $i t.py; done",
     "one step for each host": SBATCH + "srun -N1 -n1 -w a torchrun --nnodes 2 --node_rank 0 t.py",
     "a loop over the hosts": "for h in a b; do ssh $h torchrun --nnodes 2 --node_rank 0 t.py & done",
     "this host's own line": "torchrun --nnodes 2 --node_rank 0 --master_addr a t.py",

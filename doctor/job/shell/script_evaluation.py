@@ -254,8 +254,10 @@ class _Evaluation:
             elif keyword in _OPENING:
                 self._open(keyword, line, certain=keyword == "{")
                 if keyword in ("for", "select"):
-                    if len(command) > 1 and _NAME.fullmatch(command[1].keyword):
-                        self._forget(command[1].keyword, filled("set by a loop in line {0}", line))
+                    counted = command[1].parts[0].text if len(command) > 1 and _is_arithmetic(command[1]) else ""
+                    names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
+                    for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
+                        self._forget(name, filled("set by a loop in line {0}", line))
                     return []
                 if keyword == "case":
                     return []

@@ -16,6 +16,8 @@ _BUDGET = 4 << 20
 """Characters that all expansions of one text may produce."""
 _OF_A_SCHEDULER = re.compile(r"(SLURM|PBS|LSB|LSF|SGE|PE|CCS|FLUX|OMPI|PMI|PMIX|COBALT|OAR|PJM|KUBERNETES|VC)_")
 
+_ELEMENT = re.compile(r"\$\{([A-Za-z_]\w*)\[", re.ASCII)
+
 OPEN = "\0"
 """Before and after the number of an open part of the text."""
 
@@ -133,7 +135,10 @@ class ShellVariables:
         if not self.own_arguments and part.text in "@123456789":
             return (Word(part.source, part.source, may_be_several=True),)
         if part.kind == "unresolved":
-            return (Word(part.text, part.text, may_be_several=True),)
+            element = _ELEMENT.match(part.text)
+            is_set = element is not None and element[1] in self.assigned | self.values.keys()
+            why = filled("{0}, set in the script", part.text) if is_set else part.text
+            return (Word(part.text, why, may_be_several=True),)
         if part.kind == "arithmetic":
             return (self._arithmetic(part),)
         value = self.values.get(part.text)

@@ -311,6 +311,52 @@ def test_rank_0_is_the_one_process_whose_store_all_others_have(
     assert first_rank({(name, one.pid): one for name, members in ranks.items() for one in members}) == first
 
 
+@pytest.mark.parametrize(("of_other", "serves"), [("work", True), ("drive", False)])
+def test_who_does_other_work_than_all_others_is_not_rank_0(of_other: str, serves: bool) -> None:
+    stacks = [[(of_other if number == 2 else "work", "/job/train.py", 7)] for number in range(3)]
+    ranks = [
+        rank(0, None, stacks[number], rank=None, pid=11 + number, world=0, job={}, group=11, argument=argument,
+             stores=[(29500, [11, 12, 13], [12])] if number == 2 else [])
+        for number, argument in enumerate((0, 1, 2))
+    ]  # fmt: skip
+    run, _ = attached_run(find_odd({"n1": host(*ranks)}), {}, (), "doctor", 4.0, ())
+    assert (SERVES in json.dumps(run.smoke)) is serves  # an argument that says otherwise is no rank
+
+
+@pytest.mark.parametrize(
+    ("function", "result"), [("serve", "undecided"), ("other", "moves")], ids=["of its equals", "alone in its role"]
+)
+def test_a_server_that_rests_beside_others_that_answer_is_not_healthy(function: str, result: str) -> None:
+    """SGLang's router hands on requests; whether anybody needs the one that rests, the others do not show."""
+    moving = looks(switches=900, ran=1.0)
+    answer = [[("step", "/job/serve.py", 3), ("serve", "/job/serve.py", 9)]]
+    rest = [[("sleep", "/job/serve.py", 2), (function, "/job/serve.py", 9)]]
+    fields: dict[str, Any] = {"rank": None, "world": 0, "job": {}, "group": 11, "tcp": [0, 10**6, 2 * 10**6]}
+    servers = [rank(0, moving, answer[0], **fields, pid=11 + number) for number in range(4)]
+    resting = rank(0, looks("sleep"), rest[0], **{**fields, "tcp": [5, 5, 5]}, pid=15)
+    [job] = find_odd({"n1": host(*servers, resting)})
+    assert (job.result, job.odd_ranks) == (result, ())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_lone_servers_behind_a_router_are_one_group_and_those_of_several_processes_are_not(count: int) -> None:
+    """The maps of the first process say that it has the router's library."""
+    program = "import os, socket, time\nserver = socket.create_server(('127.0.0.1', 0)); kept = []\n"
+    program += "for number in range(2):\n    if not os.fork():\n"
+    program += "        link = socket.create_connection(server.getsockname()); server.close()\n"
+    program += f"        pair = socket.create_server(('127.0.0.1', 0)) if {count} > 1 else None\n"
+    program += "        if pair and not os.fork():\n            link.close(); to = socket.create_connection("
+    program += "pair.getsockname()); pair.close()\n        elif pair: kept.append(pair.accept())\n        break\n"
+    program += "else: kept = [server.accept() for _ in range(2)]\nos.write(1, b'.'); time.sleep(100)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout and len(process.stdout.read(1 + 2 * count)) == 1 + 2 * count
+        pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]
+        maps = {**dict.fromkeys(pids, ""), process.pid: "/x/sglang_router_rs.abi3.so"}
+        groups, *_ = find_groups(maps)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert sorted(map(len, groups.values())) == ([3] if count == 1 else [1, 2, 2])
+
+
 def test_a_store_changes_no_number_that_a_launcher_gave() -> None:
     """Its agent serves the store, or, where it does not, rank 0; what the environment says counts."""
     ranks = [rank(number, stores=[(29500, [100, 101, 102], [101])] if number == 2 else []) for number in range(3)]

@@ -62,7 +62,7 @@ def first_rank(ranks: Mapping[Place, ProcessReport]) -> Place | None:
     connection with them. The store is not asked which ranks it has: a question is work for the living job's server.
     """
     ends = {link: place for place, rank in ranks.items() for link in rank.links}
-    found = set()
+    holders = set()
     for (host, pid), rank in ranks.items():
         for port, clients, peers in rank.stores:
             members, beside = {(host, client) for client in clients}, {(host, peer) for peer in peers}
@@ -70,5 +70,5 @@ def first_rank(ranks: Mapping[Place, ProcessReport]) -> Place | None:
                 near, _, far = link.partition(">")
                 (members if near.endswith(f":{port}") else beside).add(ends.get(f"{far}>{near}", ("", 0)))
             if members >= set(ranks) and not beside.isdisjoint(ranks) and len(ranks) > 1:
-                found.add((host, pid))
-    return found.pop() if len(found) == 1 else None
+                holders.add((host, pid))
+    return holders.pop() if len(holders) == 1 else None

@@ -30,8 +30,8 @@ from doctor.session.select_hosts import select_inventory
 from doctor.transport.options import workers
 from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
 from doctor.watch.attach.attached_run import attached_run, main_job
-from doctor.watch.attach.odd_ranks import JobFinding, find_odd, unseen_notes
-from doctor.watch.attach.rank_report import HostReport
+from doctor.watch.attach.odd_ranks import JobFinding, find_odd
+from doctor.watch.attach.rank_report import HostReport, unseen_notes
 from doctor.watch.attach.recorded_causes import RecordedCause, recorded_causes
 from doctor.watch.data_outcomes import evaluate_watch
 

@@ -46,6 +46,7 @@ FAULTY = (
     *(("vllm", fault) for fault in ("sleep", "server", "lock", "flock", "endless", "stop")),
     *(("pipes", fault) for fault in ("sleep", "lock", "stop")),
     *(("torchrun", fault) for fault in ("skips", "exit")),
+    *(("router", fault) for fault in ("sleep", "server", "endless")),  # unknown: a long request looks the same
 )  # fmt: skip
 INVENTED = (
     ("asynchronous", "sleep"), ("asynchronous", "endless"), ("thread", "server"), ("pipeline", "lock"),
@@ -58,7 +59,7 @@ ODD = ("evaluates", "saves", "compiles", "downloads", "computes")
 """Healthy jobs of which one rank alone works, or all do, for longer than a look."""
 HEALTHY = tuple(
     (kind, {"JOB_PACE": pace})
-    for kind in (*DEPLOYED, "ray rollouts", "jax barrier", "mpi c", "mpich", "pipes", "serving idle", "vllm")
+    for kind in (*DEPLOYED, "ray rollouts", "jax barrier", "mpi c", "mpich", "pipes", "serving idle", "vllm", "router")
     for pace in ("0.05", "0.6", "1.7")
 ) + tuple((kind, {"JOB_PACE": "0.3"}) for kind in (*dict.fromkeys(kind for kind, _ in INVENTED), *ODD))
 

@@ -18,10 +18,13 @@ from typing import Any
 import psutil
 import pytest
 
+from doctor.watch.attach.attached_run import attached_run
 from doctor.watch.attach.inspector.connected import find_groups, joined_groups
 from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
 from doctor.watch.attach.inspector.rank_finder import argument_rank
 from doctor.watch.attach.odd_ranks import find_odd
+from doctor.watch.attach.process_groups import first_rank
+from doctor.watch.attach.rank_report import ProcessReport
 from tests import preloaded
 from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import visible_folders
@@ -54,6 +57,9 @@ def spawned(start_method: str, folder: Path, *culprit: str) -> Iterator[list[int
         psutil.wait_procs(children, 10)
 
 
+SERVES = "rank 0 is the process that serves the job's store"
+
+
 def attach(*options: str) -> tuple[int, dict[str, Any]]:
     command = [sys.executable, "-m", "doctor", "watch", "--attach", "--json", "--interval", "2", *options]
     done = preloaded.run(command, capture_output=True, text=True, timeout=200)
@@ -75,7 +81,7 @@ def test_the_process_that_hangs_is_named(start_method: str, tmp_path: Path) -> N
     assert f"pid {pids[1]}" in " ".join(states) + notes
     assert not any(f"pid {pid})" in text for pid in (pids[0], pids[2]) for text in states)
     if start_method != "environment":
-        assert "the processes do not say which ranks they are, so they are counted" in notes
+        assert SERVES in notes and f"so they are counted: rank 0 is pid {pids[0]} on" in notes
     else:
         assert "3 ranks" in notes
 
@@ -92,9 +98,22 @@ def test_a_healthy_one_is_not_accused(start_method: str, tmp_path: Path) -> None
     assert code == 0 or any("The ranks move" in note for note in notes)  # other jobs may run on this host
 
 
+@pytest.mark.full
+@pytest.mark.torch
+@pytest.mark.parametrize("start_method", ["reversed", "driver"])
+def test_who_serves_the_store_and_has_other_connections_is_rank_0(start_method: str, tmp_path: Path) -> None:
+    """The last that starts, which no count would take for it; a driver that serves the store alone is no rank."""
+    with spawned(start_method, tmp_path, "1") as pids:
+        code, report = attach("--py-spy", "off")
+    notes = " ".join(report["smoke"]["notes"])
+    assert code == 10 and f"(pid {pids[1]} on" in notes
+    assert (SERVES in notes) is (start_method == "reversed")
+    assert (f"rank 0 is pid {pids[0]} on" in notes) is (start_method == "reversed")
+
+
 OVER_HOSTS = """import sys, time, torch, torch.distributed as dist
-number, master = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", init_method="tcp://" + master + ":29777", rank=number, world_size=3)
+number, master = int(sys.argv[1]), sys.argv[2]  # of the hosts, the second has rank 0
+dist.init_process_group("gloo", init_method="tcp://" + master + ":29777", rank=(number + 2) % 3, world_size=3)
 for step in range(1 << 30):
     dist.all_reduce(torch.ones(1 << 14))
     if step == 5:
@@ -112,7 +131,7 @@ def test_a_job_over_hosts_that_nothing_names_is_one_and_its_process_that_hangs_i
 ) -> None:
     """By both ends of the connections; asked over SSH."""
     fleet = make_fleet(3, {"*": {"shows": visible_folders()}}, name="unn", subnet="10.188.0.0/16")
-    master = fleet.addresses[fleet.hosts[0]]
+    master = fleet.addresses[fleet.hosts[1]]
     for number, name in enumerate(fleet.hosts):
         words = shlex.join([sys.executable, "-c", OVER_HOSTS, str(number), master])
         fleet.enter(name, f"setsid {words} >/run/rank.log 2>&1 </dev/null & echo $! >/run/rank.pid")
@@ -129,6 +148,8 @@ def test_a_job_over_hosts_that_nothing_names_is_one_and_its_process_that_hangs_i
     assert (done.returncode, finding["hosts"]) == (10, [fleet.hosts[2]])
     assert f"(pid {pid})" in finding["message"] and "sleeps" in finding["message"]
     assert any("3 connected processes" in note for note in report["smoke"]["notes"])
+    first = f"rank 0 is pid {fleet.read(fleet.hosts[1], '/run/rank.pid').strip()} on {fleet.hosts[1]}"
+    assert any(SERVES in note and first in note for note in report["smoke"]["notes"])
 
 
 def test_what_a_program_has_set_since_its_start_is_read() -> None:
@@ -177,7 +198,7 @@ def test_a_fork_that_inherits_sockets_is_connected_with_nobody() -> None:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout and process.stdout.read(2) == b".."
         pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children())]
-        groups, _ = find_groups(dict.fromkeys(pids, ""))
+        groups, *_ = find_groups(dict.fromkeys(pids, ""))
         os.killpg(process.pid, signal.SIGKILL)
     assert sorted(map(len, groups.values())) == [1, 1]
 
@@ -194,7 +215,7 @@ def test_processes_that_are_connected_are_one_group(kind: str, tmp_path: Path) -
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout and process.stdout.read(2) == b".."
         pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children())]
-        groups, links = find_groups(dict.fromkeys(pids, ""))
+        groups, links, _ = find_groups(dict.fromkeys(pids, ""))
         os.killpg(process.pid, signal.SIGKILL)
     assert groups == {min(pids): sorted(pids)} and not any(links.values())
 
@@ -206,12 +227,141 @@ def test_a_client_of_a_server_on_this_host_is_connected_with_nobody() -> None:
         program += "; os.write(1, b'.'); time.sleep(100)"
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
             assert process.stdout and process.stdout.read(1) == b"."
-            alone, links = find_groups({process.pid: ""})
+            alone, links, _ = find_groups({process.pid: ""})
             with server.accept()[0]:
-                pair, _ = find_groups({process.pid: "", os.getpid(): ""})
+                pair, *_ = find_groups({process.pid: "", os.getpid(): ""})
             process.kill()
     assert alone == {process.pid: [process.pid]} and links == {process.pid: []}
     assert [len(pids) for pids in pair.values()] == [2]
+
+
+SERVER = """
+import os, socket, threading, time
+server = socket.create_server(({address!r}, 0))
+port, name, kept, ready = server.getsockname()[1], {name!r}, [], threading.Event()
+beside = socket.create_server(("127.0.0.1", 0))
+pid = os.fork()
+def serve():
+    open("/proc/thread-self/comm", "w").write(name)
+    ready.set()
+    time.sleep(100)
+if pid:
+    kept += [socket.create_connection(("127.0.0.1", port))] if {itself} else []
+    threading.Thread(target=serve).start()
+    kept += [server.accept() for _ in range(1 + {itself})] + [beside.accept()]
+    ready.wait()
+    os.write(1, b"%d\\n" % port)
+else:
+    server.close()
+    kept += [socket.create_connection(("127.0.0.1", port)), socket.create_connection(beside.getsockname())]
+    beside.close()
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "itself", "serves"),
+    [
+        ("", "pt_tcpstore_uv", True, True),
+        ("", "pt_tcpstore", True, True),
+        ("", "uvicorn", True, False),  # another server of the program
+        ("", "pt_tcpstore_uv", False, False),
+        ("127.0.0.1", "pt_tcpstore_uv", True, False),  # gloo's own listener, beside a store of a part of the job
+    ],
+)
+def test_a_store_is_known_by_its_thread_and_its_sockets(address: str, name: str, itself: bool, serves: bool) -> None:
+    argv = [sys.executable, "-c", SERVER.format(address=address, name=name, itself=itself)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout
+        port = int(process.stdout.readline())
+        child = psutil.Process(process.pid).children()[0].pid
+        *_, stores = find_groups({process.pid: "", child: ""})
+        os.killpg(process.pid, signal.SIGKILL)
+    assert stores.get(process.pid, []) == ([[port, sorted([process.pid, child]), [child]]] if serves else [])
+    assert child not in stores
+
+
+def member(pid: int, *links: str, stores: tuple[tuple[int, list[int], list[int]], ...] = ()) -> ProcessReport:
+    return rank(0, rank=None, pid=pid, world=0, job={}, group=11, links=list(links), stores=list(stores))
+
+
+STORE = (29500, [11, 12, 13], [12])
+FAR = ("10.0.0.1:29500>10.0.0.2:7", "10.0.0.1:41>10.0.0.2:8")
+NEAR = tuple(f"{far}>{near}" for near, _, far in (link.partition(">") for link in FAR))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "first"),
+    [
+        ({"n1": [member(11), member(12, stores=(STORE,)), member(13)]}, ("n1", 12)),
+        ({"n1": [member(11), member(12, stores=((29500, [11, 12], [11]),)), member(13)]}, None),  # of a part alone
+        ({"n1": [member(11), member(12, stores=((29500, [11, 12, 13], []),)), member(13)]}, None),  # a driver
+        ({"n1": [member(11), member(12, stores=((29500, [11, 12, 13], [99]),)), member(13)]}, None),
+        ({"n1": [member(11, stores=(STORE,)), member(12, stores=((29501, *STORE[1:2], [13]),)), member(13)]}, None),
+        ({"n1": [member(11), member(12)]}, None),  # the store is on a host that was not asked
+        ({"n1": [member(11, stores=((29500, [11], []),))]}, None),
+        ({"n1": [member(11, *FAR, stores=((29500, [11], []),))], "n2": [member(21, *NEAR)]}, ("n1", 11)),
+        ({"n1": [member(11, *FAR[:1], stores=((29500, [11], []),))], "n2": [member(21, *NEAR[:1])]}, None),
+        ({"n1": [member(11, *FAR, stores=((29500, [11], []),))], "n2": [member(21, NEAR[1])]}, None),
+    ],
+)
+def test_rank_0_is_the_one_process_whose_store_all_others_have(
+    ranks: dict[str, list[ProcessReport]], first: tuple[str, int] | None
+) -> None:
+    assert first_rank({(name, one.pid): one for name, members in ranks.items() for one in members}) == first
+
+
+@pytest.mark.parametrize(("of_other", "serves"), [("work", True), ("drive", False)])
+def test_who_does_other_work_than_all_others_is_not_rank_0(of_other: str, serves: bool) -> None:
+    stacks = [[(of_other if number == 2 else "work", "/job/train.py", 7)] for number in range(3)]
+    ranks = [
+        rank(0, None, stacks[number], rank=None, pid=11 + number, world=0, job={}, group=11, argument=argument,
+             stores=[(29500, [11, 12, 13], [12])] if number == 2 else [])
+        for number, argument in enumerate((0, 1, 2))
+    ]  # fmt: skip
+    run, _ = attached_run(find_odd({"n1": host(*ranks)}), {}, (), "doctor", 4.0, ())
+    assert (SERVES in json.dumps(run.smoke)) is serves  # an argument that says otherwise is no rank
+
+
+@pytest.mark.parametrize(
+    ("function", "result"), [("serve", "undecided"), ("other", "moves")], ids=["of its equals", "alone in its role"]
+)
+def test_a_server_that_rests_beside_others_that_answer_is_not_healthy(function: str, result: str) -> None:
+    """SGLang's router hands on requests; whether anybody needs the one that rests, the others do not show."""
+    moving = looks(switches=900, ran=1.0)
+    answer = [[("step", "/job/serve.py", 3), ("serve", "/job/serve.py", 9)]]
+    rest = [[("sleep", "/job/serve.py", 2), (function, "/job/serve.py", 9)]]
+    fields: dict[str, Any] = {"rank": None, "world": 0, "job": {}, "group": 11, "tcp": [0, 10**6, 2 * 10**6]}
+    servers = [rank(0, moving, answer[0], **fields, pid=11 + number) for number in range(4)]
+    resting = rank(0, looks("sleep"), rest[0], **{**fields, "tcp": [5, 5, 5]}, pid=15)
+    [job] = find_odd({"n1": host(*servers, resting)})
+    assert (job.result, job.odd_ranks) == (result, ())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_lone_servers_behind_a_router_are_one_group_and_those_of_several_processes_are_not(count: int) -> None:
+    """The maps of the first process say that it has the router's library."""
+    program = "import os, socket, time\nserver = socket.create_server(('127.0.0.1', 0)); kept = []\n"
+    program += "for number in range(2):\n    if not os.fork():\n"
+    program += "        link = socket.create_connection(server.getsockname()); server.close()\n"
+    program += f"        pair = socket.create_server(('127.0.0.1', 0)) if {count} > 1 else None\n"
+    program += "        if pair and not os.fork():\n            link.close(); to = socket.create_connection("
+    program += "pair.getsockname()); pair.close()\n        elif pair: kept.append(pair.accept())\n        break\n"
+    program += "else: kept = [server.accept() for _ in range(2)]\nos.write(1, b'.'); time.sleep(100)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout and len(process.stdout.read(1 + 2 * count)) == 1 + 2 * count
+        pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]
+        maps = {**dict.fromkeys(pids, ""), process.pid: "/x/sglang_router_rs.abi3.so"}
+        groups, *_ = find_groups(maps)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert sorted(map(len, groups.values())) == ([3] if count == 1 else [1, 2, 2])
+
+
+def test_a_store_changes_no_number_that_a_launcher_gave() -> None:
+    """Its agent serves the store, or, where it does not, rank 0; what the environment says counts."""
+    ranks = [rank(number, stores=[(29500, [100, 101, 102], [101])] if number == 2 else []) for number in range(3)]
+    run, _ = attached_run(find_odd({"n1": host(*ranks)}), {}, (), "doctor", 4.0, ())
+    assert SERVES not in json.dumps(run.smoke)
 
 
 def test_sets_are_joined_over_several_edges() -> None:

@@ -19,6 +19,7 @@ from doctor.engine.texts import filled, joined, without_start
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.results.to_facts import fact_outputs
 from doctor.watch.attach.odd_ranks import JobFinding, OddRank, SeenRank
+from doctor.watch.attach.process_groups import first_rank
 from doctor.watch.attach.rank_activity import Kind
 from doctor.watch.attach.rank_report import Frame
 from doctor.watch.attach.recorded_causes import RecordedCause
@@ -158,7 +159,11 @@ def _checks(job: _Job, failures: Sequence[Failure], undecided: str) -> tuple[str
 def _numbered(finding: JobFinding) -> _Job:
     """With the processes' own ranks, where these tell them apart; else counted."""
     arguments = [entry.report.argument for entry in finding.ranks]
-    by_argument = set(arguments) == set(range(len(arguments)))
+    places = {(entry.host, entry.report.pid): entry for entry in finding.ranks}
+    first = first_rank({place: entry.report for place, entry in places.items()})
+    if first and places[first].does.role not in {entry.does.role for place, entry in places.items() if place != first}:
+        first = None  # it does other work than all the others
+    by_argument = set(arguments) == set(range(len(arguments))) and not (first and places[first].report.argument)
     reported = arguments if by_argument else [entry.report.rank for entry in finding.ranks]
     numbers = [rank for rank in reported if rank is not None and rank < MOST_RANKS]
     absent = [entry.rank for entry in finding.odd_ranks if not entry.pid and entry.rank is not None]
@@ -167,13 +172,19 @@ def _numbered(finding: JobFinding) -> _Job:
         notes: tuple[str, ...] = (BY_ARGUMENT,) if by_argument else ()
         world = min(max(finding.world, max([*numbers, *absent]) + 1), MOST_RANKS)
     else:
-        ordered = sorted(finding.ranks, key=lambda entry: (entry.host, entry.report.pid))[:MOST_RANKS]
+        ordered = [places[place] for place in sorted(places, key=lambda place: (place != first, place))][:MOST_RANKS]
         ranks, world = dict(enumerate(ordered)), len(ordered)
-        first = ", ".join(
+        listed = ", ".join(
             filled("rank {0} is pid {1} on {2}", rank, entry.report.pid, entry.host)
             for rank, entry in list(ranks.items())[:8]
         )
-        notes = (filled("the processes do not say which ranks they are, so they are counted: {0}", first),)
+        template = "the processes do not say which ranks they are, so they are counted: {0}"
+        if first:
+            template = (
+                "rank 0 is the process that serves the job's store; the others do not say which ranks they are, "
+                "so they are counted: {0}"
+            )
+        notes = (filled(template, listed),)
     by_process = {(entry.host, entry.report.pid): rank for rank, entry in ranks.items()}
     return _Job(finding, dict(sorted(ranks.items())), by_process, world, notes)
 

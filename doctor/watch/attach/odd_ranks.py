@@ -282,7 +282,7 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
     if all(view.does.kind == "unknown" and "read" in view.does.text for view in views):
         return Judgement("undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job.")
     if moves:
-        return Judgement("moves", "The ranks move: none of them is odd.")
+        return _beside_moving(views)
     # Beside one that turns at one place, whoever waits for anything all the time may hold it up.
     rests = RESTS | {"wait"} if any(view.does.turns for view in views) else RESTS
     at_rest = [view for view in views if view.does.kind in rests and view.does.unmoved]
@@ -311,6 +311,16 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
         "The ranks stand still, and none of them is in a collective. "
         "So does a job whose steps take longer (--interval).",
     )
+
+
+def _beside_moving(views: Sequence[SeenRank]) -> Judgement:
+    """What is said of a job that moves: servers beside each other do not wait for each other."""
+    roles = {view.does.role for view in views if view.report.rank is None and not view.does.unmoved} - {""}
+    apart = [view for view in views if view.does.role in roles and view.does.kind in RESTS and view.does.rests]
+    if not apart:
+        return Judgement("moves", "The ranks move: none of them is odd.")
+    text = "{0} Others that do the same work move, and may not need it: look again."
+    return Judgement("undecided", filled(text, _sentence(apart, [])))
 
 
 def _all_wait(waiting: list[SeenRank]) -> Judgement:
@@ -396,29 +406,6 @@ def _joined(labels: Sequence[str]) -> str:
     template = "ranks {0}" if len(numbers) > 1 else "rank {0}"
     named = [filled(template, number_ranges(numbers))] if numbers else []
     return joined(", ", [*named, *(label for label in labels if not label.startswith("rank "))])
-
-
-def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
-    """What could not be looked at on these hosts, even where ranks were seen."""
-    notes = []
-    for host, report in reports.items():
-        for user, count in report.hidden.items():
-            hidden = filled("{0} Python processes of {1} may not be read, and may be ranks", count, user)
-            if count == 1:
-                hidden = filled("1 Python process of {0} may not be read, and may be a rank", user)
-            notes.append(filled("{0}: {1}: expected root (--sudo), or that user", host, hidden))
-        limited = report.ptrace_scope > (2 if report.root else 0)
-        if limited and report.ranks:
-            notes.append(
-                filled(
-                    "{0}: kernel.yama.ptrace_scope is {1}: stacks and system calls may not be read, kernel "
-                    "functions were{2}",
-                    host,
-                    report.ptrace_scope,
-                    "" if report.root else "; root (--sudo) may read more",
-                )
-            )
-    return notes
 
 
 def _notes(

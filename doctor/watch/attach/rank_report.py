@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
@@ -90,6 +92,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """The first pid of those of its host that it is connected with, itself included; 0: it is connected with none."""
     links: list[str] = []
     """Its TCP connections to other hosts: own end, ``>``, the other end."""
+    stores: list[tuple[int, list[int], list[int]]] = []
+    """Of each store of torch that it serves: port, pids of its host connected to it, and with the process otherwise."""
     samples: list[tuple[str, int]] = []
     """Files of code, and how often its main thread was found in them while it used a CPU; empty: not known."""
     beside: list[list[tuple[str, int]]] = []
@@ -175,6 +179,29 @@ def read_report(data: bytes) -> HostReport:
         ranks=[_clean(rank) for rank in report.ranks[:MAX_RANKS]],
         hidden={printable(user, 60): count for user, count in list(report.hidden.items())[:16]},
     )
+
+
+def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
+    """What could not be looked at on these hosts, even where ranks were seen."""
+    notes = []
+    for host, report in reports.items():
+        for user, count in report.hidden.items():
+            hidden = filled("{0} Python processes of {1} may not be read, and may be ranks", count, user)
+            if count == 1:
+                hidden = filled("1 Python process of {0} may not be read, and may be a rank", user)
+            notes.append(filled("{0}: {1}: expected root (--sudo), or that user", host, hidden))
+        limited = report.ptrace_scope > (2 if report.root else 0)
+        if limited and report.ranks:
+            notes.append(
+                filled(
+                    "{0}: kernel.yama.ptrace_scope is {1}: stacks and system calls may not be read, kernel "
+                    "functions were{2}",
+                    host,
+                    report.ptrace_scope,
+                    "" if report.root else "; root (--sudo) may read more",
+                )
+            )
+    return notes
 
 
 def _clean(rank: ProcessReport) -> ProcessReport:

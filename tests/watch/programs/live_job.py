@@ -8,6 +8,7 @@ import base64
 import ctypes
 import fcntl
 import functools
+import http.client
 import itertools
 import json
 import multiprocessing
@@ -536,6 +537,55 @@ def pipes():
             end.recv()
 
 
+def router_worker(worker, port):
+    """A server of one model, which answers what SGLang's router asks."""
+    import torch
+    import uvicorn
+    from fastapi import FastAPI
+
+    torch.ones(1)
+    server, numbers = FastAPI(), itertools.count()
+    for path in ("/health", "/health_generate", "/get_server_info", "/server_info", "/get_model_info", "/model_info"):
+        server.get(path)(lambda: {"model_path": "m", "tp_size": 1, "dp_size": 1})
+
+    @server.post("/generate")
+    async def generate():
+        step(next(numbers), worker)
+        return {"text": "a", "meta_info": {}}
+
+    uvicorn.run(server, host="127.0.0.1", port=port, log_level="error")
+
+
+def router():
+    """SGLang's own router before servers of one process each, and a program that asks it."""
+    import torch
+
+    torch.ones(1)
+    ports, own = [free_port() for _ in range(WORLD)], free_port()
+    context = multiprocessing.get_context("spawn")
+    for worker, port in enumerate(ports):
+        context.Process(target=router_worker, args=(worker, port), daemon=True).start()
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    words = ["--worker-urls", *urls, "--host", "127.0.0.1", "--port", str(own), "--policy", "round_robin"]
+    words += ["--prometheus-port", str(free_port())]
+    subprocess.Popen([sys.executable, "-m", "sglang_router.launch_router", *words])
+    for _ in range(int(os.environ.get("ROUTER_CLIENTS", "1")) - 1):
+        threading.Thread(target=router_client, args=(own,), daemon=True).start()
+    router_client(own)
+
+
+def router_client(own):
+    """Asks the router, one request after the other."""
+    while True:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", own, timeout=10000)
+            for _ in range(1 << 30):
+                connection.request("POST", "/generate", '{"text": "a"}', {"Content-Type": "application/json"})
+                connection.getresponse().read()
+        except OSError:
+            time.sleep(0.5)  # it still starts
+
+
 LAYOUT = base64.urlsafe_b64encode(json.dumps({"localhost": [0, 1, 2]}).encode()).decode()
 KINDS = {
     "torchrun": (lambda: launched(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3",
@@ -562,6 +612,7 @@ KINDS = {
     "vllm": (vllm_engine, None),
     "pool": (pool, None),
     "pipes": (pipes, None),
+    "router": (router, None),
 }  # fmt: skip
 
 if __name__ == "__main__":

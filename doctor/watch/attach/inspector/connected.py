@@ -8,15 +8,16 @@ import struct
 import zlib
 
 from doctor.remote.runtime.netlink import diagnosed_sockets
-from doctor.remote.runtime.reading import link_at, open_at_once
-from doctor.smoke.programs.agent.network import ESTABLISHED, datagram_inodes, socket_inodes, tcp_table
+from doctor.remote.runtime.reading import link_at, names_in, open_at_once, read_text
+from doctor.smoke.programs.agent.network import ESTABLISHED, LISTENS, datagram_inodes, socket_inodes, tcp_table
 from doctor.smoke.programs.agent.procfs import ancestors
 
 LIBRARY = re.compile(
     r"/(?:libtorch_cpu|libtorch_npu|libnccl|librccl|libhccl|libhcom|libmpi|libmpich|libgloo|libmindspore\w*"
-    r"|_?xla_extension|libjax_common|libpaddle|libhorovod|mpi_lib|_raylet)[^/\n]{0,60}\.so"
+    r"|_?xla_extension|libjax_common|libpaddle|libhorovod|mpi_lib|_raylet|sglang_router_rs)[^/\n]{0,60}\.so"
 )
 SHARED = re.compile(r"^\S+ .w.s \S+ (\S+ \d+) +/dev/shm/(?!torch_|sem\.|pymp-)", re.M)
+ROUTER = "/sglang_router_rs."  # SGLang's: it hands on requests to servers that do not wait for each other
 # Start and end, device, inode and path of what others may write to: each process that has it mapped sees it.
 WRITABLE = re.compile(r"^([0-9a-f]+-[0-9a-f]+) .w.s \S+ (\S+) (\d+) *(.*)$", re.M)
 IN_MEMORY = re.compile(r"/dev/(?:shm/|zero)|/memfd:|/SYSV")
@@ -24,6 +25,8 @@ NO_DISK = re.compile("00:|/dev/")  # a device, or a file system whose server may
 MOST_OF_FILE, MOST_SHARED = 1 << 26, 1 << 29
 MOST_ENDS = 256
 ANSWER_SECONDS = 3.0  # of the kernel, on a loaded host
+# Starts the names of threads that serve a store of torch: torch/csrc/distributed/c10d/TCPStore{,LibUv}Backend.cpp.
+STORE_THREAD = "pt_tcpstore"
 
 
 def uses_library(maps):
@@ -94,23 +97,26 @@ def inherited(pid, inodes):
 
 
 def find_groups(maps):
-    """Processes that are connected with each other: [(pids, links)], the largest group first.
+    """Processes that are connected with each other, by the smallest pid of each group; links and stores by pid.
 
     ``maps``: by pid, of processes that use a library of distributed programs, or are ranks by their environment.
     ``links``: by pid, the connections to other hosts, as ``own end>other end``. One to this host's own address that
-    ends at none of ``maps`` (a server of notebooks, a database) is no link.
+    ends at none of ``maps`` (a server of notebooks, a database) is no link. ``stores``: as `served_stores` returns.
     """
     every = dict((pid, socket_inodes(pid)) for pid in maps)
     own = dict((pid, every[pid] - inherited(pid, every)) for pid in maps)
     owner = dict((inode, pid) for pid in maps for inode in own[pid])
     users = dict((pid, user_of(pid)) for pid in maps)
     edges, links = [], dict((pid, []) for pid in maps)
-    by_end = {}
+    by_end, servers = {}, {}
     networks = dict((link_at("/proc/%d/ns/net" % pid), pid) for pid in maps)
     for network, pid in networks.items():
         for inode, (local, peer) in tcp_ends(pid).items():
             if inode in owner:
                 by_end[(network, local, peer)] = owner[inode]
+        for inode, (local, _) in tcp_ends(pid, LISTENS).items():
+            if local[0] in ("0.0.0.0", "::"):
+                servers[(network, local[1])] = owner.get(inode)
     for (network, local, peer), pid in by_end.items():
         other = by_end.get((network, peer, local))
         if other is not None:
@@ -123,7 +129,35 @@ def find_groups(maps):
         for segment in shared_segments(text):
             edges.append((segments.setdefault(segment, pid), pid))
     edges = [(entry, other) for entry, other in edges if entry != other and users[entry] == users[other]]
-    return joined_groups(sorted(maps), edges), links
+    routers = set(pid for pid, text in maps.items() if ROUTER in text)
+    apart = [edge for edge in edges if routers.isdisjoint(edge)]
+    lone = set(first for first, members in joined_groups(sorted(maps), apart).items() if len(members) == 1)
+    # Servers of several processes stay jobs of their own.
+    apart += [edge for edge in edges if lone.issuperset(edge)]
+    return joined_groups(sorted(maps), apart), links, served_stores(by_end, servers)
+
+
+def served_stores(by_end, servers):
+    """By pid: [port, pids connected to it, pids connected with the process otherwise] of torch's stores that it serves.
+
+    Such a server listens at every address, has a thread of its own, and its process is connected with it as well.
+    ``by_end``: by network and both ends of a connection, its process. ``servers``: by network and port.
+    """
+    near = {}
+    for (network, local, peer), pid in by_end.items():
+        port = local[1] if servers.get((network, local[1])) == pid else 0
+        near.setdefault(pid, {}).setdefault(port, set()).add(by_end.get((network, peer, local)))
+    return dict(
+        (pid, [[port, sorted(others - {None}), sorted(ports.get(0, set()) - {None, pid})]
+               for port, others in sorted(ports.items()) if port and pid in others])
+        for pid, ports in near.items() if any(ports) and serves_store(pid)
+    )  # fmt: skip
+
+
+def serves_store(pid):
+    """Whether a process has a thread that serves a store of torch."""
+    folder = "/proc/%d/task" % pid
+    return any(read_text("%s/%s/comm" % (folder, name), 32).startswith(STORE_THREAD) for name in names_in(folder))
 
 
 def joined_groups(pids, edges):

@@ -76,6 +76,7 @@ def described(entry):
         "user": owner_name(pid),
         "group": entry["group"],
         "links": entry["links"][:64],
+        "stores": entry["stores"][:4],
         "devices": held_devices(pid)[:64],
         "threads": status_number(pid, "Threads"),
         "tracer": status_number(pid, "TracerPid"),

@@ -86,7 +86,7 @@ def candidates(pids):
         rank = named_rank(environ) or (argument_rank(command) if distributed else None)
         if command and (rank or pids or distributed or held_devices(pid)):
             entry = {"pid": pid, "parent": status[1], "environ": environ, "rank": rank, "words": command}
-            by_pid[pid] = dict(entry, maps=maps, group=0, links=[])
+            by_pid[pid] = dict(entry, maps=maps, group=0, links=[], stores=[])
     return by_pid
 
 
@@ -95,12 +95,12 @@ def set_groups(by_pid, keeps_all):
 
     ``keeps_all``: none is left out, as the user asked for these.
     """
-    groups, links = find_groups(dict((pid, entry["maps"]) for pid, entry in by_pid.items()))
+    groups, links, stores = find_groups(dict((pid, entry["maps"]) for pid, entry in by_pid.items()))
     ranked = set(pid for pid, entry in by_pid.items() if entry["rank"])
     for first, members in groups.items():
         for pid in members:
             entry = by_pid[pid]
-            entry["links"] = links[pid]
+            entry["links"], entry["stores"] = links[pid], stores.get(pid, [])
             together = len(members) > 1 or links[pid]
             entry["group"] = first if together else 0
             # Beside the ranks of a job a connected process has another role.

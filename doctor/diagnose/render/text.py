@@ -151,13 +151,15 @@ class _TextLayout:
         for heading, texts in ((label, item.likely_causes), ("confirm", item.confirm), ("fix", item.fix)):
             yield from self.labelled(heading, texts[: self.limit])
         if item.playbooks:
+            names = ", ".join(item.playbooks[: self.limit])
             yield from self.labelled(
-                "playbooks", [", ".join(item.playbooks[: self.limit]) + " (`doctor explain PLAYBOOK` shows one)"]
+                "playbooks", [phrase("{names} (`doctor explain PLAYBOOK` shows one)", names=names)]
             )
 
     def checks(self, item: Advice) -> Iterator[str]:
         if item.checks:
-            yield from self.labelled("before", [f"`doctor check --select {','.join(item.checks[:4])}`"])
+            text = phrase("all hosts of the job: `doctor check HOSTS --select {checks}`", checks=",".join(item.checks[:4]))
+            yield from self.labelled("before", [text])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:
         unique = tuple(dict.fromkeys(localized_filled(culprit.name) for culprit in culprits))

@@ -32,6 +32,7 @@ CONSTANT_WORDS = {
         "ACCEPT",
         "DEFAULT",
         "DRAIN",
+        "DROP",
         "RESUME",
         "ECAP_ACS",
         "GBK",

@@ -158,9 +158,8 @@ class _TextLayout:
 
     def checks(self, item: Advice) -> Iterator[str]:
         if item.checks:
-            text = phrase(
-                "all hosts of the job: `doctor check HOSTS --select {checks}`", checks=",".join(item.checks[:4])
-            )
+            checks = ",".join(item.checks[:4])
+            text = phrase("all hosts of the job: `doctor check HOSTS --select {checks}`", checks=checks)
             yield from self.labelled("before", [text])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:

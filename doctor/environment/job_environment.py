@@ -59,6 +59,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     """``the launch line``, ``process 4711``, ``the file env.txt``; empty: this shell."""
     environ: Mapping[str, str]
     line: LaunchLine | None = None
+    written: LaunchLine | None = None
+    """The line of the job script that runs the script in which ``line`` stands; None: ``line`` is the job script's."""
     unresolved: Mapping[str, str] = {}
     """Variables that the job has with a value that only a shell or a host can compute: the source text by name."""
     requested: Resources = Resources()
@@ -192,7 +194,7 @@ def of_job_script(
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(job_line)) if limit is not None]
     by_scheduler = script.resources != Resources()
     login = None if by_scheduler else launcher_login(job_line, {**environ, **job_line.environ})
-    source = msgspec.structs.replace(source, requested=script.resources, login=login)
+    source = msgspec.structs.replace(source, written=script.job_line, requested=script.resources, login=login)
     return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
 
 

@@ -21,6 +21,7 @@ from doctor.environment.variables import EnvironmentVariables
 from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
 from doctor.job.job_size import has_local_size, least_hosts, stated_sizes
 from doctor.job.launch_line import LaunchLine
+from doctor.job.shell.variables import is_assigned
 from doctor.job.variables import JOB_WIDE, RANK_NUMBERS
 
 LEADER_VARIABLES = ("MASTER_ADDR", "MS_SCHED_HOST")
@@ -67,7 +68,7 @@ def is_set_by_nothing(text: str) -> bool:
     >>> is_set_by_nothing("$i, set by a loop in line 3")
     False
     """
-    if re.search(r"\$\((?!\()|`|, set (?:by|in) ", text):
+    if re.search(r"\$\((?!\()|`", text) or is_assigned(text):
         return False
     names, prefixes = _given_names()
     return any(

@@ -48,6 +48,8 @@ OF_STEP = "SLURM_STEP_ID"
 """Within a step, SLURM_NTASKS and SLURM_NNODES are those of the step."""
 SETS_SIZES = frozenset(("torchrun", "msrun", "accelerate", "deepspeed"))
 """Launchers that give their ranks a WORLD_SIZE of their own, over what is exported before."""
+STARTS_TASKS = ("srun", "openmpi", "hydra")
+"""Launchers whose tasks are the ranks, or start them."""
 
 RANK_OF_TORCHRUN = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE")
 ASKED_OF_TORCHRUN = frozenset(("NUM_NODES", "NNODES", "PET_NNODES"))

@@ -11,7 +11,7 @@ import msgspec
 from doctor.engine.record import LaunchOptions, LaunchSettings
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job.job_size import StatedSize, python_number, stated_sizes
+from doctor.job.job_size import STARTS_TASKS, StatedSize, python_number, stated_sizes
 from doctor.job.variables import (
     BY_HOST,
     MINDSPORE_PORT,
@@ -46,9 +46,6 @@ _MASTER_OPTIONS = {
     "colossalai": "`--master_addr {0}`",
 }
 """By launcher: the option that gives the address where ranks meet."""
-
-_STARTS_TASKS = ("srun", "openmpi", "hydra")
-"""Launchers whose tasks are the ranks, or start them."""
 
 Product = Literal["A1", "A2", "A3"]
 
@@ -101,7 +98,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
     def stated_sizes(self) -> list[StatedSize]:
         """What the variables in force state of the number of ranks and hosts."""
         sizes = stated_sizes(self.env, self.launchers)
-        if self.launchers and self.launchers[-1] in _STARTS_TASKS and self.world_size and self.launch_line:
+        if self.launchers and self.launchers[-1] in STARTS_TASKS and self.world_size and self.launch_line:
             words = filled("the number of tasks of {0}", self.launchers[-1])
             sizes.append(StatedSize(words, "tasks", self.world_size, not self.outer_by_directive))
         return sizes

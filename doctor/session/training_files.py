@@ -124,7 +124,7 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
     limits = [limit for limit in (launch.time_limit_s, launch.time_left_s) if limit is not None]
     return msgspec.structs.replace(
         options,
-        training=training_of_line(source.line, script, min(limits, default=None)),
+        training=training_of_line(source.written or source.line, script, min(limits, default=None)),
         login=source.login,
         job_environ=source.environ,
         import_folder=import_folder(source),

@@ -59,6 +59,20 @@ def test_the_same_mistake_in_two_scripts_is_told_of_both(tmp_path: Path) -> None
     assert evidence == ["a.sh:3", "b.sh:3"], done.stdout
 
 
+@pytest.mark.parametrize("command", [("lint", "job.sh"), ("check", "--job-script", "job.sh", "--select", "training")])
+def test_a_setting_is_cited_where_it_stands_in_a_script_that_srun_runs(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -N 1\n\nsrun bash run.sh\n")
+    launch = "torchrun --standalone --nproc_per_node 2 pretrain_gpt.py --tensor-model-parallel-size 4\n"
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n\n{launch}")
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
+    line = [sys.executable, "-m", "doctor", *command, "--json"]
+    done = subprocess.run(line, capture_output=True, text=True, env=environ, cwd=tmp_path, timeout=100)
+    found = {o["check"]: o["findings"] for o in json.loads(done.stdout)["outcomes"] if o["findings"]}
+    assert "run.sh:3" in json.dumps(found), found
+
+
 def test_a_saved_run_of_several_scripts_is_evaluated_alike(tmp_path: Path) -> None:
     write(tmp_path, a=MISSPELT, b=LOCAL)
     code, report, _ = lint(tmp_path, "a.sh", "b.sh", "--save", "run.json")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from doctor.engine.texts import filled
+from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line.commands import LauncherRow, launcher_rows
 from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import Options, is_misspelt, split_options
@@ -21,7 +22,6 @@ _OF_EACH_TASK = re.compile(
     r"SLURM_(?:NODEID|PROCID|LOCALID)|SLURMD_NODENAME|HOSTNAME|(?:OMPI_COMM_WORLD|PMI|PMIX)_\w*RANK", re.ASCII
 )
 """Variables that differ from task to task: what the caller of srun or mpirun has of them is not what a task has."""
-_STARTS_TASKS = ("srun", "openmpi", "hydra")
 
 Argv = tuple[Word, ...]
 Exports = tuple[dict[str, str], tuple[str, ...]]
@@ -51,7 +51,7 @@ def environ_of_tasks(environ: Mapping[str, str], launchers: Sequence[LaunchCall]
     >>> environ_of_tasks({"SLURM_NODEID": "0", "A": "1"}, [LaunchCall(launcher="srun", command="srun")])
     {'A': '1'}
     """
-    starts_tasks = any(call.launcher in _STARTS_TASKS for call in launchers)
+    starts_tasks = any(call.launcher in STARTS_TASKS for call in launchers)
     return {name: text for name, text in environ.items() if not (starts_tasks and _OF_EACH_TASK.fullmatch(name))}
 
 

@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from doctor.job.job_size import STARTS_TASKS
+
 _STATIC = ("rdzv-endpoint", "master-addr", "master-port", "main-process-ip", "main-process-port")
 _DYNAMIC = ("rdzv-endpoint", "rdzv-id")
 """Options by which the hosts of a job meet: of torchrun's static backend and other launchers, and of c10d and etcd."""
@@ -159,7 +161,7 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
         call = self.innermost
         names = () if call is None else _STATIC if call.rdzv_backend in ("", "static") else _DYNAMIC
         sources = {f"--{name}": call.option(name) for name in names} if call else {}
-        if call and call.launcher in ("srun", "openmpi", "hydra"):  # the others set the variables themselves
+        if call and call.launcher in STARTS_TASKS:  # the others set the variables themselves
             sources = {name: self.unresolved.get(f"{name}=", "") for name in ("MASTER_ADDR", "MASTER_PORT")}
         computed = [text for text in self.computed_on_hosts if _OTHER_ON_EACH_HOST.search(text)]
         return {name: source for name, source in sources.items() if any(text in source for text in computed)}

@@ -17,12 +17,22 @@ _BUDGET = 4 << 20
 _OF_A_SCHEDULER = re.compile(r"(SLURM|PBS|LSB|LSF|SGE|PE|CCS|FLUX|OMPI|PMI|PMIX|COBALT|OAR|PJM|KUBERNETES|VC)_")
 
 _ELEMENT = re.compile(r"\$\{([A-Za-z_]\w*)\[", re.ASCII)
+_ASSIGNED = re.compile(r", (?:un)?set ")
 
 OPEN = "\0"
 """Before and after the number of an open part of the text."""
 
 ArrayValue = tuple[Word, ...]
 Value = Word | ArrayValue
+
+
+def is_assigned(unresolved: str) -> bool:
+    """Whether the script itself sets what is unresolved: in a loop, in a branch, on a condition, by ``read``.
+
+    >>> is_assigned("$i, set by a loop in line 3"), is_assigned("$N, unset on a condition"), is_assigned("$N")
+    (True, True, False)
+    """
+    return _ASSIGNED.search(unresolved) is not None
 
 
 class ShellVariables:

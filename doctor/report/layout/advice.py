@@ -66,7 +66,7 @@ _KERNEL_SETTINGS = (
 _OF_ROOT = (
     r"modprobe|rmmod|systemctl (?!status)|u?mount |tc qdisc (?:del|add)|hccn_tool .{0,200}(?:-s |-cfg recovery)"
     r"|npu-smi set|nvidia-smi (?:.{0,200}-r\b|-pm|.{0,200}-c |nvlink -re)|(?:apt|dnf|apt-mark) |reboot|usermod|useradd"
-    r"|hostnamectl|tuned-adm|(?:echo|printf|sed -i) [^>]{0,200}(?:> ?| )/etc/|chown|sh \./NVIDIA"
+    r"|hostnamectl|tuned-adm|(?:echo|printf|sed -i) [^>]{0,200}(?:>{1,2} ?| )/etc/|chown|sh \./NVIDIA"
     r"|\./Ascend-\S{1,80}driver|ipmitool chassis|flint|dkms"
 )
 _NOTES = (
@@ -96,6 +96,8 @@ def command_notes(text: str) -> list[str]:
     ['The next restart of the host undoes this.', 'The commands that change the host need root.']
     >>> command_notes("As root: `/usr/bin/hccn_tool -i 4 -mtu -s size 4096`"), command_notes("`hccn_tool -i 4 -ip -g`")
     (['hccn_tool keeps the setting in /etc/hccn.conf, for the next start as well.'], [])
+    >>> command_notes("`echo vm.swappiness=1 >> /etc/sysctl.d/job.conf`")
+    ['The commands that change the host need root.']
     """
     steps = [step for command in COMMAND.findall(text) for step in re.split(r"&&|[;|`]", command)]
     programs = [re.sub(r"^\s*(?:/\S+/)?", "", step) for step in steps]

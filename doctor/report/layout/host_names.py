@@ -40,17 +40,17 @@ class Fleet:
 
     def fold(self, hosts: Collection[str]) -> str:
         """The names of ``hosts``, as a nodeset where that is safe, else with commas between."""
-        key = tuple(hosts)
-        if key not in self._folded:
-            text = self.nodeset(key)
-            if self.max_chars and len(text) > self.max_chars and "," in text[: self.max_chars]:
-                text = text[: text.rindex(",", 0, self.max_chars)] + ",..."
-            self._folded[key] = text
-        return self._folded[key]
+        text = self.nodeset(hosts)
+        if self.max_chars and len(text) > self.max_chars and "," in text[: self.max_chars]:
+            text = text[: text.rindex(",", 0, self.max_chars)] + ",..."
+        return text
 
     def nodeset(self, hosts: Collection[str]) -> str:
         """The same without a limit, for a command."""
-        return _fold(tuple(hosts))
+        key = tuple(hosts)
+        if key not in self._folded:
+            self._folded[key] = _fold(key)
+        return self._folded[key]
 
     def where(
         self,

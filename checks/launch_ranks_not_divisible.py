@@ -36,7 +36,9 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
 def _expected(view: View, world: int, exact: bool) -> str:
     """What the product of the sizes has to be."""
     source = view.listed("world_size")
-    return filled("exactly {0}, from {1}", world, source) if exact else filled("a divisor of {0}, from {1}", world, source)
+    return (
+        filled("exactly {0}, from {1}", world, source) if exact else filled("a divisor of {0}, from {1}", world, source)
+    )
 
 
 def _unfitting(view: View, names: tuple[str, ...], product: int, exact: bool) -> Iterator[Finding]:

@@ -163,7 +163,7 @@ def _remedy(advice: Advice) -> Iterator[str]:
     if advice.playbooks:
         yield filled("Playbooks: {0} (`doctor explain PLAYBOOK` shows one)", ", ".join(advice.playbooks))
     if advice.checks:
-        yield filled("Before the next job: `doctor check HOSTS --select {0}`", ",".join(advice.checks))
+        yield filled("Before the next job: `doctor check <hosts> --select {0}`", ",".join(advice.checks))
 
 
 def _run_outcome(diagnosis: DiagnosisDocument) -> Outcome:

@@ -8,6 +8,7 @@ from doctor.diagnose.diagnosis import GROUNDS, Culprit, Diagnosis, Waiting
 from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import (
     Advice,
+    CauseDocument,
     DiagnosisDocument,
     SignatureCatalog,
     checked_lines,
@@ -19,12 +20,15 @@ from doctor.diagnose.render.document import (
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.output_encoding import display_width
+from doctor.engine.shell_quote import quote_value
 from doctor.engine.texts import filled
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
 from doctor.transport import format_size
 
 MAX_ITEMS = 3
 """Likely causes, commands and fixes of a cause without ``--verbose``."""
+MAX_HOSTS = 64
+"""Of a cause, in the command that checks them."""
 MAX_WAITING = 6
 MAX_EARLIER = 3
 """Earlier jobs that are shown without ``--verbose``."""
@@ -159,7 +163,10 @@ class _TextLayout:
     def checks(self, item: Advice) -> Iterator[str]:
         if item.checks:
             checks = ",".join(item.checks[:4])
-            text = phrase("all hosts of the job: `doctor check HOSTS --select {checks}`", checks=checks)
+            text = phrase("all hosts of the job: `doctor check <hosts> --select {checks}`", checks=checks)
+            if isinstance(item, CauseDocument) and item.hosts:
+                hosts = quote_value(",".join(item.hosts[:MAX_HOSTS]))
+                text = f"`doctor check {hosts} --select {checks}`"
             yield from self.labelled("before", [text])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:

@@ -36,9 +36,11 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
 def _expected(view: View, world: int, exact: bool) -> str:
     """What the product of the sizes has to be."""
     source = view.listed("world_size")
-    return (
-        filled("exactly {0}, from {1}", world, source) if exact else filled("a divisor of {0}, from {1}", world, source)
-    )
+    return filled("exactly {0}, from {1}", world, source) if exact else _divisor(world, source)
+
+
+def _divisor(world: int, source: str) -> str:
+    return filled("a divisor of {0}, from {1}", world, source)
 
 
 def _unfitting(view: View, names: tuple[str, ...], product: int, exact: bool) -> Iterator[Finding]:

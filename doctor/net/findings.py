@@ -132,9 +132,9 @@ LOOPBACK = (
 )
 REFUSED_BY_ROUTE = (
     "{0} itself refuses to send to {1}. As root on {0}: `ip route show match $(getent ahosts {1} | cut -d' ' -f1 | "
-    "head -1) | grep -E '^(unreachable|prohibit|blackhole)' | xargs -rtL1 ip route del` deletes the routes that refuse, "
-    "and prints them. Where it prints nothing: `ip rule`, and the rules for outgoing packets in `nft -a list ruleset` "
-    "and `iptables-save`."
+    "head -1) | grep -E '^(unreachable|prohibit|blackhole)' | xargs -rtL1 ip route del` deletes the routes that "
+    "refuse, and prints them. Where it prints nothing: `ip rule`, and the rules for outgoing packets in "
+    "`nft -a list ruleset` and `iptables-save`."
 )
 SOUND = "The cables, switch ports and VLANs between {0} and {1} are sound, as ARP passes: rules drop the connections."
 CUT_OFF = "{0} finds {1} no more on its own network, as ARP is not answered: the way itself is cut."

@@ -166,7 +166,7 @@ class _TextLayout:
             text = phrase("all hosts of the job: `doctor check <hosts> --select {checks}`", checks=checks)
             if isinstance(item, CauseDocument) and item.hosts:
                 hosts = quote_value(",".join(item.hosts[:MAX_HOSTS]))
-                text = f"`doctor check {hosts} --select {checks}`"
+                text = phrase("its hosts: `doctor check {hosts} --select {checks}`", hosts=hosts, checks=checks)
             yield from self.labelled("before", [text])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:

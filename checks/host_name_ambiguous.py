@@ -21,7 +21,7 @@ def host_name_ambiguous(
     machine: the job hangs at its start, and all other hosts look healthy.
 
     ## What to do
-    Compare `getent hosts {name}` on {host} with another host. Where /etc/hosts of {host} is wrong: `{correction}`. Else
+    As root on {host}: `{correction}` corrects /etc/hosts. Where `getent hosts {name}` still gives another address there,
     correct the name server's entry. If the hosts are on separate networks on purpose, use addresses.
 
     ## In a container

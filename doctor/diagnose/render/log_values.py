@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from doctor.diagnose.diagnosis import Culprit
 from doctor.diagnose.events import Event
+from doctor.report.layout.advice import mark_personal_words
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
@@ -66,6 +67,15 @@ def values_in_logs(events: Iterable[Event], culprits: Iterable[Culprit] = ()) ->
         if len(values) == 1 and form.fullmatch(value := values.pop()):
             values_by_placeholder[placeholder] = value
     return values_by_placeholder
+
+
+def fill_advice(text: str, values: Mapping[str, str]) -> str:
+    """The text with the values that are known; what a command leaves to its reader is marked.
+
+    >>> fill_advice("`hccn_tool -i N -link -g`, `doctor check HOSTS`", {"N": "3"})
+    '`hccn_tool -i 3 -link -g`, `doctor check <hosts>`'
+    """
+    return mark_personal_words(fill_values(text, values))
 
 
 def fill_values(text: str, values: Mapping[str, str]) -> str:

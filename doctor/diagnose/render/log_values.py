@@ -13,7 +13,8 @@ from doctor.diagnose.diagnosis import Culprit
 from doctor.diagnose.events import Event
 from doctor.report.layout.advice import mark_personal_words
 
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
+HOST_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
+"""Of a host's name or address, which no shell and no command reads as anything else."""
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _JOB = re.compile(r"[0-9]{1,20}(?:[+._][0-9]{1,20})?")
 _PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
@@ -21,10 +22,10 @@ _PID = re.compile(r"[1-9][0-9]{0,9}")
 _DEVICE = re.compile(r"[0-9]{1,3}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{1,60}")
 _FIELDS = {
-    "HOST": (("host_name", "culprit_host", "culprit_hosts"), _HOST),
-    "NODE": (("culprit_host", "culprit_hosts"), _HOST),
+    "HOST": (("host_name", "culprit_host", "culprit_hosts"), HOST_FORM),
+    "NODE": (("culprit_host", "culprit_hosts"), HOST_FORM),
     "PORT": (("port",), _PORT),
-    "IP": (("ip",), _HOST),
+    "IP": (("ip",), HOST_FORM),
     "JOB": (("slurm_job", "job"), _JOB),
     "N": (("culprit_device", "device", "dev"), _DEVICE),
     "FILE": (("path",), _PATH),

@@ -17,10 +17,10 @@ from doctor.diagnose.render.document import (
     summary_text,
     verdict,
 )
+from doctor.diagnose.render.log_values import HOST_FORM
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.output_encoding import display_width
-from doctor.engine.shell_quote import quote_value
 from doctor.engine.texts import filled
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
 from doctor.transport import format_size
@@ -164,9 +164,11 @@ class _TextLayout:
         if item.checks:
             checks = ",".join(item.checks[:4])
             text = phrase("all hosts of the job: `doctor check <hosts> --select {checks}`", checks=checks)
-            if isinstance(item, CauseDocument) and item.hosts:
-                hosts = quote_value(",".join(item.hosts[:MAX_HOSTS]))
-                text = phrase("its hosts: `doctor check {hosts} --select {checks}`", hosts=hosts, checks=checks)
+            hosts = item.hosts[:MAX_HOSTS] if isinstance(item, CauseDocument) else ()
+            if hosts and all(map(HOST_FORM.fullmatch, hosts)):
+                text = phrase(
+                    "its hosts: `doctor check {hosts} --select {checks}`", hosts=",".join(hosts), checks=checks
+                )
             yield from self.labelled("before", [text])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:

@@ -24,8 +24,8 @@ from doctor.job import LaunchConfig
 ONE_HOST = "only one host: there is no other to connect to"
 TRIED_FURTHER: dict[str, tuple[str, ...]] = {"net-unreachable": (), "net-port-blocked": (), "net-answered-by-other": ()}
 NO_ANSWER = "no answer"
-REFUSED_BY_ROUTE = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EINVAL)))
-"""As the kernel says it of its own routes: unreachable, none, prohibit and blackhole (ip-route(8), "Route types")."""
+REFUSED_BY_ROUTE = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)))
+"""As the kernel says it of its own routes: unreachable, prohibit and blackhole (ip-route(8), "Route types")."""
 REFUSING_ROUTE = (
     "As root on {0}: `ip route show match {1} | grep -E '^(unreachable|prohibit|blackhole)' | xargs -rtL1 ip route del"
     "` deletes the routes that refuse, and prints them. Where it prints nothing:"

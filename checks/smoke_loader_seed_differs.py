@@ -20,7 +20,7 @@ def smoke_loader_seed_differs(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> I
     generator=torch.Generator().manual_seed(seed + dp_rank), worker_init_fn=...)`, and seed `random` and `numpy.random`
     in `worker_init_fn` from `torch.initial_seed()`: torch seeds only its own generator (and since 2.x random's),
     NumPy's is the parent's copy in every worker.
-    Generators known to differ: {generators}.
+    Check first: {generators}.
 
     ## Source
     In the smoke run a loader with two workers is seeded by the data-parallel index on every rank, and what the workers

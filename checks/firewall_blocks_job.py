@@ -98,6 +98,7 @@ def firewall_blocks_job(
             way="of" if block.outgoing else "from",
             peers=block.peers,
             rules=block.rules,
+            loses="later packets" if block.later_packets_only else "new connections",
             fix=allow_command(remedy) if remedy else manual,
             unfix=undo_command(remedy) if remedy else manual,
             keep=persistence_note(block),

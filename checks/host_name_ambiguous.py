@@ -21,8 +21,8 @@ def host_name_ambiguous(
     machine: the job hangs at its start, and all other hosts look healthy.
 
     ## What to do
-    Compare `getent hosts {name}` on {host} with another host. Where /etc/hosts of {host} is wrong: `{correction}`. Else
-    correct the name server's entry. If the hosts are on separate networks on purpose, use addresses.
+    As root on {host}: `{correction}` corrects /etc/hosts. Where `getent hosts {name}` gives another address there even
+    then, correct the name server's entry. If the hosts are on separate networks on purpose, use addresses.
 
     ## In a container
     Compare `getent hosts {name}` inside the container of {host} with another one and make them agree: `docker run

@@ -13,8 +13,8 @@ def launch_batch_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     remainder. After a change of the number of ranks the global batch is what no longer fits.
 
     ## What to do
-    Change {where}: with another number of ranks choose another accumulation, so that the global batch stays, or accept
-    another batch and scale the learning rate with it.
+    Correct {where}: it has {observed}, and needs {expected}. Another gradient accumulation keeps the global batch; with
+    another global batch, scale the learning rate by the same factor.
 
     ## Source
     Megatron-LM num_microbatches_calculator.py, "global batch size is not divisible by micro batch size times data

@@ -27,8 +27,8 @@ def launch_group_timeout_disordered(training: TrainingLaunch) -> Iterator[Findin
     shorter, the job is killed without any message, after all its time was spent waiting.
 
     ## What to do
-    At {where}: a timeout above HCCL_CONNECT_TIMEOUT + 20 s and HCCL_EXEC_TIMEOUT, and well below the time limit of the
-    job. Without HCCL, half an hour, PyTorch's default, fits most jobs.
+    Correct {where}: it has {observed}, and needs a timeout {expected}. Half an hour, PyTorch's default, fits most jobs
+    without HCCL; with it, the timeout must be above HCCL_CONNECT_TIMEOUT + 20 s and HCCL_EXEC_TIMEOUT.
 
     ## Source
     torch_npu, ProcessGroupHCCL.cpp: "The watchdog timeout ... is less than or equal to HCCL execution timeout! The plog

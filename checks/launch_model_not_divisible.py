@@ -14,7 +14,7 @@ def launch_model_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     the model is built, on every rank.
 
     ## What to do
-    Change {where}: choose a parallel size that divides the model's, or change the model.
+    Correct {where}: it has {observed}, and needs {expected}. A smaller parallel size is the quickest way.
 
     ## Source
     Megatron-LM transformer_config.py, "num_attention_heads must be a multiple of tensor_model_parallel_size", also for

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
+from doctor.engine.texts import enumerated
 from doctor.job.training import (
     NotDecided,
     NotGiven,
@@ -25,8 +26,7 @@ def launch_parallel_mode_refused(training: TrainingLaunch) -> Iterator[Finding]:
     the number of devices is one; the pipeline's stages must divide the devices.
 
     ## What to do
-    Change {where}: GRAPH_MODE for semi_auto_parallel, or data_parallel in PyNative mode; strategies whose numbers are
-    powers of two with a product of at most the devices of a stage.
+    Correct {where}: it has {observed}, and needs {expected}.
 
     ## Source
     MindSpore, set_auto_parallel_context, "the pynative mode only supports the stand_alone and data_parallel mode"
@@ -125,6 +125,11 @@ def _strategies(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
                 )
 
 
+def _divisors(number: int) -> list[int]:
+    """All of a small number, the first sixteen of a large one."""
+    return [divisor for divisor in range(1, min(number, 4096) + 1) if number % divisor == 0][:16]
+
+
 def _devices(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
     if not script.has("device_num", "stages"):
         raise NotGiven("device_num")
@@ -143,5 +148,5 @@ def _devices(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
             "the pipeline_stages at {where} do not divide the ranks",
             where=mark.where,
             observed=stages,
-            expected=filled("a divisor of {0}", devices),
+            expected=enumerated([str(number) for number in _divisors(devices)], " or "),
         )

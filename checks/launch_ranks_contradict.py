@@ -19,7 +19,7 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     gives have none of their own: a warning, as ranks may share one on purpose.
 
     ## What to do
-    Change {where}, or the launch, so that both say the same.
+    Correct {where}: it has {observed}, and needs {expected}. Where {where} is right, correct the launch line instead.
 
     ## Source
     Lightning, torchelastic.py and slurm.py, `validate_settings`

@@ -14,7 +14,7 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     assertion on every rank. MindFormers and Accelerate demand that the product is the number of ranks itself.
 
     ## What to do
-    Change {where}: choose sizes whose product divides the ranks, or start another number of ranks.
+    Correct {where}: it has {observed}, and needs {expected}. Or start a number of ranks that the sizes divide.
 
     ## Source
     Megatron-LM arguments.py, "world size is not divisible by total_model_size"
@@ -33,6 +33,16 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     yield from apply_rules(training, _total, _experts, _shards, _mesh, _weights, _optimizers, _llama_factory)
 
 
+def _expected(view: View, world: int, exact: bool) -> str:
+    """What the product of the sizes has to be."""
+    source = view.listed("world_size")
+    return filled("exactly {0}, from {1}", world, source) if exact else _divisor(world, source)
+
+
+def _divisor(world: int, source: str) -> str:
+    return filled("a divisor of {0}, from {1}", world, source)
+
+
 def _unfitting(view: View, names: tuple[str, ...], product: int, exact: bool) -> Iterator[Finding]:
     """``exact``: the product of the sizes has to be the number of ranks, else a divisor of it."""
     world = view.number("world_size")
@@ -42,9 +52,7 @@ def _unfitting(view: View, names: tuple[str, ...], product: int, exact: bool) ->
             where=view.place(*names),
             ranks=world,
             observed=filled("a product of {0}: {1}", product, view.listed(*names)),
-            expected=filled(
-                "{0} {1}, from {2}", "exactly" if exact else "a divisor of", world, view.listed("world_size")
-            ),
+            expected=_expected(view, world, exact),
         )
 
 
@@ -157,12 +165,7 @@ def _shards(view: View) -> Iterator[Finding]:
             where=view.place(*names),
             ranks=world,
             observed=filled("a product of {0}: {1}", product, view.listed(*names)),
-            expected=filled(
-                "{0} {1}, from {2}",
-                "exactly" if view.framework == "fsdp" else "a divisor of",
-                world,
-                view.listed("world_size"),
-            ),
+            expected=_expected(view, world, view.framework == "fsdp"),
         )
 
 

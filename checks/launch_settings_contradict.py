@@ -22,7 +22,7 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     positions of the model: the framework stops at the start, on every rank.
 
     ## What to do
-    Change {where}: keep one of the two.
+    Correct {where}: it has {observed}, and needs {expected}.
 
     ## Source
     DeepSpeed runtime/config.py, "bfloat16 and fp16 modes cannot be simultaneously enabled", and config_utils.py,

@@ -43,6 +43,8 @@ def master_address_local(launch: LaunchConfig, interfaces: PerHost[Interfaces] |
             option=launch.master_option(only.address if only else ""),
             where=filled("That is for rank 0 on {0}: {1}.", first, usable_addresses(interfaces[first]))
             if interfaces
+            else "`hostname -I` on that host prints its addresses."
+            if "srun" not in launch.launchers
             else "",
             observed=launch.master_addr,
             expected="an address of the host with rank 0",

@@ -131,6 +131,6 @@ def _rank_zero_elsewhere(meanings: Mapping[str, MasterMeaning], launch: LaunchCo
         first=first[0],
         observed=next(iter(masters)),
         expected=filled("an address of {0}", first[0]),
-        option=launch.master_option(""),
+        option=launch.master_option(first[0]),
         remedy="",
     )

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check, filled
-from doctor.facts.control_group import ControlGroup
+from doctor import WARNING, Finding, check
+from doctor.facts.control_group import ControlGroup, unlimited_command
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import GIB, MIB, HostMemory, accelerator_count, format_bytes, host_rank_count
 from doctor.facts.npu import NpuInventory
@@ -28,11 +28,10 @@ def memory_short(
     memory: all ranks share it, and so does what they keep in /dev/shm.
 
     ## What to do
-    {remedy}
-
-    Find the processes that hold it on {host}: `ps -eo pid,user,rss,etime,args --sort=-rss | head`. Where the message
-    names a file under /sys/fs/cgroup, raise that limit: `docker run --memory`, resources.limits.memory in Kubernetes,
-    `--mem` of sbatch, MemoryMax= and MemoryHigh= of a service or of user.slice.
+    - Host: on {host} `ps -eo pid,user,rss,etime,args --sort=-rss | head` shows first the processes that hold most.
+      End those that no job needs: `kill <pid>`. Where all are needed, start fewer ranks on {host}.
+    - Control group: on {host}: `{unlimited}`; all processes of the group share the limit. Slurm sets it anew for each
+      job by `sbatch --mem`, docker by `docker run --memory`, Kubernetes by resources.limits.memory.
 
     ## Source
     proc_meminfo(5), MemAvailable: what programs can get without swapping. The share is ours.
@@ -48,6 +47,7 @@ def memory_short(
             observed=format_bytes(memory.available),
             total=format_bytes(memory.total),
             expected=format_bytes(int(MIN_AVAILABLE_SHARE * memory.total)),
+            case="Host",
         )
     devices = accelerator_count(npus, gpus)
     ranks = max(1, host_rank_count(launch, devices))
@@ -68,10 +68,6 @@ def memory_short(
             setting=bound.setting,
             expected=format_bytes(required),
             ranks=ranks,
-            remedy=filled(
-                "`cat {0}` shows the limit, which all processes below it share. Raise it where it was set: `docker run "
-                "--memory`, resources.limits.memory in Kubernetes, `--mem` of sbatch, MemoryMax= and MemoryHigh= of a "
-                "service or of user.slice.",
-                bound.setting,
-            ),
+            unlimited=unlimited_command(bound.setting),
+            case="Control group",
         )

@@ -17,9 +17,10 @@ def net_answered_by_other(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     hangs, or talks to the wrong host.
 
     ## What to do
-    Find who has the address: `ping -c 1 {other}`, then `ip neighbour`, on {first} and on another host must show one
-    hardware address for it; where they differ, two hosts have it. On {other}: `ip -br address`, and `nft list table ip
-    nat` for rules that redirect. The cause: {place}.
+    Rules that redirect, as root on {other}: `nft -a list ruleset | grep -E 'table|chain|redirect|dnat'` prints them and
+    their numbers (handles), and `nft delete rule <family> <table> <chain> handle <number>` deletes one; of iptables,
+    `iptables-save -t nat`. Where there is none, two hosts may have the address: `ping -c 1 {other}`, then `ip
+    neighbour`, on {first} and on another host must show one hardware address for it. The cause: {place}.
 
     ## Source
     Both ends of a test connection prove with a random key of the run which host they are. Here another host proved

@@ -17,10 +17,12 @@ def net_flows_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     port is to blame: opening ports mends nothing.
 
     ## What to do
-    On {first} and {other}: `cat /proc/net/bonding/*` and `ip route show` list the members of a bond and the equal
-    routes (ECMP); find the one that fails, {place}. On the switches, look at the state and the error counters of each
-    member port. Take the bad member out, then replace its cable, transceiver or port. Look as well for a balancer or a
-    firewall with several nodes between the hosts: one of them drops packets.
+    First the hosts' own rules, as root on {first} and {other}: `nft -a list ruleset | grep -E 'table|chain|hash|drop'`
+    prints those that drop by a hash of the ports, with their numbers (handles): `nft delete rule <family> <table>
+    <chain> handle <number>`. Where there is none: `cat /proc/net/bonding/*` and `ip route show` there list the members
+    of a bond and the equal routes (ECMP); find the one that fails, {place}. On the switches, look at the state and the
+    error counters of each member port. Take the bad member out, then replace its cable, transceiver or port. Look as
+    well for a balancer or a firewall with several nodes between the hosts: one of them drops packets.
 
     ## Source
     Bonds and switches choose the path of a connection by a hash of its addresses and ports (RFC 2992;

@@ -5,9 +5,11 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 
 ONE_HOST = "only one host: there is no other to connect to"
+CAUSES: dict[str, tuple[str, ...]] = {"firewall-blocks-job": ("loses",)}
+"""A rule that lets connections open and drops what follows, as by the length of a packet."""
 
 
-@check(severity=ERROR, area="network", single_host=ONE_HOST)
+@check(severity=ERROR, area="network", single_host=ONE_HOST, follows_from=CAUSES)
 def net_large_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """Full-size packets pass wherever small ones do.
 
@@ -38,5 +40,6 @@ def net_large_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
             payload=largest - 28 if largest else "SIZE",
             observed=filled("{0} bytes", largest) if largest else "lost",
             expected="the MTU of the interfaces",
+            loses="later packets",
             **failure.values,
         )

@@ -1,3 +1,5 @@
+import errno
+import os
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -22,6 +24,12 @@ from doctor.job import LaunchConfig
 ONE_HOST = "only one host: there is no other to connect to"
 TRIED_FURTHER: dict[str, tuple[str, ...]] = {"net-unreachable": (), "net-port-blocked": (), "net-answered-by-other": ()}
 NO_ANSWER = "no answer"
+REFUSED_BY_ROUTE = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)))
+"""As the kernel says it of its own routes: unreachable, prohibit and blackhole (ip-route(8), "Route types")."""
+REFUSING_ROUTE = (
+    "As root on {0}: `ip route show match {1} | grep -E '^(unreachable|prohibit|blackhole)' | xargs -rtL1 ip route del"
+    "` deletes the routes that refuse, and prints them. Where it prints nothing:"
+)
 Pair = tuple[str, str]
 """The host that opens a connection, and the one that it goes to."""
 
@@ -105,7 +113,8 @@ def peer_unreachable(
             port=ones[0].port,
             observed=filled("{0}, from {1} to {2}, port {3}", ones[0].end, source, ones[0].address, ones[0].port),
             expected="connected or refused",
-            remedy=_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "",
+            remedy=(_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "")
+            or (filled(REFUSING_ROUTE, source, ones[0].address) if ones[0].end in REFUSED_BY_ROUTE else ""),
         )
     for cut in divided:
         crossing = [(source, target) for (source,), (target,) in cut.failed if not stopped & {source, target}]

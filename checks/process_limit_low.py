@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.control_group import ControlGroup
+from doctor.facts.control_group import ControlGroup, unlimited_command
 from doctor.facts.limits import ResourceLimits
 
 MIN_PROCESSES = 4096
@@ -17,11 +17,8 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Ite
     `pthread_create failed`.
 
     ## What to do
-    {remedy}
-
-    On {host}: `echo '* - nproc unlimited' >> /etc/security/limits.d/99-zz-cluster.conf`, then log in again.
-    Where the message names a file under /sys/fs/cgroup: TasksMax= of the service, or of user.slice, in which the job
-    starts.
+    - User: on {host}: `echo '* - nproc unlimited' >> /etc/security/limits.d/99-zz-cluster.conf`, then log in again.
+    - Control group: on {host}: `{unlimited}`. A group of a container has the limit of `docker run --pids-limit`.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit nproc=-1 --pids-limit -1`. In Kubernetes, Volcano and
@@ -39,6 +36,7 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Ite
             observed=limit.soft,
             expected=MIN_PROCESSES,
             hard="unlimited" if limit.hard is None else limit.hard,
+            case="User",
         )
     if group is not None and group.processes is not None and group.processes < MIN_PROCESSES:
         yield Finding(
@@ -47,6 +45,6 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Ite
             observed=group.processes,
             expected=MIN_PROCESSES,
             setting=group.processes_setting,
-            remedy="Raise TasksMax= of the service, or of user.slice, in which the job starts; of a container, "
-            "`docker run --pids-limit -1`.",
+            unlimited=unlimited_command(group.processes_setting),
+            case="Control group",
         )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig, RankTable, limit_items, product_family
 
@@ -44,7 +44,7 @@ def _broken_rules(table: RankTable) -> Iterator[Finding]:
         name, ids = server.server_id, sorted({rank.device_id for rank in server.ranks if rank.device_id is not None})
         counts[name] = len(server.ranks)
         if counts[name] not in (1, 2, 4, 8):
-            expected = "1, 2, 4 or 8"
+            expected = filled("{0}, {1}, {2} or {3}", 1, 2, 4, 8)
             yield Finding(
                 "the rank table lists {count} devices of it: {observed}",
                 hosts=(name,),

@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
@@ -27,13 +28,17 @@ def rank_table_address_differs(
     """
     here, _ = match_servers(table, [*addresses, *(hosts or ())], hosts)
     unsure: list[str] = []
+    repeated = False
     for host, servers in here.items():
         if host not in addresses:
             continue
         wrong, edit = [], ""
+        devices = Counter(rank.device_id for server in servers for rank in server.ranks)
         for rank in (rank for server in servers for rank in server.ranks if rank.device_ips):
             has = _device_address(rank, addresses[host])
-            if has is None:
+            if devices[rank.device_id] > 1:  # which of the ranks has the wrong device, the table does not say
+                repeated = True
+            elif has is None:
                 unsure.append(filled("{0} device {1}", host, rank.device_id))
             elif has not in [str(parse_address(ip)) for ip in rank.device_ips]:
                 edit = edit or ("" if has == "none" else table.edit(rank, "device_ip", has))
@@ -42,6 +47,8 @@ def rank_table_address_differs(
             template = "the device addresses of {host} differ from the rank table: {devices}"
             yield Finding(template, hosts=(host,), host=host, devices=limit_items(wrong), edit=edit)
     table.require_fields("device_id", "device_ip", "server_id")
+    if repeated and not unsure:
+        raise Unreadable("the table gives one device to several ranks", "rank-table-device-repeated")
     if unsure or not any(host in addresses for host in here):
         cause = ", ".join(limit_items(unsure)) if unsure else "no host of the table is among those that answered"
         raise Unreadable(filled("could not be compared: {0}", cause), "" if unsure else "rank-table-host-unknown")

@@ -1,4 +1,8 @@
-"""``python -m doctor``: the same as the command."""
+#!/usr/bin/env python3
+"""``python -m doctor``, and the installed command: `pyproject.toml` names this file a script of the wheel.
+
+An entry of ``[project.scripts]`` would import `re` first, which takes as long as half an empty Python.
+"""
 
 from doctor.engine.import_path import leave_working_folder
 

@@ -134,6 +134,14 @@ def test_the_wheel_holds_the_programs_that_are_sent_to_hosts(wheel: Path) -> Non
     assert {"doctor/smoke/programs/agent/__init__.py", *parts} <= set(names)
 
 
+def test_the_wheel_holds_a_command_that_installers_make_executable(wheel: Path) -> None:
+    """They replace `#!python` by their interpreter, and `pip` keeps the mode of the file."""
+    with zipfile.ZipFile(wheel) as archive:
+        (command,) = [entry for entry in archive.infolist() if entry.filename.endswith(".data/scripts/doctor")]
+        assert archive.read(command).startswith(b"#!python\n")
+    assert command.external_attr >> 16 & 0o111 == 0o111
+
+
 def test_the_wheel_holds_the_pages_of_the_documentation(wheel: Path, tmp_path: Path) -> None:
     files = (path for path in (ROOT / "doctor" / "docs").rglob("*") if path.is_file())
     pages = {str(path.relative_to(ROOT)) for path in files}

@@ -29,8 +29,8 @@ from typing import Any
 import msgspec
 
 from doctor.engine.check import Relations
-from doctor.engine.result import CUT_PARTS, Finding, Outcome, Reason, Report, Severity
-from doctor.engine.texts import filled
+from doctor.engine.result import CUT_PARTS, Finding, Outcome, Reason, Report, Severity, value_in_sentence
+from doctor.engine.texts import filled, remember
 
 EVERYONE = "every other host"
 """The value ``peers`` of a finding that concerns all of them."""
@@ -106,7 +106,7 @@ class _Explanations:
                 standing.append(finding)
                 continue
             for host in finding.hosts or ("",):
-                unknown.setdefault(host, Reason(filled("{0} explains it: {1}", cause, finding)[:MAX_REASON], cause))
+                unknown.setdefault(host, _reason(cause, finding))
         if len(standing) == len(outcome.findings):
             return outcome
         return msgspec.structs.replace(outcome, findings=tuple(standing), unknown=unknown)
@@ -132,6 +132,14 @@ class _Explanations:
             errors = (error for host in finding.hosts for error in by_host.get(host, ()))
             if _holds(finding, conditions):
                 yield cause, (error for error in errors if _covers(error, finding))
+
+
+def _reason(cause: str, finding: Finding) -> Reason:
+    """Why the finding is unknown. One that is too long is left out: a part of it is no sentence, in no language."""
+    text = str(finding)
+    remember(text, finding.template, {name: value_in_sentence(value) for name, value in finding.values.items()})
+    whole = filled("{0} explains it: {1}", cause, text)
+    return Reason(whole if len(whole) <= MAX_REASON else filled("{0} explains it", cause), cause)
 
 
 def _holds(finding: Finding, conditions: Iterable[str]) -> bool:

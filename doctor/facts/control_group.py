@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.shell_quote import quote_value
 from doctor.engine.texts import filled
 from doctor.facts.host_settings import count_listed
 from doctor.remote.runtime.reading import read_text
@@ -174,6 +175,28 @@ class ControlGroup(Fact, frozen=True):
             # A kernel of version 2 alone names no controllers; beside version 1, its own tree has no limits.
             unread={name: "its control group is not shown: it is not mounted" for name in data.hidden if name},
         )
+
+
+UNIT_PROPERTIES = {
+    "pids.max": "TasksMax",
+    "memory.max": "MemoryMax",
+    "memory.high": "MemoryHigh",
+    "memory.limit_in_bytes": "MemoryMax",
+}
+"""Of a unit of systemd, the property that sets a file of its control group: systemd.resource-control(5)."""
+
+
+def unlimited_command(setting: str) -> str:
+    """What root types on the host so that the file of a control group sets no limit.
+
+    >>> unlimited_command("/sys/fs/cgroup/user.slice/pids.max"), unlimited_command("/sys/fs/cgroup/job_7/pids.max")
+    ('systemctl set-property user.slice TasksMax=infinity', 'echo max > /sys/fs/cgroup/job_7/pids.max')
+    """
+    path, _, file = setting.rpartition("/")
+    unit = path.rpartition("/")[2]
+    if file in UNIT_PROPERTIES and unit.endswith((".slice", ".service")):
+        return f"systemctl set-property {quote_value(unit)} {UNIT_PROPERTIES[file]}=infinity"
+    return f"echo {'-1' if file == 'memory.limit_in_bytes' else 'max'} > {quote_value(setting)}"
 
 
 def _smallest(limits: Iterable[tuple[float | None, str]]) -> tuple[float, str] | None:

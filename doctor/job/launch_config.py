@@ -47,6 +47,9 @@ _MASTER_OPTIONS = {
 }
 """By launcher: the option that gives the address where ranks meet."""
 
+FIRST_OF_SLURM = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+"""In a script of Slurm: the name of the allocation's first host."""
+
 Product = Literal["A1", "A2", "A3"]
 
 
@@ -168,10 +171,14 @@ class LaunchConfig(LaunchSettings, frozen=True):
     def master_option(self, address: str) -> str:
         """What gives the job ``address`` as the one where its ranks meet: of its launcher, or the variable.
 
+        Under srun rank 0 runs on the first host of the allocation: sbatch(1), SLURM_JOB_NODELIST.
+
         >>> LaunchConfig(launchers=("msrun",)).master_option("10.0.0.1"), LaunchConfig().master_option("")
         ('`--master_addr 10.0.0.1`', '`export MASTER_ADDR=<address>`')
         """
         launcher = self.launchers[-1] if self.launchers else ""
+        if not address and "srun" in self.launchers:
+            address = FIRST_OF_SLURM
         return filled(_MASTER_OPTIONS.get(launcher, "`export MASTER_ADDR={0}`"), address or "<address>")
 
     @classmethod

@@ -131,9 +131,9 @@ LOOPBACK = (
     "ruleset`, `iptables-save`, `iptables-legacy-save`) may drop what comes in by `lo`."
 )
 REFUSED_BY_ROUTE = (
-    "{0} itself refuses to send to {1}. On {0}, `ip route show match $(getent ahosts {1} | cut -d' ' -f1 | head -1) "
-    "| grep -E '^(unreachable|prohibit|blackhole)'` prints the routes that refuse; with `| xargs -rL1 ip route del` "
-    "behind it, the command deletes them. Where it prints nothing: `ip rule`, and the rules for outgoing packets in "
+    "{0} itself refuses to send to {1}. As root on {0}: `ip route show match $(getent ahosts {1} | cut -d' ' -f1 | "
+    "head -1) | grep -E '^(unreachable|prohibit|blackhole)' | xargs -rtL1 ip route del` deletes the routes that "
+    "refuse, and prints them. Where it prints nothing: `ip rule`, and the rules for outgoing packets in "
     "`nft -a list ruleset` and `iptables-save`."
 )
 SOUND = "The cables, switch ports and VLANs between {0} and {1} are sound, as ARP passes: rules drop the connections."
@@ -148,12 +148,14 @@ WAY_BACK = (
     "{0} (input)."
 )
 RULES_BETWEEN = (
-    "Have whoever runs the switches, the router, the cloud's security group or the network policy permit TCP, all "
-    "ports, between the parts."
+    "Ask the administrator of the switches, the router, the cloud's security group or the network policy to permit "
+    "TCP, all ports, between the parts."
 )
 WAY_BETWEEN = (
-    "`ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the interface and the gateway; have "
-    "whoever runs the switches put the ports of the parts into one VLAN, on the trunk between them as well."
+    "A route for {1} alone may be wrong: as root on {0}, `ip route show to exact $(getent ahosts {1} | cut -d' ' -f1 | "
+    "head -1) | xargs -rtL1 ip route del` deletes it, and prints it. Where it prints nothing: `ip route get $(getent "
+    "ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the interface and the gateway; ask the administrator of the "
+    "switches to put the ports of the parts into one VLAN, on the trunk between them as well."
 )
 RULES_OF_HOST = (
     "As root on {2}, `nft -a list ruleset | grep -E 'table|chain|drop|reject'` prints its rules with their numbers "

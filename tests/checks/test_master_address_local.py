@@ -25,7 +25,8 @@ NAME = "master-address-local"
 def test_several_hosts_that_meet_at_themselves(line: str) -> None:
     (finding,) = run_check(NAME, config(line)).findings
     assert finding.values["nodes"] == 2
-    assert "<address>" in finding.values["option"]
+    first_of_allocation = "$(scontrol show hostnames" if line.startswith("srun") else "<address>"
+    assert first_of_allocation in finding.values["option"]
 
 
 @pytest.mark.parametrize(

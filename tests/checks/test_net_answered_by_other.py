@@ -25,4 +25,4 @@ def test_a_stranger_on_the_way() -> None:
     ((hosts, text),) = messages(outcome)
     assert hosts == "w2"
     assert "3 of 3 attempts on an ephemeral port (stranger; SSH-2.0-OpenSSH_9.2)" in text
-    assert "nft list" in advice(NAME, outcome)
+    assert "nft -a list" in advice(NAME, outcome)

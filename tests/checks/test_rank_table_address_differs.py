@@ -37,6 +37,16 @@ def test_stale_entries() -> None:
     ]
 
 
+def test_a_device_of_two_ranks_leaves_their_addresses_undecided() -> None:
+    """One of the two has the wrong device: its address is not wrong, and a new one would make it so."""
+    value = a1(1, 4)
+    live = {"172.16.0.10": devices(value, 0)}
+    value["server_list"][0]["device"][3]["device_id"] = "2"
+    with pytest.raises(Unreadable) as raised:
+        findings(value, live)
+    assert raised.value.root_cause == "rank-table-device-repeated"
+
+
 def test_a_device_without_address() -> None:
     value = a1(1, 2)
     live = DeviceAddresses(by_npu={0: ip_interface("10.0.0.1/24")}, unset=(1,))

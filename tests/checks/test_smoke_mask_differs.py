@@ -46,7 +46,7 @@ def test_the_message_says_who_where_and_which_generator() -> None:
         "rank 3 (w2; dp1 tp1) masks other positions than the rest of its model (2-3) from step 0 on: "
         "numpy's draws differ (in all 2 layouts)"
     )
-    assert "Check first: numpy" in page(NAME, finding)
+    assert "Generators known to differ: numpy" in page(NAME, finding)
 
 
 def test_the_first_step_that_differs() -> None:

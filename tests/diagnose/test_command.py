@@ -92,7 +92,7 @@ def test_the_command_that_a_report_prints_for_the_next_job_is_accepted() -> None
     text = run(str(LOGS / "afd_socket_p2p_chain*.log"), "-f", "plain").stdout
     (line,) = [line for line in text.splitlines() if "doctor check " in line]
     parts = line.partition("doctor check ")[2].rstrip("`.").split()
-    assert parts.pop(0) == "HOSTS"
+    assert parts.pop(0) == "worker1"  # the host of the cause
     assert len(parts) == 2
     assert "," in parts[1]
     result = CliRunner().invoke(application(["check"]), ["check", *parts, "--no-hosts"])

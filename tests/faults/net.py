@@ -107,6 +107,16 @@ ROWS = [
         apart=OTHERS_TOO,
     ),
     Row(
+        "firewall-blocks-job",
+        rules("tcp dport 30000-65535 meta length > 1400 drop"),
+        UNDO,
+        fleet="cpu",
+        options=QUICK,
+        values={"loses": "later packets"},
+        also=("net-large-packets-lost",),
+        apart=OTHERS_TOO,
+    ),
+    Row(
         "net-port-unavailable",
         HELD,
         fleet="cpu",

@@ -86,7 +86,7 @@ NOT_RUN = {
         printf""",
     "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",
     "copies a file from this machine, or on the job's hosts": "{copy} cp",
-    "run below, in the place of a report": "hostname",
+    "run below, in the place of a report": "hostname {unlimited}",
 }
 """Why commands are not run here, and how they begin."""
 PAGES = {
@@ -170,6 +170,22 @@ def filled(command: str, values: dict[str, object], host: str, fleet: Fleet) -> 
     name = str(values.get("name", values.get("first", "")))
     texts = {key: format_value(value) for key, value in values.items()} | {"host": host}
     return fill_advice(f"`{command}`", texts)[1:-1].replace("ADDRESS", fleet.addresses.get(name, ""))
+
+
+GROUPED = [row for row in ROWS if row.check in ("process-limit-low", "memory-short") and "mktemp -d" in row.fault]
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize("row", GROUPED, ids=lambda row: row.check)
+def test_what_is_printed_for_a_limit_of_a_control_group_mends(row: Row, request: pytest.FixtureRequest) -> None:
+    fleet: Fleet = request.getfixturevalue(f"fleet_{row.fleet}")
+    host = fleet.hosts[row.host]
+    with fleet.broken(host, row.fault):
+        (finding,) = selected(fleet, row.check)["findings"]
+        assert f"`{finding['values']['unlimited']}`" in finding["remedy"]
+        fleet.enter(host, finding["values"]["unlimited"], env=INSIDE)
+        after = selected(fleet, row.check)
+    assert not after["findings"] and not after["unknown"]
 
 
 WRITABLE = [row for row in ROWS if row.check == "folder-not-writable"]

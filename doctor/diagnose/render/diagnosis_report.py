@@ -21,7 +21,7 @@ from doctor.diagnose.render.document import (
     WaivedDocument,
     checked_lines,
 )
-from doctor.diagnose.render.log_values import fill_values
+from doctor.diagnose.render.log_values import fill_advice
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
 from doctor.engine.language import is_english
@@ -56,7 +56,7 @@ def _remember_texts(diagnosis: DiagnosisDocument) -> None:
     for advice in (*diagnosis.causes, *reported):
         signature = load_signatures().get(advice.signature) if advice.log_values else None
         for text in (*signature.causes, *signature.confirm, *signature.fix) if signature else ():
-            rewritten(text, partial(fill_values, values=advice.log_values))
+            rewritten(text, partial(fill_advice, values=advice.log_values))
 
 
 def diagnosis_report(diagnosis: DiagnosisDocument, started: str = "", seconds: float = 0.0) -> Report:
@@ -163,7 +163,7 @@ def _remedy(advice: Advice) -> Iterator[str]:
     if advice.playbooks:
         yield filled("Playbooks: {0} (`doctor explain PLAYBOOK` shows one)", ", ".join(advice.playbooks))
     if advice.checks:
-        yield filled("Before the next job: `doctor check HOSTS --select {0}`", ",".join(advice.checks))
+        yield filled("Before the next job: `doctor check <hosts> --select {0}`", ",".join(advice.checks))
 
 
 def _run_outcome(diagnosis: DiagnosisDocument) -> Outcome:

@@ -16,7 +16,7 @@ from doctor.diagnose.diagnosis import CheckedCause, Culprit, Diagnosis, EarlierA
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.render.action import ActionDocument, action_of
-from doctor.diagnose.render.log_values import fill_values, values_in_logs
+from doctor.diagnose.render.log_values import fill_advice, values_in_logs
 from doctor.diagnose.render.memory_shortage import memory_shortage
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
@@ -256,7 +256,7 @@ class _DocumentBuilder:
         """The fields of `Advice`. Its playbooks: the signature's own, then those that treat its checks."""
         signature = self.catalogue.signatures[name]
         treating = (playbook for check in signature.checks for playbook in self.catalogue.playbooks.get(check, ()))
-        fill = partial(fill_values, values=log_values)
+        fill = partial(fill_advice, values=log_values)
         fields = (("likely_causes", signature.causes), ("confirm", signature.confirm), ("fix", signature.fix))
         return {
             "signature": signature.id,

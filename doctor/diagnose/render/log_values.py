@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping
 
 from doctor.diagnose.diagnosis import Culprit
 from doctor.diagnose.events import Event
+from doctor.report.layout.advice import mark_personal_words
 
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
+HOST_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
+"""Of a host's name or address, which no shell and no command reads as anything else."""
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _JOB = re.compile(r"[0-9]{1,20}(?:[+._][0-9]{1,20})?")
 _PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
@@ -20,10 +22,10 @@ _PID = re.compile(r"[1-9][0-9]{0,9}")
 _DEVICE = re.compile(r"[0-9]{1,3}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{1,60}")
 _FIELDS = {
-    "HOST": (("host_name", "culprit_host", "culprit_hosts"), _HOST),
-    "NODE": (("culprit_host", "culprit_hosts"), _HOST),
+    "HOST": (("host_name", "culprit_host", "culprit_hosts"), HOST_FORM),
+    "NODE": (("culprit_host", "culprit_hosts"), HOST_FORM),
     "PORT": (("port",), _PORT),
-    "IP": (("ip",), _HOST),
+    "IP": (("ip",), HOST_FORM),
     "JOB": (("slurm_job", "job"), _JOB),
     "N": (("culprit_device", "device", "dev"), _DEVICE),
     "FILE": (("path",), _PATH),
@@ -66,6 +68,15 @@ def values_in_logs(events: Iterable[Event], culprits: Iterable[Culprit] = ()) ->
         if len(values) == 1 and form.fullmatch(value := values.pop()):
             values_by_placeholder[placeholder] = value
     return values_by_placeholder
+
+
+def fill_advice(text: str, values: Mapping[str, str]) -> str:
+    """The text with the values that are known; what a command leaves to its reader is marked.
+
+    >>> fill_advice("`hccn_tool -i N -link -g`, `doctor check HOSTS`", {"N": "3"})
+    '`hccn_tool -i 3 -link -g`, `doctor check <hosts>`'
+    """
+    return mark_personal_words(fill_values(text, values))
 
 
 def fill_values(text: str, values: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from doctor.diagnose.diagnosis import GROUNDS, Culprit, Diagnosis, Waiting
 from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import (
     Advice,
+    CauseDocument,
     DiagnosisDocument,
     SignatureCatalog,
     checked_lines,
@@ -16,6 +17,7 @@ from doctor.diagnose.render.document import (
     summary_text,
     verdict,
 )
+from doctor.diagnose.render.log_values import HOST_FORM
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.output_encoding import display_width
@@ -25,6 +27,8 @@ from doctor.transport import format_size
 
 MAX_ITEMS = 3
 """Likely causes, commands and fixes of a cause without ``--verbose``."""
+MAX_HOSTS = 64
+"""Of a cause, in the command that checks them."""
 MAX_WAITING = 6
 MAX_EARLIER = 3
 """Earlier jobs that are shown without ``--verbose``."""
@@ -159,7 +163,12 @@ class _TextLayout:
     def checks(self, item: Advice) -> Iterator[str]:
         if item.checks:
             checks = ",".join(item.checks[:4])
-            text = phrase("all hosts of the job: `doctor check HOSTS --select {checks}`", checks=checks)
+            text = phrase("all hosts of the job: `doctor check <hosts> --select {checks}`", checks=checks)
+            hosts = item.hosts[:MAX_HOSTS] if isinstance(item, CauseDocument) else ()
+            if hosts and all(map(HOST_FORM.fullmatch, hosts)):
+                text = phrase(
+                    "its hosts: `doctor check {hosts} --select {checks}`", hosts=",".join(hosts), checks=checks
+                )
             yield from self.labelled("before", [text])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:

@@ -11,7 +11,7 @@ from doctor.report.layout.formatting import unwrap_lines
 
 COMMAND = re.compile(r"`[^`]*`")
 _PERSONAL_WORD = re.compile(
-    r"(?<![$\w{-])(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER|HOST|PORT|MTU|NPU|DIE|NUMBER|COMMAND"
+    r"(?<![$\w{-])(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER|HOSTS|HOST|PORT|MTU|NPU|DIE|NUMBER|COMMAND"
     r"|FILE|DATA|DIRECTORY|FOLDER|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
 )
 _PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}

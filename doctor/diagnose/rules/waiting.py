@@ -32,8 +32,6 @@ from doctor.engine.texts import filled, joined
 
 _NOT_JOINED = frozenset({"torch-store-clients", "torch-store-lost"})
 """What ranks print at whose rendezvous another did not arrive."""
-_LEADER_UNREACHED = "jax-leader-unreached"
-"""Of JAX: the line names no address, and the process that all connect to has rank 0."""
 
 
 def could_not_connect(case: Case) -> list[Cause]:
@@ -349,7 +347,7 @@ def named_peer(case: Case, event: Event) -> Culprit | None:
 
     The address of a device is the host's name only where the line has no other.
     """
-    rank = 0 if event.signature == _LEADER_UNREACHED else small_number(event.values.get("peer_rank", ""))
+    rank = small_number(event.values.get("peer_rank", ""))
     if rank is not None and "group-rank" not in case.signatures[event.signature].traits:
         return culprit_of_rank(case, rank)
     names = ("peer_address", "peer_host", "peer_endpoint", "host_name")

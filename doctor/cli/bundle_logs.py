@@ -109,6 +109,8 @@ def command(
     path = out or Path(time.strftime("doctor-logs-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
     _require_writable(path)
     inventory = select_inventory(hosts.selection_by(connection))
+    if inventory.local and not connection.within:
+        request = msgspec.structs.replace(request, places=validate_places(logs, is_here=True))
 
     def pack(contents: Contents, packing: Packing) -> None:
         try:

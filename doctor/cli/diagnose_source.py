@@ -196,7 +196,8 @@ class LogSource:
 
     def _places(self) -> tuple[str, ...]:
         if self.selection.logs:
-            return validate_places(self.selection.logs)
+            is_here = self.inventory is not None and self.inventory.local and not self.connection.within
+            return validate_places(self.selection.logs, is_here)
         return default_places(os.environ, os.getcwd())
 
     def _collected(self, inventory: Inventory, places: tuple[str, ...], since: float) -> LogRecord:

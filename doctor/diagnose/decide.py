@@ -17,7 +17,7 @@ from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
 from doctor.diagnose.rules.fingerprints import different_fingerprints
-from doctor.diagnose.rules.init_choices import odd_choices
+from doctor.diagnose.rules.init_choices import odd_choice_of_waiting, odd_choices
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
 from doctor.diagnose.rules.named import (
     named_by_launcher,
@@ -78,6 +78,7 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     silent_pair,
     absent_ranks,
     truncated_messages,
+    odd_choice_of_waiting,
 )
 """Over ranks that only waited; the first that names a cause counts."""
 _ANNOUNCED = {

@@ -93,6 +93,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     - of the printing rank: ``rank``, ``local_rank``, ``device``, ``host``, ``address``, ``pid``,
       ``world_size``, ``group``, ``exit_code``
     - of the operation: ``op``, ``tag``, ``seq``, ``count``, ``timeout_s``, ``timeout_ms``, ``enqueued``, ``completed``
+    - of the printing rank within the communicator of the line: ``own_group_rank``
     - of the rank that it waits for: ``peer_rank``, ``peer_group_rank``, ``peer_host``, ``peer_device``,
       ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``host_name`` (with a port)
     - of the culprit, where the library itself names it: ``culprit_rank``, ``culprit_ranks`` (comma-separated),

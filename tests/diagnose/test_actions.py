@@ -75,7 +75,7 @@ OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. "
         (
             OOM
             + "Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 1.66 GiB is free. Including non-PyTorch memory, this process has 20.81 GiB memory in use. Of the allocated memory 12.09 GiB is allocated by PyTorch, and 4.84 GiB is reserved by PyTorch but unallocated.",
-            ("1.34 GiB too much", "most is tensors of the program"),
+            ("GPU 0 as its process counts: it asked", "1.34 GiB too much", "most is tensors of the program"),
         ),
         (
             "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.00 GiB total capacity; 8.77 GiB already allocated; 1.00 GiB free; 13.71 GiB reserved in total by PyTorch)",
@@ -83,7 +83,7 @@ OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. "
         ),
         (
             "RuntimeError: NPU out of memory. Tried to allocate 1.00 GiB (NPU 3; 60.97 GiB total capacity; 10.00 GiB already allocated; 10.00 GiB current active; 512.00 MiB free; 60.00 GiB reserved in total by PyTorch)",
-            ("512 MiB too much", "most is memory that PyTorch keeps unused"),
+            ("NPU 3 as its process counts: it asked", "512 MiB too much", "most is memory that PyTorch keeps unused"),
         ),
         (
             "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total capacity; 8.57 MiB already allocated; 9.28 GiB free; 4.68 MiB cached)",

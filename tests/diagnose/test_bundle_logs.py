@@ -29,6 +29,7 @@ from doctor.diagnose.bundle.spool import Header, HostSpool, Room, Spooled
 from doctor.diagnose.bundle.support import BundleRequest, diagnosed_sections, support
 from doctor.diagnose.bundler.file_text import FileText, NotText
 from doctor.diagnose.bundler.tool_run import ToolRun
+from doctor.diagnose.fetch.collect import validate_places
 from doctor.engine import language
 from tests import preloaded
 from tests.test_one_way_out import SECRETS, assert_hidden
@@ -166,6 +167,20 @@ def test_a_place_that_does_not_exist_is_one_line_and_lets_the_diagnosis_stand(tm
     assert (code, document["unread"]) == (10, []) and "does not exist there" in (
         members(Path(environ["HOME"], "b.tar.gz"))["CONTENTS.txt"].decode()
     )
+
+
+def test_a_relative_place_of_this_host_is_below_the_current_folder_if_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert validate_places(["logs", "lo*", "job", "/var/x"], is_here=True) == (
+        f"{tmp_path}/logs",
+        f"{tmp_path}/lo*",
+        "~/job",
+        "/var/x",
+    )
+    assert validate_places(["logs"]) == ("~/logs",)
 
 
 def test_several_bundles_are_one_job(tmp_path: Path) -> None:

@@ -161,3 +161,19 @@ def test_the_backward_pass_of_ddp_is_an_all_reduce() -> None:
     diagnosis = logs(rank_2=closed, **texts)
     assert [culprit.rank for cause in diagnosis.causes for culprit in cause.culprits] == [2]
     assert {cause.confidence for cause in diagnosis.causes} <= {"likely", "possible"}
+
+
+WAIT_IN_GROUP = (
+    "[ERROR] 2025-10-11-15:09:34 (PID:2969, Device:0, RankID:{rank}) ERR00100 PTA call acl api failed.\n"
+    "EI0002: [PID: 2969] 2025-10-11-15:09:34.713.335 The wait execution of the Notify register times out. "
+    "remote rank:[24]. group information: [group:[group_name_1654], user define information[Unspecified], "
+    "rankSize[32], rankId[25]]\n"
+)
+
+
+def test_a_rank_of_a_communicator_is_none_of_the_world_where_the_waiting_rank_has_two_numbers() -> None:
+    """Rank 101, which is the 25th of its communicator, waits for the 24th, and not for rank 24."""
+    (cause,) = logs(train=WAIT_IN_GROUP.format(rank=101)).causes
+    assert [(culprit.rank, culprit.name) for culprit in cause.culprits] == [(None, "rank 24 of that communicator")]
+    (of_world,) = logs(train=WAIT_IN_GROUP.format(rank=25)).causes
+    assert [culprit.rank for culprit in of_world.culprits] == [24]

@@ -198,3 +198,25 @@ def test_a_variant_decides_what_it_explains_and_accuses_nobody_by_its_role() -> 
     for signature in load_signatures().values():
         if signature.decides:
             assert signature.role == "evidence" and signature.explains and signature.fix and signature.causes
+
+
+REFUSED = "[rank{0}] WatchTasks: ipv4:10.9.0.1:13305: Failed to connect to remote host: Connection refused\n"
+REGISTER = (
+    "jaxlib._jax.XlaRuntimeError: DEADLINE_EXCEEDED: Deadline Exceeded\n"
+    "RPC: /tensorflow.CoordinationService/RegisterTask\n"
+)
+
+
+class TestServersOfGrpc:
+    def test_where_nothing_listens_is_named(self) -> None:
+        diagnosis = logs(a=REFUSED.format(1), b=REFUSED.format(2))
+        assert verdict(diagnosis) == ("grpc-server-refused", "likely", [(None, "10.9.0.1")])
+
+    def test_a_fault_of_the_process_that_serves_there_outranks_it(self) -> None:
+        diagnosis = logs(rank_0="OSError: [Errno 28] No space left on device", rank_1=REFUSED.format(1))
+        assert named(diagnosis) == [("disk-full", "local fault", [0])]
+
+    def test_who_did_not_reach_process_0_at_the_start_accuses_nobody(self) -> None:
+        """A firewall, a wrong address and a process that was not started look alike from there."""
+        assert verdict(logs(rank_1=REGISTER)) == ("jax-leader-unreached", "likely", [])
+        assert verdict(logs(rank_1=REGISTER, rank_2=REGISTER)) == ("jax-leader-unreached", "likely", [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.diagnose.diagnosis import Diagnosis
-from tests.diagnose.test_rules import CLOSED, logs
+from tests.diagnose.test_rules import CLOSED, TIMED_OUT, logs
 
 END = "step 100 loss 2.1\nTraining completed\n"
 HEAD = "n{rank}:{pid}:9 [0] NCCL INFO "
@@ -90,3 +90,32 @@ def test_a_failure_outranks_a_choice() -> None:
     socket = INIT.format(rank=2, pid=2, interface="eth0", network="Socket", extra="-").replace(END, CLOSED)
     failed = "[rank3]: RuntimeError: CUDA error: device-side assert triggered\n"
     assert [name for name, _, _ in named(logs(rank_2=socket, rank_3=failed, **texts))] == ["cuda-assert"]
+
+
+def test_of_ranks_that_only_waited_the_odd_one_is_possible() -> None:
+    """With another network than the others it cannot connect to them; that alone explains why all waited."""
+    texts = {
+        f"rank_{n}": INIT.format(
+            rank=n, pid=n, interface="eth0", network="Socket" if n == 2 else "IB", extra="-"
+        ).replace(END, TIMED_OUT)
+        for n in range(4)
+    }
+    assert named(logs(**texts)) == [("communication-choice-differs", "possible", [2])]
+    alike = {name: text.replace("Socket", "IB") for name, text in texts.items()}
+    assert logs(**alike).causes == ()
+
+
+def test_a_rank_without_the_plugin_of_the_others_is_named() -> None:
+    loaded = {n: {"extra": "NET/Plugin: Loaded net plugin Libfabric (v10)"} for n in (0, 1, 3)}
+    diagnosis = job(loaded)
+    assert named(diagnosis) == [("communication-choice-differs", "likely", [2])]
+    assert "plugin none, where the others have Libfabric" in diagnosis.causes[0].summary
+
+
+def test_an_adapter_that_a_warning_says_is_not_opened_is_no_failure() -> None:
+    warned = "n0:1:9 [0] misc/ibvwrap.cc:94 NCCL WARN Call to ibv_open_device failed\n"
+    warned += "n0:1:9 [0] NCCL WARN NET/IB : Unable to open device mlx5_0\nn0:1:9 [0] NCCL INFO Using network Socket\n"
+    assert named(logs(rank_0=warned, rank_1=warned.replace("n0:1", "n1:2")))[0][:2] == (
+        "nccl-network-fallback",
+        "likely",
+    )

@@ -175,3 +175,28 @@ def test_what_a_run_overcame_is_a_note_at_its_file() -> None:
 
 def test_a_process_that_ends_well_undoes_no_error_without_progress_behind_it() -> None:
     assert confidences(logs(train=f"{FAULT}{ENDS_OF_PROCESSES['DeepSpeed']}\n")) == [("cuda-illegal-access", "certain")]
+
+
+def test_a_request_that_a_server_refused_is_no_failure_of_the_server() -> None:
+    refused = (
+        "ERROR 03-12 08:23:28 [serving_chat.py:200] Error in preprocessing\n"
+        'Traceback (most recent call last):\n  File "s.py", line 1\n'
+        "ValueError: This model's maximum context length is 4096 tokens. However, you requested 9000 tokens\n"
+    )
+    assert logs(serve=refused).causes == ()
+    after = logs(serve=refused + 'Traceback (most recent call last):\n  File "s.py", line 1\nValueError: bad\n')
+    assert confidences(after) == [("python-exception", "certain")]
+
+
+@pytest.mark.parametrize(
+    ("signal", "signature", "action"),
+    [
+        ("Killed", "dataloader-worker-killed", "give-memory"),
+        ("Segmentation fault", "dataloader-worker-crashed", "fix-program"),
+        ("Aborted", "dataloader-worker-crashed", "fix-program"),
+        ("Bus error", "shm-full", "fix-host"),
+    ],
+)
+def test_the_signal_of_a_data_loaders_worker_decides_what_to_do(signal: str, signature: str, action: str) -> None:
+    (cause,) = logs(train=f"RuntimeError: DataLoader worker (pid 25902) is killed by signal: {signal}. \n").causes
+    assert (cause.signature, SIGNATURES[cause.signature].action) == (signature, action)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import tempfile
@@ -85,14 +86,24 @@ def glob_quoted(path: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", path)
 
 
-def validate_places(places: Sequence[str]) -> tuple[str, ...]:
-    """The places as given; a relative one is below the login user's home. Raises: UsageError."""
+def validate_places(places: Sequence[str], is_here: bool = False) -> tuple[str, ...]:
+    """The places as given; a relative one is below the login user's home, but ``is_here``, where this host alone is
+    asked, below the current folder if it is there. Raises: UsageError.
+    """
     if len(places) > MAX_PLACES:
         raise UsageError(filled("--logs is given {0} times; expected at most {1}", len(places), MAX_PLACES))
     for place in places:
         if not place or "\0" in place or len(place) > 4096 or not place.isprintable():
             raise UsageError(filled("--logs {0}: expected a file, a folder or a pattern", f"{printable(place, 80)!r}"))
-    return tuple(place if place.startswith(("/", "~")) else f"~/{place}" for place in places)
+    return tuple(_absolute(place, is_here) for place in places)
+
+
+def _absolute(place: str, is_here: bool) -> str:
+    if place.startswith(("/", "~")):
+        return place
+    if is_here and next(glob.iglob(place), None) is not None:
+        return os.path.join(os.getcwd(), place)
+    return f"~/{place}"
 
 
 def collect_logs(

@@ -270,7 +270,8 @@ class _Scanner:
         text = self._decode(line)
         matched = self.matcher.matches(text, selected)
         failed = matched.pop(TRACEBACK, None) is not None
-        if self.matcher.benign & matched.keys():
+        benign = bool(self.matcher.benign & matched.keys())
+        if benign:
             matched.clear()
             failed = False
         opened = failed and TRACEBACK_HEAD in text
@@ -278,7 +279,7 @@ class _Scanner:
         if within:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
                 matched.clear()  # what the program may print, not what it printed
-            self._continue_traceback(text, matched, place)
+            self._continue_traceback(text, matched, place, benign=benign)
         elif failed and not opened and not matched:  # an exception alone
             matched[TRACEBACK] = {}
         if opened and (exception := raised(text)):
@@ -313,9 +314,13 @@ class _Scanner:
             matched[TRACEBACK] = {key: value for key, value in match.groupdict().items() if value}
         return matched
 
-    def _continue_traceback(self, text: str, matched: dict[str, dict[str, str]], place: _Line) -> None:
-        """Finds the exception's line of an open traceback: the first that is neither indented nor empty."""
+    def _continue_traceback(self, text: str, matched: dict[str, dict[str, str]], place: _Line, *, benign: bool) -> None:
+        """Finds the exception's line of an open traceback: the first that is neither indented nor empty. One that is
+        ``benign`` was handled.
+        """
         _, exception = self.tracebacks.read(text)  # type: ignore[no-untyped-call]
+        if exception and benign:
+            return
         if not exception:
             origin = RAY_ORIGIN.search(text)
             self.origin = origin.groupdict() if origin else self.origin

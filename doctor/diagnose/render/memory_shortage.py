@@ -30,12 +30,26 @@ _FIELDS = {
 }
 
 
+_DEVICE = re.compile(r"(?<!\w)(?P<device>[GN]PU \d{1,3})(?:; \d| has a total capac)")
+
+
 def memory_shortage(events: Iterable[Event]) -> str:
-    """The largest request of these lines in words, and who held the memory; empty where no line shows it."""
-    rows = [sizes for event in events if (sizes := _sizes(event.text)) and "asked" in sizes and "free" in sizes]
+    """The largest request of these lines in words, of which device, and who held the memory; empty where no line
+    shows it. The device has the number that its process gives it, which of several visible ones is not the host's.
+    """
+    rows = {event.text: sizes for event in events if (sizes := _sizes(event.text)) and {"asked", "free"} <= {*sizes}}
     if not rows:
         return ""
-    sizes = max(rows, key=lambda row: row["asked"] - row["free"])
+    line = max(rows, key=lambda text: rows[text]["asked"] - rows[text]["free"])
+    device, shortage = _DEVICE.search(line), _shortage(rows[line])
+    return (
+        phrase("{device} as its process counts: {shortage}", device=device["device"], shortage=shortage)
+        if device
+        else shortage
+    )
+
+
+def _shortage(sizes: dict[str, int]) -> str:
     missing = sizes["asked"] - sizes["free"]
     if missing <= 0:
         return phrase(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from doctor.analysis.majority import split
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of, first_evidence, names_of, sorted_culprits
@@ -32,6 +34,8 @@ _HARMLESS = ("choice_adapters", "choice_interface", "choice_channels")
 _LEAST = 3
 """Processes that must show a choice, so that most can agree."""
 _SOCKET = "Socket"
+_IN_WORDS = {"Could not find": "none", "No plugin found": "none"}
+"""What NCCL prints of a choice where it has none."""
 
 
 class Choice(NamedTuple):
@@ -52,12 +56,23 @@ def odd_choices(case: Case) -> list[Cause]:
     return _sockets(case)
 
 
+def odd_choice_of_waiting(case: Case) -> list[Cause]:
+    """Where all ranks only waited and no rule says for whom: the rank that chose another network, version or algorithm
+    than the others, with which theirs do not fit. It is one explanation.
+    """
+    if not any(case.waits(process) for process in case.processes):
+        return []
+    causes = [cause for cause in odd_choices(case) if cause.signature == DIFFERS and cause.confidence == "likely"]
+    return [msgspec.structs.replace(cause, confidence="possible") for cause in causes]
+
+
 def _choices(case: Case, name: str) -> Iterator[Choice]:
     """The first choice of each process: that of its first communicator, which is the whole job's."""
     for process in case.processes:
         choice_events = [event for event in process.events if event.signature == _CHOICE and event.values.get(name)]
         if choice_events and (process.rank is not None or process.pid):
-            yield Choice(process, choice_events[0].values[name], choice_events[0])
+            value = choice_events[0].values[name]
+            yield Choice(process, _IN_WORDS.get(value, value), choice_events[0])
 
 
 def _comparable(name: str, choices: Iterable[Choice]) -> bool:

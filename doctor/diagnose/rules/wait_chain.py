@@ -56,7 +56,7 @@ def _target(case: Case, process: Process, event: Event) -> Node | None:
         return process.rank
     number = values.get("peer_group_rank", "")
     if number.isdecimal() and int(number) < 1_000_000:
-        return _world_rank(case, process, int(number), values.get("group", ""))
+        return _world_rank(case, process, event, int(number))
     number = values.get("peer_rank", "")
     if number.isdecimal() and len(number) < 7:
         return int(number)
@@ -67,13 +67,19 @@ def _target(case: Case, process: Process, event: Event) -> Node | None:
     return None
 
 
-def _world_rank(case: Case, process: Process, number: int, group: str) -> int:
-    """The rank in the world of a rank in a communicator; the same number where the communicator is not known."""
+def _world_rank(case: Case, process: Process, event: Event, number: int) -> Node:
+    """The rank in the world of a rank in a communicator. Where the communicator is not known, the same number, but not
+    if the waiting process has another number in the two: then the other one is named by its communicator.
+    """
+    group = event.values.get("group", "")
     names = [group] if group in process.group_ranks else sorted(process.group_ranks)
     if len(names) == 1:
         for other in case.processes:
             if other.group_ranks.get(names[0]) == number and other.rank is not None:
                 return other.rank
+    own = event.values.get("own_group_rank", "")
+    if own and process.rank is not None and int(own) != process.rank:
+        return Culprit(label=filled("rank {0} of that communicator", number))
     return number
 
 

@@ -27,6 +27,7 @@ SILENT_SECONDS = 600.0
 """A checkpoint, an evaluation or a compilation may take as long."""
 SILENT_FACTOR = 5.0
 """Of the longest wait so far."""
+_LOSS_IN_CHINESE = "损失".encode()
 MOST_HEARTBEATS = 256
 HEARTBEAT = re.compile(
     rb"Cluster Exception Location ?\[|Heartbeat Lost Occurred|crimer rank \[[^\]\n]{1,80}\] status\["
@@ -89,7 +90,7 @@ class LogWatch:
         if self.pattern is not None:
             text = line[: PATTERN_LINE * 4].decode("utf-8", "replace")[:PATTERN_LINE]
             reading = read_by_pattern(text, self.pattern)
-        elif b"oss" in line or b"OSS" in line:
+        elif b"oss" in line or b"OSS" in line or _LOSS_IN_CHINESE in line:
             reading = read_loss(line.decode("utf-8", "replace"))
         else:
             return None

@@ -18,8 +18,13 @@ NUMBER = r"[-+]?(?:nan|inf(?:inity)?|\d{1,20}(?:\.\d{0,20})?(?:e[-+]?\d{1,4})?|\
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _LOSS = re.compile(rf"""loss['"]?\s{{0,8}}(?:[=:]|is\b)\s{{0,8}}['"\[(]?(?:tensor\()?({NUMBER})(?![\w.])""", re.I)
-_BARE = re.compile(r"\bloss\s{1,8}([-+]?(?:nan|inf|\d{1,20}\.\d{1,20}(?:e[-+]?\d{1,4})?))(?=[\s,;|)]|$)", re.I)
+_BARE = re.compile(r"\bloss\s{1,8}([-+]?(?:nan|inf|\d{1,20}\.\d{1,20}(?:e[-+]?\d{1,4})?))(?=[\s,;:|)\]]|$)", re.I)
 """Without a sign between, as nanoGPT and llm.c print it; only beside the number of a step."""
+_CHINESE = re.compile(
+    rf"(?<![证试估类终佳小])(?:训练|平均|总|当前)?损失(?:值|函数值)?\s{{0,8}}[=:：为是]?\s{{0,8}}({NUMBER})(?![\w.])",
+    re.I,
+)
+"""The same in Chinese, but what is before it makes it that of a validation, of a class, the last or the best."""
 _JOINED = re.compile(r"([a-z0-9_./]{0,40})$", re.I)
 _WORD = re.compile(r"([a-z]{1,20})[ -]$", re.I)
 _NAMES = frozenset(
@@ -40,6 +45,8 @@ _NAMES = frozenset(
         "current_",
         "global_",
         "ce_",
+        "crossentropy",
+        "train/crossentropy",
         "nll_",
         "train/",
         "training/",
@@ -86,9 +93,11 @@ _OTHER_WORDS = frozenset(
 _STEPS = (
     re.compile(r"""global_?step['"]?\s{0,4}(?:[=:]|is\b)\s{0,8}['"]?(\d{1,15})""", re.I),
     re.compile(r"\biteration\s{1,12}(\d{1,15})\s{0,8}/", re.I),
-    re.compile(r"""\b(?:current_)?steps?['"]?\s{0,4}[:=\[ ]{1,4}\s{0,12}(\d{1,15})\b""", re.I),
-    re.compile(r"""\biter(?:ation)?s?['"]?\s{0,4}[:=\[ ]{1,4}\s{0,12}(\d{1,15})\b""", re.I),
+    re.compile(r"""\b(?:current_)?steps?['"]?\s{0,4}[:=\[ \t]{1,4}\s{0,12}(\d{1,15})\b""", re.I),
+    re.compile(r"""\biter(?:ation)?s?['"]?\s{0,4}[:=\[ \t]{1,4}\s{0,12}(\d{1,15})\b""", re.I),
     re.compile(r"\|\s{0,8}(\d{1,15})/(?:\d{1,15}|\?)\s{0,4}\["),
+    re.compile(r"\bepoch\b.{1,40}\bbatch(?:_idx)?['\"]?\s{0,4}[:=\[# \t]{1,4}\s{0,12}(\d{1,15})\b", re.I),
+    re.compile(r"第\s{0,4}(\d{1,15})\s{0,4}(?:步|次迭代|个?批次)|步数?\s{0,4}[:：=]\s{0,4}(\d{1,15})"),
 )
 _EPOCH = re.compile(r"""\bepoch['"]?\s{0,4}[:=\[( ]{1,4}\s{0,8}['"]?(\d{1,9}(?:\.\d{0,12})?)""", re.I)
 _RANK = re.compile(
@@ -137,7 +146,7 @@ def read_loss(line: str) -> LossLine | None:
     """
     line = line[:MAX_LINE]
     if "loss" not in line and "loss" not in line.lower():
-        return None
+        return _read_chinese(line) if "损失" in line else None
     if "\x1b" in line:
         line = _ESCAPE.sub("", line)
     if _SUMMARY.search(line):
@@ -148,6 +157,11 @@ def read_loss(line: str) -> LossLine | None:
             if name is not None and (pattern is _LOSS or _step(line) is not None):
                 return _reading(line, name + "loss", match[1])
     return None
+
+
+def _read_chinese(line: str) -> LossLine | None:
+    match = _CHINESE.search(line)
+    return _reading(line, "loss", match[1]) if match and _step(line) is not None else None
 
 
 def read_by_pattern(line: str, pattern: re.Pattern[str]) -> LossLine | None:
@@ -181,7 +195,7 @@ def _reading(line: str, name: str, text: str) -> LossLine:
 
 def _step(line: str) -> int | None:
     steps = (pattern.search(line) for pattern in _STEPS)
-    return next((int(match[1]) for match in steps if match), None)
+    return next((int(next(filter(None, match.groups()))) for match in steps if match), None)
 
 
 def _name(before: str) -> str | None:

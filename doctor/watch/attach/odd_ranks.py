@@ -14,13 +14,14 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from doctor.analysis.majority import split
-from doctor.engine.sanitize import count_noun, number_ranges
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
 from doctor.watch.attach.rank_activity import (
     ANSWERS,
     DEFINITE,
     HELPED,
+    LONG_LOOK,
     LONGEST_WAIT,
     RESTS,
     TASKS,
@@ -28,7 +29,7 @@ from doctor.watch.attach.rank_activity import (
     Kind,
     activity,
 )
-from doctor.watch.attach.rank_report import HostReport, ProcessReport
+from doctor.watch.attach.rank_report import HostReport, ProcessReport, labels_joined
 from doctor.watch.rehearsal.judge import judge_running
 from doctor.watch.rehearsal.rank_view import live_view
 
@@ -115,9 +116,13 @@ class JobFinding(msgspec.Struct, frozen=True):
 
     @property
     def may_be_slow(self) -> bool:
-        """Undecided, and a longer look tells more: ranks stand still at their devices, as in a long step."""
-        at_device = (view.awaits_device or (view.does.spins and view.does.still) for view in self.ranks)
-        return self.result == "undecided" and not self.odd_ranks and any(at_device)
+        """Undecided, and a longer look tells more: ranks stand still at their devices, as in a long step, or a server
+        has not answered yet.
+        """
+        may_last = (
+            view.awaits_device or (view.does.spins and view.does.still) or view.does.holds for view in self.ranks
+        )
+        return self.result == "undecided" and not self.odd_ranks and any(may_last)
 
     @property
     def is_complete(self) -> bool:
@@ -179,6 +184,9 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     if any(view.does.kind == "collective" for view in waiting):
         waiting += [view for view in views if view.awaits_device]
     rest = [view for view in views if view not in waiting]
+    holders = [] if definite or absent else [view for view in views if view.does.holds and view.report.rank is None]
+    if holders:
+        return _hold_up(holders)
     if not definite and (moves or not (waiting or absent)):
         if world != 1 and not any(view.report.is_connected for view in views):
             return Judgement("undecided", APART)
@@ -236,6 +244,15 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
     return Judgement("undecided", filled(text, _sentence(views, waiting), next(iter(far_ends.values()), "")))
 
 
+def _hold_up(holders: Sequence[SeenRank]) -> Judgement:
+    """Those that were asked something and do nothing for it: who sent the request waits, as does who waits for that."""
+    lasting = [view for view in holders if view.does.holds >= LONG_LOOK]
+    judged = _blame_unless_helped(lasting or holders, ())
+    if lasting:
+        return judged
+    return Judgement("undecided", filled("{0} It may answer yet: look again.", judged.text))
+
+
 def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[SeenRank]:
     """Of processes that name no rank, whose roles differ: those that do the same work as the ones that wait in a
     collective and are not with them, or that rest in a task whose result one waits for, or alone can answer one of
@@ -264,7 +281,8 @@ def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
         text = "All its processes ended during the look: how they ended is in their own output."
         return Judgement("undecided", text)
     text = filled(
-        "{0} ended during the look; no rank seen here waits for it,", _joined([view.report.label for view in ended])
+        "{0} ended during the look; no rank seen here waits for it,",
+        labels_joined([view.report.label for view in ended]),
     )
     who = "the rank not seen" if unseen == 1 else filled("one of the {0} ranks not seen", unseen)
     return Judgement("undecided", filled("{0} and {1} may have ended before.", text, who))
@@ -295,7 +313,7 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
                 "{0}: no move while waiting for the device, for what it computes or for another rank. "
                 "So does a job whose steps take longer (--interval)."
             )
-            return Judgement("undecided", filled(text, _joined([view.report.label for view in at_devices])))
+            return Judgement("undecided", filled(text, labels_joined([view.report.label for view in at_devices])))
         busy = [
             view for view in views if view.does.role == TASKS and view.does.kind == "compute" and not view.does.works
         ]
@@ -391,21 +409,16 @@ def _sentence(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str
         ),
     )
     more = filled("; {0} more", len(odd_ranks) - 4) if len(odd_ranks) > 4 else ""
+    if not waiting and any(view.report.requests for view in odd_ranks):
+        return filled("{0}{1}.", who, more)
     return filled("{0}{1}; {2}.", who, more, _waiters(waiting))
 
 
 def _waiters(waiting: Sequence[SeenRank]) -> str:
     if not waiting:
         return "no rank waits for it yet"
-    labels = _joined([view.report.label for view in waiting])
+    labels = labels_joined([view.report.label for view in waiting])
     return filled("{0} waits" if len(waiting) == 1 else "{0} wait", labels)
-
-
-def _joined(labels: Sequence[str]) -> str:
-    numbers = [int(label[5:]) for label in labels if label.startswith("rank ")]
-    template = "ranks {0}" if len(numbers) > 1 else "rank {0}"
-    named = [filled(template, number_ranges(numbers))] if numbers else []
-    return joined(", ", [*named, *(label for label in labels if not label.startswith("rank "))])
 
 
 def _notes(
@@ -432,6 +445,6 @@ def _notes(
         notes.append("no stacks: py-spy was not found beside the job's interpreter or on the PATH (pip install py-spy)")
     elif bare:
         notes.append(
-            filled("no stack of {0}: {1}", _joined([view.report.label for view in bare]), bare[0].report.problem)
+            filled("no stack of {0}: {1}", labels_joined([view.report.label for view in bare]), bare[0].report.problem)
         )
     return tuple(notes)

@@ -54,6 +54,8 @@ _HOLDS: dict[Kind, str] = {
     "child": "waits for a child process: pid {0} is in {1}",
 }
 """What is said of a rank that waits for a process below it."""
+_HOLDS_REQUEST: frozenset[Kind] = frozenset({"sleep", "blocked", "file", "child", "wait", "stdin", "debugger"})
+"""In what a server does nothing for a request; at a device it may."""
 _HOLDS_WORKER = frozenset({"read", "write", "open", "stat", "lock", "sync", "recv", "connect", "sleep", "page fault"})
 _DEBUGGER = re.compile(r"(?:^|/)(?:pdb|bdb|cmd|ipdb/__main__|pudb/debugger)\.py$|debugpy/")
 _SPINS = re.compile(
@@ -125,6 +127,10 @@ class Activity(msgspec.Struct, frozen=True):
     """Its stack or where it was sampled shows that it does not only wait on its CPU."""
     role: str = ""
     """The outermost function of the program, or of what runs it: which of the job's processes do the same work."""
+    holds: float = 0.0
+    """Seconds since nothing ran for a request that it has not answered and attends to no more, as far as is known; 0:
+    it holds up none.
+    """
     is_silent: bool = False
     """In a long look no message reached it or left it, and it was in a library of communication always, or never."""
 
@@ -164,12 +170,37 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     names = [name for name, _ in rank.samples]
     works, transfers = _works(kind, rank, seconds, unmoved, by_children), _transfers(first, last)
     turns = kind == "compute" and still and last.switches - first.switches <= 1 and not transfers
-    rests = unmoved and last.all_ran - first.all_ran < _LEAST_OF_THREADS and by_children < _LEAST_OF_CHILDREN
+    rests_itself = unmoved and last.all_ran - first.all_ran < _LEAST_OF_THREADS
+    rests = rests_itself and by_children < _LEAST_OF_CHILDREN
+    holds = _held_seconds(rank, kind, seconds) if rests or (kind == "sleep" and rests_itself) else 0.0
+    if rank.requests and (holds or kind in DEFINITE):
+        text = filled("{0}; {1}", text, _askers(rank))
     return Activity(
         kind, text, still, place, transfers, bool(library), turns, unmoved, rests, is_between_two, works,
-        works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames),
+        works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames), holds,
         seconds >= LONG_LOOK and rank.took_no_message and (bool(library) or not any(map(_SPINS.match, names))),
     )  # fmt: skip
+
+
+def _held_seconds(rank: ProcessReport, kind: Kind, seconds: float) -> float:
+    """Of a process at rest. Who waits for another of those looked at, or for a device, is held up itself."""
+    if not rank.requests or kind not in _HOLDS_REQUEST or rank.awaits or (rank.devices and kind == "wait"):
+        return 0.0
+    if rank.takes_requests:  # of a thread for each connection, one that waits for an event may do so for long
+        in_program = any(is_of_program(path) for _, path, _ in rank.frames[:1])
+        is_in_lock = in_program and [look.call for look in rank.looks[-1:] if look] == ["futex"]
+        if rank.thread in (0, rank.pid) or (kind == "wait" and not is_in_lock):
+            return 0.0
+    return min([known for known in (rank.requests[0][1], rank.off_cpu) if known >= 0] or [seconds])
+
+
+def _askers(rank: ProcessReport) -> str:
+    """Who waits for its answer."""
+    who, since = rank.requests[0]
+    name = who or filled("a client whose connection it has not accepted")
+    if since < 0:
+        return filled("{0} waits for its answer", name)
+    return filled("{0} has waited for its answer for {1} s", name, f"{since:.0f}")
 
 
 def _transfers(first: Look, last: Look) -> bool:

@@ -20,16 +20,14 @@ from doctor.watch.attach.process_groups import group_names
 from doctor.watch.attach.rank_activity import (
     ANSWERS,
     DEFINITE,
-    HELPED,
     LONG_LOOK,
-    LONGEST_WAIT,
     RESTS,
     TASKS,
-    Activity,
     Kind,
     activity,
 )
 from doctor.watch.attach.rank_report import HostReport, ProcessReport, labels_joined
+from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.rehearsal.judge import judge_running
 from doctor.watch.rehearsal.rank_view import live_view
 
@@ -48,38 +46,6 @@ MAX_WORLD = 1024
 """Ranks on one host."""
 _LOOPBACK = re.compile(r"127\.[0-9.]{1,12}$|localhost$|::1$")
 """Addresses of a job whose ranks are all on one host."""
-
-
-class SeenRank(msgspec.Struct, frozen=True):
-    """A rank that has a process, and what it does."""
-
-    host: str
-    report: ProcessReport
-    does: Activity
-
-    @property
-    def waits(self) -> bool:
-        """It stands still in a wait for the others: in a collective, or, without a stack, for its own threads."""
-        in_threads = self.does.kind == "wait" and not self.does.place
-        return self.does.still and (self.does.kind in ("collective", "idle") or in_threads)
-
-    @property
-    def awaits_device(self) -> bool:
-        """It stands still in a wait for its device: for what that computes, or for a collective."""
-        return self.does.still and self.does.kind == "device"
-
-    @property
-    def far_end(self) -> str:
-        """The end on another host that it has not waited for long, and that may work for it; empty: none."""
-        link, seconds = self.report.far_end or ("", 0.0)
-        end = link.partition(">")[2]
-        is_store = end.endswith(":" + self.report.job.get("MASTER_PORT", "none"))
-        return end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and not is_store else ""
-
-    @property
-    def where(self) -> object:
-        """What tells its wait from that of others: the stack, else what it does. Who spins is in any library."""
-        return self.does.place or self.does.spins or self.does.text
 
 
 class OddRank(msgspec.Struct, frozen=True):
@@ -237,6 +203,8 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         text = "{0} It reads or writes meanwhile: look again."
     elif all(view.does.works or view.does.transfers for view in views):
         text = "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
+    elif waiting and all(view.goes_on for view in (*views, *waiting)):
+        text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
     elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):
         text = "{0} It waits for {1}, on another host, where something may work for it: look there."
     else:
@@ -347,7 +315,8 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     waiting = [view for view in waiting if view not in idle]
     if not waiting:
         return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
-    free = [view for view in idle if view.does.role == TASKS and not view.does.text.startswith(ANSWERS)]
+    roles = {TASKS, *(view.does.role for view in waiting if view.does.kind == "collective")} - {""}
+    free = [view for view in idle if view.does.role in roles and not view.does.text.startswith(ANSWERS)]
     if free and any(view.does.kind == "collective" for view in waiting):
         if len(free) == 1 and not any(view.report.links for view in (*waiting, *idle)):
             return _blame(free, waiting)

@@ -33,9 +33,12 @@ _BETWEEN_TWO = frozenset(
 """Functions in which a rank waits for one other rank (pytorch.org, "Point-to-point communication")."""
 _BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
 """Functions within which a rank waits for a reduction of its gradients, or for its device."""
-_LOADER = re.compile(
-    r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/|/multiprocessing/queues\.py$"
-)
+_LOADER = re.compile(r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/")
+_OF_PROCESSES: dict[str, tuple[Kind, str]] = {
+    "/multiprocessing/queues.py": ("loader", "waits for an object in a queue of processes, as of a data loader"),
+    "/multiprocessing/pool.py": ("wait", "waits for the results of its pool of processes"),
+}
+"""File of the standard library -> what is said of a rank that waits there."""
 TASKS = "/ray/_private/worker.py"
 """Of a worker of Ray: `main_loop` waits for tasks and runs them, `get` waits for those of others."""
 ANSWERS = "waits for results of tasks of Ray"
@@ -49,11 +52,14 @@ _IDLE = (
     (re.compile(r"_run_once /.*/asyncio/base_events\.py$"), "waits for an event"),
 )
 """Function and file of the innermost frames of a process that has nothing to do."""
-_HOLDS: dict[Kind, str] = {
-    "loader": "waits for its data loader, whose worker (pid {0}) is in {1}",
-    "child": "waits for a child process: pid {0} is in {1}",
+_HOLDS: dict[Kind, tuple[str, str]] = {
+    "loader": (
+        "waits for its data loader, whose worker (pid {0}) is in {1}",
+        "waits for its data loader, whose worker (pid {0}) is stopped",
+    ),
+    "child": ("waits for a child process: pid {0} is in {1}", "waits for a child process: pid {0} is stopped"),
 }
-"""What is said of a rank that waits for a process below it."""
+"""What is said of a rank that waits for a process below it, which is in a call, or stopped."""
 _HOLDS_REQUEST: frozenset[Kind] = frozenset({"sleep", "blocked", "file", "child", "wait", "stdin", "debugger"})
 """In what a server does nothing for a request; at a device it may."""
 _HOLDS_WORKER = frozenset({"read", "write", "open", "stat", "lock", "sync", "recv", "connect", "sleep", "page fault"})
@@ -69,6 +75,8 @@ _COMMUNICATES = re.compile(
     rf"{_SPINS.pattern}|libtorch_\w+\.so\S* (?:c10d|gloo|c10d_npu)::|_?xla_extension|libjax_common"
 )
 """Library and function in which a thread that waits for others is."""
+_IN_LOCK = "waits for another of its threads, or for a lock"
+"""Where its stack shows that it is in no collective."""
 _LEAST_OF_THREADS = 0.05
 """Seconds on CPUs of all its threads within the looks, above which one of them works."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
@@ -80,6 +88,8 @@ LONGEST_WAIT = 600.0
 """Seconds: the usual limit of a process group over NCCL."""
 LONG_LOOK = 10.0
 """Seconds without a message, after which what one rank alone computes is no usual difference between ranks."""
+_USUAL_LOOK = 5.0
+"""Seconds that a look takes at most on a host that is not overloaded, unless a longer one is asked for."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
 _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
@@ -155,11 +165,11 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
     if not decided and rank.rank is None and (idle := _idle(frames)):
         decided, still = ("idle", idle), rank.stacks[0] == rank.stacks[-1]
-    kind, text = decided or _by_call(looks, seconds)
+    kind, text = decided or _by_call(looks, seconds, bool(frames))
     if kind in ("blocked", "file") and rank.file_wait is not None:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
     if kind in _HOLDS and (held := _held_process(rank)):
-        text = filled(_HOLDS[kind], *held)
+        text = filled(_HOLDS[kind][not held[1]], *held)
     where = _where(frames)
     unmoved = first.ran == last.ran and first.switches == last.switches
     is_between_two = any(
@@ -217,7 +227,13 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
     ):  # it asks again and again; a child may have other work, such as a loader's
         return by_children > _BUSY * seconds
     has_changed = len(functions) > 1 and functions[0] != functions[-1]
-    return kind == "compute" and (has_changed or _computes_in_libraries(rank))
+    return kind == "compute" and (has_changed or _computes_in_libraries(rank) or _lacks_cpu(rank, seconds))
+
+
+def _lacks_cpu(rank: ProcessReport, seconds: float) -> bool:
+    """Whether it got less of a CPU than a usual look takes: what is short work elsewhere takes long so."""
+    ran = [look.ran for look in rank.looks if look is not None and look.ran >= 0]
+    return seconds > _USUAL_LOOK and len(ran) > 1 and ran[-1] - ran[0] < _BUSY * _USUAL_LOOK
 
 
 def function_of(name: str) -> str:
@@ -304,12 +320,18 @@ def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:
 
 
 def _held_process(rank: ProcessReport) -> tuple[int, str] | None:
-    """Of a rank that waits for one below it, the one that is held up, and in what: idle workers wait at a pipe."""
+    """Of a rank that waits for one below it, the one that is held up, and in what (empty: it is stopped).
+
+    Idle workers read at a pipe.
+    """
+    stopped = next((pid for pid, state, _, _ in rank.children if state in ("T", "t")), 0)
+    if stopped:
+        return stopped, ""
     return next(
         (
             (pid, filled("{0} of {1}", call, file) if file else call)
             for pid, _, call, file in rank.children
-            if call in _HOLDS_WORKER and "pipe" not in file
+            if call in _HOLDS_WORKER and (call == "write" or "pipe" not in file)
         ),
         None,
     )
@@ -346,10 +368,11 @@ def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind
             return "collective", filled("waits in {0}", _operation(frames))
         if function_of(name) in _BACKWARD and "/torch/" in path and call != "running":
             return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
-    return None
+    paths = [path for _, path, _ in frames[:10]]
+    return next((said for end, said in _OF_PROCESSES.items() if any(path.endswith(end) for path in paths)), None)
 
 
-def _by_call(looks: list[Look], seconds: float) -> tuple[Kind, str]:
+def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, str]:
     last = looks[-1]
     ran = last.ran - looks[0].ran
     same = {(look.call, look.file) for look in looks}
@@ -361,7 +384,7 @@ def _by_call(looks: list[Look], seconds: float) -> tuple[Kind, str]:
         "running": ("compute", "computes"),
         "sleep": ("sleep", "sleeps"),
         "wait": ("child", "waits for a child process"),
-        "futex": ("wait", "waits for another of its threads, as in a collective"),
+        "futex": ("wait", _IN_LOCK if has_stack else "waits for another of its threads, as in a collective"),
         "poll": ("wait", "waits for input"),
         "pause": ("sleep", "waits for a signal"),
     }

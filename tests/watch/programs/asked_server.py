@@ -17,6 +17,9 @@ import time
 from pathlib import Path
 
 KIND, FOLDER = sys.argv[1], Path(sys.argv[2])
+PORT = int(os.environ.get("ASKED_PORT", "0"))
+THROUGH = int(os.environ.get("ASKED_THROUGH", "0"))
+"""The port of a proxy before it; 0: it is asked by the client itself."""
 QUESTION = b"POST /generate HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -106,7 +109,7 @@ async def answered(reader, writer):
 
 async def serve_events():
     """Every connection in one thread."""
-    server = await asyncio.start_server(answered, "127.0.0.1", 0)
+    server = await asyncio.start_server(answered, "127.0.0.1", PORT)
     start_client(server.sockets[0].getsockname())
     await server.serve_forever()
 
@@ -115,7 +118,7 @@ def start_client(address):
     """Another process, which asks and waits for the answer."""
     program = f"""
 import socket, time
-client = socket.create_connection({address!r})
+client = socket.create_connection({("127.0.0.1", THROUGH or address[1])!r})
 client.sendall({QUESTION!r})
 if {KIND.endswith("unread")}:
     time.sleep(10000)
@@ -131,7 +134,7 @@ def main():
     if how == "events":
         asyncio.run(serve_events())
     kinds = {"threads": http.server.ThreadingHTTPServer, "beside": http.server.ThreadingHTTPServer}
-    server = kinds.get(how, http.server.HTTPServer)(("127.0.0.1", 0), Handler)
+    server = kinds.get(how, http.server.HTTPServer)(("127.0.0.1", PORT), Handler)
     if how == "silent":
         (FOLDER / "struck").write_text(str(os.getpid()))
     start_client(server.server_address)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from doctor.watch.attach.attached_run import attached_run
+from doctor.watch.attach.attached_run import attached_run, main_job
 from doctor.watch.attach.inspector.open_requests import asked_times, lasting_requests, left_requests, takes_requests
 from doctor.watch.attach.odd_ranks import JobFinding, find_odd
 from doctor.watch.attach.rank_report import Look, ProcessReport
@@ -103,6 +103,15 @@ def test_servers_that_nothing_connects_are_judged_each_for_itself() -> None:
     assert {first.result, second.result} == {"odd", "undecided"}
     run, checks = attached_run([first, second], {}, (), "doctor", 4.0, ())
     assert "smoke-rank-blocked" in checks and run.smoke
+
+
+def test_beside_a_job_that_moves_a_server_that_holds_up_a_request_is_reported() -> None:
+    trains = [
+        rank(number, looks(switches=900, ran=1.0), HANDLER, world=2, tcp=[0, 10**6, 2 * 10**6]) for number in (0, 1)
+    ]
+    held, works = server(looks("sleep")), server(looks("running", "R", ran=2.0))
+    assert main_job(find_odd({"n1": host(*trains, held)})).result == "odd"
+    assert main_job(find_odd({"n1": host(*trains, works)})).world == 2
 
 
 @contextlib.contextmanager

@@ -144,10 +144,12 @@ def main_job(jobs: Sequence[JobFinding]) -> JobFinding:
 
 
 def _order(job: JobFinding) -> tuple[bool, int]:
-    """The first is reported. A lone process whose links lead to no rank seen is a job only where there is no other."""
+    """The first is reported. A lone process whose links lead to no rank seen is a job only where there is no other, or
+    where it holds up what it was asked.
+    """
     first = job.ranks[0].report
     is_lone = len(job.ranks) == 1 and first.rank is None and not first.devices
-    return is_lone, {"odd": 0, "undecided": 1}.get(job.result, 2)
+    return is_lone and not (first.requests and job.result == "odd"), {"odd": 0, "undecided": 1}.get(job.result, 2)
 
 
 def _checks(job: _Job, failures: Sequence[Failure], undecided: str) -> tuple[str, ...]:

@@ -37,7 +37,8 @@ ODD_WAITS = {
 }  # fmt: skip
 """Of `odd_waits.py`: what is said of a process that waits so."""
 ODD_WORK = ("sleeping tasks", "loader", "pool", "passed object", "computing child", "answering store", "locked shortly",
-            "task in pool", "signal in time", "sorts", "saves", "echo", "slow", "semaphore", "joined thread")  # fmt: skip
+            "task in pool", "signal in time", "sorts", "saves", "echo", "slow", "semaphore",
+            "joined thread")  # fmt: skip
 """Of the same file: what one rank of a healthy job does in each step."""
 WORDS = {
     "sleep": "sleeps", "server": "socket", "lock": "waits for another of its threads", "flock": "cache.lock",

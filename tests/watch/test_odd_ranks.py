@@ -699,6 +699,8 @@ def test_a_job_of_long_steps_is_not_one_that_hangs(switches: int, carried: int, 
     waits = [rank(number, looks(switches=2), WAITS, **fields) for number in (1, 2, 3)]
     finding = judged(rank(0, looks(switches=switches), COMPUTES[1:], **fields), *waits)
     assert finding.result == result
+    computes = judged(rank(0, looks("running", "R", ran=2.0, switches=switches), COMPUTES, **fields), *waits)
+    assert computes.result == result
 
 
 @pytest.mark.parametrize(("ran", "result"), [(0.5, "undecided"), (4.0, "odd")])

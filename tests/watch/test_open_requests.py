@@ -89,7 +89,10 @@ def test_a_request_since_a_moment_is_looked_at_for_longer() -> None:
 
 def test_of_servers_behind_a_router_the_one_that_holds_a_request_is_named_beside_others_that_move() -> None:
     moving = server(looks(switches=900, ran=1.0), requests=[], tcp=[0, 10**6, 2 * 10**6], group=11)
-    others = [rank(0, moving.looks, HANDLER, **{**fields_of(moving), "pid": 20 + number}) for number in range(3)]
+    others = [
+        rank(0, looks(switches=900, ran=1.0), HANDLER, **{**fields_of(moving), "pid": 20 + number})
+        for number in range(3)
+    ]
     job = judged(server(looks("sleep"), group=11), *others)
     assert (job.result, [odd.pid for odd in job.odd_ranks]) == ("odd", [11])
 

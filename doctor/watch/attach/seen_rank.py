@@ -7,7 +7,7 @@ import msgspec
 from doctor.watch.attach.rank_activity import HELPED, LONGEST_WAIT, Activity, Kind
 from doctor.watch.attach.rank_report import ProcessReport
 
-_MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "device", "unknown"})
+_MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "unknown"})
 """What each step of a healthy job may be found in at every look."""
 
 
@@ -39,9 +39,12 @@ class SeenRank(msgspec.Struct, frozen=True):
 
     @property
     def goes_on(self) -> bool:
-        """It may make steps that take long: it ran, but did not only compute, and bytes reached or left it."""
+        """It may make steps that take long: it ran, at no one place alone, and bytes reached or left it."""
         has_messages = min(self.report.tcp, default=-1) >= 0 and self.report.tcp[-1] > self.report.tcp[0]
-        return has_messages and not self.does.unmoved and self.does.kind in _MAY_GO_ON
+        is_apart = self.does.kind == "compute" and not self.does.turns
+        return (
+            has_messages and not (self.does.unmoved or self.does.spins) and (is_apart or self.does.kind in _MAY_GO_ON)
+        )
 
     @property
     def where(self) -> object:

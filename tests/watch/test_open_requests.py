@@ -28,8 +28,8 @@ IN_QUEUE = [("wait", "/usr/lib/python3.11/threading.py", 3), ("get", "/usr/lib/p
 
 
 def server(observed: list[Look] | None, stack: Any = HANDLER, **fields: object) -> ProcessReport:
-    own: dict[str, Any] = {"rank": None, "world": 0, "job": {}, "tcp": [5, 5, 5], "pid": 11, "thread": 11}
-    return rank(0, observed, stack, **{**own, "requests": ASKED, "off_cpu": 30.0, **fields})
+    fields_of_all: dict[str, Any] = {"rank": None, "world": 0, "job": {}, "tcp": [5, 5, 5], "pid": 11, "thread": 11}
+    return rank(0, observed, stack, **{**fields_of_all, "requests": ASKED, "off_cpu": 30.0, **fields})
 
 
 def judged(*servers: ProcessReport) -> JobFinding:
@@ -137,9 +137,9 @@ def left_for(pid: int, expected: bool, seconds: float = 20.0) -> dict[str, Any]:
     """What a process leaves, as soon as it is as expected."""
     limit = time.monotonic() + seconds
     while True:
-        left: dict[str, Any] = left_requests(pid, asked_times())  # type: ignore[no-untyped-call]
-        if bool(left) is expected or time.monotonic() > limit:
-            return left
+        requests: dict[str, Any] = left_requests(pid, asked_times())  # type: ignore[no-untyped-call]
+        if bool(requests) is expected or time.monotonic() > limit:
+            return requests
         time.sleep(0.02)
 
 
@@ -149,8 +149,8 @@ def left_for(pid: int, expected: bool, seconds: float = 20.0) -> dict[str, Any]:
 )
 def test_what_a_server_does_not_attend_to(kind: str, deaf: bool, tmp_path: Path) -> None:
     with asked(kind, tmp_path) as pid:
-        left = left_for(pid, True)
-        [[who, _]] = lasting_requests(pid, left, asked_times())  # type: ignore[no-untyped-call]
+        requests = left_for(pid, True)
+        [[who, _]] = lasting_requests(pid, requests, asked_times())  # type: ignore[no-untyped-call]
         assert who == "" if kind.startswith("deaf") else who.startswith("pid ")
         assert takes_requests(pid) is not deaf  # type: ignore[no-untyped-call]
 

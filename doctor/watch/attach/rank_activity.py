@@ -201,7 +201,7 @@ def _held_seconds(rank: ProcessReport, kind: Kind, seconds: float) -> float:
         is_in_lock = in_program and [look.call for look in rank.looks[-1:] if look] == ["futex"]
         if rank.thread in (0, rank.pid) or (kind == "wait" and not is_in_lock):
             return 0.0
-    return min([known for known in (rank.requests[0][1], rank.off_cpu) if known >= 0] or [seconds])
+    return min([since for since in (rank.requests[0][1], rank.off_cpu) if since >= 0] or [seconds])
 
 
 def _askers(rank: ProcessReport) -> str:

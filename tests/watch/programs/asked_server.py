@@ -130,18 +130,18 @@ while client.recv(1 << 16):
 
 def main():
     """Serves until it is ended."""
-    how = KIND.partition(": ")[0]
-    if how == "events":
+    server_kind = KIND.partition(": ")[0]
+    if server_kind == "events":
         asyncio.run(serve_events())
     kinds = {"threads": http.server.ThreadingHTTPServer, "beside": http.server.ThreadingHTTPServer}
-    server = kinds.get(how, http.server.HTTPServer)(("127.0.0.1", PORT), Handler)
-    if how == "silent":
+    server = kinds.get(server_kind, http.server.HTTPServer)(("127.0.0.1", PORT), Handler)
+    if server_kind == "silent":
         (FOLDER / "struck").write_text(str(os.getpid()))
     start_client(server.server_address)
-    if how == "deaf":  # it never accepts
+    if server_kind == "deaf":  # it never accepts
         struck()
         HANDLE()
-    if how == "beside":  # the main thread has nothing to do
+    if server_kind == "beside":  # the main thread has nothing to do
         threading.Thread(target=server.serve_forever, daemon=True).start()
         time.sleep(10000)
     server.serve_forever()

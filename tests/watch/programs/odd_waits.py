@@ -95,11 +95,11 @@ def silent_store():
 def held_file():
     """Another process has the lock of a file."""
     path = os.path.join(tempfile.gettempdir(), "weights.lock")
-    ready, told = os.pipe()
+    ready, writer = os.pipe()
     if not os.fork():
         with open(path, "w") as holder:
             fcntl.lockf(holder, fcntl.LOCK_EX)
-            os.write(told, b"1")
+            os.write(writer, b"1")
             time.sleep(10000)
     os.read(ready, 1)
     with open(path, "w") as taker:

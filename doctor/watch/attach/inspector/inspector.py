@@ -144,7 +144,9 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     samples = dict((thread, [buffers[thread] for buffers in sampled if thread in buffers]) for thread in threads)
     registers = start_samples(threads, interval, REGISTERS)
     times = asked_times() if pids else {}
-    left = dict((entry["pid"], left_requests(entry["pid"], times) if entry["rank"] is None else {}) for entry in ranks)
+    requests = dict(
+        (entry["pid"], left_requests(entry["pid"], times) if entry["rank"] is None else {}) for entry in ranks
+    )
     began = time.monotonic()
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
@@ -162,9 +164,9 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     took = time.monotonic() - began
     if spy:  # what moves has another stack then
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
-    times = asked_times() if any(left.values()) else {}
+    times = asked_times() if any(requests.values()) else {}
     for entry in ranks:
-        entry["requests"] = lasting_requests(entry["pid"], left[entry["pid"]], times)
+        entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)
         entry["takes_requests"] = bool(entry["requests"]) and takes_requests(entry["pid"])
         entry["off_cpu"] = seconds_off_cpu(entry["thread"])
     calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)

@@ -82,40 +82,40 @@ def left_requests(pid, times):
     Each as [other end or None, seconds since it came]. A connection that is not accepted stands with its listener.
     ``times``: as `asked_times` returns.
     """
-    own = socket_inodes(pid)
+    inodes = socket_inodes(pid)
     queued = dict(
         (inode, (local[1], int(row[4].split(":")[1], 16)))
         for inode, _, local, _, row in tcp_table(pid, (LISTENS,))
-        if inode in own
+        if inode in inodes
     )
     if not queued:
         return {}
-    ports, left = set(port for port, _ in queued.values()), {}
+    ports, unattended = set(port for port, _ in queued.values()), {}
     above = set().union(*map(socket_inodes, ancestors(pid)))  # what a fork has handed on is theirs
     below = set().union(*map(socket_inodes, process_tree(pid)[1:]))
     for inode, _, local, peer, row in tcp_table(pid, (ESTABLISHED,)):
-        if local[1] not in ports or len(left) >= MOST_REQUESTS:
+        if local[1] not in ports or len(unattended) >= MOST_REQUESTS:
             continue
         is_open = inode in times or int(row[4].split(":")[1], 16)
-        if inode in own - above and is_open and not is_attended(pid, inode):
-            left[inode] = [(peer, local), times.get(inode, NOT_KNOWN)]
+        if inode in inodes - above and is_open and not is_attended(pid, inode):
+            unattended[inode] = [(peer, local), times.get(inode, NOT_KNOWN)]
     for inode, (_, count) in queued.items():
         if count and inode not in above | below and not is_attended(pid, inode):
-            left[inode] = [None, NOT_KNOWN]
-    return left
+            unattended[inode] = [None, NOT_KNOWN]
+    return unattended
 
 
 def lasting_requests(pid, before, times):
     """[who asks, seconds since] of the requests that a process left before and leaves still, the oldest first."""
-    left = left_requests(pid, times) if before else {}
-    rows = [left[inode] for inode in left if inode in before]
+    unattended = left_requests(pid, times) if before else {}
+    rows = [unattended[inode] for inode in unattended if inode in before]
     return [[asker(pid, ends), seconds] for ends, seconds in sorted(rows, key=lambda row: -row[1])][:MOST_REQUESTS]
 
 
 def takes_requests(pid):
     """Whether a thread of a process still waits for connections: what one of them asks does not hold up the others."""
-    own = socket_inodes(pid)
-    listeners = [row[0] for row in tcp_table(pid, (LISTENS,)) if row[0] in own]
+    inodes = socket_inodes(pid)
+    listeners = [row[0] for row in tcp_table(pid, (LISTENS,)) if row[0] in inodes]
     return any(is_attended(pid, inode) for inode in listeners[:MOST_AWAITED])
 
 

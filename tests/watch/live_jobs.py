@@ -29,9 +29,21 @@ PYTHON = os.environ.get("DOCTOR_PROGRAMS_PYTHON", sys.executable)
 START_LIMIT = 600.0
 SETTLED = 2.5
 """Seconds until the others wait: no event says that they do."""
+ODD_WAITS = {
+    "tasks": "event", "loader lock": "data loader", "full pipe": "is in write of pipe", "lost worker": "its pool",
+    "empty queue": "queue", "silent store": "socket", "held file": "weights.lock", "stopped child": "is stopped",
+    "zombie": "sleeps", "nested task": "another of its threads", "semaphore": "lock", "signal": "signal",
+    "logger lock": "lock", "thread queue": "another of its threads", "no reader": "write of pipe",
+}  # fmt: skip
+"""Of `odd_waits.py`: what is said of a process that waits so."""
+ODD_WORK = ("sleeping tasks", "loader", "pool", "passed object", "computing child", "answering store", "locked shortly",
+            "task in pool", "signal in time", "sorts", "saves", "echo", "slow", "semaphore",
+            "joined thread")  # fmt: skip
+"""Of the same file: what one rank of a healthy job does in each step."""
 WORDS = {
     "sleep": "sleeps", "server": "socket", "lock": "waits for another of its threads", "flock": "cache.lock",
     "fifo": "shard-00017.tar", "endless": "computes", "child": "child", "stop": "stopped", "native": "signal",
+    **ODD_WAITS,
 }  # fmt: skip
 """What is said of a process with this fault."""
 DEPLOYED = ("torchrun", "spawn", "spawn file store", "forked", "ray group", "jax", "deepspeed", "accelerate", "mpi4py",
@@ -46,7 +58,8 @@ FAULTY = (
     *(("vllm", fault) for fault in ("sleep", "server", "lock", "flock", "endless", "stop")),
     *(("pipes", fault) for fault in ("sleep", "lock", "stop")),
     *(("torchrun", fault) for fault in ("skips", "exit")),
-    *(("router", fault) for fault in ("sleep", "server", "endless")),  # unknown: a long request looks the same
+    *(("router", fault) for fault in ("sleep", "server", "lock", "endless")),  # what loops is unknown
+    *((("forked", "torchrun")[number % 2], fault) for number, fault in enumerate(ODD_WAITS)),
 )  # fmt: skip
 INVENTED = (
     ("asynchronous", "sleep"), ("asynchronous", "endless"), ("thread", "server"), ("pipeline", "lock"),
@@ -62,6 +75,7 @@ HEALTHY = tuple(
     for kind in (*DEPLOYED, "ray rollouts", "jax barrier", "mpi c", "mpich", "pipes", "serving idle", "vllm", "router")
     for pace in ("0.05", "0.6", "1.7")
 ) + tuple((kind, {"JOB_PACE": "0.3"}) for kind in (*dict.fromkeys(kind for kind, _ in INVENTED), *ODD))
+HEALTHY += tuple((("forked", "torchrun")[number % 2], {"JOB_WORK": name}) for number, name in enumerate(ODD_WORK))
 
 
 class Trial(NamedTuple):

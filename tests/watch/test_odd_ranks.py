@@ -646,3 +646,65 @@ def test_a_rank_that_computes_for_certain_makes_the_others_no_healthy_ones() -> 
     loops = rank(2, looks("running", "R", ran=0.2), samples=[("job", 81)])
     waiting = [rank(number, looks("running", "R", ran=0.02), samples=[("libmpi.so.40", 2)]) for number in (0, 1, 3)]
     assert judged(loops, *waiting).result == "undecided"
+
+
+SERVES_EVENTS = [("_run_once", "/usr/lib/python3.11/asyncio/base_events.py", 3), ("main", "/job/train.py", 7)]
+
+
+@pytest.mark.parametrize(
+    ("idle", "collective", "result"), [(1, 3, "odd"), (2, 2, "undecided"), (1, 0, "undecided")],
+    ids=["one alone", "two, as a group that has no work", "nobody waits for it"],
+)  # fmt: skip
+def test_one_that_waits_for_an_event_while_all_that_do_its_work_are_in_a_collective(
+    idle: int, collective: int, result: str
+) -> None:
+    """As a rank whose tasks of asyncio wait for each other, in a job that names no rank."""
+    fields: dict[str, object] = {"rank": None, "world": 0, "job": {}, "group": 100}
+    stacks = [SERVES_EVENTS] * idle + [WAITS] * collective
+    finding = judged(*(rank(number, None, stack, **fields) for number, stack in enumerate(stacks)))
+    assert finding.result == result
+    assert [odd.pid for odd in finding.odd_ranks] == ([100] if result == "odd" else [])
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("pool.py", "waits for the results of its pool of processes"), ("queues.py", "waits for an object in a queue of")],
+)
+def test_a_wait_for_processes_is_called_so(file: str, text: str) -> None:
+    stack = [("wait", "/usr/lib/python3.11/threading.py", 3), ("get", f"/usr/lib/python3.11/multiprocessing/{file}", 9)]
+    finding = judged(rank(0, None, [*stack, WAITS[1]]), *(rank(number, None, WAITS) for number in (1, 2, 3)))
+    assert odd_rank_numbers(finding) == [0] and text in finding.text
+
+
+@pytest.mark.parametrize(
+    ("child", "text"),
+    [
+        ((7, "T", "sleep", ""), "waits for a child process: pid 7 is stopped"),
+        ((7, "S", "write", "pipe"), "waits for a child process: pid 7 is in write of pipe"),
+        ((7, "S", "read", "pipe"), "waits for a child process (main"),
+    ],
+)
+def test_what_a_child_does_that_is_waited_for(child: tuple[int, str, str, str], text: str) -> None:
+    waits = rank(0, looks("wait"), COMPUTES[1:], children=[child])
+    assert text in judged(waits, *(rank(number, None, WAITS) for number in (1, 2, 3))).text
+
+
+@pytest.mark.parametrize(
+    ("switches", "carried", "result"), [(3, 60, "undecided"), (0, 60, "odd"), (3, 0, "odd")],
+    ids=["makes long steps", "never ran", "no message"],
+)  # fmt: skip
+def test_a_job_of_long_steps_is_not_one_that_hangs(switches: int, carried: int, result: str) -> None:
+    """As on an overloaded host, where each look finds the ranks in the same calls."""
+    fields: dict[str, object] = {"tcp": [5000, 5000 + carried, 5000 + 2 * carried]}
+    waits = [rank(number, looks(switches=2), WAITS, **fields) for number in (1, 2, 3)]
+    finding = judged(rank(0, looks(switches=switches), COMPUTES[1:], **fields), *waits)
+    assert finding.result == result
+    computes = judged(rank(0, looks("running", "R", ran=2.0, switches=switches), COMPUTES, **fields), *waits)
+    assert computes.result == result
+
+
+@pytest.mark.parametrize(("ran", "result"), [(0.5, "undecided"), (4.0, "odd")])
+def test_who_hardly_gets_a_cpu_may_have_short_work(ran: float, result: str) -> None:
+    ranks = (rank(0, looks("running", "R", ran=ran), COMPUTES), *(rank(number, None, WAITS) for number in (1, 2, 3)))
+    [finding] = find_odd({"node1": msgspec.structs.replace(host(*ranks), seconds=30.0)})
+    assert finding.result == result

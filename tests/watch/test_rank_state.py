@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import socket
@@ -17,7 +18,7 @@ from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.kernel import LIGHT_SLEEPS
 from doctor.smoke.programs.agent.network import socket_bytes
 from doctor.watch.attach.inspector import rank_state
-from doctor.watch.attach.inspector.connected import shared_sum
+from doctor.watch.attach.inspector.connected import file_sum, shared_sum
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
 from doctor.watch.attach.inspector.rank_state import running_threads
@@ -152,7 +153,7 @@ def test_a_message_in_shared_memory_is_seen_and_what_cannot_be_seen_is_unknown(
                 if kind == "replaced":
                     path.symlink_to("/dev/zero")
                 maps = memory_maps(process.pid)
-                sums.append(shared_sum(process.pid, maps, {}, {}))  # type: ignore[no-untyped-call]
+                sums.append(shared_sum(process.pid, maps, {}, {}, math.inf))  # type: ignore[no-untyped-call]
             process.kill()
     finally:
         path.unlink(missing_ok=True)
@@ -160,6 +161,16 @@ def test_a_message_in_shared_memory_is_seen_and_what_cannot_be_seen_is_unknown(
         assert sums == [-1, -1, -1]
     else:
         assert sums[0] == sums[1] != sums[2] and min(sums) >= 0
+
+
+def test_shared_memory_is_read_no_longer_than_permitted(tmp_path: Path) -> None:
+    """What is on a disk is read as far as it is in memory."""
+    path = tmp_path / "shared"
+    path.write_bytes(bytes(3 << 20))
+    inode = path.stat().st_ino
+    number, size = file_sum(str(path), inode, 1 << 26, math.inf)  # type: ignore[no-untyped-call]
+    assert size == 3 << 20 or number == -1  # its file system may not tell what is in memory
+    assert file_sum(str(path), inode, 1 << 26, 0.0)[0] == -1  # type: ignore[no-untyped-call]
 
 
 FIRST = """
@@ -184,7 +195,7 @@ def test_a_rank_that_is_the_first_process_of_its_container_and_its_loader_s_work
 def test_a_connection_whose_bytes_are_not_known_may_bring_a_message(counted: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
         known = socket_bytes() if counted else {}  # type: ignore[no-untyped-call]
-        assert shared_sum(os.getpid(), "", known, {}) == (0 if counted else -1)  # type: ignore[no-untyped-call]
+        assert shared_sum(os.getpid(), "", known, {}, math.inf) == (0 if counted else -1)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,12 @@ from doctor.engine.smoke_summary import Backend
 from doctor.engine.texts import filled, joined, without_start
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.results.to_facts import fact_outputs
-from doctor.watch.attach.odd_ranks import JobFinding, OddRank, SeenRank
+from doctor.watch.attach.odd_ranks import JobFinding, OddRank
 from doctor.watch.attach.process_groups import first_rank
 from doctor.watch.attach.rank_activity import Kind
 from doctor.watch.attach.rank_report import Frame
 from doctor.watch.attach.recorded_causes import RecordedCause
+from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.outcome import ended_run
 
 NO_RANK = (
@@ -143,10 +144,12 @@ def main_job(jobs: Sequence[JobFinding]) -> JobFinding:
 
 
 def _order(job: JobFinding) -> tuple[bool, int]:
-    """The first is reported. A lone process whose links lead to no rank seen is a job only where there is no other."""
+    """The first is reported. A lone process whose links lead to no rank seen is a job only where there is no other, or
+    where it holds up what it was asked.
+    """
     first = job.ranks[0].report
     is_lone = len(job.ranks) == 1 and first.rank is None and not first.devices
-    return is_lone, {"odd": 0, "undecided": 1}.get(job.result, 2)
+    return is_lone and not (first.requests and job.result == "odd"), {"odd": 0, "undecided": 1}.get(job.result, 2)
 
 
 def _checks(job: _Job, failures: Sequence[Failure], undecided: str) -> tuple[str, ...]:

@@ -14,21 +14,20 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from doctor.analysis.majority import split
-from doctor.engine.sanitize import count_noun, number_ranges
+from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
 from doctor.watch.attach.rank_activity import (
     ANSWERS,
     DEFINITE,
-    HELPED,
-    LONGEST_WAIT,
+    LONG_LOOK,
     RESTS,
     TASKS,
-    Activity,
     Kind,
     activity,
 )
-from doctor.watch.attach.rank_report import HostReport, ProcessReport
+from doctor.watch.attach.rank_report import HostReport, ProcessReport, labels_joined
+from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.rehearsal.judge import judge_running
 from doctor.watch.rehearsal.rank_view import live_view
 
@@ -47,38 +46,6 @@ MAX_WORLD = 1024
 """Ranks on one host."""
 _LOOPBACK = re.compile(r"127\.[0-9.]{1,12}$|localhost$|::1$")
 """Addresses of a job whose ranks are all on one host."""
-
-
-class SeenRank(msgspec.Struct, frozen=True):
-    """A rank that has a process, and what it does."""
-
-    host: str
-    report: ProcessReport
-    does: Activity
-
-    @property
-    def waits(self) -> bool:
-        """It stands still in a wait for the others: in a collective, or, without a stack, for its own threads."""
-        in_threads = self.does.kind == "wait" and not self.does.place
-        return self.does.still and (self.does.kind in ("collective", "idle") or in_threads)
-
-    @property
-    def awaits_device(self) -> bool:
-        """It stands still in a wait for its device: for what that computes, or for a collective."""
-        return self.does.still and self.does.kind == "device"
-
-    @property
-    def far_end(self) -> str:
-        """The end on another host that it has not waited for long, and that may work for it; empty: none."""
-        link, seconds = self.report.far_end or ("", 0.0)
-        end = link.partition(">")[2]
-        is_store = end.endswith(":" + self.report.job.get("MASTER_PORT", "none"))
-        return end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and not is_store else ""
-
-    @property
-    def where(self) -> object:
-        """What tells its wait from that of others: the stack, else what it does. Who spins is in any library."""
-        return self.does.place or self.does.spins or self.does.text
 
 
 class OddRank(msgspec.Struct, frozen=True):
@@ -115,9 +82,13 @@ class JobFinding(msgspec.Struct, frozen=True):
 
     @property
     def may_be_slow(self) -> bool:
-        """Undecided, and a longer look tells more: ranks stand still at their devices, as in a long step."""
-        at_device = (view.awaits_device or (view.does.spins and view.does.still) for view in self.ranks)
-        return self.result == "undecided" and not self.odd_ranks and any(at_device)
+        """Undecided, and a longer look tells more: ranks stand still at their devices, as in a long step, or a server
+        has not answered yet.
+        """
+        may_last = (
+            view.awaits_device or (view.does.spins and view.does.still) or view.does.holds for view in self.ranks
+        )
+        return self.result == "undecided" and not self.odd_ranks and any(may_last)
 
     @property
     def is_complete(self) -> bool:
@@ -179,6 +150,9 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     if any(view.does.kind == "collective" for view in waiting):
         waiting += [view for view in views if view.awaits_device]
     rest = [view for view in views if view not in waiting]
+    holders = [] if definite or absent else [view for view in views if view.does.holds and view.report.rank is None]
+    if holders:
+        return _hold_up(holders)
     if not definite and (moves or not (waiting or absent)):
         if world != 1 and not any(view.report.is_connected for view in views):
             return Judgement("undecided", APART)
@@ -229,11 +203,22 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         text = "{0} It reads or writes meanwhile: look again."
     elif all(view.does.works or view.does.transfers for view in views):
         text = "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
+    elif waiting and all(view.goes_on for view in (*views, *waiting)):
+        text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
     elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):
         text = "{0} It waits for {1}, on another host, where something may work for it: look there."
     else:
         return _blame(views, waiting)
     return Judgement("undecided", filled(text, _sentence(views, waiting), next(iter(far_ends.values()), "")))
+
+
+def _hold_up(holders: Sequence[SeenRank]) -> Judgement:
+    """Those that were asked something and do nothing for it: who sent the request waits, as does who waits for that."""
+    lasting = [view for view in holders if view.does.holds >= LONG_LOOK]
+    judged = _blame_unless_helped(lasting or holders, ())
+    if lasting:
+        return judged
+    return Judgement("undecided", filled("{0} It may answer yet: look again.", judged.text))
 
 
 def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[SeenRank]:
@@ -264,7 +249,8 @@ def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
         text = "All its processes ended during the look: how they ended is in their own output."
         return Judgement("undecided", text)
     text = filled(
-        "{0} ended during the look; no rank seen here waits for it,", _joined([view.report.label for view in ended])
+        "{0} ended during the look; no rank seen here waits for it,",
+        labels_joined([view.report.label for view in ended]),
     )
     who = "the rank not seen" if unseen == 1 else filled("one of the {0} ranks not seen", unseen)
     return Judgement("undecided", filled("{0} and {1} may have ended before.", text, who))
@@ -295,7 +281,7 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
                 "{0}: no move while waiting for the device, for what it computes or for another rank. "
                 "So does a job whose steps take longer (--interval)."
             )
-            return Judgement("undecided", filled(text, _joined([view.report.label for view in at_devices])))
+            return Judgement("undecided", filled(text, labels_joined([view.report.label for view in at_devices])))
         busy = [
             view for view in views if view.does.role == TASKS and view.does.kind == "compute" and not view.does.works
         ]
@@ -329,7 +315,8 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     waiting = [view for view in waiting if view not in idle]
     if not waiting:
         return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
-    free = [view for view in idle if view.does.role == TASKS and not view.does.text.startswith(ANSWERS)]
+    roles = {TASKS, *(view.does.role for view in waiting if view.does.kind == "collective")} - {""}
+    free = [view for view in idle if view.does.role in roles and not view.does.text.startswith(ANSWERS)]
     if free and any(view.does.kind == "collective" for view in waiting):
         if len(free) == 1 and not any(view.report.links for view in (*waiting, *idle)):
             return _blame(free, waiting)
@@ -391,21 +378,16 @@ def _sentence(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str
         ),
     )
     more = filled("; {0} more", len(odd_ranks) - 4) if len(odd_ranks) > 4 else ""
+    if not waiting and any(view.report.requests for view in odd_ranks):
+        return filled("{0}{1}.", who, more)
     return filled("{0}{1}; {2}.", who, more, _waiters(waiting))
 
 
 def _waiters(waiting: Sequence[SeenRank]) -> str:
     if not waiting:
         return "no rank waits for it yet"
-    labels = _joined([view.report.label for view in waiting])
+    labels = labels_joined([view.report.label for view in waiting])
     return filled("{0} waits" if len(waiting) == 1 else "{0} wait", labels)
-
-
-def _joined(labels: Sequence[str]) -> str:
-    numbers = [int(label[5:]) for label in labels if label.startswith("rank ")]
-    template = "ranks {0}" if len(numbers) > 1 else "rank {0}"
-    named = [filled(template, number_ranges(numbers))] if numbers else []
-    return joined(", ", [*named, *(label for label in labels if not label.startswith("rank "))])
 
 
 def _notes(
@@ -432,6 +414,6 @@ def _notes(
         notes.append("no stacks: py-spy was not found beside the job's interpreter or on the PATH (pip install py-spy)")
     elif bare:
         notes.append(
-            filled("no stack of {0}: {1}", _joined([view.report.label for view in bare]), bare[0].report.problem)
+            filled("no stack of {0}: {1}", labels_joined([view.report.label for view in bare]), bare[0].report.problem)
         )
     return tuple(notes)

@@ -18,7 +18,7 @@ def group_names(reports: Mapping[str, HostReport]) -> dict[Place, str]:
         (host, rank.pid): rank
         for host, report in reports.items()
         for rank in report.ranks
-        if rank.rank is None and (rank.group or rank.links)
+        if rank.rank is None and (rank.group or rank.links or rank.requests)
     }
     first: dict[Place, Place] = {place: place for place in bare}
 

@@ -33,9 +33,12 @@ _BETWEEN_TWO = frozenset(
 """Functions in which a rank waits for one other rank (pytorch.org, "Point-to-point communication")."""
 _BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
 """Functions within which a rank waits for a reduction of its gradients, or for its device."""
-_LOADER = re.compile(
-    r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/|/multiprocessing/queues\.py$"
-)
+_LOADER = re.compile(r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/")
+_OF_PROCESSES: dict[str, tuple[Kind, str]] = {
+    "/multiprocessing/queues.py": ("loader", "waits for an object in a queue of processes, as of a data loader"),
+    "/multiprocessing/pool.py": ("wait", "waits for the results of its pool of processes"),
+}
+"""File of the standard library -> what is said of a rank that waits there."""
 TASKS = "/ray/_private/worker.py"
 """Of a worker of Ray: `main_loop` waits for tasks and runs them, `get` waits for those of others."""
 ANSWERS = "waits for results of tasks of Ray"
@@ -49,11 +52,16 @@ _IDLE = (
     (re.compile(r"_run_once /.*/asyncio/base_events\.py$"), "waits for an event"),
 )
 """Function and file of the innermost frames of a process that has nothing to do."""
-_HOLDS: dict[Kind, str] = {
-    "loader": "waits for its data loader, whose worker (pid {0}) is in {1}",
-    "child": "waits for a child process: pid {0} is in {1}",
+_HOLDS: dict[Kind, tuple[str, str]] = {
+    "loader": (
+        "waits for its data loader, whose worker (pid {0}) is in {1}",
+        "waits for its data loader, whose worker (pid {0}) is stopped",
+    ),
+    "child": ("waits for a child process: pid {0} is in {1}", "waits for a child process: pid {0} is stopped"),
 }
-"""What is said of a rank that waits for a process below it."""
+"""What is said of a rank that waits for a process below it, which is in a call, or stopped."""
+_HOLDS_REQUEST: frozenset[Kind] = frozenset({"sleep", "blocked", "file", "child", "wait", "stdin", "debugger"})
+"""In what a server does nothing for a request; at a device it may."""
 _HOLDS_WORKER = frozenset({"read", "write", "open", "stat", "lock", "sync", "recv", "connect", "sleep", "page fault"})
 _DEBUGGER = re.compile(r"(?:^|/)(?:pdb|bdb|cmd|ipdb/__main__|pudb/debugger)\.py$|debugpy/")
 _SPINS = re.compile(
@@ -67,6 +75,8 @@ _COMMUNICATES = re.compile(
     rf"{_SPINS.pattern}|libtorch_\w+\.so\S* (?:c10d|gloo|c10d_npu)::|_?xla_extension|libjax_common"
 )
 """Library and function in which a thread that waits for others is."""
+_IN_LOCK = "waits for another of its threads, or for a lock"
+"""Where its stack shows that it is in no collective."""
 _LEAST_OF_THREADS = 0.05
 """Seconds on CPUs of all its threads within the looks, above which one of them works."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
@@ -78,6 +88,8 @@ LONGEST_WAIT = 600.0
 """Seconds: the usual limit of a process group over NCCL."""
 LONG_LOOK = 10.0
 """Seconds without a message, after which what one rank alone computes is no usual difference between ranks."""
+_USUAL_LOOK = 5.0
+"""Seconds that a look takes at most on a host that is not overloaded, unless a longer one is asked for."""
 _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
 _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
@@ -125,6 +137,10 @@ class Activity(msgspec.Struct, frozen=True):
     """Its stack or where it was sampled shows that it does not only wait on its CPU."""
     role: str = ""
     """The outermost function of the program, or of what runs it: which of the job's processes do the same work."""
+    holds: float = 0.0
+    """Seconds since nothing ran for a request that it has not answered and attends to no more, as far as is known; 0:
+    it holds up none.
+    """
     is_silent: bool = False
     """In a long look no message reached it or left it, and it was in a library of communication always, or never."""
 
@@ -149,11 +165,11 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
     if not decided and rank.rank is None and (idle := _idle(frames)):
         decided, still = ("idle", idle), rank.stacks[0] == rank.stacks[-1]
-    kind, text = decided or _by_call(looks, seconds)
+    kind, text = decided or _by_call(looks, seconds, bool(frames))
     if kind in ("blocked", "file") and rank.file_wait is not None:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
     if kind in _HOLDS and (held := _held_process(rank)):
-        text = filled(_HOLDS[kind], *held)
+        text = filled(_HOLDS[kind][not held[1]], *held)
     where = _where(frames)
     unmoved = first.ran == last.ran and first.switches == last.switches
     is_between_two = any(
@@ -164,12 +180,37 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     names = [name for name, _ in rank.samples]
     works, transfers = _works(kind, rank, seconds, unmoved, by_children), _transfers(first, last)
     turns = kind == "compute" and still and last.switches - first.switches <= 1 and not transfers
-    rests = unmoved and last.all_ran - first.all_ran < _LEAST_OF_THREADS and by_children < _LEAST_OF_CHILDREN
+    rests_itself = unmoved and last.all_ran - first.all_ran < _LEAST_OF_THREADS
+    rests = rests_itself and by_children < _LEAST_OF_CHILDREN
+    holds = _held_seconds(rank, kind, seconds) if rests or (kind == "sleep" and rests_itself) else 0.0
+    if rank.requests and (holds or kind in DEFINITE):
+        text = filled("{0}; {1}", text, _askers(rank))
     return Activity(
         kind, text, still, place, transfers, bool(library), turns, unmoved, rests, is_between_two, works,
-        works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames),
+        works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames), holds,
         seconds >= LONG_LOOK and rank.took_no_message and (bool(library) or not any(map(_SPINS.match, names))),
     )  # fmt: skip
+
+
+def _held_seconds(rank: ProcessReport, kind: Kind, seconds: float) -> float:
+    """Of a process at rest. Who waits for another of those looked at, or for a device, is held up itself."""
+    if not rank.requests or kind not in _HOLDS_REQUEST or rank.awaits or (rank.devices and kind == "wait"):
+        return 0.0
+    if rank.takes_requests:  # of a thread for each connection, one that waits for an event may do so for long
+        in_program = any(is_of_program(path) for _, path, _ in rank.frames[:1])
+        is_in_lock = in_program and [look.call for look in rank.looks[-1:] if look] == ["futex"]
+        if rank.thread in (0, rank.pid) or (kind == "wait" and not is_in_lock):
+            return 0.0
+    return min([since for since in (rank.requests[0][1], rank.off_cpu) if since >= 0] or [seconds])
+
+
+def _askers(rank: ProcessReport) -> str:
+    """Who waits for its answer."""
+    who, since = rank.requests[0]
+    name = who or filled("a client whose connection it has not accepted")
+    if since < 0:
+        return filled("{0} waits for its answer", name)
+    return filled("{0} has waited for its answer for {1} s", name, f"{since:.0f}")
 
 
 def _transfers(first: Look, last: Look) -> bool:
@@ -186,7 +227,13 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
     ):  # it asks again and again; a child may have other work, such as a loader's
         return by_children > _BUSY * seconds
     has_changed = len(functions) > 1 and functions[0] != functions[-1]
-    return kind == "compute" and (has_changed or _computes_in_libraries(rank))
+    return kind == "compute" and (has_changed or _computes_in_libraries(rank) or _lacks_cpu(rank, seconds))
+
+
+def _lacks_cpu(rank: ProcessReport, seconds: float) -> bool:
+    """Whether it got less of a CPU than a usual look takes: what is short work elsewhere takes long so."""
+    ran = [look.ran for look in rank.looks if look is not None and look.ran >= 0]
+    return seconds > _USUAL_LOOK and len(ran) > 1 and ran[-1] - ran[0] < _BUSY * _USUAL_LOOK
 
 
 def function_of(name: str) -> str:
@@ -273,12 +320,18 @@ def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:
 
 
 def _held_process(rank: ProcessReport) -> tuple[int, str] | None:
-    """Of a rank that waits for one below it, the one that is held up, and in what: idle workers wait at a pipe."""
+    """Of a rank that waits for one below it, the one that is held up, and in what (empty: it is stopped).
+
+    Idle workers read at a pipe.
+    """
+    stopped = next((pid for pid, state, _, _ in rank.children if state in ("T", "t")), 0)
+    if stopped:
+        return stopped, ""
     return next(
         (
             (pid, filled("{0} of {1}", call, file) if file else call)
             for pid, _, call, file in rank.children
-            if call in _HOLDS_WORKER and "pipe" not in file
+            if call in _HOLDS_WORKER and (call == "write" or "pipe" not in file)
         ),
         None,
     )
@@ -315,10 +368,11 @@ def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind
             return "collective", filled("waits in {0}", _operation(frames))
         if function_of(name) in _BACKWARD and "/torch/" in path and call != "running":
             return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
-    return None
+    paths = [path for _, path, _ in frames[:10]]
+    return next((said for end, said in _OF_PROCESSES.items() if any(path.endswith(end) for path in paths)), None)
 
 
-def _by_call(looks: list[Look], seconds: float) -> tuple[Kind, str]:
+def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, str]:
     last = looks[-1]
     ran = last.ran - looks[0].ran
     same = {(look.call, look.file) for look in looks}
@@ -330,7 +384,7 @@ def _by_call(looks: list[Look], seconds: float) -> tuple[Kind, str]:
         "running": ("compute", "computes"),
         "sleep": ("sleep", "sleeps"),
         "wait": ("child", "waits for a child process"),
-        "futex": ("wait", "waits for another of its threads, as in a collective"),
+        "futex": ("wait", _IN_LOCK if has_stack else "waits for another of its threads, as in a collective"),
         "poll": ("wait", "waits for input"),
         "pause": ("sleep", "waits for a signal"),
     }

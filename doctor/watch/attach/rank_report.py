@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import number_ranges, printable
 from doctor.engine.texts import filled, joined
 from doctor.watch.rehearsal.rank_view import HostPlace
 
@@ -118,6 +118,16 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Its rank, where nothing but an argument of the program's function names it."""
     awaits: list[int] = []
     """Those of the processes looked at on its host that have the other end of what its main thread waits for."""
+    requests: list[tuple[str, float]] = []
+    """Who asked it something over a connection that it does not attend to, from before the first look to the last, and
+    the seconds since (-1: not known); the process of its host as ``pid 7 (nginx)``, an address, or empty.
+    """
+    takes_requests: bool = False
+    """Whether it still waits for connections, so that only one of its threads holds up what it was asked."""
+    thread: int = 0
+    """The thread that was looked at: the main one, whose number is ``pid``, or another that works for it."""
+    off_cpu: float = -1.0
+    """Seconds since the thread that was looked at last ran; -1: not known."""
     dumps: list[str] = []
     """Paths of dumps of its flight recorder, written since its start."""
     heartbeat_logs: list[str] = []
@@ -181,6 +191,18 @@ def read_report(data: bytes) -> HostReport:
     )
 
 
+def labels_joined(labels: Sequence[str]) -> str:
+    """Labels of processes, with the numbers of ranks as ranges.
+
+    >>> labels_joined(["rank 0", "rank 1", "pid 7"])
+    'ranks 0-1, pid 7'
+    """
+    numbers = [int(label[5:]) for label in labels if label.startswith("rank ")]
+    template = "ranks {0}" if len(numbers) > 1 else "rank {0}"
+    named = [filled(template, number_ranges(numbers))] if numbers else []
+    return joined(", ", [*named, *(label for label in labels if not label.startswith("rank "))])
+
+
 def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
     """What could not be looked at on these hosts, even where ranks were seen."""
     notes = []
@@ -225,6 +247,7 @@ def _clean(rank: ProcessReport) -> ProcessReport:
         far_end=rank.far_end and (printable(rank.far_end[0], 120), rank.far_end[1]),
         links=[printable(link, 120) for link in rank.links[:64]],
         native=[printable(text, 100) for text in rank.native[:2]],
+        requests=[(printable(who, 120), seconds) for who, seconds in rank.requests[:4]],
         dumps=_paths(rank.dumps),
         heartbeat_logs=_paths(rank.heartbeat_logs),
     )

@@ -22,6 +22,9 @@ import time
 from multiprocessing import shared_memory
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+import odd_waits
+
 sys.argv[1:] = [word for word in sys.argv[1:] if not word.startswith("--local")]
 KIND, FOLDER, FAULT, CULPRIT = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 WORLD = 3
@@ -85,6 +88,7 @@ FAULTS = {
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "native": lambda: ctypes.PyDLL(None).pause(),
     "exit": lambda: os._exit(0),
+    **odd_waits.FAULTS,
 }
 
 
@@ -95,6 +99,8 @@ def step(number, worker):
         draft.write_text(str(os.getpid()))
         draft.rename(FOLDER / "struck")
         FAULTS.get(FAULT, bool)()
+    if worker == 1:
+        odd_waits.WORK.get(os.environ.get("JOB_WORK"), bool)()
     if FAULT == "uneven" and worker == 0:
         time.sleep(1.5)
     time.sleep(PACE)

@@ -5,6 +5,7 @@ import re
 import socket
 import stat
 import struct
+import time
 import zlib
 
 from doctor.remote.runtime.netlink import diagnosed_sockets
@@ -24,6 +25,7 @@ IN_MEMORY = re.compile(r"/dev/(?:shm/|zero)|/memfd:|/SYSV")
 NO_DISK = re.compile("00:|/dev/")  # a device, or a file system whose server may not answer
 MOST_OF_FILE, MOST_SHARED = 1 << 26, 1 << 29
 MOST_ENDS = 256
+PIECE = 1 << 20
 ANSWER_SECONDS = 3.0  # of the kernel, on a loaded host
 # Starts the names of threads that serve a store of torch: torch/csrc/distributed/c10d/TCPStore{,LibUv}Backend.cpp.
 STORE_THREAD = "pt_tcpstore"
@@ -39,11 +41,12 @@ def shared_segments(maps):
     return set(SHARED.findall(maps))
 
 
-def shared_sum(pid, maps, by_socket, sums):
+def shared_sum(pid, maps, by_socket, sums, until):
     """A sum over the memory that a process shares with others, in which MPI's messages within a host pass.
 
     -1 where some of it cannot be read, or another way for messages is open: that of a device, of datagrams, or of a
-    connection that is not in ``by_socket``. ``sums``: those of files at this look, with their sizes.
+    connection that is not in ``by_socket``. ``sums``: those of files at this look, with their sizes. ``until``: by the
+    monotonic clock, after which no more is read.
     """
     uncounted = socket_inodes(pid) & (set(tcp_ends(pid)) - set(by_socket) | datagram_inodes(pid))
     numbers = [-1] if uncounted else []
@@ -53,20 +56,37 @@ def shared_sum(pid, maps, by_socket, sums):
             name = "map_files/" + place if os.geteuid() == 0 else "root" + path
             readable = IN_MEMORY.match(path) or not (NO_DISK.match(key[0]) or NO_DISK.match(path))
             most = min(MOST_OF_FILE, MOST_SHARED - sum(size for _, size in sums.values()))
-            sums[tuple(key)] = file_sum("/proc/%d/%s" % (pid, name), int(key[1]), most) if readable else (-1, 0)
+            sums[tuple(key)] = file_sum("/proc/%d/%s" % (pid, name), int(key[1]), most, until) if readable else (-1, 0)
         numbers.append(sums[tuple(key)][0])
     return -1 if -1 in numbers else sum(numbers)
 
 
-def file_sum(path, inode, most):
-    """(sum, bytes) of a file's content; the sum is -1 where it cannot be read, is larger, or is another file by now."""
+def file_sum(path, inode, most, until):
+    """(sum, bytes) of a file's content; the sum is -1 where it cannot be read at once, is larger or another."""
+    number, read = 0, 0
     try:
         with open(path, "rb", 0, opener=open_at_once) as file:
             status = os.fstat(file.fileno())
             is_same = stat.S_ISREG(status.st_mode) and status.st_ino == inode and status.st_size <= most
-            return (zlib.crc32(file.read(status.st_size)), status.st_size) if is_same else (-1, 0)
+            is_on_disk = not IN_MEMORY.match(os.readlink("/proc/self/fd/%d" % file.fileno()))
+            while is_same and read < status.st_size:
+                piece = cached_piece(file.fileno(), read) if is_on_disk else file.read(PIECE)
+                if not piece or time.monotonic() > until:
+                    return -1, read
+                number, read = zlib.crc32(piece, number), read + len(piece)
+            return (number, read) if is_same else (-1, 0)
     except OSError:
-        return -1, 0
+        return -1, read
+
+
+def cached_piece(fd, place):
+    """Bytes of a file on a disk that are in memory; what a disk that does not answer has is not waited for.
+
+    Empty where Python is older than 3.7. Raises: OSError, where they are not in memory.
+    """
+    piece = bytearray(PIECE)
+    read = getattr(os, "preadv", None)
+    return bytes(piece[: read(fd, [piece], place, os.RWF_NOWAIT)]) if read else b""
 
 
 def tcp_ends(pid, state=ESTABLISHED):

@@ -17,9 +17,15 @@ from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, so
 from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, files_of, holders, other_ends
 from doctor.watch.attach.inspector.connected import shared_sum
-from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside
+from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside, seconds_off_cpu
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
+from doctor.watch.attach.inspector.open_requests import (
+    asked_times,
+    lasting_requests,
+    left_requests,
+    takes_requests,
+)
 from doctor.watch.attach.inspector.python_stacks import (
     find_py_spy,
     rank_in_locals,
@@ -53,6 +59,7 @@ from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_
 
 LOOKS = 3
 NATIVE_SECONDS = 5.0
+SUM_SECONDS = 1.0  # of each look, for memory that processes share
 MOST_COUNTED = 32  # each takes a tenth of a second and more
 
 
@@ -136,11 +143,16 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     sampled = [start_samples(threads, seconds) for seconds in (interval, 0)]
     samples = dict((thread, [buffers[thread] for buffers in sampled if thread in buffers]) for thread in threads)
     registers = start_samples(threads, interval, REGISTERS)
+    times = asked_times() if pids else {}
+    requests = dict(
+        (entry["pid"], left_requests(entry["pid"], times) if entry["rank"] is None else {}) for entry in ranks
+    )
     began = time.monotonic()
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
         by_socket = socket_bytes() if pids else {}
         carried, sums = bytes_by_owner(socket_owners(pids), by_socket), {}
+        until = time.monotonic() + SUM_SECONDS
         for entry in ranks:
             entry["looks"].append(look(entry["thread"], by_socket))
             call = (entry["looks"][-1] or {}).get("call")
@@ -148,10 +160,15 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
                 ran = descendants_ran(entry["pid"])
                 entry["children_ran"].append(ran + (helpers.ran(entry["pid"], call) if number else 0.0))
             entry["tcp"].append(carried.get(entry["pid"], -1))
-            entry["shared"].append(shared_sum(entry["pid"], memory_maps(entry["pid"]), by_socket, sums))
+            entry["shared"].append(shared_sum(entry["pid"], memory_maps(entry["pid"]), by_socket, sums, until))
     took = time.monotonic() - began
     if spy:  # what moves has another stack then
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
+    times = asked_times() if any(requests.values()) else {}
+    for entry in ranks:
+        entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)
+        entry["takes_requests"] = bool(entry["requests"]) and takes_requests(entry["pid"])
+        entry["off_cpu"] = seconds_off_cpu(entry["thread"])
     calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
     for entry in ranks:
         entry["native"] = calls.get(entry["thread"], [])

@@ -24,7 +24,7 @@ MOST_THREADS = 4096
 # Function and file where a thread waits for another of its process: joined, its result, a task or an event.
 HANDS_OVER = re.compile(
     r"\w+ .*(?:/threading\.py|/concurrent/futures/_base\.py)$|main_loop .*/ray/_private/worker\.py$"
-    r"|_run_once .*/asyncio/base_events\.py$"
+    r"|_run_once .*/asyncio/base_events\.py$|serve_forever .*/socketserver\.py$"
 )
 # Where one of a pool, of a logger or of a server has nothing to do.
 RESTS_IN = re.compile(

@@ -8,6 +8,7 @@ from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.procfs import ancestors, open_files, process_status
 from doctor.watch.attach.inspector.connected import find_groups, user_of, uses_library
 from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
+from doctor.watch.attach.inspector.open_requests import asked_times, left_requests
 
 # Rank, number of ranks: torchrun; Ascend; Open MPI; MVAPICH; MPICH and Intel MPI; PMIx; Slurm. The first pair decides.
 RANK_VARIABLES = (
@@ -91,12 +92,14 @@ def candidates(pids):
 
 
 def set_groups(by_pid, keeps_all):
-    """Sets which processes are connected, and leaves out each that is no rank, has no device and no connection.
+    """Sets which processes are connected, and leaves out each that is no rank, has no device and no connection, and
+    leaves no request of another process unanswered.
 
     ``keeps_all``: none is left out, as the user asked for these.
     """
     groups, links, stores = find_groups(dict((pid, entry["maps"]) for pid, entry in by_pid.items()))
     ranked = set(pid for pid, entry in by_pid.items() if entry["rank"])
+    times = asked_times()
     for first, members in groups.items():
         for pid in members:
             entry = by_pid[pid]
@@ -105,7 +108,7 @@ def set_groups(by_pid, keeps_all):
             entry["group"] = first if together else 0
             # Beside the ranks of a job a connected process has another role.
             is_beside = not entry["rank"] and not held_devices(pid) and (not together or ranked.intersection(members))
-            if is_beside and not keeps_all:
+            if is_beside and not keeps_all and not left_requests(pid, times):
                 del by_pid[pid]
 
 

@@ -1,0 +1,52 @@
+"""A rank that was looked at, and what follows for it from what it does. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from doctor.watch.attach.rank_activity import HELPED, LONGEST_WAIT, Activity, Kind
+from doctor.watch.attach.rank_report import ProcessReport
+
+_MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "unknown"})
+"""What each step of a healthy job may be found in at every look."""
+
+
+class SeenRank(msgspec.Struct, frozen=True):
+    """A rank that has a process, and what it does."""
+
+    host: str
+    report: ProcessReport
+    does: Activity
+
+    @property
+    def waits(self) -> bool:
+        """It stands still in a wait for the others: in a collective, or, without a stack, for its own threads."""
+        in_threads = self.does.kind == "wait" and not self.does.place
+        return self.does.still and (self.does.kind in ("collective", "idle") or in_threads)
+
+    @property
+    def awaits_device(self) -> bool:
+        """It stands still in a wait for its device: for what that computes, or for a collective."""
+        return self.does.still and self.does.kind == "device"
+
+    @property
+    def far_end(self) -> str:
+        """The end on another host that it has not waited for long, and that may work for it; empty: none."""
+        link, seconds = self.report.far_end or ("", 0.0)
+        end = link.partition(">")[2]
+        is_store = end.endswith(":" + self.report.job.get("MASTER_PORT", "none"))
+        return end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and not is_store else ""
+
+    @property
+    def goes_on(self) -> bool:
+        """It may make steps that take long: it ran, at no one place alone, and bytes reached or left it."""
+        has_messages = min(self.report.tcp, default=-1) >= 0 and self.report.tcp[-1] > self.report.tcp[0]
+        is_apart = self.does.kind == "compute" and not self.does.turns
+        return (
+            has_messages and not (self.does.unmoved or self.does.spins) and (is_apart or self.does.kind in _MAY_GO_ON)
+        )
+
+    @property
+    def where(self) -> object:
+        """What tells its wait from that of others: the stack, else what it does. Who spins is in any library."""
+        return self.does.place or self.does.spins or self.does.text

@@ -140,7 +140,8 @@ def test_an_interrupt_says_nothing_of_the_processes() -> None:
 
 
 def absent(*ranks: int) -> Failure:
-    return Failure("never-joined", ranks, (), "timeout", "rendezvous", text="no connection within 30 s", limit=30.0)
+    text = "no connection within 30 s"
+    return Failure("never-joined", ranks, certainty="timeout", stage="rendezvous", text=text, limit=30.0)
 
 
 class TestKeptOut:

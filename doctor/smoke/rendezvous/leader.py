@@ -211,7 +211,9 @@ class Leader:
                 late = {hello.rank for hello in hellos} - {member.hello.rank for member in self._agent_members}
                 text = "it connected, but did not open its second connection"
                 ranks = tuple(sorted(late))
-                return Failure("never-joined", ranks, (), "timeout", "rendezvous", text=text, limit=patience)
+                return Failure(
+                    "never-joined", ranks, certainty="timeout", stage="rendezvous", text=text, limit=patience
+                )
 
     def _collect_arrivals(self) -> None:
         """Takes in who and what has come, waiting a moment for it."""

@@ -129,8 +129,8 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> None:
     start = model.flat.clone()
     for step in range(ctx.plan["steps"]):
         batch = make_batch(ctx, model, rng, step, True)
-        before = ctx.reference[step - 1].weights if 0 < step <= len(ctx.reference) else ctx.initial_weights
-        trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None, before)
+        weights = ctx.reference[step - 1].weights if 0 < step <= len(ctx.reference) else ctx.initial_weights
+        trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None, weights)
         note_distance(ctx, trained["grad_error"], trained["params_error"], trained["loss_error"])
         ctx.emit("step", layout=index, step=step, **trained)
     seconds = round(time.monotonic() - started, 3)

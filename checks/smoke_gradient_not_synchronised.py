@@ -12,20 +12,22 @@ def smoke_gradient_not_synchronised(run: SmokeRun, training: PerHost[SmokeTraini
 
     ## Why it matters
     Without the reduction every rank trains a model of its own on its own share of the data, and the loss falls on each.
-    If only one rank has another sum, its copy of the model diverges from this step on.
+    If only one rank has another sum, its copy of the model diverges from this step on. If one adds a wrong gradient,
+    all hold the same wrong sum, and no comparison among them shows it.
 
     ## What to do
     - Not reduced: on {who} the reduction did not run, or its result was overwritten. `grep -rnE
       'no_sync|all_reduce|\.grad\b' --include='*.py' .` in the folder of the program finds the places: `no_sync()` left
       on, `backward` on the module under the wrapper, a gradient that is set again after the reduction.
-    - Other: the transfer or the device of {who} corrupts numbers: compare with smoke-collective-wrong and
-      smoke-device-wrong, and look for memory and link errors on {host}.
+    - Other, or wrong before its reduction: the transfer or the device of {who} corrupts numbers: compare with
+      smoke-collective-wrong and smoke-device-wrong, and look for memory and link errors on {host}.
 
     ## Source
     Every rank reports the norm of its gradient before the reduction, norm and digest after it, and how far it is from
     the reference run's gradient, which every rank has computed alone: so the wrong ranks are known even where they are
     the majority. An all-reduce gives all members the same bits; where the reference run was shorter than the training,
-    hosts that differ from most others are named, and both sides of two. This verdict can be wrong for an error below
+    hosts that differ from most others are named, and both sides of two. Ranks that hold a wrong sum compute their own
+    part of it again, alone: so who added what is wrong is known, too. This verdict can be wrong for an error below
     1e-4 of the gradient's norm on most hosts.
     """
     yield from findings("smoke-gradient-not-synchronised", run, training)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from doctor.facts.smoke import TrainingStep
 from doctor.smoke.model import Layout
 from tests.checks.trained import DP2TP2, DP4, ZERO, Trained, healthy, leading
 
@@ -85,3 +86,30 @@ def test_what_is_wrong_on_ranks_of_one_model_one_of_them_passed_on() -> None:
     finding = trained.only_finding(NAME)
     assert finding.explained_by == ("smoke-collective-wrong",)
     assert str(finding).split(": ", 1)[1].startswith("what one of them added to it, or was sent before, is wrong")
+
+
+def _added(event: TrainingStep, makers: tuple[int, ...], holders: tuple[int, ...]) -> dict[str, float]:
+    """The wrong sum of ``holders``, to which ``makers`` added what is wrong."""
+    if event.rank not in holders:
+        return {"grad_error": 2e-7}
+    return {"grad_error": 0.02, "local_error": 0.05 if event.rank in makers else 3e-7}
+
+
+def test_who_added_a_wrong_gradient_to_the_sum_is_named_alone() -> None:
+    """Of a stage whose ranks hold one sum; and where the wrong sum is that of all, which no comparison shows."""
+    for layout, holders in ((Layout(dp=2, pp=2), (0, 1)), (DP4, (0, 1, 2, 3)), (ZERO, (0, 1, 2, 3))):
+        finding = Trained(layout).steps(lambda event, h=holders: _added(event, (1,), h)).only_finding(NAME)
+        assert (finding.values["ranks"], finding.hosts, finding.explained_by) == ([1], ("w1",), ())
+        assert str(finding).startswith("before its reduction in step 0 the gradient of rank 1 (w1; ")
+        assert "differs by 0.05 of its norm from the one that the rank computes of the same rows alone" in str(finding)
+
+
+def test_a_gradient_that_is_wrong_in_every_model_is_the_programs() -> None:
+    assert not Trained(DP4).steps(lambda event: _added(event, (0, 1, 2, 3), (0, 1, 2, 3))).findings(NAME)
+    # One rank of each model: such as the second of each tensor-parallel pair.
+    assert not Trained(DP2TP2).steps(lambda event: _added(event, (1, 3), (0, 1, 2, 3))).findings(NAME)
+    # Of one model's ranks one may have passed on what is wrong.
+    shared = Trained(DP2TP2).steps(lambda event: _added(event, (0, 1), (0, 1, 2, 3))).only_finding(NAME)
+    assert (shared.values["ranks"], shared.explained_by) == ([0, 1], ("smoke-collective-wrong",))
+    # A sum that is wrong though all added what is right was spoilt on its way.
+    assert not Trained(DP4).steps(lambda event: _added(event, (), (0, 1, 2, 3))).findings(NAME)

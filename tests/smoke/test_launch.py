@@ -34,9 +34,9 @@ from doctor.smoke.programs.agent.agent import PATIENCE
 from doctor.smoke.protocol import parse_event, parse_message
 from doctor.smoke.results.trouble_findings import blamed_hosts
 from doctor.smoke.run import channels, programs, progress
-from doctor.smoke.run.channels import start_agents
+from doctor.smoke.run.channels import ReadyAgent, start_agents
 from doctor.smoke.run.round import run_single_round
-from doctor.smoke.run.supervisor import ReadyAgent, run_on_launched, smoke
+from doctor.smoke.run.supervisor import run_on_launched, smoke
 from doctor.transport import RemoteSession, TransportError, program
 from doctor.transport.local import Local
 from doctor.transport.program import InvalidMessage

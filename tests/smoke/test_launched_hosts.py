@@ -30,17 +30,17 @@ def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
 
 def job(fleet: Fleet, ranks: list[tuple[str, Mapping[str, Any]]], *arguments: str) -> list[Done]:
     """Runs a process for each (host, variables), and says how each ended."""
-    argv = [sys.executable, "-m", "doctor.smoke", "--steps", "2", "--json", *arguments]
-
-    def run(number: int) -> Done:
-        host, own_values = ranks[number]
-        shared = {"RANK": number, "WORLD_SIZE": len(ranks), "MASTER_ADDR": fleet.addresses[fleet.hosts[0]]}
-        values = {"PYTHONPATH": ROOT, "MASTER_PORT": PORT, **shared, **own_values}
-        env = INSIDE | {name: str(value) for name, value in values.items()}
-        return fleet.enter(host, argv, check=False, env=env, timeout=120)
-
     with ThreadPoolExecutor(len(ranks)) as pool:
-        return list(pool.map(run, range(len(ranks))))
+        return list(pool.map(lambda number: process(fleet, ranks, number, *arguments), range(len(ranks))))
+
+
+def process(fleet: Fleet, ranks: list[tuple[str, Mapping[str, Any]]], number: int, *arguments: str) -> Done:
+    argv = [sys.executable, "-m", "doctor.smoke", "--steps", "2", "--json", *arguments]
+    host, own_values = ranks[number]
+    shared = {"RANK": number, "WORLD_SIZE": len(ranks), "MASTER_ADDR": fleet.addresses[fleet.hosts[0]]}
+    values = {"PYTHONPATH": ROOT, "MASTER_PORT": PORT, **shared, **own_values}
+    env = INSIDE | {name: str(value) for name, value in values.items()}
+    return fleet.enter(host, argv, check=False, env=env, timeout=120)
 
 
 def trouble(done: list[Done]) -> dict[str, Any]:
@@ -112,6 +112,26 @@ def test_a_fleet_that_is_cut_accuses_neither_part(make_fleet: Callable[..., Flee
     outcomes = json.loads(done[0].stdout)["outcomes"]
     assert {host for outcome in outcomes for finding in outcome["findings"] for host in finding["hosts"]} == set()
     assert {completed.returncode for completed in done} == {10}
+
+
+def test_a_host_that_lets_in_no_more_is_named_and_not_who_cannot_get_in(make_fleet: Callable[..., Fleet]) -> None:
+    """As with a full connection table: three hosts have come, and the leader's answers no new connection any more."""
+    many = make_fleet(4, {"*": {"shows": visible_folders()}}, name="lnf", subnet="10.65.0.0/16")
+    ranks: list[tuple[str, Mapping[str, Any]]] = [(host, {}) for host in many.hosts]
+    full = 'table inet full { chain in { type filter hook input priority 0; iifname != "lo" ct state new drop; }; }'
+    members = "ss -Htn state established '( sport >= 20000 and sport < 29500 )' | wc -l"
+    with ThreadPoolExecutor(4) as pool:
+        begun = [pool.submit(process, many, ranks, number, "--budget", "20") for number in range(3)]
+        many.enter(many.hosts[0], f"until [ $({members}) -ge 6 ]; do sleep 0.2; done; nft '{full}'", timeout=60)
+        begun.append(pool.submit(process, many, ranks, 3, "--budget", "20"))
+        done = [each.result() for each in begun]
+    results = trouble(done)
+    assert (results["culprit_ranks"], results["certainty"]) == ([0], "timeout")
+    others = f"{many.hosts[1]}, {many.hosts[2]}"
+    sentence = f"{many.hosts[0]} gives {others} no answer to a new connection, though they have come before"
+    assert results["text"].startswith(sentence)
+    outcomes = json.loads(done[0].stdout)["outcomes"]
+    assert {host for each in outcomes for finding in each["findings"] for host in finding["hosts"]} == {many.hosts[0]}
 
 
 def test_packets_that_are_dropped_are_told_from_a_host_that_refuses(fleet: Fleet) -> None:

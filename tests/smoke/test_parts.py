@@ -12,6 +12,7 @@ from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.parts import (
     absent_failure,
     blame_fewer,
+    blame_kept_out,
     numbering_notes,
     on_hosts,
     plan_of_part,
@@ -136,3 +137,31 @@ def test_an_interrupt_says_nothing_of_the_processes() -> None:
         reasons.append(trial.untried)
     interrupted = "a run without the job's variables was not tried: the run was interrupted"
     assert reasons == ["its processes did not meet", interrupted]
+
+
+def absent(*ranks: int) -> Failure:
+    text = "no connection within 30 s"
+    return Failure("never-joined", ranks, certainty="timeout", stage="rendezvous", text=text, limit=30.0)
+
+
+class TestKeptOut:
+    """Where the leader's host answers no new connection, it is the one: not who cannot get in."""
+
+    hellos = list(HELLOS.values())
+    plan = build_launched_plan(LEADER, hellos[:7], (), SmokeOptions())
+
+    def test_two_hosts_that_had_come_get_no_answer_any_more(self) -> None:
+        failure = blame_kept_out(absent(7), self.plan, {"w1": False, "w2": False})
+        assert (failure.culprit_ranks, failure.waiting_ranks) == ((0, 1), (7,))
+        sentence = "w0 gives w1, w2 no answer to a new connection, though they have come before"
+        assert failure.text == f"{sentence}: no connection within 30 s"
+
+    def test_of_one_such_host_either_end_may_be_the_cause(self) -> None:
+        failure = blame_kept_out(absent(7), self.plan, {"w1": False})
+        assert failure.culprit_ranks == ()
+        assert failure.text.startswith("w0 gives w1 no answer to a new connection, though it has come before: ")
+
+    @pytest.mark.parametrize("answered", [{}, {"w1": True, "w2": True}, {"w1": True, "w2": False}])
+    def test_where_one_is_answered_or_none_could_ask_the_absent_rank_is_named(self, answered: dict[str, bool]) -> None:
+        assert blame_kept_out(absent(7), self.plan, answered) == blame_fewer(absent(7), self.plan)
+        assert blame_fewer(absent(7), self.plan).culprit_ranks == (7,)

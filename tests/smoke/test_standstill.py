@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from doctor.smoke.hang.detector import Detector
@@ -219,6 +220,32 @@ def test_where_nobody_is_known_to_have_gone_on_an_abort_over_anothers_data_is_on
     assert (failure.kind, failure.culprit_ranks, failure.certainty) == ("left", (0, 1, 2, 3, 4), "evidence")
     assert failure.text.startswith("rank 2 was sent data of another call")
     assert "may be the victim" in failure.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    ("received", "expected", "culprit"),
+    [
+        (206, 104, 2),  # it takes half of the elements
+        (412, 206, 3),  # the next one sends float64
+        (412, 188, 3),
+        (104, 52, None),
+        (206, 188, None),
+    ],
+)
+def test_lengths_tell_which_end_makes_another_call_than_it_records(
+    received: int, expected: int, culprit: int | None
+) -> None:
+    failure = msgspec.structs.replace(aborted(2), numel=1021, dtype="bfloat16", group="world")
+    error = f"op.preamble.length <= op.nbytes. {received} vs {expected}. Received data size doesn't match expected size"
+    explained = explain_wrong_size(failure, (), error, members=range(5))
+    assert (explained.kind, explained.culprit_ranks) == ("left", (0, 1, 2, 3, 4) if culprit is None else (culprit,))
+    assert ("another call than it records" in explained.text) == (culprit is not None)
+    # Of a rank that has gone on to another call the records tell: it is that one.
+    moved_on = explain_wrong_size(failure, (4,), error, members=range(5))
+    assert moved_on.culprit_ranks == (4,)
+    # Lengths of another operation are not known.
+    gathered = msgspec.structs.replace(failure, op="all_gather")
+    assert explain_wrong_size(gathered, (), error, members=range(5)).culprit_ranks == (0, 1, 2, 3, 4)
 
 
 def test_several_links_of_one_host_are_laid_at_it() -> None:

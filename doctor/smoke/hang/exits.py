@@ -52,7 +52,8 @@ class ExitRule:
                 return None  # a call of another rank that does not fit may be known only with its next snapshot
             # One that has gone on already may wait for it in a later collective; where it aborted tells more.
             self.finished = state.finished_members(first.group, first.seq)
-            about = current_collective(first) if self.finished else about
+            complete = not state.absent_members(first.group, first.seq)
+            about = current_collective(first) if self.finished or (complete and about is None) else about
         if first is None:
             kind = _kind(next(iter(causes.values())))
             kind = "left" if kind == "dead" else kind

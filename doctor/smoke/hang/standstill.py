@@ -14,6 +14,11 @@ from doctor.smoke.model import Failure, FailureKind
 
 WRONG_SIZE = "Received data size doesn't match expected size"
 """Of gloo's error (gloo/transport/tcp/pair.cc) before it aborts the process."""
+LENGTHS = re.compile(r"\b(?P<received>\d{1,15}) vs (?P<expected>\d{1,15})\. Received data size")
+"""Of the same error: bytes of the message that came, and of the one that the rank meant to receive."""
+ELEMENT_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+MAX_PIECE = 1 << 20
+"""Bytes (gloo/allreduce.h, kMaxSegmentSize)."""
 NOT_THE_PROGRAM = re.compile(r"[/\\](torch|torch_npu|mindspore)[/\\]|(^|[/\\])worker([/\\]\w+)?\.py$|^<doctor")
 """Files in which a rank that waits in a collective may be."""
 ANYBODYS = re.compile(r"^<(frozen |string>|stdin>)|[/\\](threading|socket|selectors)\.py$")
@@ -119,6 +124,8 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, me
     if WRONG_SIZE not in error:
         return failure
     ranks = ", ".join(map(str, failure.culprit_ranks))
+    if not early and (own := _otherwise_than_recorded(failure, error, tuple(members))):
+        return own
     if not early or failure.op in PAIRED | ROOTED:
         why = filled(
             "Rank {0} aborted as gloo does when data of another size comes than it expects: it may be "
@@ -132,6 +139,46 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, me
         "Rank {0} aborted in it, as gloo does when data of another size comes than it expects: {1}", ranks, error
     )
     return _blame_fewest(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), early, blocked)
+
+
+def _otherwise_than_recorded(failure: Failure, error: str, members: tuple[int, ...]) -> Failure | None:
+    """Where all members are in one all_reduce, by their records: who does another one than it records; else None.
+
+    gloo's ring (gloo/allreduce.cc) takes each message from the next rank, and what they record tells its length.
+    """
+    lengths, right = LENGTHS.search(error), message_bytes(failure, len(members))
+    if len(failure.culprit_ranks) != 1 or failure.culprit_ranks[0] not in members or not (lengths and right):
+        return None
+    (aborted,) = failure.culprit_ranks
+    received, expected = int(lengths["received"]), int(lengths["expected"])
+    if (received in right) == (expected in right):
+        return None
+    sender = members[(members.index(aborted) + 1) % len(members)]
+    ranks, told = (aborted, sender) if received in right else (sender, aborted)
+    why = filled(
+        "By their records all ranks are in {0} #{1} ({2} x {3}), whose messages have {4} bytes: rank {5} was sent {6} "
+        "bytes by rank {7} and expected {8}.",
+        failure.op, failure.seq, failure.numel, failure.dtype, " or ".join(map(str, right)), aborted, received, sender,
+        expected,
+    )  # fmt: skip
+    text = filled("it makes another call than it records: its data does not fit that of rank {0}", told)
+    concerned = msgspec.structs.replace(failure, evidence=(*failure.evidence, why), waiting_ranks=members)
+    return blame(concerned, "left", (ranks,), text)
+
+
+def message_bytes(failure: Failure, size: int) -> tuple[int, ...]:
+    """Lengths of the messages of this all_reduce in gloo's ring of ``size`` ranks; the last one may be shorter.
+
+    >>> message_bytes(Failure("dead", op="all_reduce", numel=1021, dtype="bfloat16"), 5)
+    (206, 188)
+    """
+    element = ELEMENT_BYTES.get(failure.dtype, 0)
+    if failure.op != "all_reduce" or size < 2 or not element * failure.numel:
+        return ()
+    total = element * failure.numel
+    piece = min(-(-total // (2 * size)), MAX_PIECE // element * element)
+    piece = -(-piece // element) * element
+    return tuple(dict.fromkeys((piece, total % piece or piece)))
 
 
 def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, ...]) -> Failure:

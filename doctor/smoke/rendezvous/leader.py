@@ -25,9 +25,10 @@ from doctor.smoke.rendezvous.link import (
     leader_ports,
     listening_address,
 )
+from doctor.smoke.rendezvous.new_connections import answered_hosts
 from doctor.smoke.rendezvous.parts import (
     absent_failure,
-    blame_fewer,
+    blame_kept_out,
     numbering_notes,
     on_hosts,
     plan_of_part,
@@ -37,10 +38,11 @@ from doctor.smoke.rendezvous.parts import (
 from doctor.smoke.rendezvous.placement import build_launched_plan
 from doctor.smoke.rendezvous.relay import LeaderOrder, RelayedVerdict, RelayInbox
 from doctor.smoke.rendezvous.roll_call import status
+from doctor.smoke.run.channels import ReadyAgent
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
 from doctor.smoke.run.mindspore_run import repeat_with_mindspore
 from doctor.smoke.run.second_measurement import measure_again
-from doctor.smoke.run.supervisor import ReadyAgent, StageCallback, run_on_launched
+from doctor.smoke.run.supervisor import StageCallback, run_on_launched
 from doctor.smoke.triage.conduct import run_healthy, run_together, screen, with_screening
 from doctor.smoke.triage.screening import Cell, needs_screening
 from doctor.transport.conversation import LineSession
@@ -151,7 +153,7 @@ class Leader:
         ready = []
         for rank, member in arrived.items():
             host, number = part[rank].host, part[rank].rank
-            ready.append(ReadyAgent(host, (number,), LineSession(host, SocketChannel(member.link)), member.address))
+            ready.append(ReadyAgent(host, (number,), _session(host, member), member.address))
         return run_on_launched(plan, ready, options, on_stage)
 
     def _run_cells(self, cells: Sequence[Cell], options: SmokeOptions) -> list[SmokeResult]:
@@ -208,7 +210,10 @@ class Leader:
             if now - self._began > patience + _LINE_SECONDS:
                 late = {hello.rank for hello in hellos} - {member.hello.rank for member in self._agent_members}
                 text = "it connected, but did not open its second connection"
-                return Failure("never-joined", tuple(sorted(late)), stage="rendezvous", text=text)
+                ranks = tuple(sorted(late))
+                return Failure(
+                    "never-joined", ranks, certainty="timeout", stage="rendezvous", text=text, limit=patience
+                )
 
     def _collect_arrivals(self) -> None:
         """Takes in who and what has come, waiting a moment for it."""
@@ -283,7 +288,24 @@ class Leader:
         failure = msgspec.structs.replace(
             failure, waiting_ranks=tuple(range(plan.world)), seconds=round(time.monotonic() - self._began, 3)
         )
-        return self._without_run(plan, (blame_fewer(failure, plan),), _notes(hellos))
+        answered = self._answered_hosts(plan) if failure.limit and not self.context.is_scheduler_process else {}
+        return self._without_run(plan, (blame_kept_out(failure, plan, answered),), _notes(hellos))
+
+    def _answered_hosts(self, plan: SmokePlan) -> dict[str, bool]:
+        """By other host that has come: whether a new connection from there is answered here now.
+
+        That of a process that came, and whose second connection did not, was not.
+        """
+        hosts = {member.hello.rank: plan.host_of(member.hello.rank) for member in self._members}
+        agents = {hosts[member.hello.rank]: member for member in self._agent_members if member.hello.rank in hosts}
+        others = set(hosts.values()) - {plan.host_of(0)}
+        ready = [
+            ReadyAgent(host, (agents[host].hello.rank,), _session(host, agents[host]), agents[host].address)
+            for host in sorted(others & agents.keys())
+        ]
+        targets = [(address, self._listener.port) for address in self.context.leader_addresses]
+        answered = answered_hosts(ready, targets) if ready and targets else {}
+        return {**dict.fromkeys(others - agents.keys(), False), **answered}
 
     def _without_run(self, plan: SmokePlan, failures: tuple[Failure, ...], notes: Iterable[str] = ()) -> SmokeResult:
         return result_without_run(plan, failures, round(time.monotonic() - self._began, 3), notes, self._untried())
@@ -296,6 +318,10 @@ class Leader:
             "a run without the job's variables cannot be tried: its processes did not find each other by {0}",
             names or "what the launcher has told them",
         )
+
+
+def _session(host: str, member: Member) -> LineSession:
+    return LineSession(host, SocketChannel(member.link))
 
 
 def _notes(hellos: Sequence[Hello]) -> list[str]:

@@ -83,6 +83,23 @@ def blame_fewer(failure: Failure, plan: SmokePlan) -> Failure:
     return failure.blaming(set(failure.culprit_ranks) - silent, text=sentence)
 
 
+def blame_kept_out(failure: Failure, plan: SmokePlan, answered: Mapping[str, bool]) -> Failure:
+    """A failure to meet, where hosts that had come tried to reach the leader's host once more.
+
+    ``answered``: by such a host, whether it got an answer. Where none did, as of a host whose connection table is full,
+    those that have not come are kept out: two say so of the leader's host, and of one either end may be the cause.
+    """
+    kept_out = sorted(host for host, answer in answered.items() if not answer)
+    if not kept_out or len(kept_out) < len(answered):
+        return blame_fewer(failure, plan)
+    leader, hosts = plan.host_of(0), ", ".join(kept_out[:4])
+    sentence = filled("{0} gives {1} no answer to a new connection, though they have come before", leader, hosts)
+    if len(kept_out) == 1:
+        sentence = filled("{0} gives {1} no answer to a new connection, though it has come before", leader, hosts)
+    text = filled("{0}: {1}", sentence, failure.text)
+    return failure.blaming(plan.ranks_by_host[leader] if len(kept_out) > 1 else (), text=text)
+
+
 def result_without_run(
     plan: SmokePlan, failures: tuple[Failure, ...], seconds: float, notes: Iterable[str], untried: str
 ) -> SmokeResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 
 import msgspec
@@ -269,6 +269,33 @@ def start_agents(
 
     endpoints = {host: endpoint(number, host) for number, host in enumerate(hosts)}
     return AgentSession(endpoints, marker, hosts, own_python() if local else "", local)
+
+
+class ReadyAgent(msgspec.Struct, frozen=True):
+    """An agent that waits for its request, in a process that a launcher has started."""
+
+    host: str
+    ranks: tuple[int, ...]
+    conversation: RemoteSession
+    address: str
+
+
+def adopt_agents(ready: Sequence[ReadyAgent], port: int = 0) -> AgentSession:
+    """Sends their request to agents that a launcher has started. ``port``: see `start_agents`. Never waits."""
+    marker = new_marker()
+
+    def connector(agent: ReadyAgent) -> Connect:
+        def talk() -> RemoteSession:
+            agent.conversation.send(prepare_request(marker, 0 in agent.ranks, port) + b"\n")
+            return agent.conversation
+
+        return talk
+
+    endpoints = {
+        f"{agent.host} rank {agent.ranks[0]}": AgentEndpoint(agent.host, connector(agent), agent.ranks, agent.address)
+        for agent in sorted(ready, key=lambda candidate: candidate.ranks)
+    }
+    return AgentSession(endpoints, marker, {}, "", False)
 
 
 def own_python() -> str:

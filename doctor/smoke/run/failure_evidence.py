@@ -74,7 +74,7 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         error = next(
             (progress.errors[key] for key in progress.keys(failure.culprit_ranks) if key in progress.errors), ""
         )
-        members = range(plan.world) if failure.group == "world" else ()
+        members = next((ranks for name, ranks in progress.groups.values() if name == failure.group), ())
         failure = explain_wrong_size(failure, finished, error, members)
     if failure.kind in PRESSED:
         failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan), len(plan.ranks_by_host))

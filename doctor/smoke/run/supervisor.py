@@ -12,7 +12,6 @@ from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.job.variables import communication
-from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
 from doctor.smoke.hang.network_evidence import AddressOwners
@@ -21,7 +20,7 @@ from doctor.smoke.plan import PlanHost, SmokeOptions
 from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, parse_event
 from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
-from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentSession, prepare_request, start_agents
+from doctor.smoke.run.channels import TICK, AgentSession, ReadyAgent, adopt_agents, start_agents
 from doctor.smoke.run.failure_evidence import (
     ObservedRun,
     add_evidence,
@@ -31,8 +30,8 @@ from doctor.smoke.run.failure_evidence import (
 )
 from doctor.smoke.run.progress import StageProgress
 from doctor.smoke.run.silence import SilenceWatch
-from doctor.transport import RemoteSession, Transport
-from doctor.transport.program import Connect, InvalidMessage
+from doctor.transport import Transport
+from doctor.transport.program import InvalidMessage
 
 HELLO_TIMEOUT = 30.0
 """Seconds for a host to be reached and to start its agent."""
@@ -53,15 +52,6 @@ HostCallback = Callable[[str, HostRecord], None]
 
 def _ignore(*_: object) -> None:
     pass
-
-
-class ReadyAgent(msgspec.Struct, frozen=True):
-    """An agent that waits for its request, in a process that a launcher has started."""
-
-    host: str
-    ranks: tuple[int, ...]
-    conversation: RemoteSession
-    address: str
 
 
 def smoke(
@@ -105,22 +95,7 @@ def run_on_launched(
     plan: SmokePlan, ready: Sequence[ReadyAgent], options: SmokeOptions, on_stage: StageCallback = _ignore
 ) -> SmokeResult:
     """Trains on the ranks that a launcher has started, by a plan of these options that is settled but for the port."""
-    mark = new_marker()
-    endpoints = {
-        f"{ready_agent.host} rank {ready_agent.ranks[0]}": AgentEndpoint(
-            ready_agent.host, _launched_connector(ready_agent, mark, plan), ready_agent.ranks, ready_agent.address
-        )
-        for ready_agent in sorted(ready, key=lambda candidate: candidate.ranks)
-    }
-    return _Supervisor(AgentSession(endpoints, mark, {}, "", False), options, plan, on_stage=on_stage).run()
-
-
-def _launched_connector(ready_agent: ReadyAgent, mark: str, plan: SmokePlan) -> Connect:
-    def talk() -> RemoteSession:
-        ready_agent.conversation.send(prepare_request(mark, 0 in ready_agent.ranks, plan.master_port) + b"\n")
-        return ready_agent.conversation
-
-    return talk
+    return _Supervisor(adopt_agents(ready, plan.master_port), options, plan, on_stage=on_stage).run()
 
 
 _EXHAUSTED = object()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch
@@ -22,7 +23,7 @@ class Model(ShardedParameters):
         self.nonfinite = NonFiniteTracker()
         self.row_losses: list[torch.Tensor] = []
         """Of the rows of the last batch, by micro-batch; on the last pipeline stage."""
-        self.recompute = layout.get("recompute", False)
+        self.ctx, self.recompute = ctx, layout.get("recompute", False)
         self.micro_batch_count = max(self.mesh.pp, layout.get("accumulate", 1))
 
     # Tensor parallelism, forward and backward: `tp_enter` and `tp_exit` enclose what each rank computes a share of.
@@ -168,3 +169,11 @@ class Model(ShardedParameters):
         for received, result in passes:
             self.backward(received, result)
         return sum(result.detach() for _, result in passes) if self.mesh.is_last_stage else None
+
+    def gradient_alone(self, batch: Batch, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The gradient of the same rows, by parameter, computed by this rank alone with all of these parameters."""
+        alone = Model(self.ctx, {}, self.ctx.plan["seed"])
+        with torch.no_grad():
+            alone.flat.copy_(alone.share_of(weights))
+        alone.forward_backward(batch)
+        return alone.by_name(alone.gradient)

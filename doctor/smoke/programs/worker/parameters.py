@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
@@ -98,7 +98,7 @@ class ShardedParameters:
             return weight
         return weight.chunk(self.mesh.tp, TP_DIMENSION[name.rsplit(".", 1)[-1]])[self.mesh.tp_rank]
 
-    def share_of(self, reference: dict[str, torch.Tensor]) -> torch.Tensor:
+    def share_of(self, reference: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """What this rank holds of the reference model's tensors, as one vector, in the order of `flat`."""
         share = torch.zeros_like(self.flat)
         for name, span in self.spans.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
@@ -32,6 +33,9 @@ SERIAL_DISTANCE = 0.01
 repeated, which are exact, and show whose it is if one of them became wrong after its test."""
 SECOND_ROUND_AFTER_TRAINING = 12.0
 """Seconds at most; a third of them where no collective is wrong."""
+LOCAL_AGAIN = 1e-4
+"""From the reference run's reduced gradient, as a share of its norm: from there on the rank computes its own part
+again, alone, so that who made the sum wrong is told from those that hold it."""
 REFERENCE_BLOCKS = 512
 """The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
 
@@ -125,20 +129,27 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> None:
     start = model.flat.clone()
     for step in range(ctx.plan["steps"]):
         batch = make_batch(ctx, model, rng, step, True)
-        trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None)
+        weights = ctx.reference[step - 1].weights if 0 < step <= len(ctx.reference) else ctx.initial_weights
+        trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None, weights)
         note_distance(ctx, trained["grad_error"], trained["params_error"], trained["loss_error"])
         ctx.emit("step", layout=index, step=step, **trained)
     seconds = round(time.monotonic() - started, 3)
     ctx.emit("end", layout=index, update=model.squared_norms(model.flat - start), seconds=seconds)
 
 
-def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = None) -> dict[str, Any]:
+def train_step(
+    model: Model,
+    batch: Batch,
+    reference: ReferenceStep | None = None,
+    before: Mapping[str, torch.Tensor] | None = None,
+) -> dict[str, Any]:
     """One step of training; returns what the ``step`` event says of it.
 
-    ``reference``: the same step of the reference run, if this rank went so far.
+    ``reference``: the same step of the reference run, if this rank went so far; ``before``: the parameters with which
+    it began the step.
     """
     loss = model.forward_backward(batch)
-    local_norm = model.norm_share(model.gradient)
+    local, local_norm = model.gradient.clone(), model.norm_share(model.gradient)
     nonfinite = model.nonfinite.origin() or ("gradient" if local_norm is None else "")
     bad_at = model.nonfinite.first_at() if nonfinite else None
     gradient = model.reduce_gradient()
@@ -149,6 +160,9 @@ def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = Non
     loss_error = None
     if loss is not None and reference is not None:
         loss_error = relative_distance(loss, reference.losses[batch.blocks].mean())
+    local_error = None
+    if model.mesh.dp > 1 and error is not None and error > LOCAL_AGAIN and before is not None:
+        local_error = model.error_of(local, model.gradient_alone(batch, before))
     digests = model.digests()
     if not nonfinite and not math.isfinite(float(model.flat.sum())):
         nonfinite = "parameters"
@@ -156,7 +170,7 @@ def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = Non
         loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
         grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite, bad_at=bad_at,
-        params_error=params_error, loss_error=loss_error, **digests,
+        params_error=params_error, loss_error=loss_error, local_error=local_error, **digests,
     )  # fmt: skip
 
 

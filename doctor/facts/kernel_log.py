@@ -17,6 +17,7 @@ from doctor.facts.kernel_faults import (
     fault_pattern,
     fault_rows,
     fault_words,
+    literals,
     named_device,
     rows_in,
 )
@@ -30,12 +31,14 @@ FAULT_TEXTS = fault_words()
 """Of records that may report a fault: one of these is in each."""
 UNLISTED_TEXTS = fault_words(unlisted=True)
 """Of records that no row of the table names, and may report a fault, at warning level; at error level all are kept."""
+DIRE_TEXTS = literals("dire")
+"""Of those below warning level: one of these is in each, in lower case."""
 MAX_LINES, MAX_OF_A_WORD, MAX_UNLISTED, MAX_ALIKE = 400, 100, 100, 5
 """Of the newest; a message that floods the log leaves room for others. Alike: unlisted ones that differ in numbers."""
 NEAR = 60
 """Seconds: what a driver says around a fault that a row names is of that fault."""
-ERROR_LEVEL, WARNING_LEVEL = 3, 4
-"""KERN_ERR and KERN_WARNING of linux/kern_levels.h."""
+ERROR_LEVEL, WARNING_LEVEL, INFORMATION_LEVEL = 3, 4, 6
+"""KERN_ERR, KERN_WARNING and KERN_INFO of linux/kern_levels.h."""
 
 
 def _read_log() -> bytes:
@@ -82,7 +85,12 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
         level = int(line[0]) if line[1:2] == "," and line[0] in "01234567" else 8
         keywords = [word for word in present if word in line]
         is_unlisted = not keywords and (
-            level <= ERROR_LEVEL or (level == WARNING_LEVEL and any(word in line for word in others))
+            level <= ERROR_LEVEL
+            or (
+                level <= INFORMATION_LEVEL
+                and (level == WARNING_LEVEL or any(text in line.lower() for text in DIRE_TEXTS))
+                and any(word in line for word in others)
+            )
         )
         match = record.match(line) if keywords or is_unlisted else None
         if not match or "SATA link" in line or len(lines) - unlisted >= MAX_LINES:

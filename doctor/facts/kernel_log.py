@@ -66,6 +66,14 @@ def _read_log() -> bytes:
     return b"".join(pieces)
 
 
+def _may_be_unlisted(level: int, line: str, drivers: list[str]) -> bool:
+    """What no row names: all errors, of drivers their warnings, and below these what has the plainest words."""
+    if level <= ERROR_LEVEL or level > INFORMATION_LEVEL:
+        return level <= ERROR_LEVEL
+    is_loud = level == WARNING_LEVEL or any(text in line.lower() for text in DIRE_TEXTS)
+    return is_loud and any(word in line for word in drivers)
+
+
 def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the newest records of /dev/kmsg that may report a fault, each with its age in seconds."""
     try:
@@ -84,14 +92,7 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
     for line in reversed(data.decode("utf-8", "replace").splitlines()):
         level = int(line[0]) if line[1:2] == "," and line[0] in "01234567" else 8
         keywords = [word for word in present if word in line]
-        is_unlisted = not keywords and (
-            level <= ERROR_LEVEL
-            or (
-                level <= INFORMATION_LEVEL
-                and (level == WARNING_LEVEL or any(text in line.lower() for text in DIRE_TEXTS))
-                and any(word in line for word in others)
-            )
-        )
+        is_unlisted = not keywords and _may_be_unlisted(level, line, others)
         match = record.match(line) if keywords or is_unlisted else None
         if not match or "SATA link" in line or len(lines) - unlisted >= MAX_LINES:
             continue

@@ -23,11 +23,12 @@ def kernel_error_logged(log: KernelLog) -> Iterator[Finding]:
     worse; and of a driver about a device, which no row of `doctor/facts/kernel_faults.toml` names: of drivers that a
     cluster needs, and of any other about a disk, a network card or an accelerator, all at error level, but what
     somebody asked for in vain; of the former at warning level words of failure, such as "fatal", "timed out", "hung",
-    "failed" or "unable to"; of other devices, and of the kernel's parts for files, disks and RDMA, such words at error
-    level. Of NVIDIA's driver those words, and statuses of a GPU, its memory, firmware or links; of Ascend's
-    (github.com/hicann/driver) a device that is abnormal, does not answer, or lost its heartbeat. Up to 24 hours back,
-    and until the driver says that the device works again; errors of the kernel count until a restart. What programs
-    write into the log does not count.
+    "failed" or "unable to"; at informational level the plainest, such as "fatal" or "not responding"; of other devices,
+    and of any other part of the kernel, such words at error level, but of firmware tables, security, desktops and
+    programs' protocols. Of NVIDIA's driver all that names a function of it counts, but assertions and refused requests,
+    and statuses of a GPU, its memory, firmware or links; of Ascend's (github.com/hicann/driver) a device that is
+    abnormal, does not answer, or lost its heartbeat. Up to 24 hours back, and until the driver says that the device
+    works again; errors of the kernel count until a restart. What programs write into the log does not count.
     """
     for fault in log.merged_faults("kernel-error-logged"):
         yield Finding(

@@ -29,7 +29,7 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cleared_by: str = ""
     error: bool = False
     unless: str = ""
-    says: str = ""
+    says: tuple[str, ...] = ()
     unless_says: tuple[str, ...] = ()
     level: int = 7
     unlisted: bool = False
@@ -81,6 +81,11 @@ def says(name: str, text: str) -> bool:
 def _phrases(name: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Each phrase, behind a text that is in all it finds: a hundred texts cost what one regular expression does."""
     return tuple((_literal(phrase), re.compile(phrase, re.I)) for phrase in _table().phrases[name])
+
+
+def literals(name: str) -> tuple[str, ...]:
+    """One of these is in each message, in lower case, that has one of the phrases ``name``."""
+    return tuple(dict.fromkeys(literal for literal, _ in _phrases(name)))
 
 
 _TOKEN = re.compile(r"(\((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*\))*\)|\[[^\]]{1,200}\]|\\?.)([?*+]|\{[0-9,]+\})?")
@@ -144,7 +149,11 @@ def _unlisted_rows_in(text: str) -> Iterator[str]:
         return present[phrases]
 
     for row in fault_rows().values():
-        if not row.unlisted or not compiled_pattern(row.pattern).search(text) or (row.says and not has(row.says)):
+        if (
+            not row.unlisted
+            or not compiled_pattern(row.pattern).search(text)
+            or (row.says and not any(map(has, row.says)))
+        ):
             continue
         if not any(map(has, row.unless_says)) and not _excludes(row, text):
             yield row.id

@@ -17,6 +17,7 @@ from doctor.facts.kernel_faults import (
     fault_pattern,
     fault_rows,
     fault_words,
+    literals,
     named_device,
     rows_in,
 )
@@ -30,12 +31,14 @@ FAULT_TEXTS = fault_words()
 """Of records that may report a fault: one of these is in each."""
 UNLISTED_TEXTS = fault_words(unlisted=True)
 """Of records that no row of the table names, and may report a fault, at warning level; at error level all are kept."""
+DIRE_TEXTS = literals("dire")
+"""Of those below warning level: one of these is in each, in lower case."""
 MAX_LINES, MAX_OF_A_WORD, MAX_UNLISTED, MAX_ALIKE = 400, 100, 100, 5
 """Of the newest; a message that floods the log leaves room for others. Alike: unlisted ones that differ in numbers."""
 NEAR = 60
 """Seconds: what a driver says around a fault that a row names is of that fault."""
-ERROR_LEVEL, WARNING_LEVEL = 3, 4
-"""KERN_ERR and KERN_WARNING of linux/kern_levels.h."""
+ERROR_LEVEL, WARNING_LEVEL, INFORMATION_LEVEL = 3, 4, 6
+"""KERN_ERR, KERN_WARNING and KERN_INFO of linux/kern_levels.h."""
 
 
 def _read_log() -> bytes:
@@ -63,6 +66,14 @@ def _read_log() -> bytes:
     return b"".join(pieces)
 
 
+def _may_be_unlisted(level: int, line: str, drivers: list[str]) -> bool:
+    """What no row names: all errors, of drivers their warnings, and below these what has the plainest words."""
+    if level <= ERROR_LEVEL or level > INFORMATION_LEVEL:
+        return level <= ERROR_LEVEL
+    is_loud = level == WARNING_LEVEL or any(text in line.lower() for text in DIRE_TEXTS)
+    return is_loud and any(word in line for word in drivers)
+
+
 def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the newest records of /dev/kmsg that may report a fault, each with its age in seconds."""
     try:
@@ -81,9 +92,7 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
     for line in reversed(data.decode("utf-8", "replace").splitlines()):
         level = int(line[0]) if line[1:2] == "," and line[0] in "01234567" else 8
         keywords = [word for word in present if word in line]
-        is_unlisted = not keywords and (
-            level <= ERROR_LEVEL or (level == WARNING_LEVEL and any(word in line for word in others))
-        )
+        is_unlisted = not keywords and _may_be_unlisted(level, line, others)
         match = record.match(line) if keywords or is_unlisted else None
         if not match or "SATA link" in line or len(lines) - unlisted >= MAX_LINES:
             continue

@@ -112,7 +112,9 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             return (LOOPBACK,)
         if self.is_refused_at_source and not self.parts:
             return (REFUSED_BY_ROUTE,)
-        rules, way = (RULES_BETWEEN, WAY_BETWEEN) if self.parts else (RULES_OF_HOST, WAY_OF_HOST)
+        is_pair = len(self.hosts) == 2 and all(len(part) == 1 for part in self.parts)
+        is_cut = bool(self.parts) and not is_pair
+        rules, way = (RULES_BETWEEN, WAY_BETWEEN) if is_cut else (RULES_OF_HOST, WAY_OF_HOST)
         remedies = {ARP_ANSWERED: (SOUND, rules), ARP_SILENT: (CUT_OFF, way), ARRIVED: (WAY_BACK,)}
         return remedies.get(self.details[0] if len(self.details) == 1 else "", (WHICH, rules, ELSE, way))
 
@@ -138,8 +140,8 @@ REFUSED_BY_ROUTE = (
 )
 SOUND = "The cables, switch ports and VLANs between {0} and {1} are sound, as ARP passes: rules drop the connections."
 CUT_OFF = "{0} finds {1} no more on its own network, as ARP is not answered: the way itself is cut."
-WHICH = "On {0}: `ping -c 3 {1}`. If it answers, rules drop the connections:"
-ELSE = "If it does not answer:"
+WHICH = "On {0}: `ping -c 3 {1}`. If it answers, rules drop the connections."
+ELSE = "If it does not answer, the way itself is cut."
 WAY_BACK = (
     "The first packet of {0} arrives at {1}, and the answer is lost. On {1}: `ip route get $(getent ahosts {0} | cut "
     "-d' ' -f1 | head -1)` must name the interface by which the packet came, and `sysctl "
@@ -149,13 +151,13 @@ WAY_BACK = (
 )
 RULES_BETWEEN = (
     "Ask the administrator of the switches, the router, the cloud's security group or the network policy to permit "
-    "TCP, all ports, between the parts."
+    "TCP, all ports, between these hosts."
 )
 WAY_BETWEEN = (
     "A route for {1} alone may be wrong: as root on {0}, `ip route show to exact $(getent ahosts {1} | cut -d' ' -f1 | "
     "head -1) | xargs -rtL1 ip route del` deletes it, and prints it. Where it prints nothing: `ip route get $(getent "
     "ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the interface and the gateway; ask the administrator of the "
-    "switches to put the ports of the parts into one VLAN, on the trunk between them as well."
+    "switches to put the ports of these hosts into one VLAN, on the trunk between them as well."
 )
 RULES_OF_HOST = (
     "As root on {2}, `nft -a list ruleset | grep -E 'table|chain|drop|reject'` prints its rules with their numbers "

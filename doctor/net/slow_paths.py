@@ -29,6 +29,9 @@ LEAST_RATIO: dict[SpeedFigure, tuple[float, float]] = {
 which is no fault."""
 RATES: tuple[SpeedFigure, ...] = ("arrival rate", "throughput")
 """More is better."""
+SLOWS_RATES: frozenset[SpeedFigure] = frozenset({"least latency", "retransmissions"})
+"""Where these are those of a host, its links' rates follow from it: TCP sends a window in each round trip, and halves
+it after a loss."""
 CERTAIN: dict[SpeedFigure, SpeedFigure] = {"throughput": "arrival rate", "latency": "least latency"}
 """The figure that says the same, and that a busy host does not change."""
 MOST_WAITED = 0.1
@@ -115,7 +118,12 @@ def slow_paths(speeds: Sequence[PathSpeed]) -> tuple[SlowPath, ...]:
     while hosts := [outlier for outlier in slow if outlier.kind == "host"]:
         # What a slow host did to its paths says nothing of their other ends: those are judged again without it.
         (worst,) = max(hosts, key=lambda outlier: outlier.ratio / LEAST_RATIO[outlier.figure][0]).hosts
-        named += [outlier for outlier in slow if worst in outlier.hosts]
+        causes = {outlier.figure for outlier in hosts if outlier.hosts == (worst,)} & SLOWS_RATES
+        named += [
+            outlier
+            for outlier in slow
+            if worst in outlier.hosts and not (causes and outlier.kind != "host" and outlier.figure in RATES)
+        ]
         rest = [speed for speed in rest if worst not in (speed.source, speed.target)]
         slow = _outliers(rest)
     return tuple(sorted([*named, *slow], key=lambda outlier: (outlier.kind != "host", -outlier.ratio, outlier.hosts)))

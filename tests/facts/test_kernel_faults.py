@@ -16,7 +16,7 @@ from doctor.facts.kernel_faults import (
     named_device,
     says,
 )
-from doctor.facts.kernel_log import ERROR_LEVEL, HOUR, WARNING_LEVEL, KernelLog, LogLine
+from doctor.facts.kernel_log import DIRE_TEXTS, ERROR_LEVEL, HOUR, WARNING_LEVEL, KernelLog, LogLine
 
 ROWS = list(fault_rows().values())
 REPORTED = [row for row in ROWS if row.check]
@@ -26,8 +26,9 @@ SAMPLES = [(row, sample) for row in ROWS for sample in (*row.samples, *row.emula
 @pytest.mark.parametrize(("row", "sample"), SAMPLES, ids=lambda value: getattr(value, "id", ""))
 def test_a_sample_is_matched_and_has_a_word_that_is_looked_for(row: KernelFaultRow, sample: str) -> None:
     assert compiled_pattern(row.pattern).search(sample)
-    looked_for = fault_words([row.id]) if row.level > WARNING_LEVEL else fault_words(unlisted=True)
-    assert any(word in sample for word in looked_for) or row.level <= ERROR_LEVEL
+    looked_for = fault_words([row.id]) if row.level > WARNING_LEVEL and not row.unlisted else fault_words(unlisted=True)
+    assert any(word in f";{sample}" for word in looked_for) or row.level <= ERROR_LEVEL
+    assert row.level <= WARNING_LEVEL or not row.unlisted or any(text in sample.lower() for text in DIRE_TEXTS)
     assert row.unlisted or any(word in sample for word in row.words)
 
 
@@ -63,7 +64,7 @@ def test_a_pattern_takes_linear_time(row: KernelFaultRow) -> None:
     assert time.process_time() - began < 0.2
 
 
-@pytest.mark.parametrize("name", ["failing", "harmless", "requests"])
+@pytest.mark.parametrize("name", ["failing", "failed", "dire", "course", "harmless", "requests"])
 def test_a_phrase_is_looked_for_behind_a_text_that_all_its_matches_have(name: str) -> None:
     texts = [text for row in ROWS for text in (*row.samples, *row.emulated)]
     for text in (*texts, *map(str.upper, texts)):
@@ -75,7 +76,7 @@ def test_a_phrase_is_looked_for_behind_a_text_that_all_its_matches_have(name: st
 def test_words_are_short_and_few() -> None:
     """They are sent to every host."""
     patterns = (*fault_words(), *fault_words(unlisted=True))
-    assert len(patterns) < 300
+    assert len(patterns) < 340
     assert all(3 <= len(word) < 40 for word in patterns)
 
 

@@ -28,13 +28,17 @@ def launch_sizes_contradict(launch: LaunchConfig, table: RankTable | None) -> It
     WORLD_SIZE is a multiple of the tasks then. It is a warning where the other number is that of an allocation: a step
     may be a part of it. torchrun, msrun, accelerate and deepspeed set these variables themselves: with them in the
     launch line WORLD_SIZE counts no more. Under srun, mpirun and pdsh, one torchrun starts on each host: `--nnodes` is
-    the number of tasks. Where directives of the job script say how many those are, it is a warning: options of sbatch
-    go before them.
+    the number of tasks. deepspeed, mpirun, horovodrun and colossalai start the ranks of all hosts themselves: one start
+    is the whole job (DeepSpeed, deepspeed/launcher/runner.py). Where directives of the job script say how many those
+    are, it is a warning: options of sbatch go before them.
     """
     sizes = launch.stated_sizes
     least, most = launch.nodes or 0, launch.max_nodes or 0
-    is_outside = bool(launch.outer_tasks) and least > 1
-    if is_outside:
+    repeated = launch.starts_whole_job and (launch.outer_tasks or 0) > 1
+    is_outside = repeated or (bool(launch.outer_tasks) and least > 1)
+    if repeated:
+        yield _of_repeated_job(launch)
+    elif is_outside:
         yield from _of_outer_launcher(launch, least, most)
     if table is not None and table.ranks:
         sizes.append(StatedSize("the rank table", "hosts", len(table.servers)))
@@ -50,6 +54,23 @@ def launch_sizes_contradict(launch: LaunchConfig, table: RankTable | None) -> It
             expected=pair.expected,
             remedy=filled(_DERIVE, pair.first.source, pair.second.source),
         ).as_warning(not pair.is_certain)
+
+
+def _of_repeated_job(launch: LaunchConfig) -> Finding:
+    """The launcher that starts the ranks of all hosts is started several times."""
+    return Finding(
+        "{first} starts {second} {number} times, and each {second} starts the ranks of all hosts",
+        first=launch.outer_launcher,
+        second=launch.inner_launcher,
+        number=launch.outer_tasks,
+        expected="one start for all hosts",
+        remedy=filled(
+            "Start {0} once: in the job script, without {1} before it. On each host start what is for one host alone: "
+            "the program itself, torchrun, or `deepspeed --no_ssh` with `--node_rank` of that host.",
+            launch.inner_launcher,
+            launch.outer_launcher,
+        ),
+    ).as_warning(launch.outer_by_directive and (launch.nodes or 0) < 2)
 
 
 def _of_outer_launcher(launch: LaunchConfig, least: int, most: int) -> Iterator[Finding]:

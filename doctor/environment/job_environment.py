@@ -24,6 +24,7 @@ from doctor.environment.outer_launcher import (
     outer_tasks,
     same_node_rank,
     same_rank_numbers,
+    starts_whole_job,
 )
 from doctor.environment.schedulers import batch_allocation
 from doctor.environment.time_left import seconds_left, step_limit
@@ -139,7 +140,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             refused=tuple(
                 (problem.launcher, problem.option, problem.value, problem.expected) for problem in line.problems
             )
-            + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1),
+            + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1)
+            + ((("", "*", "", ""),) if starts_whole_job(line) else ()),
             unresolved={
                 name: printable(text, 200)
                 for name, text in sorted({**undecided_options(line), **self.unresolved}.items())[:256]

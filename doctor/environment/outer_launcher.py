@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import printable
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.job.job_script import Resources
@@ -10,6 +13,13 @@ from doctor.job.variables import RANK_NUMBERS
 
 _STARTS_RANKS_HERE = ("torchrun", "msrun", "accelerate")
 """Launchers whose ranks are on their own host: each of several hosts needs one."""
+_OVER_ALL_HOSTS = {"openmpi", "hydra", "deepspeed", "horovodrun", "colossalai", "accelerate"}
+"""Launchers that can start the ranks of other hosts, too: one start is the whole job."""
+_ACCELERATE_OVER_HOSTS = {"pdsh", "openmpi", "mvapich", "mpich", "slurm"}
+"""Values of ``--deepspeed_multinode_launcher`` with which it does; `DEEPSPEED_MULTINODE_LAUNCHERS` of Accelerate,
+src/accelerate/utils/constants.py, without ``standard`` and ``nossh``."""
+_OWN_HOST_ONLY = {"fork", "isolated"}
+"""Ways of mpirun to start ranks that reach no other host: Hydra's ``-launcher``, Open MPI's ``plm``."""
 TASK_OPTIONS = {"ntasks", "ntasks-per-node"}
 """By which a line of srun itself says how many tasks there are."""
 
@@ -67,6 +77,32 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
         each, by_directive = 1, False
     tasks = ranks or (nodes * (each or 1) if nodes else None)
     return (tasks, by_directive) if tasks and tasks > 1 else (None, False)
+
+
+def starts_whole_job(line: LaunchLine) -> bool:
+    """Whether each start of the launcher that numbers the ranks starts those of all hosts: a second one is too much.
+
+    False where that is not known, as of a default hostfile; where it is for its own host, as DeepSpeed's with
+    ``--no_ssh``; and of mpirun over SSH without hosts, which knows of no scheduler there.
+
+    Sources: DeepSpeed, deepspeed/launcher/runner.py; mpirun(1), which takes the hosts of Slurm's allocation where it is
+    given none; Accelerate, `prepare_deepspeed_cmd_env`.
+    """
+    call = line.innermost
+    if call is None or call.launcher not in _OVER_ALL_HOSTS or len(line.launchers) < 2 or "options" in call.unresolved:
+        return False
+    if call.launcher == "accelerate":
+        by_deepspeed = call.option("deepspeed-multinode-launcher") in _ACCELERATE_OVER_HOSTS
+        return by_deepspeed and (call.nodes or 0) > 1
+    if "no-ssh" in call.options or call.nodes == 1 or (call.hosts and all(map(means_own_host, call.hosts))):
+        return False
+    if (call.nodes or 0) > 1 or call.hosts or call.hostfile not in ("", os.devnull):
+        return True
+    named = [value for name in ("launcher", "bootstrap", "mca") for value in call.options.get(name, ())]
+    named += [line.environ.get(name, "") for name in ("OMPI_MCA_plm", "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")]
+    ways = {word for value in named for word in value.split()}
+    is_mpirun = call.launcher in ("openmpi", "hydra") and line.launchers[-2].launcher != "ssh"
+    return is_mpirun and call.ranks != 1 and not ways & _OWN_HOST_ONLY
 
 
 def _count_of(hosts: tuple[str, ...]) -> int | None:

@@ -50,6 +50,9 @@ _MASTER_OPTIONS = {
 FIRST_OF_SLURM = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 """In a script of Slurm: the name of the allocation's first host."""
 
+_COMMANDS = {"openmpi": "mpirun", "hydra": "mpiexec", "ssh": "pdsh"}
+"""By launcher, the command that people know it by where that is another word."""
+
 Product = Literal["A1", "A2", "A3"]
 
 
@@ -115,12 +118,23 @@ class LaunchConfig(LaunchSettings, frozen=True):
     def outer_launcher(self) -> str:
         """The command around the launcher that numbers the ranks; empty without one."""
         outer = self.launchers[-2] if len(self.launchers) > 1 else ""
-        return {"openmpi": "mpirun", "hydra": "mpiexec", "ssh": "pdsh"}.get(outer, outer)
+        return _COMMANDS.get(outer, outer)
+
+    @property
+    def inner_launcher(self) -> str:
+        """The command of the launcher that numbers the ranks; empty without one."""
+        inner = self.launchers[-1] if self.launchers else ""
+        return _COMMANDS.get(inner, inner)
+
+    @property
+    def starts_whole_job(self) -> bool:
+        """Each start of the launcher that numbers the ranks starts those of all hosts."""
+        return any(option == "*" for _, option, _, _ in self.refused)
 
     @property
     def refused_options(self) -> list[tuple[str, str, str, str]]:
         """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
-        return [row for row in self.refused if not row[1].startswith(("$", "~"))]
+        return [row for row in self.refused if not row[1].startswith(("$", "~", "*"))]
 
     @property
     def differing(self) -> dict[str, str]:

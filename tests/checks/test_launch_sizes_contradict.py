@@ -88,3 +88,33 @@ def test_an_outer_launcher_that_starts_another_number_of_torchruns() -> None:
     assert messages(outcome) == [("", "srun starts torchrun 2 times, and torchrun is for 4 hosts")]
     assert run_check(NAME, {}, config("srun -N 2 torchrun --nnodes 2 t.py")).complete
     assert not run_check(NAME, {}, config("srun -N 1 -w n1 torchrun --nnodes 2 t.py")).findings
+
+
+def test_a_launcher_of_all_hosts_that_is_started_on_each() -> None:
+    outcome = run_check(NAME, {}, config("srun -N 4 -n 4 deepspeed --num_nodes 4 --hostfile hosts t.py"))
+    assert messages(outcome) == [
+        ("", "srun starts deepspeed 4 times, and each deepspeed starts the ranks of all hosts")
+    ]
+    assert outcome.found_severity is Severity.ERROR
+    outcome = run_check(NAME, {}, config("mpirun -np 4 mpirun -np 8 t.py"))
+    assert messages(outcome) == [("", "mpirun starts mpirun 4 times, and each mpirun starts the ranks of all hosts")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun -N 1 -n 1 deepspeed --num_nodes 4 --hostfile hosts t.py",
+        "srun -N 4 deepspeed --no_ssh --num_nodes 4 --hostfile hosts --node_rank $R t.py",
+        "srun -N 4 deepspeed --include localhost:0 t.py",
+        "srun -N 4 deepspeed t.py",
+        "srun -N 4 mpirun -np 8 -H localhost:8 t.py",
+        "srun -N 4 mpirun -np 1 t.py",
+        "srun -N 4 mpiexec.hydra -launcher fork -n 8 t.py",
+        "srun -N 4 mpirun --mca plm isolated -np 8 t.py",
+        "srun -N $NODES mpirun -np 8 t.py",
+        "pdsh -w n[1-4] 'mpirun -np 8 t.py'",
+        "mpirun -np 4 horovodrun -np 8 -H localhost:8 t.py",
+    ],
+)
+def test_a_launcher_of_one_host_may_be_started_on_each(line: str) -> None:
+    assert not run_check(NAME, {}, config(line)).findings

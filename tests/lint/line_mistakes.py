@@ -98,6 +98,23 @@ MISTAKES: dict[str, Planted] = {
     "more launchers than hosts by mpirun": Planted(
         "#!/bin/bash\nmpirun -np 16 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint gpu01:29500 t.py #@\n",
         "launch-sizes-contradict"),
+    "deepspeed over all hosts on each host": Planted(
+        SBATCH + "srun deepspeed --num_nodes 2 --num_gpus 8 --hostfile hosts --master_addr gpu01 t.py #@\n",
+        "launch-sizes-contradict"),
+    "deepspeed with a hostfile on each host": Planted(
+        "#!/bin/bash\nsrun -N4 deepspeed --hostfile hosts t.py #@\n", "launch-sizes-contradict"),
+    "deepspeed over all hosts by pdsh": Planted(
+        "#!/bin/bash\npdsh -w gpu[01-04] 'deepspeed --hostfile hosts t.py' #@\n", "launch-sizes-contradict"),
+    "mpirun in each task": Planted(
+        SBATCH + "srun -n 8 mpirun -np 8 python t.py #@\n", "launch-sizes-contradict"),
+    "mpirun in mpirun": Planted(
+        "#!/bin/bash\nmpirun -np 4 mpirun -np 8 python t.py #@\n", "launch-sizes-contradict"),
+    "horovodrun in each task": Planted(
+        SBATCH + "srun -N 2 horovodrun -np 16 -H gpu01:8,gpu02:8 python t.py #@\n", "launch-sizes-contradict"),
+    "accelerate with pdsh in each task": Planted(
+        SBATCH + "srun accelerate launch --use_deepspeed --deepspeed_multinode_launcher pdsh "
+        "--deepspeed_hostfile hosts --num_machines 2 --num_processes 16 --main_process_ip gpu01 "
+        "--main_process_port 29500 t.py #@\n", "launch-sizes-contradict"),
     "port too large": Planted(
         STRING + f"torchrun $DISTRIBUTED_ARGS \\\n  --master_port 70000 {MEGATRON} #@\n", "launch-option-refused"),
     "port that is no number": Planted(
@@ -271,6 +288,22 @@ SOUND: dict[str, Planted] = {
         "srun -N 2 --ntasks-per-node 4 torchrun --nnodes 8 --nproc_per_node 1 --rdzv_backend c10d "
         "--rdzv_endpoint n1:29500 t.py\n", ""),
     "a job on each host": Planted(SBATCH + "srun torchrun --standalone --nproc_per_node 8 t.py\n", ""),
+    "deepspeed over all hosts, once": Planted(
+        SBATCH + "srun -N1 -n1 deepspeed --num_nodes 2 --num_gpus 8 --hostfile hosts t.py\n", ""),
+    "deepspeed for its own host": Planted(
+        SBATCH + "srun bash -c 'deepspeed --no_ssh --node_rank $SLURM_NODEID --num_nodes 2 --hostfile hosts "
+        "--master_addr gpu01 t.py'\n", ""),
+    "deepspeed without hosts": Planted(SBATCH + "srun deepspeed --hostfile /dev/null --num_gpus 8 t.py\n", ""),
+    "deepspeed with a launcher of this host": Planted(
+        SBATCH + "srun deepspeed --include localhost:0,1,2,3 t.py\n", ""),
+    "a job of mpirun on each host": Planted(
+        SBATCH + "srun mpirun -np 8 --host localhost:8 all_reduce_perf\n"
+        "pdsh -w gpu[01-02] 'mpirun -np 8 all_reduce_perf'\n", ""),
+    "a job of mpiexec on each host": Planted(SBATCH + "srun mpiexec.hydra -launcher fork -n 8 all_reduce_perf\n", ""),
+    "accelerate without pdsh": Planted(
+        SBATCH + "srun bash -c 'accelerate launch --use_deepspeed --deepspeed_multinode_launcher standard "
+        "--num_machines 2 --num_processes 16 --machine_rank $SLURM_NODEID --main_process_ip gpu01 "
+        "--main_process_port 29500 t.py'\n", ""),
     "host by host": Planted(
         SBATCH + "for n in 0 1; do srun -N 1 -n 1 -w node$n torchrun --nnodes 2 --nproc_per_node 8 --node_rank $n "
         "--master_addr n1 t.py & done\n", ""),

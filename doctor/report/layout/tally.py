@@ -65,8 +65,7 @@ class RootCauses:
         """What is unknown and no finding explains; the rest is noted under its root cause."""
         remaining: dict[str, Reason] = {}
         for host, reason in outcome.unknown.items():
-            root = self.root_cause(host, reason)
-            if root:
+            if reason.root_cause and (root := self.root_cause(host, reason)):
                 self.consequences.setdefault(root, set()).add(outcome.check)
             else:
                 remaining[host] = reason

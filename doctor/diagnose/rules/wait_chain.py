@@ -77,8 +77,8 @@ def _world_rank(case: Case, process: Process, event: Event, number: int) -> Node
         for other in case.processes:
             if other.group_ranks.get(names[0]) == number and other.rank is not None:
                 return other.rank
-    own = event.values.get("own_group_rank", "")
-    if own and process.rank is not None and int(own) != process.rank:
+    member = event.values.get("own_group_rank", "")
+    if member and process.rank is not None and int(member) != process.rank:
         return Culprit(label=filled("rank {0} of that communicator", number))
     return number
 

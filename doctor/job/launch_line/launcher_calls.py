@@ -82,10 +82,7 @@ def _started(
     exports: Exports = ({}, ()),
     **decided: Any,
 ) -> Started:
-    """By the columns of the row.
-
-    ``argv``: None: what follows the options. ``decided``: the other fields of `LaunchCall`.
-    """
+    """By the columns of the row. ``argv``: None: what follows the options. ``decided``: other fields of the call."""
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
     if node_rank is not None and most and node_rank >= most:
         options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))

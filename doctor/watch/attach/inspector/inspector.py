@@ -150,27 +150,16 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     began = time.monotonic()
     for number in range(LOOKS):
         time.sleep(max(0.0, began + interval * number / (LOOKS - 1) - time.monotonic()))
-        by_socket = socket_bytes() if pids else {}
-        carried, sums = bytes_by_owner(socket_owners(pids), by_socket), {}
-        until = time.monotonic() + SUM_SECONDS
-        for entry in ranks:
-            entry["looks"].append(look(entry["thread"], by_socket))
-            call = (entry["looks"][-1] or {}).get("call")
-            if number in (0, LOOKS - 1) and call != "running":
-                ran = descendants_ran(entry["pid"])
-                entry["children_ran"].append(ran + (helpers.ran(entry["pid"], call) if number else 0.0))
-            entry["tcp"].append(carried.get(entry["pid"], -1))
-            entry["shared"].append(shared_sum(entry["pid"], memory_maps(entry["pid"]), by_socket, sums, until))
+        add_look(ranks, number, helpers)
     took = time.monotonic() - began
     if spy:  # what moves has another stack then
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
     times = asked_times() if any(requests.values()) else {}
+    calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
     for entry in ranks:
         entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)
         entry["takes_requests"] = bool(entry["requests"]) and takes_requests(entry["pid"])
         entry["off_cpu"] = seconds_off_cpu(entry["thread"])
-    calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
-    for entry in ranks:
         entry["native"] = calls.get(entry["thread"], [])
         maps = memory_maps(entry["pid"])
         entry["samples"] = sampled_files(samples[entry["thread"]], maps)
@@ -178,6 +167,22 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
         entry["register_values"] = most_values([registers[thread] for thread in running if thread in registers])
         entry["beside"] = [sampled_files(samples[other], maps) for other in others[entry["pid"]]]
     return took
+
+
+def add_look(ranks, number, helpers):
+    """Adds to each rank what it does at look ``number``, and what it has sent, received and shared until then."""
+    pids = [entry["pid"] for entry in ranks]
+    by_socket = socket_bytes() if pids else {}
+    carried, sums = bytes_by_owner(socket_owners(pids), by_socket), {}
+    until = time.monotonic() + SUM_SECONDS
+    for entry in ranks:
+        entry["looks"].append(look(entry["thread"], by_socket))
+        call = (entry["looks"][-1] or {}).get("call")
+        if number in (0, LOOKS - 1) and call != "running":
+            ran = descendants_ran(entry["pid"])
+            entry["children_ran"].append(ran + (helpers.ran(entry["pid"], call) if number else 0.0))
+        entry["tcp"].append(carried.get(entry["pid"], -1))
+        entry["shared"].append(shared_sum(entry["pid"], memory_maps(entry["pid"]), by_socket, sums, until))
 
 
 def add_stacks(ranks, spy, deadline):

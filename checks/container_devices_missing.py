@@ -15,9 +15,9 @@ def container_devices_missing(container: JobContainer, place: HostContainer | No
     backend. The messages are those of a broken driver ("ret is -8005", "no CUDA-capable device"); the driver is well.
 
     ## What to do
-    Create the container of {host} anew, with {remedy}, and with its own options as before: a restart gives it no
-    devices. A job that uses fewer accelerators needs fewer of the numbered devices, and all of the others. On the host
-    itself there is nothing to install or to restart.
+    Create the container of {host} anew, with {remedy}. Its own options are those with which it was made (`docker
+    inspect`, `podman inspect`); a restart gives it no devices. A job that uses fewer accelerators needs fewer of the
+    numbered devices, and all of the others. On the host itself there is nothing to install or to restart.
 
     ## Source
     vllm-ascend, quick start (docs.vllm.ai/projects/ascend), and Huawei, MindCluster documentation, "Usage on the Docker

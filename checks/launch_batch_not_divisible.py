@@ -13,8 +13,8 @@ def launch_batch_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     remainder. After a change of the number of ranks the global batch is what no longer fits.
 
     ## What to do
-    Correct {where}: it has {observed}, and needs {expected}. Another gradient accumulation keeps the global batch; with
-    another global batch, scale the learning rate by the same factor.
+    Correct {where}: it has {observed}, and needs {expected}; scale the learning rate by the same factor. Or keep the
+    global batch, and change the gradient accumulation or the micro batch instead, so that the product is it.
 
     ## Source
     Megatron-LM num_microbatches_calculator.py, "global batch size is not divisible by micro batch size times data

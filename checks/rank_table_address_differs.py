@@ -1,11 +1,14 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check, filled
+from doctor import ERROR, Finding, PerHost, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.network import HostAddresses
 from doctor.job import Rank, RankTable, limit_items, match_servers, parse_address
+
+MAX_EDITS = 8
+"""Of more, the table is written anew."""
 
 
 @check(severity=ERROR, area="ranks")
@@ -20,8 +23,8 @@ def rank_table_address_differs(
 
     ## What to do
     {edit}
-    `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from
-    the hosts.
+    Or `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}`, which writes the table
+    anew from the hosts.
 
     ## Source
     HCCL documentation, fault diagnosis, rank table load failure.
@@ -32,7 +35,8 @@ def rank_table_address_differs(
     for host, servers in here.items():
         if host not in addresses:
             continue
-        wrong, edit = [], ""
+        wrong: list[str] = []
+        edits: list[str] = []
         devices = Counter(rank.device_id for server in servers for rank in server.ranks)
         for rank in (rank for server in servers for rank in server.ranks if rank.device_ips):
             has = _device_address(rank, addresses[host])
@@ -41,17 +45,22 @@ def rank_table_address_differs(
             elif has is None:
                 unsure.append(filled("{0} device {1}", host, rank.device_id))
             elif has not in [str(parse_address(ip)) for ip in rank.device_ips]:
-                edit = edit or ("" if has == "none" else table.edit(rank, "device_ip", has))
+                edits += [] if has == "none" else [table.edit(rank, "device_ip", has)]
                 wrong.append(filled("device {0} has {1}, not {2}", rank.device_id, has, ",".join(rank.device_ips)))
         if wrong:
             template = "the device addresses of {host} differ from the rank table: {devices}"
-            yield Finding(template, hosts=(host,), host=host, devices=limit_items(wrong), edit=edit)
+            yield Finding(template, hosts=(host,), host=host, devices=limit_items(wrong), edit=_all_edits(edits))
     table.require_fields("device_id", "device_ip", "server_id")
     if repeated and not unsure:
         raise Unreadable("the table gives one device to several ranks", "rank-table-device-repeated")
     if unsure or not any(host in addresses for host in here):
         cause = ", ".join(limit_items(unsure)) if unsure else "no host of the table is among those that answered"
         raise Unreadable(filled("could not be compared: {0}", cause), "" if unsure else "rank-table-host-unknown")
+
+
+def _all_edits(edits: list[str]) -> str:
+    """All of them, else none: a table of which a part is corrected is still wrong."""
+    return joined(" ", edits) if len(edits) <= MAX_EDITS else ""
 
 
 def _device_address(rank: Rank, device_addresses: DeviceAddresses) -> str | None:

@@ -1,5 +1,5 @@
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.npu import NpuProduct
@@ -17,9 +17,9 @@ def rank_table_device_repeated(
     number is the physical one, N of /dev/davinciN: a container that sees two devices may have 6 and 7.
 
     ## What to do
-    `ls /dev/davinci[0-9]*` on the host shows the numbers; `npu-smi info -m` shows which device has which number. `cp -p
-    {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from the
-    hosts.
+    `ls /dev/davinci[0-9]*` on the host shows the numbers; `npu-smi info -m` shows which device has which number.
+    {free} Or `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}`, which writes
+    the table anew from the hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDevice), `topoinfo_ranktableStandard.cc` (GetCloudDevList).
@@ -38,6 +38,7 @@ def rank_table_device_repeated(
                     host=host,
                     device=device,
                     ranks=rank_names,
+                    free=_free(devices, len(ranks) - 1),
                 )
     highest = {host: max(devices) for host, devices in by_host.items()}
     if any(7 < number <= 15 for number in highest.values()) and table.form != "group_list":
@@ -54,5 +55,14 @@ def rank_table_device_repeated(
                 device=number,
                 observed=number,
                 expected=expected,
+                free="",
             )
     table.require_fields("device_id")
+
+
+def _free(devices: Mapping[int, Collection[str]], needed: int) -> str:
+    """The numbers that the table leaves out between those of the host, where they are as many as are needed."""
+    gaps = [number for number in range(max(devices) + 1) if number not in devices]
+    gaps = gaps or [max(devices) + 1] if needed == 1 else gaps
+    text = "The table gives {0} to no rank: give it to one of these ranks, the one whose device_ip is that device's."
+    return filled(text, ", ".join(map(str, gaps))) if len(gaps) == needed else ""

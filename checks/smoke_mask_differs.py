@@ -22,9 +22,11 @@ def smoke_mask_differs(
     ## What to do
     In the folder of the job's program: `grep -rnE 'manual_seed|random.seed|default_rng|set_seed' --include='*.py'`
     shows where it seeds. Seed every generator that the data or dropout use (`random`, `numpy.random`, `torch`, the
-    device's, and those of the loader's workers) by the data-parallel index, not by the rank; or draw the mask on one
-    rank and broadcast it. Generators known to differ: {generators}. Where a library has another version on one host,
-    its draws may differ too; see smoke-version-differs.
+    device's, and those of the loader's workers) by the data-parallel index, not by the rank: ranks that hold one model
+    (tensor and pipeline parallel) then draw the same mask, of dropout or of masked tokens. With tensor and pipeline
+    parallel ranks next to each other that index is `rank // (tp * pp)`. Or draw the mask on one rank and broadcast it.
+    Generators known to differ: {generators}. Where hosts have different versions of a library, its draws may differ
+    too; see smoke-version-differs.
 
     ## Source
     In the smoke run each generator is seeded anew for every block of rows, so ranks that read the same block must draw

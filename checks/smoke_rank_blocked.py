@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import OWN_PROGRAM, awaited_call, failure_findings
+from doctor.smoke.results.trouble_findings import awaited_call, failure_findings, own_program
 
 HEARTBEAT = (
     (
@@ -53,7 +53,7 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     remedies = HEARTBEAT if any(stacks) else (*HEARTBEAT, *NO_STACK)
     for finding in failure_findings(run, _sentence, "blocked", "busy", remedies=remedies):
         finding.values["remedy"] = finding.values["remedy"] or (
-            _place(**finding.values) if run.watched else OWN_PROGRAM
+            _place(**finding.values) if run.watched else own_program(run)
         )
         yield finding
 

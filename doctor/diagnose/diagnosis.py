@@ -29,7 +29,7 @@ GROUNDS = {
     "behind in sequence": "the others are further in the sequence of collectives",
     "not joined": "the others waited for it at the start",
     "silence": "it wrote nothing while the others waited",
-    "wait chain": "the others wait for it, and it waits for none",
+    "wait chain": "the others wait for it, and it waits for no other",
     "odd choice": "it chose something else at its start than the others",
     "restart": "it follows from how the launcher started the job again",
     "named by the cluster": "the message of a launcher, scheduler or driver names it",

@@ -37,7 +37,7 @@ def device_options(engine: Engine, devices: Sequence[str], kind: str) -> str:
     if kind == "gpu":
         return "`docker run --gpus all`, with the NVIDIA Container Toolkit on the host"
     tool = "podman" if engine == "podman" else "docker"
-    return f"`{tool} run {' '.join(f'--device /dev/{name}' for name in devices)}`"
+    return f"`{tool} run {' '.join(f'--device /dev/{name}' for name in devices)} <own options> <image>`"
 
 
 def mount_options(engine: Engine, paths: Sequence[str]) -> str:
@@ -53,4 +53,4 @@ def mount_options(engine: Engine, paths: Sequence[str]) -> str:
     if engine == "enroot":
         return f"`enroot start {' '.join(f'--mount {path}:{path}' for path in paths)} NAME`"
     tool = "podman" if engine == "podman" else "docker"
-    return f"`{tool} run {' '.join(f'-v {path}:{path}:ro' for path in paths)}`"
+    return f"`{tool} run {' '.join(f'-v {path}:{path}:ro' for path in paths)} <own options> <image>`"

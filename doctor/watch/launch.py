@@ -348,12 +348,12 @@ class _Watch:
         self.pace.finish(training)
         outcome = self._outcome(training, None)
         losses = bool(is_last and self.losses.verdicts())
-        wrong = bool(outcome.data and outcome.data.causes)
         decides = training.decides
         resumed = bool(self.resume.report and is_lost(self.resume.report))
         slowed = bool(training.pace_report and training.pace_report.slow)
         faults = training.slow_headlines(stragglers_by_part(training.comparable_work() if decides else {}))
-        faults += ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
+        faults += dict.fromkeys(cause.check for cause in outcome.data.causes) if outcome.data else ()
+        faults += ["the loss is wrong"] * losses
         faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
         was_reported = any(self.reported.values())  # of an earlier start: its report is not to be written over
         if faults or (self.options.always_report and not was_reported and decides):

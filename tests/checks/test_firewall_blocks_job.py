@@ -434,3 +434,10 @@ def test_ports_that_the_kernel_does_not_give_yet_are_no_fault_of_a_firewall() ->
     opened = "-A INPUT -p tcp -m multiport --dports 29500,40000:40003 -j ACCEPT"
     outcome = look(saved(ESTABLISHED, SSH, opened, policy="DROP"), reserved("", 40000, 40003))
     assert outcome.status is Status.PASSED
+
+
+def test_a_rule_that_redirects_is_left_to_the_check_that_tries_it() -> None:
+    rule = "-A PREROUTING -p tcp -m tcp --dport 29500 -j REDIRECT --to-ports 22"
+    (why,) = look(saved(rule, table="nat")).unknown.values()
+    assert why.root_cause == "net-answered-by-other"
+    assert f"`iptables-legacy -t nat -D {rule.removeprefix('-A ')}` deletes it" in why.text

@@ -18,10 +18,19 @@ def test_both_sides_are_shown() -> None:
         2: "all_reduce #7 (17 x float32, group dp4; step 2)",
     }
     finding, todo = only_finding(NAME, ran(4, 2, trouble("mismatch", 2, calls={**sides, 1: sides[0]})))
-    assert str(finding).startswith(f"rank 2 called {sides[2]} in step 2 of dp4")
+    assert str(finding) == f"rank 2 called {sides[2]} in step 2 of dp4; ranks 0, 1: {sides[0]}"
     assert finding.hosts == ("w2",)
-    assert f"rank 2: {sides[2]}" in todo
-    assert f"ranks 0, 1: {sides[0]}" in todo
+    assert "run the job without it" in " ".join(todo.split())
+
+
+def test_a_rank_that_is_a_step_ahead_at_the_same_call_is_said_to_be() -> None:
+    call = "all_reduce #57 (20832 x float32, group world; step {})"
+    calls = {rank: call.format(2 if rank == 1 else 1) for rank in range(4)}
+    finding, todo = only_finding(NAME, ran(4, 1, trouble("mismatch", 1, calls=calls)))
+    assert str(finding).startswith(
+        "rank 1 is in step 2, and the others are in step 1, at the same call: all_reduce #57"
+    )
+    assert "without it" not in todo
 
 
 @pytest.mark.parametrize(

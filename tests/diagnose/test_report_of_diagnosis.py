@@ -26,7 +26,7 @@ from doctor.report.formats.registry import FORMATS, RenderContext
 from tests.diagnose.test_command import LOGS, run
 
 CHAIN = [str(path) for path in sorted(LOGS.glob("afd_notify_chain_to_local.dev*.log"))]
-NAME = "ei0002-notify-timeout"
+NAME = "hccl-own-task-stuck"
 HOST = "10.136.181.175"
 
 
@@ -104,7 +104,7 @@ def test_a_waived_cause_is_no_failure_and_is_still_told(tmp_path: Path) -> None:
 
 
 def test_a_waiver_of_no_signature_is_refused(tmp_path: Path) -> None:
-    refused = run(*CHAIN, "--config", waivers(tmp_path, "ei0002-notify-timeou"))
+    refused = run(*CHAIN, "--config", waivers(tmp_path, "hccl-own-task-stuc"))
     assert refused.exception.exit_code == 78 and NAME in str(refused.exception)
 
 

@@ -21,9 +21,9 @@ def test_hosts_fold_to_a_nodeset_with_their_share() -> None:
 
 def test_what_was_not_looked_at_is_said() -> None:
     assert FLEET.where(["node007"], FLEET.hosts[:60]) == "node007 (1/64, 4 not checked)"
-    assert FLEET.where(["node007"], FLEET.hosts[:60], FLEET.hosts[60:]) == "node007 (1/64, does not apply to 4)"
+    assert FLEET.where(["node007"], FLEET.hosts[:60], FLEET.hosts[60:]) == "node007 (1/64, nothing to check on 4)"
     assert FLEET.where(["node007"], FLEET.hosts[:60], [*FLEET.hosts[60:63], ""]) == (
-        "node007 (1/64, does not apply to 3, 1 not checked)"
+        "node007 (1/64, nothing to check on 3, 1 not checked)"
     )
 
 

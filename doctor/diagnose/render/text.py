@@ -127,7 +127,7 @@ class _TextLayout:
         code = f", {item.codes[0]}" if item.codes else ""
         numbers = str(number + 1) if len(content.causes) > 1 else ""
         yield from self.labelled("cause", [item.title + bracketed(f"{item.signature}{code}")], numbers)
-        yield from self.labelled("who", [self.names(cause.culprits) or localized("the job as a whole")])
+        yield from self.labelled("who", [self.who(cause.culprits)])
         grounds = localized(GROUNDS.get(cause.rule, cause.rule))
         yield from self.labelled("certainty", [f"{item.confidence}{localized(': ')}{grounds}"])
         yield from self.labelled("memory", [item.memory] if item.memory else [])
@@ -163,13 +163,22 @@ class _TextLayout:
     def checks(self, item: Advice) -> Iterator[str]:
         if item.checks:
             checks = ",".join(item.checks[:4])
-            text = phrase("all hosts of the job: `doctor check <hosts> --select {checks}`", checks=checks)
+            text = phrase("the next run, all hosts of the job: `doctor check <hosts> --select {checks}`", checks=checks)
             hosts = item.hosts[:MAX_HOSTS] if isinstance(item, CauseDocument) else ()
             if hosts and all(map(HOST_FORM.fullmatch, hosts)):
                 text = phrase(
-                    "its hosts: `doctor check {hosts} --select {checks}`", hosts=",".join(hosts), checks=checks
+                    "the next run, its hosts: `doctor check {hosts} --select {checks}`",
+                    hosts=",".join(hosts),
+                    checks=checks,
                 )
             yield from self.labelled("before", [text])
+
+    def who(self, culprits: tuple[Culprit, ...]) -> str:
+        """Their names; with a word where no log names a host or a rank of any of them."""
+        names = self.names(culprits) or localized("the job as a whole")
+        first = culprits[0] if len(culprits) == 1 else Culprit(0)
+        is_nameless = first.rank is None and not first.host and not (first.label and not first.label.startswith("pid "))
+        return phrase("{names}; the logs name neither its host nor its rank", names=names) if is_nameless else names
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:
         unique = tuple(dict.fromkeys(localized_filled(culprit.name) for culprit in culprits))

@@ -14,6 +14,7 @@ from doctor.engine.texts import filled, joined
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, Obstacle, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, count, difference, intersect, to_ranges
+from doctor.facts.firewall.redirects import describe_redirect, redirecting_rule
 from doctor.facts.firewall.routes import Route, peers_holding
 from doctor.facts.firewall.rules import Chain, RuleTable
 from doctor.facts.firewall.walk import WalkPosition
@@ -164,6 +165,16 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
         return _group_blocks(certain, route)
     for unclear_obstacle in answer.unclear:
         doubt = _relevant_part(unclear_obstacle, route, ports, master)
+        if doubt and redirecting_rule(doubt.position):
+            raise Unreadable(
+                filled(
+                    "whether connections to TCP ports {0} reach the job depends on {1}",
+                    format_ranges(doubt.ports),
+                    describe_redirect(doubt.position),
+                ),
+                "net-answered-by-other",
+                by_trial=_is_tried(doubt, route, ports),
+            )
         if doubt:
             raise Unreadable(
                 filled(

@@ -11,7 +11,7 @@ import msgspec
 
 from doctor.engine.fact import Unreadable
 from doctor.engine.texts import filled
-from doctor.facts.firewall.rules import Chain, Rule, RuleTable
+from doctor.facts.firewall.rules import Chain, Rule, RuleTable, is_redirecting
 from doctor.facts.firewall.words import single_item
 
 
@@ -40,7 +40,7 @@ def _build_tables(parts: Sequence[tuple[str, Any]], texts: Mapping[tuple[str, st
         elif kind == "rule":
             text = texts.get((properties["family"], properties["table"], properties["handle"]), "")
             rules.setdefault((properties["family"], properties["table"], properties["chain"]), []).append(
-                _build_rule(properties["expr"], text)
+                _build_rule(properties["expr"], text, int(properties["handle"]))
             )
         elif kind in ("set", "map"):
             held = msgspec.json.encode(properties.get("elem", [])).decode()
@@ -68,11 +68,11 @@ def _build_chain(properties: Mapping[str, Any]) -> Chain:
     )
 
 
-def _build_rule(parts: list[Any], text: str) -> Rule:
-    """Counters are left out: with them no two hosts would have one rule set."""
+def _build_rule(parts: list[Any], text: str, handle: int) -> Rule:
+    """Counters are left out, and most handles: with them no two hosts would have one rule set."""
     kept = [part for part in parts if single_item(part)[0] != "counter"]
     source = msgspec.json.encode(kept).decode()
-    return Rule(text or source, source)
+    return Rule(text or source, source, handle if is_redirecting(source) else 0)
 
 
 def _rule_texts(text_listing: str) -> dict[tuple[str, str, int], str]:

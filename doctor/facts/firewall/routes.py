@@ -71,11 +71,7 @@ class _FleetAddresses:
     def __init__(self, addresses: PerHost[HostAddresses]) -> None:
         count = Counter(address for host_addresses in addresses.values() for address in set(host_addresses.addresses))
         self.entries = {
-            host: tuple(
-                _route_entry(interface.interface, interface.address, interface.prefix)
-                for interface in host_addresses.interfaces
-                if count[interface.address] == 1 and _is_external(interface)
-            )
+            host: tuple(entry for entry, address in _external_entries(host_addresses) if count[address] == 1)
             for host, host_addresses in addresses.items()
         }
         self.hosts = {id(host_addresses): host for host, host_addresses in addresses.items()}
@@ -122,6 +118,17 @@ class _FleetAddresses:
             everything = to_ranges(span for held in peers.values() for span in held)
             self._reachable[key] = peers, everything, peers.keys() <= here.keys()
         return self._reachable[key]
+
+
+def route_entries(host_addresses: HostAddresses) -> list[RouteEntry]:
+    """The addresses of a host at which others can meet it."""
+    return [entry for entry, _ in _external_entries(host_addresses)]
+
+
+def _external_entries(host_addresses: HostAddresses) -> Iterator[tuple[RouteEntry, str]]:
+    for interface in host_addresses.interfaces:
+        if _is_external(interface):
+            yield _route_entry(interface.interface, interface.address, interface.prefix), interface.address
 
 
 def _is_external(interface: InterfaceAddress) -> bool:

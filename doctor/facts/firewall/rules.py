@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -48,6 +49,8 @@ class Rule(msgspec.Struct, frozen=True):
 
     text: str
     source: str
+    handle: int = 0
+    """nft's number of a rule that redirects; 0 for others: of these no command of ours deletes one by its number."""
 
 
 class Chain(msgspec.Struct, frozen=True):
@@ -72,6 +75,18 @@ class RuleTable(msgspec.Struct, frozen=True):
     chains: tuple[Chain, ...]
     sets: tuple[tuple[str, str], ...] = ()
     """Named sets and maps, and what they hold, in the tool's own words."""
+
+
+_REDIRECTING = re.compile(r'\{"(?:redirect|dnat|tproxy)":|-j (?:REDIRECT|DNAT|TPROXY)(?: |$)')
+
+
+def is_redirecting(source: str) -> bool:
+    """Whether a rule sends connections to another port or host, by what its tool's reader makes steps of.
+
+    >>> is_redirecting("-A PREROUTING -p tcp --dport 29500 -j REDIRECT --to-ports 22")
+    True
+    """
+    return _REDIRECTING.search(source) is not None
 
 
 class UnsupportedRule(ValueError):

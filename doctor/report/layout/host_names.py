@@ -78,7 +78,7 @@ class Fleet:
         evaluated_count = len(evaluated_hosts) if evaluated_hosts else total
         skipped_count = sum(host in self.positions for host in skipped_hosts)
         left = total - evaluated_count - skipped_count
-        unevaluated = phrase(", does not apply to {count}", count=skipped_count) if skipped_count else ""
+        unevaluated = phrase(", nothing to check on {count}", count=skipped_count) if skipped_count else ""
         unevaluated += phrase(", {count} not checked", count=left) if left > 0 else ""
         return self.fold(hosts) + bracketed(f"{listed_count}/{total}{unevaluated}")
 

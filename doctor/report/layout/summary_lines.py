@@ -37,6 +37,8 @@ class SummaryLines(msgspec.Struct, frozen=True):
     """What to fix first; empty when there is no choice."""
     fix_command: str
     """The command that plans the automatic fixes; empty if there are none."""
+    fix_offer: str
+    """The words before that command: they say so where it does not mend what is to be fixed first."""
     unfilled: tuple[str, ...]
     """The values in the commands that only the reader knows, as they are marked."""
     status_word: str
@@ -67,6 +69,7 @@ def summary_lines(
         source,
         _start(folded),
         fix_command(report, folded, fixable),
+        _offer(folded, fixable),
         tuple(dict.fromkeys(unfilled)),
         _STATUS_WORDS[word],
         f"{localized(word.name)}{localized(': ')}{_when(report)}{_verdict_text(word, folded, report)}",
@@ -80,6 +83,14 @@ def _start(folded: FoldedReport) -> str:
     where = folded.fleet.where(first.hosts, first.outcome.evaluated_hosts, first.outcome.skipped)
     name = first.outcome.check
     return phrase("Start with {name}", name=phrase("{name} on {where}", name=name, where=where) if where else name)
+
+
+def _offer(folded: FoldedReport, fixable: Collection[str]) -> str:
+    first = folded.first_failure
+    if first is None or _is_fixable(first, fixable):
+        return localized("Or let doctor do it (this prints the plan; --apply runs it):")
+    name = clean(first.outcome.check, 100)
+    return phrase("Not for {name}, but for other findings (this prints the plan; --apply runs it):", name=name)
 
 
 def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) -> str:

@@ -19,19 +19,27 @@ FRAMES = 4
 """Of a stack, innermost first."""
 MAX_LISTED = 8
 OWN_PROGRAM = (
-    "All ranks of this run execute the same program of doctor with the same number of steps: your own program is not "
-    "to blame. On the host of that rank: `top -b -n 1 | head -20` (what else takes its CPUs), `timeout 10 df` (a file "
-    "system that does not answer), `echo $LD_PRELOAD; python3 -c 'import sitecustomize as s; print(s.__file__)'` (what "
-    "changes Python programs), `dmesg -T | tail`. Then `doctor check` compares the software of all hosts. Leave that "
-    "host out of the job until `doctor smoke` passes with it."
+    "This run executes doctor's own program, the same on all ranks, and none of yours: what holds that rank up is on "
+    "its host. There: `top -b -n 1 | head -20` (what else takes its CPUs), `timeout 10 df` (a file system that does "
+    "not answer), `echo $LD_PRELOAD; python3 -c 'import sitecustomize as s; print(s.__file__)'` (what changes Python "
+    "programs), `dmesg -T | tail`. {0}"
 )
-"""Behind what only one rank does in a run that executes no program of the user's."""
+OTHER_HOSTS = (
+    "Until `doctor smoke` passes with that host, run the job without it. `doctor check` compares the software of all "
+    "hosts."
+)
+ONLY_HOST = "Then `doctor smoke` once more: until it passes, start no job on this host."
 CUT = "no data passes between {between}; none of them holds more than half of {count} hosts"
 """The message for a fleet that is cut, with any kind of failure."""
 Remedies = Sequence[tuple[str, str]]
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 ACCELERATORS = {**DEVICES, "gloo": "CPU"}
 """What a run trains on: a remedy for another kind of device is left out of the report."""
+
+
+def own_program(run: SmokeRun) -> str:
+    """What to look at behind what only one rank does, in a run that executes no program of the user's."""
+    return filled(OWN_PROGRAM, OTHER_HOSTS if len(run.plan.ranks_by_host) > 1 else ONLY_HOST)
 
 
 def failure_findings(

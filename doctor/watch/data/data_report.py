@@ -22,6 +22,9 @@ from doctor.watch.data.stated_rules import stated_defects
 from doctor.watch.data.value_rules import value_defects
 from doctor.watch.data.worker_seeds import worker_defects
 
+WITHOUT_LINES = frozenset({"smoke-mask-differs", "smoke-mask-repeated", "smoke-loader-seed-differs"})
+"""Of defects of random numbers: no line that is recorded is one that seeds a generator."""
+
 
 class DataReport(msgspec.Struct, frozen=True):
     """What the digests of all ranks show."""
@@ -64,7 +67,7 @@ def analyze_job(job: JobRecords) -> DataReport:
         *stated_defects(job),
     ]
     defects_found = [
-        msgspec.structs.replace(defect, values={**defect.values, "evidence": _lines(job, defect.ranks)})
+        msgspec.structs.replace(defect, values={**defect.values, "evidence": _lines(job, defect)})
         for defect in defects_found
     ]
     notes = tuple(defect for defect in defects_found if defect.level == "note")
@@ -77,9 +80,11 @@ def analyze_job(job: JobRecords) -> DataReport:
     )
 
 
-def _lines(job: JobRecords, ranks: tuple[int, ...]) -> str:
-    """Where the program makes or calls what is looked at, on the first of these ranks; empty where no rank tells."""
-    entry = job.ranks.get(min(ranks, default=min(job.ranks)))
+def _lines(job: JobRecords, defect: ValueDefect) -> str:
+    """Where the program makes or calls what is looked at, on the defect's first rank; empty where no rank tells."""
+    if defect.check in WITHOUT_LINES:
+        return ""
+    entry = job.ranks.get(min(defect.ranks, default=min(job.ranks)))
     records = [record.values for record in entry.of("line")] if entry else []
     places = ", ".join(dict.fromkeys(printable(f"{values.get('n')} {values.get('at')}", 130) for values in records))
     return filled("Lines of its program: {0}", beginning(places, 600)) if places else ""

@@ -111,13 +111,13 @@ def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[V
             drawn = _state_split(at, name, group.ranks)
             if drawn:
                 template = (
-                    "{who} draws other {generator} numbers in the forward pass of step {step} than the "
-                    "rest of its model ({group}): the losses differ, the inputs do not"
+                    "{who} draws other {generator} numbers, such as the mask of dropout, in the forward pass of step "
+                    "{step} than the rest of its model ({group}): the losses differ, the inputs do not"
                 )
                 if drawn.tie:
                     template = (
-                        "{who}, which hold one model, draws other {generator} numbers in step {step} than the "
-                        "other: the losses differ, the inputs do not"
+                        "{who}, which hold one model, draws other {generator} numbers, such as the mask of dropout, in "
+                        "step {step} than the other: the losses differ, the inputs do not"
                     )
                 values = {"group": format_ranges(group.ranks), "generator": name, "generators": [name]}
                 yield group.difference("smoke-mask-differs", filled("draws {0}", name), step, drawn, template, **values)

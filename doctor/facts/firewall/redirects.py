@@ -1,0 +1,88 @@
+"""Rules that send connections to another port or host than they are opened to, and how each is deleted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled, joined
+from doctor.facts.firewall import FirewallRules
+from doctor.facts.firewall.gate import GateQuery, evaluate_gate
+from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
+from doctor.facts.firewall.routes import route_entries
+from doctor.facts.firewall.rules import Rule, is_redirecting
+from doctor.facts.firewall.walk import WalkPosition
+from doctor.facts.network import HostAddresses
+
+ANY_PORT: Ranges = ((1, 65535),)
+MAX_RULE = 160
+"""Characters of a rule that are shown."""
+MAX_COMMAND = 400
+"""Characters. A longer command is not printed: it could be cut."""
+PLAIN = re.compile(r"[\w./-]+")
+
+
+def find_redirects(
+    rules: FirewallRules, addresses: HostAddresses, peers: Iterable[HostAddresses], ports: Ranges, *, outgoing: bool
+) -> list[WalkPosition]:
+    """The rules that send connections to these ports elsewhere, each once, as the kernel comes to them.
+
+    ``outgoing``: connections that the host opens to its peers, else those of its peers to it, by any interface.
+
+    Example: ``find_redirects(rules, addresses, [peer], ((29500, 29500),), outgoing=False)``.
+    """
+    ways = dict.fromkeys((entry.device, entry.network[0]) for entry in route_entries(addresses))
+    others = [entry for peer in peers for entry in route_entries(peer)]
+    found: dict[WalkPosition, None] = {}
+    for device, family in ways:
+        own = to_ranges((one.number, one.number) for one in route_entries(addresses) if one.network[0] == family)
+        theirs = to_ranges((one.number, one.number) for one in others if one.network[0] == family)
+        query = GateQuery(device, family, to_ranges([*own, *theirs]), ports, ANY_PORT, on_link=True)
+        for obstacle in evaluate_gate(rules.tables, query).unclear:
+            is_here = intersect(obstacle.host_addresses, own) and intersect(obstacle.peer_addresses, theirs)
+            if is_here and obstacle.outgoing == outgoing and obstacle.packet_kind == "opening":
+                found |= {obstacle.position: None} if redirecting_rule(obstacle.position) else {}
+    return list(found)
+
+
+def redirecting_rule(position: WalkPosition) -> Rule | None:
+    """The rule at this place, where it redirects; None for another, or a policy."""
+    rules = (rule for chain in position.table.chains if chain.name == position.chain for rule in chain.rules)
+    return next((rule for rule in rules if rule.text == position.rule and is_redirecting(rule.source)), None)
+
+
+def describe_redirect(position: WalkPosition) -> str:
+    """The rule with its place, and the command that deletes it."""
+    rule_text = strip_control_chars(" ".join(position.rule.split()), MAX_RULE)
+    place = f"{position.table.family} {position.table.name}"
+    command = delete_command(position)
+    return joined(
+        "",
+        (
+            filled("the rule {0} (table {1}, chain {2}), which redirects them", rule_text, place, position.chain),
+            filled("; as root, `{0}` deletes it", command) if command else "",
+        ),
+    )
+
+
+def delete_command(position: WalkPosition) -> str:
+    """The command for root that deletes the rule; empty where it cannot be told in plain words.
+
+    Such as ``nft delete rule ip nat prerouting handle 5``, ``iptables -t nat -D PREROUTING -p tcp ... -j REDIRECT``.
+    """
+    rule, table = redirecting_rule(position), position.table
+    if rule is None:
+        return ""
+    if table.tool == "nft":
+        is_plain = rule.handle and PLAIN.fullmatch(table.name) and PLAIN.fullmatch(position.chain)
+        words = ["nft", "delete", "rule", table.family, table.name, position.chain, "handle", str(rule.handle)]
+        return " ".join(words) if is_plain else ""
+    tool = ("ip6tables" if table.family == "ip6" else "iptables") + "-legacy" * (table.tool == "iptables-legacy")
+    try:
+        command = shlex.join([tool, "-t", table.name, "-D", *shlex.split(rule.text)[1:]])
+    except ValueError:  # an open quote
+        return ""
+    is_plain = command == strip_control_chars(command, MAX_COMMAND) and "`" not in command
+    return command if is_plain else ""

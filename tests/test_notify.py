@@ -326,10 +326,19 @@ class TestCommands:
         assert loud.stderr == "doctor: --notify b: not sent: No such file or directory\n"
         assert server.posts[0].body["command"] == "diagnose" and server.posts[0].body["findings"][0]["ranks"] == [3]
 
-    def test_a_receiver_that_is_not_known_stops_before_anything_is_done(self, tmp_path: Path) -> None:
-        argv = [sys.executable, "-m", "doctor", "watch", "--notify", "nobody", "--", "touch", str(tmp_path / "ran")]
+    @pytest.mark.parametrize(
+        ("word", "code"),
+        [("nobody", 2), ("bla:x", 2), ("slack:http://x.example/", 2), ("slack:@/no/such/file", 78), ("broken", 78)],
+    )
+    def test_a_receiver_that_is_not_known_stops_before_anything_is_done(
+        self, word: str, code: int, tmp_path: Path
+    ) -> None:
+        """A wrong word is a wrong option; a file that is wrong or cannot be read is not."""
+        (tmp_path / "doctor.toml").write_text('[notify.broken]\nurl = "gopher://x.example/"\n')
+        options = ["--notify", word, "--config", str(tmp_path / "doctor.toml")]
+        argv = [sys.executable, "-m", "doctor", "watch", *options, "--", "touch", str(tmp_path / "ran")]
         ended = preloaded.run(argv, capture_output=True, text=True)
-        assert ended.returncode == 78 and ended.stderr.count("\n") == 1 and not (tmp_path / "ran").exists()
+        assert ended.returncode == code and ended.stderr.count("\n") == 1 and not (tmp_path / "ran").exists()
 
     def test_watch_tells_while_the_job_goes_on(self, tmp_path: Path) -> None:
         """The job itself ends when the message has come: it would go on for ever otherwise."""

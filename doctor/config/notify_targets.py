@@ -66,6 +66,14 @@ class NotifyTarget(msgspec.Struct, frozen=True):
     """Of `NODE_PARTS`: the verdict is written to the nodes themselves."""
 
 
+class WordError(ConfigError):
+    """What is wrong is a word of ``--notify`` itself, and no file that it names."""
+
+
+class _UnreadSecret(ConfigError):
+    """A file that a word or a table names cannot be used."""
+
+
 class _Table(msgspec.Struct, forbid_unknown_fields=True):
     """A table as it is written."""
 
@@ -83,11 +91,14 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_notify(words: Iterable[str], settings: ConfigFile) -> tuple[NotifyTarget, ...]:
-    """What the words of ``--notify`` name. Raises: ConfigError, with one line that holds no URL."""
+    """What the words of ``--notify`` name.
+
+    Raises: WordError where a word is wrong, ConfigError where a file is; one line that holds no URL.
+    """
     tables = notify_tables(settings)
-    targets = tuple(_target(word, tables, settings) for word in words)
+    targets = tuple(_target_of(word, tables, settings) for word in words)
     if len(targets) > MAX_TARGETS:
-        raise ConfigError(filled("--notify: {0} receivers; expected at most {1}", len(targets), MAX_TARGETS))
+        raise WordError(filled("--notify: {0} receivers; expected at most {1}", len(targets), MAX_TARGETS))
     return targets
 
 
@@ -98,6 +109,18 @@ def notify_tables(settings: ConfigFile) -> Mapping[str, Any]:
         place = f"{printable_excerpt(settings.path, 200)}: [{NOTIFY_TABLE}]"
         raise ConfigError(filled("{0}: expected tables such as [notify.oncall]", place))
     return tables
+
+
+def _target_of(word: str, tables: Mapping[str, Any], settings: ConfigFile) -> NotifyTarget:
+    """Raises: WordError, ConfigError."""
+    try:
+        return _target(word, tables, settings)
+    except _UnreadSecret:
+        raise
+    except ConfigError as error:
+        if word in tables:
+            raise
+        raise WordError(str(error)) from None
 
 
 def _target(word: str, tables: Mapping[str, Any], settings: ConfigFile) -> NotifyTarget:
@@ -208,7 +231,7 @@ def _read_secret(path: str, place: str) -> str:
         lines = read_bounded(Path(path).expanduser(), MAX_SECRET_BYTES).decode("utf-8").split()
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or "it cannot be read"
-        raise ConfigError(filled("{0}: {1}: {2}", place, printable_excerpt(path, 200), reason)) from None
+        raise _UnreadSecret(filled("{0}: {1}: {2}", place, printable_excerpt(path, 200), reason)) from None
     if len(lines) != 1:
-        raise ConfigError(filled("{0}: {1}: expected one line with one word", place, printable_excerpt(path, 200)))
+        raise _UnreadSecret(filled("{0}: {1}: expected one line with one word", place, printable_excerpt(path, 200)))
     return lines[0]

@@ -186,7 +186,7 @@ def test_commands_in_one_another_are_bounded() -> None:
 )
 def test_a_program_that_may_be_a_launcher_is_no_single_rank(text: str, what: str) -> None:
     launch = line(text)
-    assert launch.unresolved["program"] == f"{what} is no launcher that doctor knows: what it starts is not known"
+    assert launch.unresolved["program"] == f"{what} is no launcher that doctor knows"
     assert (launch.nodes, launch.world_size) == (None, None)
     of_a_rank = line(text, {"OMPI_COMM_WORLD_RANK": "3"})
     assert (of_a_rank.unresolved, of_a_rank.world_size) == ({}, 1)

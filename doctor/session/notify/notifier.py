@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from doctor.config.file import ConfigError, find_config
-from doctor.config.notify_targets import NotifyTarget, parse_notify
+from doctor.config.notify_targets import NotifyTarget, WordError, parse_notify
 from doctor.engine.check import Check
-from doctor.engine.errors import InputError
+from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
 from doctor.engine.result import Report
 from doctor.engine.texts import filled
@@ -29,9 +29,11 @@ MAX_SENDINGS = 256
 
 
 def notify_targets(words: Sequence[str], config: Path | None) -> tuple[NotifyTarget, ...]:
-    """Raises: InputError for what cannot be followed, before anything is done."""
+    """Raises: UsageError for a word, InputError for a file that cannot be followed, before anything is done."""
     try:
         return parse_notify(words, find_config(config, os.environ))
+    except WordError as error:
+        raise UsageError(str(error)) from None
     except ConfigError as error:
         raise InputError(str(error)) from None
 

@@ -155,9 +155,10 @@ RULES_BETWEEN = (
 )
 WAY_BETWEEN = (
     "A route for {1} alone may be wrong: as root on {0}, `ip route show to exact $(getent ahosts {1} | cut -d' ' -f1 | "
-    "head -1) | xargs -rtL1 ip route del` deletes it, and prints it. Where it prints nothing: `ip route get $(getent "
-    "ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the interface and the gateway; ask the administrator of the "
-    "switches to put the ports of these hosts into one VLAN, on the trunk between them as well."
+    "head -1) | grep -v ' proto ' | xargs -rtL1 ip route del` deletes one that was set by hand, and prints it. Where "
+    "it prints nothing: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the interface and "
+    "the gateway; ask the administrator of the switches to put the ports of these hosts into one VLAN, on the trunk "
+    "between them as well."
 )
 RULES_OF_HOST = (
     "As root on {2}, `nft -a list ruleset | grep -E 'table|chain|drop|reject'` prints its rules with their numbers "

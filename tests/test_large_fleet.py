@@ -176,7 +176,7 @@ def test_hosts_in_networks_of_their_own_cost_no_more_than_those_in_one() -> None
 def test_addresses_with_gaps_between_cost_no_more_than_one_range() -> None:
     """All that a firewall blocks is told of the fleet once, and of a host without its own address."""
     dump = {"legacy": {"ip": ["filter"], "ip6": []}, "outputs": {"iptables-legacy": {"out": CLOSED}}, "tables": []}
-    dump |= {"local": [], "bridges": [], "refused": False, "error": "", "root": True}
+    dump |= {"local": ["10.0.0.1"], "bridges": [], "refused": False, "error": "", "root": True}
     rules = FirewallRules.read(ProbeAnswer({"": Output(out=json.dumps(dump))}, "", Visit()))
     ports = JobPorts((), ((29500, 29500),), ((32768, 60999),), ((32768, 60999),))
 

@@ -20,10 +20,12 @@ from doctor.engine.check import once_per_fleet
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Output, PerHost, ProbeAnswer, Unreadable, Visit
 from doctor.engine.record import load_run
+from doctor.facts.firewall import FirewallRules
+from doctor.facts.firewall.job import JobPorts, agreed_blocks, find_blocks
 from doctor.facts.firewall.routes import Master, find_routes
 from doctor.facts.network import MAX_ADDRESSES, HostAddresses, InterfaceAddress
 from doctor.session.replay import RunIntent, replay
-from tests.bench.large_fleet import multiplied, sickened
+from tests.bench.large_fleet import CLOSED, multiplied, sickened
 from tests.checks import tables
 from tests.hosts.fleet import Fleet
 
@@ -167,6 +169,29 @@ def test_hosts_in_networks_of_their_own_cost_no_more_than_those_in_one() -> None
         }
         fleet = PerHost(hosts)
         return lines_run(lambda: [find_routes(host, fleet, Master()) for host in hosts.values()])
+
+    assert lines(400) <= 2.3 * lines(200)
+
+
+def test_addresses_with_gaps_between_cost_no_more_than_one_range() -> None:
+    """All that a firewall blocks is told of the fleet once, and of a host without its own address."""
+    dump = {"legacy": {"ip": ["filter"], "ip6": []}, "outputs": {"iptables-legacy": {"out": CLOSED}}, "tables": []}
+    dump |= {"local": ["10.0.0.1"], "bridges": [], "refused": False, "error": "", "root": True}
+    rules = FirewallRules.read(ProbeAnswer({"": Output(out=json.dumps(dump))}, "", Visit()))
+    ports = JobPorts((), ((29500, 29500),), ((32768, 60999),), ((32768, 60999),))
+
+    def lines(count: int) -> int:
+        addresses = [f"10.0.{number // 100}.{2 * (number % 100) + 1}" for number in range(count)]
+        fleet = PerHost({text: HostAddresses(interfaces=(InterfaceAddress("eth0", text, 8),)) for text in addresses})
+
+        def judge() -> None:
+            for text, host in fleet.items():
+                own = msgspec.structs.replace(rules, local_addresses=(text,))
+                (block,) = find_blocks(own, find_routes(host, fleet, Master()), ports, "")
+                assert agreed_blocks([block], addresses) == [block]
+                assert block.peers == "every other host"
+
+        return lines_run(judge)
 
     assert lines(400) <= 2.3 * lines(200)
 

@@ -41,6 +41,7 @@ class FactCache:
         self._values: dict[type[Fact], dict[str, Fact | Absent]] = defaultdict(dict)
         self._by_answer: dict[tuple[type[Fact], object], Fact | Absent] = {}
         self._by_outputs: dict[type[Fact], dict[int, Fact | Absent]] = defaultdict(dict)
+        self._not_reached: dict[tuple[str, str], Fact | Absent] = {}
         self._completed: dict[tuple[int, int], tuple[Fact, Fact]] = {}
         self._columns: dict[type[Fact], tuple[Sequence[str], list[Fact | Absent]]] = {}
         self._fleets: dict[type[Fact], PerHost[Any]] = {}
@@ -70,20 +71,25 @@ class FactCache:
 
     def _read(self, host: str, fact: type[Fact]) -> Fact | Absent:
         record = self.records[host]
+        if record.visit.failure and fact.probe.kind != "visit":  # one reason for all facts of a host
+            key = (record.visit.failure, record.visit.text)
+            if key not in self._not_reached:
+                self._not_reached[key] = read_fact(record, fact)
+            return self._not_reached[key]
         outputs = record.outputs.get(fact.output_name())
         by_outputs = self._by_outputs[
             fact
         ]  # by object of the records, which stay: none is looked through for each host
-        if (value := by_outputs.get(id(outputs))) is not None and not record.visit.failure:
+        if (value := by_outputs.get(id(outputs))) is not None:
             return value
-        if outputs is None and fact.needs and not record.visit.failure and fact.probe.kind not in ("visit", *OWN_ROUND):
+        if outputs is None and fact.needs and fact.probe.kind not in ("visit", *OWN_ROUND):
             return _not_planned_reason(fact, (self.get(host, need) for need in fact.needs))
-        if not outputs or record.visit.failure or not fact.is_shared or fact.probe.kind in ("visit", *OWN_ROUND):
+        if not outputs or not fact.is_shared or fact.probe.kind in ("visit", *OWN_ROUND):
             return read_fact(record, fact)
-        key = (fact, tuple([part for name, output in outputs.items() for part in _answer(name, output)]))
-        if key not in self._by_answer:
-            self._by_answer[key] = read_fact(record, fact)
-        return by_outputs.setdefault(id(outputs), self._by_answer[key])
+        answer = (fact, tuple([part for name, output in outputs.items() for part in _answer(name, output)]))
+        if answer not in self._by_answer:
+            self._by_answer[answer] = read_fact(record, fact)
+        return by_outputs.setdefault(id(outputs), self._by_answer[answer])
 
     def fleet(self, fact: type[Fact]) -> PerHost[Any]:
         """The fact of every host that it could be read on: always the same object."""

@@ -251,7 +251,7 @@ WORDS = (
         "community",
         "hook",
     ),
-    *("oracle", "azure", "echo", "sk=", " sk:", "ak/sk", "dockerconfigjson", "_pat=", "_pat:", "proxy"),
+    *("oracle", "azure", "echo", "sk=", " sk:", "\tsk:", "ak/sk", "dockerconfigjson", "_pat=", "_pat:", "proxy"),
     *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),
     *("alias", "telegram", "passw", "psswd", "ftqq", "day.app", "conda", "(echo", "printf", "minio", "ssh.connect"),
     *("salt", "pepper", "setuser", "otp=", '"sk"', "'sk'", "session_id", "session-id", "identified", "signature:"),

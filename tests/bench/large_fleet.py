@@ -76,7 +76,7 @@ def multiplied(run: dict[str, Any], count: int, names_each: int = 128) -> dict[s
 
 _NUMBER = re.compile(r"(?<![\w.:-])\d+(?![\w.:])")
 _ON_EVERY_HOST = {"HCCL_IF_IP": "10.99.0.1", "MS_WORKER_IP": "10.99.0.2", "GLOO_SOCKET_IFNAME": "eth0"}
-_CLOSED = "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n"
+CLOSED = "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n"
 
 
 def sickened(run: dict[str, Any], share: float = 0.3) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def sickened(run: dict[str, Any], share: float = 0.3) -> dict[str, Any]:
             names["names"][name] = {"error": "Name or service not known"}
         outputs["HostNames"][""]["out"] = json.dumps(names)
         rules = json.loads(outputs["FirewallRules"][""]["out"])
-        rules |= {"legacy": {"ip": ["filter"], "ip6": []}, "outputs": {"iptables-legacy": {"out": _CLOSED}}}
+        rules |= {"legacy": {"ip": ["filter"], "ip6": []}, "outputs": {"iptables-legacy": {"out": CLOSED}}}
         outputs["FirewallRules"][""]["out"] = json.dumps(rules)
         if 3 * number < len(run["hosts"]):
             for fact in ("Interfaces", "HostAddresses"):

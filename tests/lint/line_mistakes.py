@@ -250,6 +250,12 @@ MISTAKES: dict[str, Planted] = {
         {"t.py": "import os, torch\nimport torch.distributed as dist\n"
          "dist.init_process_group('nccl', rank=int(os.environ['RANK']), world_size=8) #@\n"
          "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"}),
+    "a port behind a host of a variable": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $RDZV_HOST:294010 t.py #@\n",
+        "launch-option-refused"),
+    "a precision that accelerate does not have": Planted(
+        "accelerate launch --num_machines 1 --num_processes 8 --mixed_precision bf61 t.py #@\n",
+        "launch-option-refused"),
     "an address with a scheme": Planted(
         "torchrun --nnodes 2 --nproc_per_node 8 --node_rank 0 \\\n  --master_addr http://10.0.0.1 t.py #@\n",
         "launch-option-refused"),
@@ -323,6 +329,14 @@ SOUND: dict[str, Planted] = {
         "torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint [fd00::1]:29500 t.py\n", ""),
     "a rendezvous at a port of a variable": Planted(
         "torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint n1:$PORT t.py\n", ""),
+    "a port behind a host of a variable": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint $RDZV_HOST:29401 t.py\n", ""),
+    "a port with a default": Planted(
+        "torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint n1:${RDZV_PORT:-29401} t.py\n", ""),
+    "a precision of accelerate": Planted(
+        "accelerate launch --num_machines 1 --num_processes 8 --mixed_precision bf16 t.py\n", ""),
+    "a precision in a variable": Planted(
+        "accelerate launch --num_machines 1 --num_processes 8 --mixed_precision $PRECISION t.py\n", ""),
     "zeros before an octal digit": Planted(
         "torchrun --nnodes 2 --nproc_per_node 8 --node_rank 0 --master_addr 10.1.201.02 t.py\n", ""),
     "any address of one host": Planted(

@@ -13,7 +13,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, Obstacle, evaluate_gate
-from doctor.facts.firewall.packets import Ranges, count, difference, intersect, to_ranges
+from doctor.facts.firewall.packets import Ranges, count, difference, intersect, to_ranges, union
 from doctor.facts.firewall.redirects import describe_redirect, redirecting_rule
 from doctor.facts.firewall.routes import Route, peers_holding
 from doctor.facts.firewall.rules import Chain, RuleTable
@@ -74,8 +74,8 @@ class BlockedConnections(msgspec.Struct, frozen=True):
 
     @property
     def peers(self) -> str | list[str]:
-        host_range = (self.route.local.number, self.route.local.number)
-        if not difference(self.route.fleet_addresses, to_ranges([*self.addresses, host_range])):
+        host_range = ((self.route.local.number, self.route.local.number),)
+        if difference(self.addresses, host_range) == difference(self.route.fleet_addresses, host_range):
             return "every other host"
         return limit_items(sorted(peers_holding(self.route, self.addresses)))
 
@@ -104,7 +104,7 @@ def agreed_blocks(blocks: Sequence[BlockedConnections], agreed: Iterable[str]) -
     numbers = _as_ranges(agreed)
     permitted = []
     for block in blocks:
-        addresses = intersect(block.addresses, numbers)
+        addresses = difference(block.addresses, _not_agreed(block.route.fleet_addresses, numbers))
         if addresses:
             permitted.append(msgspec.structs.replace(block, addresses=addresses))
     return permitted
@@ -113,6 +113,12 @@ def agreed_blocks(blocks: Sequence[BlockedConnections], agreed: Iterable[str]) -
 @once_per_fleet
 def _as_ranges(addresses: Iterable[str]) -> Ranges:
     return to_ranges((int(plain_address(address)), int(plain_address(address))) for address in addresses)
+
+
+@once_per_fleet
+def _not_agreed(fleet_addresses: Ranges, agreed: Ranges) -> Ranges:
+    """Few or none, as a rule: what is without them is then found without a look at each host's peers."""
+    return difference(fleet_addresses, agreed)
 
 
 def find_blocks(
@@ -227,7 +233,7 @@ def _reject_bridge_rules(rules: FirewallRules, route: Route) -> None:
 def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: str) -> Obstacle | None:
     """The part of an obstacle that concerns this host, and what the job needs of it."""
     host_range = ((route.local.number, route.local.number),)
-    peers = intersect(difference(obstacle.peer_addresses, host_range), route.fleet_addresses)
+    peers = difference(intersect(obstacle.peer_addresses, route.fleet_addresses), host_range)
     if not intersect(obstacle.host_addresses, host_range) or not peers:
         return None
     needed = to_ranges([*ports.hccl, *ports.free])
@@ -259,8 +265,8 @@ def _group_blocks(certain: Sequence[Obstacle], route: Route) -> list[BlockedConn
             outgoing,
             not openings,
             tuple(dict.fromkeys(member.position for member in members)),
-            to_ranges(span for member in members for span in member.ports),
-            to_ranges(span for member in members for span in member.peer_addresses),
+            union([member.ports for member in members]),
+            union([member.peer_addresses for member in members]),
         )
         for (outgoing, _, _), members in groups.items()
     ]

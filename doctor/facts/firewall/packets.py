@@ -34,8 +34,23 @@ def to_ranges(spans: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(merged)
 
 
+def union(sets: Iterable[Ranges]) -> Ranges:
+    """What any of the sets holds.
+
+    >>> union([((1, 2),), ((3, 9),)])
+    ((1, 9),)
+    """
+    distinct: list[Ranges] = []
+    for numbers in sets:
+        if numbers not in distinct:
+            distinct.append(numbers)
+    return distinct[0] if len(distinct) == 1 else to_ranges(span for numbers in distinct for span in numbers)
+
+
 def intersect(first: Ranges, second: Ranges) -> Ranges:
     """What both sets hold."""
+    if first is second:
+        return first
     few, many = sorted((first, second), key=len)
     common: list[tuple[int, int]] = []
     for low, high in few:

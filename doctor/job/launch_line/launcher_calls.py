@@ -140,7 +140,11 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
         value = environ.get("PET_" + name.upper().replace("-", "_"), "")
         if value and name not in options:
             options.by_name[name] = [(Word(value),)]
-    port = re.fullmatch(r"[^,]*:([^:\],]*)", options.text("rdzv-endpoint"))
+    options.text("rdzv-endpoint")  # notes what is unresolved
+    endpoint = options.word("rdzv-endpoint")
+    port = re.fullmatch(r"[^,]*:([^:\],]*)", endpoint.text) if endpoint else None
+    if port and endpoint and endpoint.unresolved and not re.fullmatch("[0-9]{1,9}", port[1], re.ASCII):
+        port = None  # the source text: its end is a part of an expansion
     if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
     is_single = "standalone" in options or _is_default(options, "nnodes")
@@ -339,6 +343,11 @@ def _msrun(row: LauncherRow, command: str, options: Options, environ: Mapping[st
     return _started(row, command, options, nodes=nodes, max_nodes=nodes, ranks=ranks, ranks_per_node=local)
 
 
+_PRECISIONS = ("no", "fp16", "bf16", "fp8")
+"""Source: Accelerate, src/accelerate/commands/launch.py, ``--mixed_precision``, and `PrecisionType` of
+src/accelerate/utils/dataclasses.py."""
+
+
 def _accelerate(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
     """What the line does not say comes from a configuration file, so it is unresolved."""
     ranks = options.number("num-processes", least=1)
@@ -348,6 +357,9 @@ def _accelerate(row: LauncherRow, command: str, options: Options, environ: Mappi
     if nodes is None and "num-machines" not in options.unresolved:
         options.unresolved["num-machines"] = "from Accelerate's configuration file"
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
+    precision = options.text("mixed-precision")
+    if precision and precision.lower() not in _PRECISIONS:
+        options.refuse(["mixed-precision"], ", ".join(_PRECISIONS))
     return _started(row, command, options, nodes=nodes, max_nodes=nodes, ranks=ranks, ranks_per_node=per_node)
 
 

@@ -33,7 +33,8 @@ def smoke_reference_differs(
     device that differs (`smoke-numpy-missing`).
     Its first step is computed twice: on a CPU the second gradient and the second losses have the same bits, on an
     accelerator, which may add in any order, they are within 1e-4 of their norm. An error that strikes both times alike
-    shows only by the other ranks. This verdict can be wrong where a library chooses other instructions from one call to the next.
+    shows only by the other ranks. This verdict can be wrong where a library chooses other instructions from one call
+    to the next.
     """
     lacking = lacking_numpy(started or {})
     for outlier, has_other_draws in device_outliers(run.plan, training, started):

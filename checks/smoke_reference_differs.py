@@ -31,9 +31,10 @@ def smoke_reference_differs(
     model, instructions in use, oneDNN and MKL variables, torch); different ones to 1e-4. A product of float32 that is
     100 times as far off as that of another such rank differs, too. A host without NumPy draws other masks and is no
     device that differs (`smoke-numpy-missing`).
-    Its first step is computed twice: on a CPU the second gradient has the same bits, on an accelerator, which may
-    add in any order, it is within 1e-4 of its norm. An error that strikes both times alike shows only by the other
-    ranks. This verdict can be wrong where a library chooses other instructions from one call to the next.
+    Its first step is computed twice: on a CPU the second gradient and the second losses have the same bits, on an
+    accelerator, which may add in any order, they are within 1e-4 of their norm. An error that strikes both times alike
+    shows only by the other ranks. This verdict can be wrong where a library chooses other instructions from one call
+    to the next.
     """
     lacking = lacking_numpy(started or {})
     for outlier, has_other_draws in device_outliers(run.plan, training, started):
@@ -44,6 +45,11 @@ def smoke_reference_differs(
             template = (
                 "{who}: the reference run does not repeat: a step computed again, on the same input and without any "
                 "other rank, gives another gradient, by {share} of its norm"
+            )
+        if outlier.unrepeated == "loss":
+            template = (
+                "{who}: the reference run does not repeat: a step computed again, on the same input and without any "
+                "other rank, gives another loss, by {share} of it"
             )
         finding = Finding(
             template,

@@ -132,3 +132,17 @@ def test_only_an_accelerator_may_add_in_another_order_when_it_repeats() -> None:
     assert not wrong(Trained(DP4, devices=True), 2, code_path="NVIDIA H100", **last_bits).findings(NAME)
     assert wrong(Trained(DP4), 2, code_path="CPU AVX2", **last_bits).findings(NAME)
     assert wrong(Trained(DP4, devices=True), 2, repeated=None).only_finding(NAME).values["share"] == 1.0
+
+
+def test_losses_that_do_not_repeat_are_told_where_the_gradient_does() -> None:
+    """Scores that are all shifted by one number have the same gradient."""
+    once = {"repeated_loss": 2e-2, "code_path": "CPU AVX2"}
+    finding = wrong(Trained(DP4), 2, **once).only_finding(NAME)
+    assert (finding.values["ranks"], finding.values["share"]) == ([2], 2e-2)
+    assert "gives another loss, by 0.02 of it" in str(finding)
+    assert "gradient" in str(wrong(Trained(DP4), 2, repeated=3e-2, **once).only_finding(NAME))
+    assert wrong(Trained(DP4, devices=True), 2, repeated_loss=None).only_finding(NAME).values["share"] == 1.0
+
+
+def test_losses_of_an_accelerator_may_differ_in_their_last_bits() -> None:
+    assert not wrong(Trained(DP4, devices=True), 2, code_path="NVIDIA H100", repeated_loss=1e-7).findings(NAME)

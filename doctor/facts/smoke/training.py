@@ -27,6 +27,8 @@ class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     """Device, its instructions in use, and torch: who has the same gives the same bits; empty where it was not told."""
     repeated: float | None = 0.0
     """How far the gradient of the first step is from itself, computed again, as a share of its norm."""
+    repeated_loss: float | None = 0.0
+    """The same of the losses of that step's blocks."""
 
 
 class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):

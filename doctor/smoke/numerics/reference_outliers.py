@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -32,7 +33,8 @@ class Outlier(msgspec.Struct, frozen=True):
     precision: tuple[float, float] = (0.0, 0.0)
     """Relative error of a product: on them, and on those that agree."""
     repeats: bool = True
-    """False: a step that was computed twice differs, by that share of the gradient."""
+    """False: a step that was computed twice differs, by that share of `unrepeated`."""
+    unrepeated: Literal["", "gradient", "loss"] = ""
 
     @property
     def explanation(self) -> str:
@@ -71,24 +73,44 @@ def find_outliers(
 
 
 def _not_repeated(plan: SmokePlan, events: Mapping[int, ReferenceRun]) -> list[Outlier]:
-    """Ranks that came to another gradient when they computed their first step again, on the same input.
+    """Ranks that came to another gradient, or other losses, when they computed their first step again, on the same
+    input. A rank whose gradient differs is told by that alone.
 
-    On a CPU it has the same bits; an accelerator may add in any order, within `LOSS_TOLERANCE`.
+    On a CPU they have the same bits; an accelerator may add in any order, within `LOSS_TOLERANCE`.
     """
-    shares = {
-        rank: share
-        for rank, event in events.items()
-        if (share := _repeat_error(event)) > (LOSS_TOLERANCE if plan.places[rank].device >= 0 else 0.0)
-    }
-    if not shares:
-        return []
-    others = tuple(rank for rank in events if rank not in shares)
-    return [Outlier("repeat", tuple(shares), others, False, max(shares.values()), repeats=False)]
+    outliers: list[Outlier] = []
+    reported: set[int] = set()
+    for kind, error_of in REPEATED.items():
+        shares = {
+            rank: share
+            for rank, event in events.items()
+            if (share := error_of(event)) > (LOSS_TOLERANCE if plan.places[rank].device >= 0 else 0.0)
+            and rank not in reported
+        }
+        reported |= shares.keys()
+        if shares:
+            others = tuple(rank for rank in events if rank not in shares)
+            outliers.append(
+                Outlier("repeat", tuple(shares), others, False, max(shares.values()), repeats=False, unrepeated=kind)
+            )
+    return outliers
 
 
-def _repeat_error(event: ReferenceRun) -> float:
-    """By how much the repeated step differs; 1 where one of the two alone was finite."""
+def _gradient_error(event: ReferenceRun) -> float:
+    """By how much the gradient of the repeated step differs; 1 where one of the two alone was finite."""
     return event.repeated if event.repeated is not None else float(event.grads[:1] != (None,))
+
+
+def _loss_error(event: ReferenceRun) -> float:
+    """The same of the losses of the repeated step."""
+    return event.repeated_loss if event.repeated_loss is not None else float(event.losses[:1] != (None,))
+
+
+REPEATED: dict[Literal["gradient", "loss"], Callable[[ReferenceRun], float]] = {
+    "gradient": _gradient_error,
+    "loss": _loss_error,
+}
+"""What a repeated step is compared by."""
 
 
 def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[object, ...]]:

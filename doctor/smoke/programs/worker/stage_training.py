@@ -66,14 +66,15 @@ def stage_training(ctx: RankContext) -> None:
 def reference_run(ctx: RankContext) -> None:
     """The same training in one process. Every rank does it, so that a device that computes differently shows.
 
-    The first step is computed twice, so that an error that does not repeat shows on a single rank.
+    The first step is computed twice, so that an error that does not repeat shows on a single rank: in the gradient, or
+    in the losses alone, as of scores that are all shifted by one number.
 
     With very many blocks all ranks but rank 0 do only the first steps; the digest of the parameters is from behind the
     last step that all of them do.
     """
     model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
     params = 0
-    first, start, losses, norms, repeated = digest(model.flat), model.flat.clone(), [], [], None
+    first, start, losses, norms, repeated = digest(model.flat), model.flat.clone(), [], [], {}
     ctx.initial_weights = model.by_name(start)
     steps = ctx.plan["steps"]
     common_steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
@@ -86,7 +87,11 @@ def reference_run(ctx: RankContext) -> None:
         if step == 0:
             gradient = gradient.clone()
             model.forward_backward(batch)
-            repeated = relative_distance(model.reduce_gradient(), gradient)
+            again = torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1)
+            repeated = {
+                "repeated": relative_distance(model.reduce_gradient(), gradient),
+                "repeated_loss": relative_distance(again, of_blocks),
+            }
         model.update(gradient, sgd)
         ctx.reference.append(ReferenceStep(model.by_name(gradient), model.by_name(model.flat), of_blocks))
         if step + 1 == common_steps:
@@ -95,7 +100,7 @@ def reference_run(ctx: RankContext) -> None:
             emit_blocks(ctx, step, batch)
     ctx.emit(
         "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
-        precision=matmul_error(ctx.device), code_path=code_path(ctx), repeated=repeated,
+        precision=matmul_error(ctx.device), code_path=code_path(ctx), **repeated,
     )  # fmt: skip
     if ctx.is_first:
         ctx.emit("reference-update", update=model.squared_norms(model.flat - start))

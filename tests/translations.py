@@ -74,6 +74,8 @@ ERRORS = {
     "UsageError",
     "InputError",
     "ConfigError",
+    "WordError",
+    "_UnreadSecret",
     "require_one_of",
 }
 REASONS = {"Unreadable", "Absent", "Skip", "Reason", "Finding"}

@@ -116,6 +116,44 @@ class TestAddress:
         assert lost and "reached" not in lost.reason
 
 
+REGISTER_ERROR = (
+    "jax.errors.JaxRuntimeError: DEADLINE_EXCEEDED: failed to connect to all addresses; last error: UNAVAILABLE: {0}\n"
+    "RPC: /tensorflow.CoordinationService/RegisterTask\n"
+)
+NO_COORDINATOR = "ipv4:10.1.1.4:13305: Failed to connect to remote host: Connection refused"
+
+
+class TestCoordinatorOfJax:
+    def test_that_refuses_is_named_and_no_firewall_is_looked_for(self) -> None:
+        for text in (
+            REGISTER_ERROR.format(NO_COORDINATOR),
+            REGISTER_ERROR.format("x") + f"W0000 1 subchannel.cc:1] {NO_COORDINATOR}\n",
+        ):
+            diagnosis = logs(worker=text)
+            assert verdict(diagnosis) == ("grpc-server-refused", "likely", [(None, "10.1.1.4")])
+
+    def test_that_was_refused_long_before_or_not_at_all_is_not_decided_so(self) -> None:
+        """Another server may have refused, or process 0 had not started yet."""
+        for text in (REGISTER_ERROR.format("x"), NO_COORDINATOR + "\n" * 30 + REGISTER_ERROR.format("x")):
+            assert verdict(logs(worker=text)) == ("jax-leader-unreached", "likely", [])
+
+
+class TestVariablesOfTorch:
+    LINE = (
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, "
+        "but not set"
+    )
+
+    def test_that_no_launcher_has_set(self) -> None:
+        (cause,) = logs(worker="Traceback (most recent call last):\n" + self.LINE).causes
+        assert cause.signature == "torch-variables-missing"
+
+    def test_that_a_program_can_do_without(self) -> None:
+        line = self.LINE.removeprefix("ValueError: ")
+        text = f"Failed to initialize process group: {line}, falling back to single GPU\nstep 1 loss: 3.2\n"
+        assert not logs(worker=text + "training finished").causes
+
+
 NODES = "[ERROR] ME(1,MainProcess):2025-03-10-09:40:38.722.000 [_api.py:431] Time out nodes are {0}\n"
 
 

@@ -18,6 +18,7 @@ from doctor.diagnose.diagnosis import (
     sorted_culprits,
 )
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.rules.deciding_lines import decides_report, deciding_line
 from doctor.diagnose.rules.failed_workers import signature_of_exit
 from doctor.diagnose.rules.local_fault import GRACE_S
 from doctor.engine.texts import filled
@@ -39,9 +40,11 @@ class ClusterReport(msgspec.Struct):
 def named_by_cluster(case: Case) -> list[Cause]:
     """One cause for each signature. Who ended without an error of its own is named where nothing says more."""
     reports: dict[str, list[ClusterReport]] = {}
+    variants = _variants(case)
+    decided = {name for cause in variants for name in case.signatures[cause.signature].explains}
     for event in case.reports:
         signature = case.signatures[event.signature]
-        if signature.is_of_launch and case.went_on(event):
+        if event.signature in decided or (signature.is_of_launch and case.went_on(event)):
             continue
         if signature.reports and not _ended_itself(case, event):
             unspecific, report = _is_unspecific(case, event), _with_fields(case, event)
@@ -55,8 +58,20 @@ def named_by_cluster(case: Case) -> list[Cause]:
     }
     kept = {name: rows for name, rows in kept.items() if rows}
     tied = {name for other in kept for name in case.signatures[other].explains if name in kept}
-    causes = [_cause(case, name, rows) for name, rows in kept.items()]
+    causes = [*variants, *(_cause(case, name, rows) for name, rows in kept.items())]
     return [msgspec.structs.replace(cause, confidence="possible") for cause in causes] if tied else causes
+
+
+def _variants(case: Case) -> list[Cause]:
+    """Of what is reported: the cause that a line beside it decides, with its address or errno."""
+    reported = {event.signature for event in case.reports if case.signatures[event.signature].reports}
+    explained = reported & {name for row in case.signatures.values() if row.decides for name in row.explains}
+    causes = deciding_line(case) if explained else []
+    return [
+        cause
+        for cause in causes
+        if any(decides_report(case, line, report) for line in cause.evidence for report in case.reports)
+    ]
 
 
 def _explains(case: Case, other: tuple[str, list[ClusterReport]], name: str, report: ClusterReport) -> bool:

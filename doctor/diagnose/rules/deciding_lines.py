@@ -28,6 +28,8 @@ _TRIED_AGAIN = re.compile(r"\[W(?:\d{3,4})? ")
 """The level at which c10d prints a connection that it tries again."""
 DECIDING_LINE = "deciding line"
 _NODES = "ms-node-timed-out"
+_NEAR_LINES = 12
+"""An error of gRPC and what it was called for take a few lines."""
 
 
 def deciding_line(case: Case) -> list[Cause]:
@@ -63,9 +65,16 @@ def _last_of(case: Case, process: Process) -> Iterator[Event]:
     deciding = [
         event
         for event in process.events
-        if case.signatures[event.signature].decides and failed & {*case.signatures[event.signature].explains}
+        if (signature := case.signatures[event.signature]).decides
+        and (failed & {*signature.explains} or any(decides_report(case, event, report) for report in case.reports))
     ]
     yield from deciding[-1:]
+
+
+def decides_report(case: Case, event: Event, report: Event) -> bool:
+    """Whether a line says why what is reported beside it failed."""
+    is_near = report.file == event.file and abs(report.line - event.line) <= _NEAR_LINES
+    return is_near and report.signature in case.signatures[event.signature].explains
 
 
 def timed_out_nodes(case: Case) -> list[Cause]:

@@ -328,8 +328,10 @@ class _Reader:
             self.unresolved.setdefault("program", "an empty word")
         elif not (self.launchers or _OF_A_RANK & self.outside.keys() or _is_python_program(argv[0].text, interpreter)):
             is_script = interpreter or argv[0].text.endswith(SHELL_SCRIPTS)
-            what = "{0} is a shell script, which --job-script reads" if is_script else "{0} is no launcher that doctor knows"
-            self.unresolved.setdefault("program", filled(what, argv[0].text))
+            why = filled("{0} is no launcher that doctor knows", argv[0].text)
+            if is_script:
+                why = filled("{0} is a shell script, which --job-script reads", argv[0].text)
+            self.unresolved.setdefault("program", why)
         self.fields["program"] = argv[0].text
         if interpreter:
             self.fields.setdefault("interpreter", interpreter)

@@ -96,6 +96,7 @@ _STEPS = (
     re.compile(r"""\b(?:current_)?steps?['"]?\s{0,4}[:=\[ \t]{1,4}\s{0,12}(\d{1,15})\b""", re.I),
     re.compile(r"""\biter(?:ation)?s?['"]?\s{0,4}[:=\[ \t]{1,4}\s{0,12}(\d{1,15})\b""", re.I),
     re.compile(r"\|\s{0,8}(\d{1,15})/(?:\d{1,15}|\?)\s{0,4}\["),
+    re.compile(r"(?:^|\s)(\d{1,15})(?:it|/(?:\d{1,15}|\?))\s{0,4}\[(?=\d{1,4}:\d\d)"),  # tqdm, with no total or no bar
     re.compile(r"\bepoch\b.{1,40}\bbatch(?:_idx)?['\"]?\s{0,4}[:=\[# \t]{1,4}\s{0,12}(\d{1,15})\b", re.I),
     re.compile(r"第\s{0,4}(\d{1,15})\s{0,4}(?:步|次迭代|个?批次)|步数?\s{0,4}[:：=]\s{0,4}(\d{1,15})"),
 )
@@ -115,6 +116,12 @@ _SKIPPED = re.compile(
     r"|skipped iterations:\s{0,8}[1-9]|is_skip:\s{0,4}\[?\s{0,4}true",
     re.I,
 )
+_OTHER_BAR = re.compile(
+    r"\b(?:eval(?:uat(?:e|ing|ion))?|val(?:id(?:at(?:e|ing|ion))?)?|test(?:ing)?|sanity checking)(?: [a-z]{1,20}){0,2}"
+    r"(?: \d{1,6})?:\s{1,4}(?:\d{1,3}%\||\d{1,15}it )",
+    re.I,
+)
+"""The description at the front of a progress bar that is not that of a training: whose loss is no step's."""
 _SUMMARY = re.compile(r"train_runtime|train_samples_per_second|epoch_end|final loss", re.I)
 """Lines that sum up a run: their loss is no step's."""
 
@@ -149,7 +156,7 @@ def read_loss(line: str) -> LossLine | None:
         return _read_chinese(line) if "损失" in line else None
     if "\x1b" in line:
         line = _ESCAPE.sub("", line)
-    if _SUMMARY.search(line):
+    if _SUMMARY.search(line) or _OTHER_BAR.search(line):
         return None
     for pattern in (_LOSS, _BARE):
         for match in pattern.finditer(line):

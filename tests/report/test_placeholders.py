@@ -40,6 +40,8 @@ CONSTANT_WORDS = {
         "INPUT",
         "IPC_LOCK",
         "LINK_TYPE",
+        "PREROUTING",
+        "REDIRECT",
         "OK",
         "TARGET",
         "THAWED",

@@ -76,7 +76,7 @@ def delete_command(position: WalkPosition) -> str:
     if rule is None:
         return ""
     if table.tool == "nft":
-        is_plain = rule.handle and PLAIN.fullmatch(table.name) and PLAIN.fullmatch(position.chain)
+        is_plain = bool(rule.handle and PLAIN.fullmatch(table.name) and PLAIN.fullmatch(position.chain))
         words = ["nft", "delete", "rule", table.family, table.name, position.chain, "handle", str(rule.handle)]
         return " ".join(words) if is_plain else ""
     tool = ("ip6tables" if table.family == "ip6" else "iptables") + "-legacy" * (table.tool == "iptables-legacy")

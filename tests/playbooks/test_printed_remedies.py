@@ -65,7 +65,7 @@ NOT_RUN = {
         ethtool nmcli rdma mlxfwmanager perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos
         flint nvidia-bug-report.sh""",
     "containers: there is none on a test host": """
-        docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
+        docker podman --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
     "software, and the job's own programs and settings": """
         pip {pip} {path} python sh apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git
         chmod uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP

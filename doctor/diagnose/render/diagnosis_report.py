@@ -54,7 +54,7 @@ def _remember_texts(diagnosis: DiagnosisDocument) -> None:
     read_table(diagnosis.texts)
     reported = diagnosis.undecidable.reported if diagnosis.undecidable else ()
     for advice in (*diagnosis.causes, *reported):
-        signature = load_signatures().get(advice.signature) if advice.log_values else None
+        signature = load_signatures().get(advice.signature)
         for text in (*signature.causes, *signature.confirm, *signature.fix) if signature else ():
             rewritten(text, partial(fill_advice, values=advice.log_values))
 

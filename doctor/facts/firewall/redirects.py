@@ -11,7 +11,7 @@ from doctor.engine.texts import filled, joined
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
-from doctor.facts.firewall.routes import route_entries
+from doctor.facts.firewall.routes import RouteEntry, route_entries
 from doctor.facts.firewall.rules import Rule, is_redirecting
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.network import HostAddresses
@@ -21,7 +21,7 @@ MAX_RULE = 160
 """Characters of a rule that are shown."""
 MAX_COMMAND = 400
 """Characters. A longer command is not printed: it could be cut."""
-PLAIN = re.compile(r"[\w./-]+")
+PLAIN_WORD = re.compile(r"[\w./-]+")
 
 
 def find_redirects(
@@ -35,16 +35,19 @@ def find_redirects(
     """
     ways = dict.fromkeys((entry.device, entry.network[0]) for entry in route_entries(addresses))
     others = [entry for peer in peers for entry in route_entries(peer)]
-    found: dict[WalkPosition, None] = {}
+    positions: dict[WalkPosition, None] = {}
     for device, family in ways:
-        own = to_ranges((one.number, one.number) for one in route_entries(addresses) if one.network[0] == family)
-        theirs = to_ranges((one.number, one.number) for one in others if one.network[0] == family)
-        query = GateQuery(device, family, to_ranges([*own, *theirs]), ports, ANY_PORT, on_link=True)
+        here, theirs = _numbers(route_entries(addresses), family), _numbers(others, family)
+        query = GateQuery(device, family, to_ranges([*here, *theirs]), ports, ANY_PORT, on_link=True)
         for obstacle in evaluate_gate(rules.tables, query).unclear:
-            is_here = intersect(obstacle.host_addresses, own) and intersect(obstacle.peer_addresses, theirs)
+            is_here = intersect(obstacle.host_addresses, here) and intersect(obstacle.peer_addresses, theirs)
             if is_here and obstacle.outgoing == outgoing and obstacle.packet_kind == "opening":
-                found |= {obstacle.position: None} if redirecting_rule(obstacle.position) else {}
-    return list(found)
+                positions |= {obstacle.position: None} if redirecting_rule(obstacle.position) else {}
+    return list(positions)
+
+
+def _numbers(entries: Iterable[RouteEntry], family: int) -> Ranges:
+    return to_ranges((entry.number, entry.number) for entry in entries if entry.network[0] == family)
 
 
 def redirecting_rule(position: WalkPosition) -> Rule | None:
@@ -76,9 +79,9 @@ def delete_command(position: WalkPosition) -> str:
     if rule is None:
         return ""
     if table.tool == "nft":
-        is_plain = bool(rule.handle and PLAIN.fullmatch(table.name) and PLAIN.fullmatch(position.chain))
-        words = ["nft", "delete", "rule", table.family, table.name, position.chain, "handle", str(rule.handle)]
-        return " ".join(words) if is_plain else ""
+        is_plain = bool(rule.handle and PLAIN_WORD.fullmatch(table.name) and PLAIN_WORD.fullmatch(position.chain))
+        argv = ["nft", "delete", "rule", table.family, table.name, position.chain, "handle", str(rule.handle)]
+        return " ".join(argv) if is_plain else ""
     tool = ("ip6tables" if table.family == "ip6" else "iptables") + "-legacy" * (table.tool == "iptables-legacy")
     try:
         command = shlex.join([tool, "-t", table.name, "-D", *shlex.split(rule.text)[1:]])

@@ -2,9 +2,9 @@ from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check, filled, joined
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.job import shorten_rule
 from doctor.facts.firewall.packets import to_ranges
 from doctor.facts.firewall.redirects import ANY_PORT, delete_command, find_redirects
+from doctor.facts.firewall.rules import shorten_rule
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer

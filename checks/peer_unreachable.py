@@ -28,7 +28,7 @@ REFUSED_BY_ROUTE = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES,
 """As the kernel says it of its own routes: unreachable, prohibit and blackhole (ip-route(8), "Route types")."""
 REFUSING_ROUTE = (
     "As root on {0}: `ip route show match {1} | grep -E '^(unreachable|prohibit|blackhole)' | xargs -rtL1 ip route del"
-    "` deletes the routes that refuse, and prints them. Where it prints nothing:"
+    "` deletes the routes that refuse, and prints them. Go on only where it prints none."
 )
 Pair = tuple[str, str]
 """The host that opens a connection, and the one that it goes to."""

@@ -9,14 +9,13 @@ import msgspec
 from doctor.engine.addresses import plain_address
 from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Unreadable
-from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, Obstacle, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, count, difference, intersect, to_ranges, union
 from doctor.facts.firewall.redirects import describe_redirect, redirecting_rule
 from doctor.facts.firewall.routes import Route, peers_holding
-from doctor.facts.firewall.rules import Chain, RuleTable
+from doctor.facts.firewall.rules import Chain, RuleTable, shorten_rule
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.ports import Listeners, ReservedPorts
 from doctor.job import LaunchConfig, limit_items
@@ -304,8 +303,3 @@ def format_ranges(ports: Ranges, limit: int = 8) -> str:
     return joined(
         "", (", ".join(texts[:limit]), filled(" and {0} more ranges", len(texts) - limit) if len(texts) > limit else "")
     )
-
-
-def shorten_rule(rule: str) -> str:
-    """A rule, which may be long, and is foreign text."""
-    return strip_control_chars(" ".join(rule.split()), 160)

@@ -12,13 +12,11 @@ from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
 from doctor.facts.firewall.routes import RouteEntry, route_entries
-from doctor.facts.firewall.rules import Rule, is_redirecting
+from doctor.facts.firewall.rules import Rule, is_redirecting, shorten_rule
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.network import HostAddresses
 
 ANY_PORT: Ranges = ((1, 65535),)
-MAX_RULE = 160
-"""Characters of a rule that are shown."""
 MAX_COMMAND = 400
 """Characters. A longer command is not printed: it could be cut."""
 PLAIN_WORD = re.compile(r"[\w./-]+")
@@ -58,7 +56,7 @@ def redirecting_rule(position: WalkPosition) -> Rule | None:
 
 def describe_redirect(position: WalkPosition) -> str:
     """The rule with its place, and the command that deletes it."""
-    rule_text = strip_control_chars(" ".join(position.rule.split()), MAX_RULE)
+    rule_text = shorten_rule(position.rule)
     place = f"{position.table.family} {position.table.name}"
     command = delete_command(position)
     return joined(

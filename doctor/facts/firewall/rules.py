@@ -7,9 +7,12 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.firewall.packets import Condition
 
 Tool = Literal["nft", "iptables", "iptables-legacy"]
+MAX_RULE = 160
+"""Characters of a rule that a report shows."""
 Verb = Literal["accept", "block", "jump", "goto", "return", "continue", "unclear", "mark", "forget", "untrack"]
 
 
@@ -91,3 +94,8 @@ def is_redirecting(source: str) -> bool:
 
 class UnsupportedRule(ValueError):
     """A part of a rule that is not understood: its outcome is unclear."""
+
+
+def shorten_rule(rule: str) -> str:
+    """A rule's text as a report shows it: it may be long, and is foreign."""
+    return strip_control_chars(" ".join(rule.split()), MAX_RULE)

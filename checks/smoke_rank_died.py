@@ -3,10 +3,11 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, failure_findings
 
 READ = "Read its own error in the job's log of that rank."
 REMEDIES = (
+    DEVICE_MEMORY,
     (
         (
             r"\b(?:CUDA|HIP|NPU) (?:error|failure|driver|runtime|function error|out of memory)|\bcudaError"

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, failure_findings
 
 LOOPBACK = (
     r"([\w.-]{1,200}) \((127\.[\d.]+|::1)\)",
@@ -15,6 +15,7 @@ LOOPBACK = (
 )
 """Of a master on another host."""
 REMEDIES = (
+    DEVICE_MEMORY,
     (
         (
             r"\bdoes not resolve\b|\bname resolution\b|Name or service not known"

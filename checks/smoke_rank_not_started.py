@@ -3,9 +3,10 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, failure_findings
 
 REMEDIES = (
+    DEVICE_MEMORY,
     (
         r"\bNo module named 'torch'",
         (

@@ -580,6 +580,29 @@ def test_without_samples_a_rank_with_a_gpu_that_stands_still_is_not_known_to_com
     assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
 
 
+def without_stack(report: ProcessReport) -> ProcessReport:
+    return msgspec.structs.replace(report, stacks=[])
+
+
+@pytest.mark.parametrize("carriers", [(0,), (0, 1, 2)], ids=["one", "all but one"])
+def test_a_rank_whose_threads_move_the_bytes_of_a_collective_is_not_odd_beside_those_that_share_memory(
+    carriers: tuple[int, ...],
+) -> None:
+    """Of the ranks on a host only those at the end of a ring have a thread of NCCL for the network."""
+    ranks = [without_stack(at_device(number, collective=number in carriers)) for number in range(4)]
+    finding = judged(*ranks)
+    assert (finding.result, odd_rank_numbers(finding), finding.may_be_slow) == ("undecided", [], True)
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_without_stacks_a_rank_at_its_gpu_is_not_odd_beside_those_that_wait_for_their_threads(others: int) -> None:
+    """Each of them may be in the collective, or before it. Seen on an H200: a rank that left out a collective."""
+    gpu = without_stack(at_device(0))
+    ranks = [gpu, *(rank(number, looks("futex")) for number in range(1, 1 + others))]
+    finding = judged(*(msgspec.structs.replace(entry, world=len(ranks)) for entry in ranks))
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+
+
 def test_ranks_whose_steps_come_and_go_at_their_gpus_move() -> None:
     """Of 1,000 samples one in Python, between two steps; other threads may wake the main one now and then."""
     between = [*DRIVER, ("libtorch_python.so", 1)]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import socket
 import subprocess
 import sys
@@ -13,8 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from doctor.watch.attach import recorded_causes as attached_causes
 from doctor.watch.attach.attached_run import main_job
-from doctor.watch.attach.inspector import recordings
+from doctor.watch.attach.inspector import inspector, recordings
 from doctor.watch.attach.inspector.recordings import asked_ras, heartbeat_logs, ras_addresses, recorder_dumps
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
@@ -65,6 +67,36 @@ def test_a_dump_that_either_of_two_jobs_may_have_written(tmp_path: Path) -> None
     causes = causes_of({"node1": host(*ranks, other)})
     assert causes[0].text.endswith("nccl_trace_rank_2 was not read: another job may have written it")
     assert not any(cause.is_sure for cause in causes)
+
+
+def test_a_dump_that_a_rank_beside_those_that_were_asked_for_may_have_written(tmp_path: Path) -> None:
+    """``--pid`` of one of two jobs of a user. Seen on an H200: one job's mismatch was told of five others."""
+    ranks = behind(tmp_path, 2)
+    report = msgspec.structs.replace(host(*ranks), other_dumps=[path for entry in ranks for path in entry.dumps])
+    [cause] = causes_of({"node1": report})
+    assert cause.text.endswith("was not read: another job may have written it") and not cause.is_sure
+
+
+def test_a_dump_at_the_place_of_every_job_is_never_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job that wrote it may have ended since."""
+    monkeypatch.setattr(attached_causes, "_OF_ANY_JOB", re.compile(rf"{re.escape(str(tmp_path))}/nccl_trace_rank_"))
+    [cause] = causes_of({"node1": host(*behind(tmp_path, 2))})
+    assert (cause.ranks, cause.is_sure) == ((2,), False)
+    assert cause.text.endswith("is where any job of this user writes: one that has ended may have")
+
+
+@pytest.mark.parametrize(
+    ("path", "is_shared"),
+    [
+        ("/tmp/nccl_trace_rank_3", True),
+        ("/tmp/hccl_trace_rank_11", True),
+        ("/home/ann/.cache/torch/comm_lib_trace_rank_0", True),
+        ("/tmp/run7/nccl_trace_rank_3", False),
+        ("/data/fr_3", False),
+    ],
+)
+def test_the_places_of_every_job(path: str, is_shared: bool) -> None:
+    assert bool(attached_causes._OF_ANY_JOB.match(path)) == is_shared
 
 
 def test_what_ras_says_of_a_process() -> None:
@@ -236,3 +268,25 @@ def test_of_which_processes_ras_speaks() -> None:
     """NCCL's RAS of a host answers for the job that came first, whoever else runs there."""
     [cause] = causes_of({"node1": msgspec.structs.replace(host(rank(0)), ras=BEHIND * 2)})
     assert (cause.ranks, cause.members, cause.is_sure) == ((1,), (1646, 1647), True)
+
+
+def test_the_dumps_of_ranks_that_were_not_asked_for_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes of one user that write to one place, of which the user asks for one."""
+    place = {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "fr_"), "RANK": "0", "WORLD_SIZE": "1"}
+    words = [sys.executable, "-c", "print(1, flush=True); input()"]
+    started = [
+        subprocess.Popen(words, env={**os.environ, **place}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    try:
+        for process in started:
+            assert process.stdout is not None and process.stdout.readline()
+        (tmp_path / "fr_0").write_bytes(b"")
+        ranks = [{"pid": entry.pid, "rank": (0, 1), "environ": place} for entry in started]
+        monkeypatch.setattr(inspector, "find_ranks", lambda pids: ranks)
+        assert inspector.dumps_of_others([started[0].pid]) == [str(tmp_path / "fr_0")]
+        assert inspector.dumps_of_others([entry.pid for entry in started]) == []
+        assert inspector.dumps_of_others([]) == []
+    finally:
+        for process in started:
+            process.communicate(b"\n")

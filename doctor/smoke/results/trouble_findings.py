@@ -32,6 +32,23 @@ ONLY_HOST = "Then `doctor smoke` once more: until it passes, start no job on thi
 CUT = "no data passes between {between}; none of them holds more than half of {count} hosts"
 """The message for a fleet that is cut, with any kind of failure."""
 Remedies = Sequence[tuple[str, str]]
+DEVICE_MEMORY = (
+    (
+        r"\b(?:CUDA|HIP|NPU|cuda|hip)\w*\b.{0,60}\bout of memory\b|\b(?:CUBLAS|HIPBLAS)_STATUS_ALLOC_FAILED"
+        r"|\bcudaErrorMemoryAllocation\b|\bhipErrorOutOfMemory\b|\berror code is 207001\b|\baclrtMalloc\w* failed"
+    ),
+    (
+        "The device's memory is used up. Find who holds it: `nvidia-smi "
+        "--query-compute-apps=pid,process_name,used_memory --format=csv`, for an NPU `npu-smi info`, for an AMD GPU "
+        "`rocm-smi --showpids`. If it is another program, and not needed: `kill <pid>`. If the job alone fills it: a "
+        "smaller batch, or recompute activations."
+    ),
+)
+"""What failed, and what to do about it: before the rank joins, and later.
+
+Sources: torch, c10/cuda/CUDACachingAllocator.cpp and cublas's status; CANN, ACL_ERROR_RT_MEMORY_ALLOCATION; "CUDA
+error: out of memory" at torch.cuda.set_device, beside a process that held all but 0.2 of the 140 GiB of an H200.
+"""
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 ACCELERATORS = {**DEVICES, "gloo": "CPU"}
 """What a run trains on: a remedy for another kind of device is left out of the report."""

@@ -147,7 +147,7 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     places = {view.does.place for view in views if view.waits} - {()}
     beside = [view for view in views if view.does.kind == "wait" and view.does.still and view.does.place in places]
     waiting = [view for view in views if view.waits or view in beside]
-    if any(view.does.kind == "collective" for view in waiting):
+    if any(view.does.kind in ("collective", "wait") for view in waiting):
         waiting += [view for view in views if view.awaits_device]
     rest = [view for view in views if view not in waiting]
     holders = [] if definite or absent else [view for view in views if view.does.holds and view.report.rank is None]

@@ -42,6 +42,9 @@ _OF_PROCESSES: dict[str, tuple[Kind, str]] = {
 TASKS = "/ray/_private/worker.py"
 """Of a worker of Ray: `main_loop` waits for tasks and runs them, `get` waits for those of others."""
 ANSWERS = "waits for results of tasks of Ray"
+AT_DEVICE = "waits for its device"
+IN_THREADS = "waits for another of its threads, as in a collective"
+"""Where no stack shows which."""
 _SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
 """Of a library that runs a part of a job itself, as a server does, and does not only start the program's function."""
 _IDLE = (
@@ -265,7 +268,7 @@ def _at_device(rank: ProcessReport) -> tuple[Kind, str] | None:
     for samples in rank.beside:  # a thread that is in the kernel for most of the time
         if library := _spun_library(samples, _SPINS, 1):
             return "collective", filled("waits for its device, for a collective of {0}", library)
-    return "device", "waits for its device"
+    return "device", AT_DEVICE
 
 
 def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], least: int = _LEAST_SAMPLES) -> str:
@@ -384,7 +387,7 @@ def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, 
         "running": ("compute", "computes"),
         "sleep": ("sleep", "sleeps"),
         "wait": ("child", "waits for a child process"),
-        "futex": ("wait", _IN_LOCK if has_stack else "waits for another of its threads, as in a collective"),
+        "futex": ("wait", _IN_LOCK if has_stack else IN_THREADS),
         "poll": ("wait", "waits for input"),
         "pause": ("sleep", "waits for a signal"),
     }

@@ -21,6 +21,8 @@ from doctor.watch.attach.rank_report import HostReport
 from doctor.watch.loss.heartbeat_lines import HEARTBEAT
 
 MAX_DUMPS = 1024
+_OF_ANY_JOB = re.compile(r"/tmp/[nh]ccl_trace_rank_\d+$|.*/\.cache/torch/comm_lib_trace_rank_\d+$")
+"""Where the recorder of each job of a user writes that has no place of its own (torch, FlightRecorder.cpp)."""
 _COMMUNICATOR = re.compile(r"communicator ([0-9a-f]{8,32})")
 _MANAGED_BY = re.compile(r"managed by process (\d{1,10})\b")
 
@@ -51,7 +53,8 @@ def recorded_causes(
     """The causes that the recorders show of one of the jobs in ``reports``, from the files of its own processes.
 
     ``read_on_hosts``: None where the files lie on this host. A file that two jobs may have written, such as
-    ``/tmp/nccl_trace_rank_0``, is not read, and a cause that is not sure says so.
+    ``/tmp/nccl_trace_rank_0``, is not read, and a cause that is not sure says so. What lies at such a place is never
+    sure: a job that wrote it may have ended since.
     """
     dumps = {(entry.host, path) for entry in job.ranks for path in entry.report.dumps}
     logs = {(entry.host, path) for entry in job.ranks for path in entry.report.heartbeat_logs}
@@ -74,7 +77,9 @@ def recorded_causes(
         except InputError as error:
             return [*unread, RecordedCause(filled("{0}: {1}", source, error), is_sure=False)]
         chosen = [cause for cause in diagnosis.causes if not only or cause.signature == only]
-        return [*unread, *(_recorded(source, cause, may_pass=not only) for cause in chosen[:3])]
+        causes = [_recorded(source, cause, may_pass=not only) for cause in chosen[:3]]
+        doubtful = [path for path in paths if _OF_ANY_JOB.match(path)]
+        return [*unread, *(_doubted(cause, doubtful[0]) if doubtful else cause for cause in causes)]
 
     return [*read("flight recorder", dumps), *read("HCCL", logs, HEARTBEAT), *_ras_causes(answers, signatures)]
 
@@ -83,7 +88,8 @@ def _files_of_others(reports: Mapping[str, HostReport], job: JobFinding) -> set[
     """The hosts and paths of recordings of processes that are not of this job."""
     own = {(entry.host, entry.report.pid) for entry in job.ranks}
     others = ((host, rank) for host, report in reports.items() for rank in report.ranks if (host, rank.pid) not in own)
-    return {(host, path) for host, rank in others for path in (*rank.dumps, *rank.heartbeat_logs)}
+    unasked = {(host, path) for host, report in reports.items() for path in report.other_dumps}
+    return unasked | {(host, path) for host, rank in others for path in (*rank.dumps, *rank.heartbeat_logs)}
 
 
 def _diagnosis(
@@ -118,6 +124,12 @@ def _members(text: str, answers: Iterable[str]) -> tuple[int, ...]:
     parts = (part for answer in answers for part in re.split(r"(?m)^(?=#\d)", answer))
     found = {int(pid) for part in parts if named and named[1] in part[:200] for pid in _MANAGED_BY.findall(part)}
     return tuple(sorted(found))
+
+
+def _doubted(cause: RecordedCause, path: str) -> RecordedCause:
+    """What a file shows that another job, which has ended since, may have written."""
+    text = filled("{0}; {1} is where any job of this user writes: one that has ended may have", cause.text, path)
+    return msgspec.structs.replace(cause, text=text, is_sure=False)
 
 
 def _recorded(source: str, cause: Cause, *, may_pass: bool) -> RecordedCause:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from doctor.watch.attach.rank_activity import HELPED, LONGEST_WAIT, Activity, Kind
+from doctor.watch.attach.rank_activity import AT_DEVICE, HELPED, IN_THREADS, LONGEST_WAIT, Activity, Kind
 from doctor.watch.attach.rank_report import ProcessReport
 
 _MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "unknown"})
@@ -48,5 +48,10 @@ class SeenRank(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> object:
-        """What tells its wait from that of others: the stack, else what it does. Who spins is in any library."""
-        return self.does.place or self.does.spins or self.does.text
+        """What tells its wait from that of others: the stack, else what it does. Who spins is in any library.
+
+        Without stacks, one collective may hold some ranks at their devices and others in a wait for their threads, and
+        of those at their devices only some have a thread that moves bytes (seen: NCCL, CUDA 13, an H200).
+        """
+        may_be_at_device = self.does.text.startswith((AT_DEVICE, IN_THREADS))
+        return self.does.place or (AT_DEVICE if may_be_at_device else self.does.spins or self.does.text)

@@ -27,6 +27,8 @@ from doctor.smoke.programs.worker.work_timing import CpuSpins
 
 ERROR_STATUS = 13
 """Exit status of a rank that has emitted an ``error`` event."""
+MAX_PATH = 200
+"""Characters at the end of a file's path; those of torch in an environment have some 90."""
 
 
 RunRank = Callable[[Orders, int, EventWriter, FlightRecorder], None]
@@ -124,5 +126,5 @@ def report_error(events: EventWriter, recorder: FlightRecorder, error: BaseExcep
         # Ranks reach each other by libraries alone; an error of Python's own sockets is of something else.
         secondary=is_secondary(text) and not isinstance(error, OSError),
         stage=STAGES[recorder.stage],
-        trace=[f"{frame.filename[-80:]}:{frame.lineno} {frame.name}" for frame in reversed(frames)],
+        trace=[f"{frame.filename[-MAX_PATH:]}:{frame.lineno} {frame.name}" for frame in reversed(frames)],
     )

@@ -60,6 +60,7 @@ from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_
 LOOKS = 3
 NATIVE_SECONDS = 5.0
 SUM_SECONDS = 1.0  # of each look, for memory that processes share
+MOST_DUMPS = 256
 MOST_COUNTED = 32  # each takes a tenth of a second and more
 
 
@@ -99,6 +100,13 @@ def described(entry):
         "heartbeat_logs": heartbeat_logs(pid, environ),
         "place": rank_place(pid),
     }
+
+
+def dumps_of_others(pids):
+    """Where only some processes are looked at: the dumps that the ranks beside them may have written."""
+    beside = [entry for entry in (find_ranks([]) if pids else []) if entry["pid"] not in pids and entry["rank"]]
+    paths = [path for entry in beside for path in recorder_dumps(entry["pid"], entry["rank"][0], entry["environ"])]
+    return sorted(set(paths))[:MOST_DUMPS]
 
 
 def rank_place(pid):
@@ -227,6 +235,7 @@ def main(request, program):
         "ranks": ranks,
         "root": os.geteuid() == 0,
         "hidden": hidden_pythons(request["pids"]),
+        "other_dumps": dumps_of_others(request["pids"]),
         "ptrace_scope": ptrace_scope(),
         "place": host_place() if ranks else None,
         "not_found": [pid for pid in request["pids"] if pid not in pids],

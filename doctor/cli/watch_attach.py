@@ -75,7 +75,9 @@ def run_attach(
         recorded = _recorded(reports, jobs, inventory, connection, visit)
 
     absent = [str(pid) for report in reports.values() for pid in report.not_found]
-    notes = [filled("no process has pid {0}", ", ".join(absent))] if absent else []
+    notes = (
+        [filled("no process has pid {0}, or it starts ranks on other hosts alone", ", ".join(absent))] if absent else []
+    )
     notes += unseen_notes(reports)
     seconds = time.monotonic() - began
     run, checks = attached_run(jobs, failed, recorded, inventory.source, seconds, notes)

@@ -17,6 +17,7 @@ import pytest
 from doctor.watch.attach import recorded_causes as attached_causes
 from doctor.watch.attach.attached_run import main_job
 from doctor.watch.attach.inspector import inspector, recordings
+from doctor.watch.attach.inspector.rank_finder import asked_ranks, find_ranks
 from doctor.watch.attach.inspector.recordings import asked_ras, heartbeat_logs, ras_addresses, recorder_dumps
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
@@ -72,7 +73,7 @@ def test_a_dump_that_either_of_two_jobs_may_have_written(tmp_path: Path) -> None
 def test_a_dump_that_a_rank_beside_those_that_were_asked_for_may_have_written(tmp_path: Path) -> None:
     """``--pid`` of one of two jobs of a user. Seen on an H200: one job's mismatch was told of five others."""
     ranks = behind(tmp_path, 2)
-    report = msgspec.structs.replace(host(*ranks), other_dumps=[path for entry in ranks for path in entry.dumps])
+    report = msgspec.structs.replace(host(*ranks), beside_dumps=[path for entry in ranks for path in entry.dumps])
     [cause] = causes_of({"node1": report})
     assert cause.text.endswith("was not read: another job may have written it") and not cause.is_sure
 
@@ -270,23 +271,33 @@ def test_of_which_processes_ras_speaks() -> None:
     assert (cause.ranks, cause.members, cause.is_sure) == ((1,), (1646, 1647), True)
 
 
-def test_the_dumps_of_ranks_that_were_not_asked_for_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes of one user that write to one place, of which the user asks for one."""
-    place = {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "fr_"), "RANK": "0", "WORLD_SIZE": "1"}
-    words = [sys.executable, "-c", "print(1, flush=True); input()"]
-    started = [
-        subprocess.Popen(words, env={**os.environ, **place}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        for _ in range(2)
-    ]
-    try:
-        for process in started:
-            assert process.stdout is not None and process.stdout.readline()
+@pytest.mark.parametrize(("fields", "count"), [({"beside": [1646, 1647]}, 0), ({"beside": [9]}, 1), ({}, 1)])
+def test_what_ras_says_of_ranks_that_were_not_asked_for(fields: dict[str, list[int]], count: int) -> None:
+    """``--pid`` of one of several jobs. Seen on an H200: the RAS of another job was told of a healthy one."""
+    report = msgspec.structs.replace(host(rank(0)), ras=BEHIND * 2, **fields)
+    assert len(causes_of({"node1": report})) == count
+
+
+def test_a_launcher_that_the_user_names_means_its_ranks(tmp_path: Path) -> None:
+    """``--pid`` of torchrun. Seen on an H200: it was looked at as a rank that moves, and its hung job was healthy."""
+    child = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
+    parent = (
+        "import os, subprocess, sys; "
+        f"[subprocess.Popen([sys.executable, '-c', {child!r}], env=dict(os.environ, RANK=str(n), WORLD_SIZE='2')) "
+        "for n in range(2)]; sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", parent]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None and launcher.stdin is not None
+        ranks = sorted(int(launcher.stdout.readline()) for _ in range(2))
+        every = find_ranks([])
+        assert asked_ranks([launcher.pid], every) == {launcher.pid: ranks}
+        assert asked_ranks([ranks[0]], every) == {ranks[0]: [ranks[0]]}
+        assert asked_ranks([os.getpid() + (1 << 22)], every) == {os.getpid() + (1 << 22): [os.getpid() + (1 << 22)]}
+        place = {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "fr_")}
         (tmp_path / "fr_0").write_bytes(b"")
-        ranks = [{"pid": entry.pid, "rank": (0, 1), "environ": place} for entry in started]
-        monkeypatch.setattr(inspector, "find_ranks", lambda pids: ranks)
-        assert inspector.dumps_of_others([started[0].pid]) == [str(tmp_path / "fr_0")]
-        assert inspector.dumps_of_others([entry.pid for entry in started]) == []
-        assert inspector.dumps_of_others([]) == []
-    finally:
-        for process in started:
-            process.communicate(b"\n")
+        named = [entry for entry in every if entry["pid"] in ranks]
+        for entry in named:
+            entry["environ"].update(place)
+        assert inspector.dumps_of(named) == [str(tmp_path / "fr_0")]
+        launcher.stdin.close()

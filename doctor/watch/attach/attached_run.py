@@ -111,8 +111,7 @@ def _concerns(cause: RecordedCause, main: JobFinding, jobs: Sequence[JobFinding]
     """Whether what RAS says may be of this job: it names no process of another one (NCCL's RAS of a host answers for
     the job that came first).
     """
-    named = set(cause.members)
-    of_jobs = {job.job: named & {entry.report.pid for entry in job.ranks} for job in jobs}
+    of_jobs = {job.job: cause.named & {entry.report.pid for entry in job.ranks} for job in jobs}
     return bool(of_jobs[main.job]) or not any(of_jobs.values())
 
 

@@ -178,8 +178,10 @@ class HostReport(msgspec.Struct, frozen=True):
     ptrace_scope: int = -1
     """Yama's limit on looking into processes: 0 to 3; -1: none."""
     place: HostPlace | None = None
-    other_dumps: list[str] = []
-    """Dumps of the flight recorder that ranks beside the processes that were asked for may have written."""
+    beside: list[int] = []
+    """Ranks that run beside the processes that were asked for."""
+    beside_dumps: list[str] = []
+    """Dumps of the flight recorder that those may have written."""
 
 
 def read_report(data: bytes) -> HostReport:

@@ -46,6 +46,11 @@ class RecordedCause(msgspec.Struct, frozen=True):
     members: tuple[int, ...] = ()
     """The processes of the communicator that it speaks of, by their pids; empty: not known."""
 
+    @property
+    def named(self) -> set[int]:
+        """All processes that it names."""
+        return {*self.members, *self.pids}
+
 
 def recorded_causes(
     reports: Mapping[str, HostReport], job: JobFinding, read_on_hosts: ReadOnHosts | None
@@ -81,15 +86,18 @@ def recorded_causes(
         doubtful = [path for path in paths if _OF_ANY_JOB.match(path)]
         return [*unread, *(_doubted(cause, doubtful[0]) if doubtful else cause for cause in causes)]
 
-    return [*read("flight recorder", dumps), *read("HCCL", logs, HEARTBEAT), *_ras_causes(answers, signatures)]
+    beside = {pid for report in reports.values() for pid in report.beside}
+    of_job = {entry.report.pid for entry in job.ranks}
+    told = [cause for cause in _ras_causes(answers, signatures) if cause.named & of_job or not cause.named & beside]
+    return [*read("flight recorder", dumps), *read("HCCL", logs, HEARTBEAT), *told]
 
 
 def _files_of_others(reports: Mapping[str, HostReport], job: JobFinding) -> set[tuple[str, str]]:
     """The hosts and paths of recordings of processes that are not of this job."""
     own = {(entry.host, entry.report.pid) for entry in job.ranks}
     others = ((host, rank) for host, report in reports.items() for rank in report.ranks if (host, rank.pid) not in own)
-    unasked = {(host, path) for host, report in reports.items() for path in report.other_dumps}
-    return unasked | {(host, path) for host, rank in others for path in (*rank.dumps, *rank.heartbeat_logs)}
+    beside = {(host, path) for host, report in reports.items() for path in report.beside_dumps}
+    return beside | {(host, path) for host, rank in others for path in (*rank.dumps, *rank.heartbeat_logs)}
 
 
 def _diagnosis(

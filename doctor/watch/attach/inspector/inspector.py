@@ -34,6 +34,7 @@ from doctor.watch.attach.inspector.python_stacks import (
     spied_stacks,
 )
 from doctor.watch.attach.inspector.rank_finder import (
+    asked_ranks,
     find_ranks,
     held_devices,
     hidden_pythons,
@@ -102,10 +103,10 @@ def described(entry):
     }
 
 
-def dumps_of_others(pids):
-    """Where only some processes are looked at: the dumps that the ranks beside them may have written."""
-    beside = [entry for entry in (find_ranks([]) if pids else []) if entry["pid"] not in pids and entry["rank"]]
-    paths = [path for entry in beside for path in recorder_dumps(entry["pid"], entry["rank"][0], entry["environ"])]
+def dumps_of(ranks):
+    """The dumps that these may have written."""
+    named = [entry for entry in ranks if entry["rank"]]
+    paths = [path for entry in named for path in recorder_dumps(entry["pid"], entry["rank"][0], entry["environ"])]
     return sorted(set(paths))[:MOST_DUMPS]
 
 
@@ -208,7 +209,9 @@ def main(request, program):
     request = json.loads(request.decode("ascii"))
     on_termination(stop)
     write_all(1, b"\n")
-    rank_entries = find_ranks(request["pids"])
+    every = find_ranks([]) if request["pids"] else []
+    asked = asked_ranks(request["pids"], every)
+    rank_entries = find_ranks(sorted(set(sum(asked.values(), []))))
     ranks = [described(entry) for entry in rank_entries]
     pids = [entry["pid"] for entry in ranks]
     spy = find_py_spy(pids, request["py_spy"]) if request["stacks"] else ""
@@ -226,6 +229,7 @@ def main(request, program):
         for entry in ranks:
             if not any(entry["stacks"]):
                 entry["stacks"] = [stacks.get(entry["pid"], [])]
+    beside = [entry for entry in every if entry["pid"] not in pids]
     record = {
         "ras": ras + (ras_answer(addresses) if ras else ""),
         "host": socket.gethostname()[:200],
@@ -235,10 +239,11 @@ def main(request, program):
         "ranks": ranks,
         "root": os.geteuid() == 0,
         "hidden": hidden_pythons(request["pids"]),
-        "other_dumps": dumps_of_others(request["pids"]),
+        "beside": [entry["pid"] for entry in beside],
+        "beside_dumps": dumps_of(beside),
         "ptrace_scope": ptrace_scope(),
         "place": host_place() if ranks else None,
-        "not_found": [pid for pid in request["pids"] if pid not in pids],
+        "not_found": [pid for pid, meant in asked.items() if not set(meant).intersection(pids)],
     }
     data = base64.b64encode(zlib.compress(strict_json(json.dumps(record).encode("ascii")), 6))
     write_all(1, marked_line(request["marker"].encode("ascii"), data))

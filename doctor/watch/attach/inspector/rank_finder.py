@@ -160,7 +160,7 @@ def find_ranks(pids):
     by_pid = candidates(pids)
     set_groups(by_pid, bool(pids))
     if pids:
-        return [by_pid[pid] for pid in sorted(by_pid)]
+        return [by_pid[pid] for pid in sorted(by_pid) if not is_launcher(by_pid[pid]["words"])]
     above = dict((pid, [parent for parent in ancestors(pid) if parent in by_pid]) for pid in by_pid)
     pythons = dict((pid, is_python(pid, entry["words"])) for pid, entry in by_pid.items())
     wrappers, workers = set(), set()
@@ -178,6 +178,16 @@ def find_ranks(pids):
                 wrappers.add(parent)  # torchrun under srun: it carries the rank of the step, not of its workers
     ranks = [entry for pid, entry in sorted(by_pid.items()) if pid not in wrappers and pid not in workers]
     return [entry for entry in ranks if not is_launcher(entry["words"])][:MOST_RANKS]
+
+
+def asked_ranks(pids, ranks):
+    """By each process that the user names: the ranks that are meant. Of a launcher, those below it.
+
+    ``ranks``: all of this host.
+    """
+    parents = dict((entry["pid"], ancestors(entry["pid"])) for entry in ranks)
+    below = dict((pid, [rank for rank in sorted(parents) if pid in parents[rank]]) for pid in pids)
+    return dict((pid, [pid] if pid in parents or not below[pid] else below[pid]) for pid in pids)
 
 
 def starts_ranks(command):

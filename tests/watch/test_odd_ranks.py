@@ -580,6 +580,13 @@ def test_without_samples_a_rank_with_a_gpu_that_stands_still_is_not_known_to_com
     assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
 
 
+def test_ranks_at_their_gpus_wait_for_the_one_whose_loader_gives_nothing() -> None:
+    """torch's loader asks for its next batch every 5 s. Seen on an H200: its worker slept, and the rank was unknown."""
+    held = rank(1, looks("poll", switches=1), LOADER)
+    finding = judged(held, *(at_device(number, collective=True) for number in (0, 2, 3)))
+    assert (finding.result, odd_rank_numbers(finding)) == ("odd", [1])
+
+
 def without_stack(report: ProcessReport) -> ProcessReport:
     return msgspec.structs.replace(report, stacks=[])
 

@@ -182,7 +182,9 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     if len(waiting) < len(rest):
         return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
     judged = _blame_unless_helped(rest, waiting)
-    runs = any(view.does.spins for view in waiting) and not all(view.does.unmoved for view in rest)
+    runs = any(view.does.spins for view in waiting) and not all(
+        view.does.unmoved or (view.does.still and view.does.kind == "loader") for view in rest
+    )  # a wait for the loader's next batch wakes up every few seconds
     if judged.result != "odd" or not runs:
         return judged
     if all(view.does.is_silent for view in (*waiting, *rest)):

@@ -37,8 +37,8 @@ def wait_sentence(failure: Failure, hosts: str, effort: str, line: str, limit: f
     }.get(effort, effort)
     place = filled(", in {0}", line) if line else ""
     return filled(
-        "long wait for {0} on {1}, which {2}{3}: no sign of it for {4} s; waiting in {5}: {6}; no "
-        "fault before the group's own limit of {7} s",
+        "long wait for {0} on {1}, which {2}{3}: no sign of it for {4} s; waiting in {5}, or for "
+        "one that waits there: {6}; no fault before the group's own limit of {7} s",
         who,
         hosts,
         does,

@@ -30,6 +30,7 @@ _FIELDS = {
     "N": (("culprit_device", "device", "dev"), _DEVICE),
     "FILE": (("path",), _PATH),
     "PID": (("culprit_pid",), _PID),
+    "POD": (("culprit_pod",), HOST_FORM),
     "VARIABLE": (("setting",), _VARIABLE),
 }
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
@@ -42,7 +43,8 @@ _PLACES = {
     "JOB": rf"(?<=-j )JOB{_AFTER}",
     "N": rf"(?<=-i )N{_AFTER}",
     "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool ))FILE{_AFTER}",
-    "PID": r"(?<=worker-\*-)PID(?=\.)",
+    "PID": rf"(?:(?<=worker-\*-)PID(?=\.)|(?<=--pid )PID{_AFTER})",
+    "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous ))POD{_AFTER}",
     "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",
 }
 """Where a placeholder stands: in a command, and not in a sentence."""

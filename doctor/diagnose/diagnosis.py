@@ -119,7 +119,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 def alike_causes(causes: Sequence[Cause]) -> list[tuple[int, ...]]:
-    """The indices of the causes, those of one signature that the same lines prove together: srun names three tasks at once."""
+    """The indices of the causes, together those that the same lines prove: srun names three tasks at once."""
     groups: dict[object, list[int]] = {}
     for index, cause in enumerate(causes):
         lines = tuple((event.file, event.line) for event in cause.evidence)

@@ -14,7 +14,7 @@ def launch_model_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     the model is built, on every rank.
 
     ## What to do
-    Correct {where}: it has {observed}, and needs {expected}. A smaller parallel size is the quickest way.
+    {edit} The place with the error: {where} has {observed}, and needs {expected}.
 
     ## Source
     Megatron-LM transformer_config.py, "num_attention_heads must be a multiple of tensor_model_parallel_size", also for
@@ -49,7 +49,19 @@ def _divides(view: View, name: str, divisor: str, noun: str, parts: str, factor:
             parts=parts,
             observed=view.listed(name, divisor),
             expected=filled("a multiple of {0}", number),
+            edit=_smaller(view, divisor, whole // factor if whole % factor == 0 else 1),
         )
+
+
+def _smaller(view: View, name: str, whole: int) -> str:
+    """The change of a setting to the largest smaller number that divides ``whole``; empty for no parallel size."""
+    if name not in PARALLEL:
+        return ""
+    size = next(size for size in range(min(view.number(name), whole), 0, -1) if whole % size == 0)
+    return filled("Make the parallel size smaller: {0}.", view.edit(name, size))
+
+
+PARALLEL = frozenset(("tensor", "pipeline", "context", "expert"))
 
 
 def _rule(name: str, divisor: str, noun: str, parts: str) -> Rule:

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
@@ -14,7 +15,7 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     assertion on every rank. MindFormers and Accelerate demand that the product is the number of ranks itself.
 
     ## What to do
-    Correct {where}: it has {observed}, and needs {expected}. Or start a number of ranks that the sizes divide.
+    {edit} The sizes at {where} have {observed}; the job needs {expected}. The other way: start {start} ranks.
 
     ## Source
     Megatron-LM arguments.py, "world size is not divisible by total_model_size"
@@ -53,7 +54,31 @@ def _unfitting(view: View, names: tuple[str, ...], product: int, exact: bool) ->
             ranks=world,
             observed=filled("a product of {0}: {1}", product, view.listed(*names)),
             expected=_expected(view, world, exact),
+            edit=_fitting(view, names, world, exact),
+            start=_start(product, world, exact),
         )
+
+
+def _start(product: int, world: int, exact: bool) -> str:
+    """The number of ranks that the sizes fit, the next one from that of now."""
+    return str(product if exact else -(-world // product) * product)
+
+
+def _fitting(view: View, names: tuple[str, ...], world: int, exact: bool) -> str:
+    """The change of one size by which the product fits, of data parallel ranks first; empty where none does."""
+    try:
+        sizes = {name: view.number(name, 1) for name in names}
+    except NotDecided:  # a size of -1 is what the others leave
+        return ""
+    for name in sorted(sizes, key=lambda name: (name not in ("data", "replicate", "shard"), -sizes[name])):
+        others = math.prod(size for other, size in sizes.items() if other != name)
+        if sizes[name] == 1 or world % others:
+            continue
+        most = world // others
+        fits = [most] if exact else [size for size in range(min(sizes[name], most), 0, -1) if most % size == 0]
+        if fits and fits[0] != sizes[name]:
+            return filled("For example {0}.", view.edit(name, fits[0]))
+    return ""
 
 
 def _sizes(view: View) -> tuple[str, ...]:
@@ -110,6 +135,13 @@ def _experts(view: View) -> Iterator[Finding]:
                 ranks=world,
                 observed=filled("a product of {0}: {1}", product, view.listed("expert_tensor", "expert", "pipeline")),
                 expected=filled("a divisor of {0}, from {1}", world, view.listed("world_size")),
+                edit=_fitting(
+                    view,
+                    ("expert", "expert_tensor" if view.has("expert_tensor") else "tensor", "pipeline"),
+                    world,
+                    False,
+                ),
+                start=_start(product, world, False),
             )
     elif world % product:
         raise NotDecided(
@@ -142,6 +174,8 @@ def _weights(view: View) -> Iterator[Finding]:
             ranks=world,
             observed=filled("a product of {0}: {1}", product, view.listed("weight", "pipeline")),
             expected=filled("a divisor of {0}, from {1}", world, view.listed("world_size")),
+            edit=_fitting(view, ("weight", "pipeline"), world, False),
+            start=_start(product, world, False),
         )
 
 
@@ -166,6 +200,8 @@ def _shards(view: View) -> Iterator[Finding]:
             ranks=world,
             observed=filled("a product of {0}: {1}", product, view.listed(*names)),
             expected=_expected(view, world, view.framework == "fsdp"),
+            edit=_fitting(view, tuple(name for name in names if view.has(name)), world, view.framework == "fsdp"),
+            start=_start(product, world, view.framework == "fsdp"),
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings, own_program
+from doctor.smoke.results.trouble_findings import OTHER_CALL, failure_findings, own_program
 
 WATCHED = (
     "Correct the program where the call of that rank differs from the others'. Of another size or type: give the "
@@ -32,7 +32,9 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
     minority. PyTorch and NCCL document that calls must match on all ranks.
     """
     for finding in failure_findings(run, _sentence, "mismatch"):
-        finding.values["look"] = filled(WATCHED, finding.values["frame"]) if run.watched else own_program(run)
+        finding.values["look"] = (
+            filled(WATCHED, finding.values["frame"]) if run.watched else own_program(run, OTHER_CALL)
+        )
         finding.values["step_here"], finding.values["step_there"] = _steps(**finding.values)
         yield finding
 

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
@@ -24,6 +25,11 @@ NO_STACK = (
         ),
     ),
 )
+
+PROGRAM_LINE = re.compile(
+    r'File "((?!\S*/(?:site|dist)-packages/|\S*/lib/python3)/[A-Za-z0-9_./+-]{1,300})", line ([1-9]\d{0,6})\b'
+)
+"""The innermost line of a stack that lies in no library, by a path that no shell reads otherwise."""
 
 
 @check(severity=ERROR, area="smoke")
@@ -61,6 +67,13 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 def _place(frame: str, state: str, **_: object) -> str:
     """What to correct, where the rank is, and in which state, as far as that is known."""
     stack = filled("Its stack, innermost call first, names the line of the program to correct: {0}.", frame)
+    if place := PROGRAM_LINE.search(frame):
+        stack = filled(
+            "The line of the program to correct: `vi +{0} {1}`; its stack, innermost call first: {2}.",
+            place[2],
+            place[1],
+            frame,
+        )
     return filled("{0} Its state: {1}.", stack, state) if state else stack
 
 

@@ -19,10 +19,13 @@ def smoke_shards_wrong(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     In the folder of the program, `grep -rnE 'Sampler|set_epoch|DataLoader' --include='*.py' .` finds its loaders; look
     at {who} first.
 
+    - Seed: where the states of `random`, `numpy` or `torch` differ, too, seed all of them alike on the ranks of one
+      model, before the loader is made: `random.seed(seed); numpy.random.seed(seed); torch.manual_seed(seed)`.
     - Epoch: at the start of each epoch every rank calls `sampler.set_epoch(epoch)`, with the same number.
     - Divisor: give each rank's loader `sampler=DistributedSampler(dataset, num_replicas={usual}, rank=dp_rank)`. A
       loader without a sampler reads all of the data.
-    - Share: the sampler's `rank=` is to be the rank's data-parallel index, which the message names.
+    - Share: ranks of one model read the same rows: the sampler's `rank=` is to be their data-parallel index, and what
+      stands behind the loader changes the rows on all of these ranks alike.
     - Shards: `DistributedSampler(num_replicas=dp_size, rank=dp_rank)` takes the data-parallel size and index, not the
       world's size and the rank. If rows are left out at the end of an epoch, use `drop_last=True` everywhere or
       nowhere.

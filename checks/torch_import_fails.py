@@ -1,23 +1,33 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled, joined
-from doctor.facts.python_env import TorchImport, import_cause
+from doctor.facts.python_env import PythonEnv, TorchImport, import_cause
 from doctor.job import limit_items
+
+CASES = {
+    "Module": "ModuleNotFoundError",
+    "Accelerators": "Two accelerators",
+    "Signal": "by signal ",
+}
+"""What the error says, by the label of what to do about it."""
 
 
 @check(severity=ERROR, area="versions")
-def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
+def torch_import_fails(torch: TorchImport, python: PythonEnv | None) -> Iterator[Finding]:
     """torch can be imported by the job's interpreter.
 
     ## Why it matters
     Every rank on this host fails at its start, and the ranks of the other hosts wait for it until their timeout.
 
     ## What to do
-    {remedy}
+    {remedy} Show the whole message on {host}: `{python} -X faulthandler -c "import torch"`.
 
-    Show the whole message on {host}: `python3 -c "import torch"`, with the interpreter of --python. A missing module:
-    install it (torch_npu needs yaml without declaring it). `Two accelerators cannot be used`: torch is a CUDA build;
-    install the CPU build.
+    - Module: `{python} -m pip install <module>` (torch_npu needs pyyaml without declaring it).
+    - Accelerators: torch is a CUDA build; `{python} -m pip install torch --index-url
+      https://download.pytorch.org/whl/cpu` installs the CPU build.
+    - Signal: a library of this host is damaged or of another version. `{python} -m pip freeze` here and on a host where
+      the import succeeds shows it; `{python} -m pip install --force-reinstall --no-deps <package>==<version>` installs
+      that of the other host. Without a difference, install torch itself so again.
 
     ## Source
     One import, made with the job's interpreter and those of its variables that Python, torch, OpenMP and MKL read at a
@@ -33,6 +43,7 @@ def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
             names=names,
             observed=torch.error_with_set_env,
             expected="import torch succeeds",
+            python=python.path if python else None,
             remedy=filled("Correct or unset {0} in the job's environment.", joined(" or ", names)),
         )
     elif import_cause(torch.error_with_set_env) == "other":
@@ -42,5 +53,7 @@ def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
             "import torch fails: {observed}",
             observed=torch.error_with_set_env,
             expected="import torch succeeds",
+            python=python.path if python else None,
+            case=[label for label, words in CASES.items() if words in torch.error_with_set_env],
             remedy=remedy if files else "",
         )

@@ -118,6 +118,16 @@ class Cause(msgspec.Struct, frozen=True):
     evidence: tuple[Event, ...]
 
 
+def alike_causes(causes: Sequence[Cause]) -> list[tuple[int, ...]]:
+    """The indices of the causes, together those that the same lines prove: srun names three tasks at once."""
+    groups: dict[object, list[int]] = {}
+    for index, cause in enumerate(causes):
+        lines = tuple((event.file, event.line) for event in cause.evidence)
+        alone = index if not lines else ""
+        groups.setdefault((cause.signature, cause.rule, cause.confidence, lines, alone), []).append(index)
+    return [tuple(indices) for indices in groups.values()]
+
+
 def one_of_two(signature: str, culprits: tuple[Culprit, Culprit], claim: str, evidence: tuple[Event, ...]) -> Cause:
     """The verdict where the logs show that one of two ranks is the culprit, and would be the same for the other."""
     ordered = tuple(sorted(culprits, key=lambda culprit: (culprit.rank is None, culprit.rank or 0, culprit.host)))

@@ -311,7 +311,7 @@ def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, object]
         "norm": show(path.peer_value),
         "measured": path.measured,
         "confidence": f"{100 * path.confidence:.2f} %",
-        "first": names[0],
+        "ends": names,
         "other": next((name for name in hosts if name not in names), names[-1]) if len(names) < 2 else names[-1],
         "observed": show(path.value),
         "expected": show(path.peer_value),

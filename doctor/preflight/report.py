@@ -13,7 +13,7 @@ import msgspec
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.exit_code import Exit
 from doctor.engine.interrupts import remove_old
-from doctor.engine.language import localized_filled, phrase
+from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
 from doctor.preflight.early_end import claim_line
@@ -21,7 +21,7 @@ from doctor.report.formats import oneline
 from doctor.report.formats.registry import RenderContext, render_bytes
 from doctor.report.layout import one_word
 from doctor.report.layout.fold import fold
-from doctor.report.layout.summary_lines import fix_command
+from doctor.report.layout.summary_lines import fix_command, fix_offer
 from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_files, write_output
 
 if TYPE_CHECKING:
@@ -158,11 +158,12 @@ def print_advice(verdict: PreflightVerdict) -> None:
     checks_by_name = {check.name: check for check in verdict.gathered.catalog}
     for text in [note for note in report.notes if note.startswith("--need ")]:
         print_stderr(filled("doctor: {0}", localized_filled(text)))
-    command = fix_command(report, fold(report), fixable_checks())
+    folded, fixable = fold(report), fixable_checks()
+    command = fix_command(report, folded, fixable)
     for text in oneline.advice(report, checks_by_name, 4 if command else 5):
         print_stderr(text)
     if command:
-        print_stderr(phrase("To fix it (this prints the plan; --apply runs it): {command}", command=command))
+        print_stderr(f"{fix_offer(folded, fixable)} {command}")
 
 
 def _scope_lines(verdict: PreflightVerdict) -> Iterator[str]:

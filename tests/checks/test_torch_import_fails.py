@@ -41,3 +41,11 @@ def test_variables_of_the_job_that_break_it_are_named() -> None:
     (finding,) = look(msgspec.structs.replace(torch(HCCL, HCCL), broken_by=("OMP_STACKSIZE", "TORCH_LOGS")))
     assert str(finding).startswith("import torch fails with the job's variables (OMP_STACKSIZE and TORCH_LOGS)")
     assert "OMP_STACKSIZE or TORCH_LOGS" in finding.values["remedy"]
+
+
+def test_what_to_do_is_that_of_the_error() -> None:
+    assert [look(torch(text, text))[0].values["case"] for text in (YAML, "killed by signal 11", "odd")] == [
+        ["Module"],
+        ["Signal"],
+        [],
+    ]

@@ -66,6 +66,48 @@ def test_each_cause_says_what_to_do_or_that_its_own_log_decides() -> None:
     assert len(open_ended) <= 60 and len(generic) <= 45, sorted(open_ended)
 
 
+NO_COMMAND = {
+    "ray-worker-terminated", "jax-task-lost", "jax-leader-lost", "jax-barrier-absent", "ei0003-op-param",
+    "hccl-aicpu-task-exception", "kernel-crashed-process", "mpi-rank-interrupted", "program-failed",
+    "interrupted-by-user", "ms-strategy-pow2", "ms-strategy-invalid", "ms-data-queue-dtype", "ms-mask-random",
+    "mpi-call-wrong", "mpi-argument-wrong", "mpi-not-initialized", "torch-npu-watchdog", "npu-aicore-vector-exception",
+    "npu-507018-aicpu", "cann-op-arguments-wrong", "npu-call-refused", "python-exception", "native-call-failed",
+    "python-peer-lost", "ray-node-preempted",
+}  # fmt: skip
+"""A line of the program is to be corrected, which no command does, or the job is only started again."""
+
+
+def test_a_remedy_is_a_command_that_can_be_typed() -> None:
+    prose = {
+        name
+        for name, item in SIGNATURES.items()
+        if item.role not in LOOK_FURTHER - {"ambiguous"} and not any("`" in text for text in item.fix)
+    }
+    assert prose == NO_COMMAND
+
+
+def test_ranks_that_one_line_names_are_one_cause() -> None:
+    text = "srun: error: n1: tasks 1-3: Out Of Memory\nsrun: error: n2: task 9: Segmentation fault\n"
+    diagnosis = logs(slurm=text)
+    lines = render_text(diagnosis, CATALOG, 0).splitlines()
+    assert sum(line.startswith("  who ") for line in lines) == 2
+    assert [line for line in lines if "rank 1 (host n1), rank 2 (host n1), rank 3 (host n1)" in line]
+    assert len(diagnosis.causes) == 4
+
+
+def test_what_the_reader_fills_in_is_listed() -> None:
+    text = render_text(logs(slurm="srun: error: n1: task 1: Out Of Memory\n"), CATALOG, 0)
+    assert "Fill in yourself: <job>\n" in text
+    assert "Fill in" not in render_text(logs(run="step 1\nTraining completed\n"), CATALOG, 0)
+
+
+def test_a_host_is_drained_by_a_command_unless_its_name_is_none() -> None:
+    line = "srun: error: Node failure on {0}\nslurmstepd: error: *** JOB 7 ON {0} CANCELLED AT 2026-11-20T12:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
+    action = action_of(logs(slurm=line.format("n17")), SIGNATURES)
+    assert action.kind == "drain-host" and "`scontrol update nodename=n17 state=drain reason=fault`" in action.text
+    assert "scontrol" not in action_of(logs(slurm=line.format("$(id)")), SIGNATURES).text
+
+
 OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. "
 
 

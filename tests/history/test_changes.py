@@ -200,7 +200,8 @@ def test_text_and_document() -> None:
     )
     text = render(page, 0)
     assert (
-        text.splitlines()[0] == "4 changes since 2026-11-20 10:00:00 UTC, the last run that worked; the likeliest first"
+        text.splitlines()[0]
+        == "4 changes since 2026-11-20 10:00:00 UTC, the last run that worked; the likeliest cause of a failure first"
     )
     assert "\x1b" not in text
     assert "sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 3 hosts" in text

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Diagnosis
 from doctor.diagnose.exception_actions import remedy_of_events
+from doctor.diagnose.render.log_values import HOST_FORM
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 
@@ -55,6 +56,14 @@ def _text(kind: ActionKind, cause: Cause, hosts: tuple[str, ...]) -> str:
     host_list = ", ".join(hosts[:MAX_SHOWN])
     who = localized(", ").join(localized_filled(culprit.name) for culprit in cause.culprits[:MAX_SHOWN])
     if kind == "drain-host":
+        if hosts and all(map(HOST_FORM.fullmatch, hosts)):
+            return phrase(
+                "drain host {hosts}, and start the job again on others. Slurm: `scontrol update nodename={slurm} "
+                "state=drain reason=fault`; Kubernetes: `kubectl drain {kubernetes} --ignore-daemonsets`",
+                hosts=host_list,
+                slurm=",".join(hosts),
+                kubernetes=" ".join(hosts),
+            )
         if hosts:
             return phrase("drain host {hosts}, and start the job again on others", hosts=host_list)
         return phrase(

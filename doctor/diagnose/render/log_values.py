@@ -30,19 +30,24 @@ _FIELDS = {
     "N": (("culprit_device", "device", "dev"), _DEVICE),
     "FILE": (("path",), _PATH),
     "PID": (("culprit_pid",), _PID),
+    "POD": (("culprit_pod",), HOST_FORM),
     "VARIABLE": (("setting",), _VARIABLE),
 }
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
+MAX_NODES = 16
+"""In one command; Slurm's take a list."""
 _BEFORE, _AFTER = r"(?<![A-Za-z0-9_=./:-])", r"(?![A-Za-z0-9_=./:-])"
 _PLACES = {
     "HOST": rf"{_BEFORE}HOST{_AFTER}",
     "NODE": rf"(?:(?<=ode[Nn]ame=)|(?<=--exclude=)|{_BEFORE})NODE{_AFTER}",
+    "NODES": rf"(?:(?<=ode[Nn]ame=)|(?<=--exclude=)|(?<=srun -w )|(?<=show node )|(?<=doctor check ))NODE{_AFTER}",
     "PORT": rf"{_BEFORE}PORT{_AFTER}",
     "IP": rf"(?<=-zv )IP{_AFTER}",
     "JOB": rf"(?<=-j )JOB{_AFTER}",
     "N": rf"(?<=-i )N{_AFTER}",
     "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool ))FILE{_AFTER}",
-    "PID": r"(?<=worker-\*-)PID(?=\.)",
+    "PID": rf"(?:(?<=worker-\*-)PID(?=\.)|(?<=--pid )PID{_AFTER})",
+    "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous ))POD{_AFTER}",
     "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",
 }
 """Where a placeholder stands: in a command, and not in a sentence."""
@@ -65,7 +70,9 @@ def values_in_logs(events: Iterable[Event], culprits: Iterable[Culprit] = ()) ->
     for placeholder, (names, form) in _FIELDS.items():
         in_lines = [next((event.values[name] for name in names if event.values.get(name)), "") for event in lines]
         values = {value for value in in_lines if value} or set(places.get(placeholder, ()))
-        if len(values) == 1 and form.fullmatch(value := values.pop()):
+        if 1 < len(values) <= MAX_NODES and placeholder == "NODE" and all(map(form.fullmatch, values)):
+            values_by_placeholder["NODES"] = ",".join(sorted(values))
+        elif len(values) == 1 and form.fullmatch(value := values.pop()):
             values_by_placeholder[placeholder] = value
     return values_by_placeholder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.diagnose.diagnosis import GROUNDS, Culprit, Diagnosis, Waiting
+from doctor.diagnose.diagnosis import GROUNDS, Culprit, Diagnosis, Waiting, alike_causes, sorted_culprits
 from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import (
     Advice,
@@ -22,6 +22,7 @@ from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.output_encoding import display_width
 from doctor.engine.texts import filled
+from doctor.report.layout.advice import marks
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
 from doctor.transport import format_size
 
@@ -69,9 +70,13 @@ def headline(diagnosis: Diagnosis) -> str:
     if diagnosis.causes:
         first = diagnosis.causes[0]
         doubt = {"certain": "", "likely": "Most likely: ", "possible": "Possibly: "}[first.confidence]
-        more = len(diagnosis.causes) - 1
+        alike, *others = alike_causes(diagnosis.causes)
+        more = len(others)
         rest = phrase(" ({causes} below)", causes=count_noun(more, "further cause")) if more else ""
-        return f"{localized(doubt)}{summary_text(first.summary)}{localized('.')}{rest}"
+        same = sorted_culprits(culprit for index in alike[1:] for culprit in diagnosis.causes[index].culprits)
+        names = localized(", ").join(localized_filled(culprit.name) for culprit in same)
+        also = phrase(" The same: {names}.", names=names) if same else ""
+        return f"{localized(doubt)}{summary_text(first.summary)}{localized('.')}{also}{rest}"
     if diagnosis.undecidable:
         return phrase("Undecidable: {reason}.", reason=localized_filled(diagnosis.undecidable.reason))
     files = count_noun(len(diagnosis.files), "file")
@@ -104,15 +109,22 @@ class _TextLayout:
             lines = [f"\x1b[1m{line}\x1b[0m" for line in lines]
         if content.action and content.action.kind != "none":
             lines += ["", *self.labelled("do", [content.action.text])]
-        for number in range(len(diagnosis.causes)):
-            lines += ["", *self.cause(diagnosis, content, number)]
+        groups = alike_causes(diagnosis.causes)
+        for number, alike in enumerate(groups, 1):
+            numbers = str(number) if len(groups) > 1 else ""
+            lines += ["", *self.cause(diagnosis, content, alike, numbers)]
         if diagnosis.waiting:
             lines += ["", *self.waiting(diagnosis, content)]
         if content.undecidable:
             lines += [*self.reported(content.undecidable.reported), ""]
             lines += (line for item in content.undecidable.missing for line in self.labelled("decides", [item]))
-        lines += ["", *self.files(diagnosis, content)]
+        lines += ["", *self.labelled("", self.unfilled(lines)), *self.files(diagnosis, content)]
         return [*lines, *self.labelled("earlier" if diagnosis.attempts else "", attempt_lines(diagnosis, self.verbose))]
+
+    def unfilled(self, lines: Sequence[str]) -> list[str]:
+        """What a reader fills in, of the commands in these lines."""
+        names = marks(" ".join(line.strip() for line in lines))
+        return [localized("Fill in yourself: ") + ", ".join(names)] if names else []
 
     def earlier_heading(self, job: Diagnosis) -> list[str]:
         """Of a job whose logs lie beside those of the newest."""
@@ -122,12 +134,15 @@ class _TextLayout:
         span = phrase(", {first} to {last}", first=first[:19], last=last[:19]) if first and last else ""
         return self.folded(phrase("An earlier job{span}:", span=span), "")
 
-    def cause(self, diagnosis: Diagnosis, content: DiagnosisDocument, number: int) -> Iterator[str]:
-        cause, item = diagnosis.causes[number], content.causes[number]
+    def cause(
+        self, diagnosis: Diagnosis, content: DiagnosisDocument, alike: Sequence[int], numbers: str
+    ) -> Iterator[str]:
+        """Those of one group of `alike_causes`, as one."""
+        cause, item = diagnosis.causes[alike[0]], content.causes[alike[0]]
         code = f", {item.codes[0]}" if item.codes else ""
-        numbers = str(number + 1) if len(content.causes) > 1 else ""
+        culprits = [culprit for index in alike for culprit in diagnosis.causes[index].culprits]
         yield from self.labelled("cause", [item.title + bracketed(f"{item.signature}{code}")], numbers)
-        yield from self.labelled("who", [self.who(cause.culprits)])
+        yield from self.labelled("who", [self.who(cause.culprits if len(alike) == 1 else sorted_culprits(culprits))])
         grounds = localized(GROUNDS.get(cause.rule, cause.rule))
         yield from self.labelled("certainty", [f"{item.confidence}{localized(': ')}{grounds}"])
         yield from self.labelled("memory", [item.memory] if item.memory else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from doctor.engine.check import Skip
@@ -27,6 +28,10 @@ class NotGiven(Exception):
 
 class NotDecided(Exception):
     """A rule needs a value that only a run would show: which, where and why."""
+
+
+_FILE_LINE = re.compile(r"([A-Za-z0-9_./][A-Za-z0-9_./+-]{0,200}):([1-9]\d{0,6})")
+"""A place in a file by a path that no shell reads otherwise."""
 
 
 class View:
@@ -85,6 +90,13 @@ class View:
     def place(self, *names: str) -> str:
         """Where the first of these settings is given; else the configuration."""
         return next((self._settings[name].where for name in names if name in self._settings), self.where)
+
+    def edit(self, name: str, value: int) -> str:
+        """The change that gives a setting another value, with the command that opens its line, where a file has it."""
+        setting = self._settings[name]
+        place = _FILE_LINE.fullmatch(setting.where)
+        where = f"`vi +{place[2]} {place[1]}`" if place else setting.where
+        return filled("{0}: {1} {2} in place of {3}", where, setting.option, value, setting.value)
 
     def listed(self, *names: str) -> str:
         """Those of the settings that are given, for people."""

@@ -14,6 +14,7 @@ from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.diff.rank_changes import FINDINGS, REASONS, RankedChange
 from doctor.report.diff.value_lines import category_name, change_line
 from doctor.report.diff.values import UNREAD, RunValues
+from doctor.report.diff.way_back import way_back
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.formatting import count_noun, format_time
 from doctor.report.layout.host_names import Fleet
@@ -84,7 +85,9 @@ def _head(page: ChangesPage) -> str:
     if not page.changes:
         return phrase("nothing has changed since {when}, {kind}", when=when, kind=kind)
     changes = count_noun(len(page.changes), "change")
-    return phrase("{changes} since {when}, {kind}; the likeliest first", changes=changes, when=when, kind=kind)
+    return phrase(
+        "{changes} since {when}, {kind}; the likeliest cause of a failure first", changes=changes, when=when, kind=kind
+    )
 
 
 def _change_lines(number: int, ranked: RankedChange, fleet: Fleet) -> Iterator[str]:
@@ -92,6 +95,15 @@ def _change_lines(number: int, ranked: RankedChange, fleet: Fleet) -> Iterator[s
     why = _reason(ranked)
     if why:
         yield f"     {why}"
+    command = way_back(ranked.change)
+    if command and ranked.change.hosts:
+        yield "     " + phrase(
+            "where it is not intended, back as root on {where}: `{command}`",
+            where=fleet.where(ranked.change.hosts),
+            command=command,
+        )
+    elif command:
+        yield "     " + phrase("where it is not intended, back: `{command}`", command=command)
 
 
 def _reason(ranked: RankedChange) -> str:

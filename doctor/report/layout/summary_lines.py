@@ -69,7 +69,7 @@ def summary_lines(
         source,
         _start(folded),
         fix_command(report, folded, fixable),
-        _offer(folded, fixable),
+        fix_offer(folded, fixable),
         tuple(dict.fromkeys(unfilled)),
         _STATUS_WORDS[word],
         f"{localized(word.name)}{localized(': ')}{_when(report)}{_verdict_text(word, folded, report)}",
@@ -85,7 +85,8 @@ def _start(folded: FoldedReport) -> str:
     return phrase("Start with {name}", name=phrase("{name} on {where}", name=name, where=where) if where else name)
 
 
-def _offer(folded: FoldedReport, fixable: Collection[str]) -> str:
+def fix_offer(folded: FoldedReport, fixable: Collection[str]) -> str:
+    """The words before `fix_command`: they say so where it does not mend what is to be fixed first."""
     first = folded.first_failure
     if first is None or _is_fixable(first, fixable):
         return localized("Or let doctor do it (this prints the plan; --apply runs it):")

@@ -54,9 +54,17 @@ ACCELERATORS = {**DEVICES, "gloo": "CPU"}
 """What a run trains on: a remedy for another kind of device is left out of the report."""
 
 
-def own_program(run: SmokeRun) -> str:
+OTHER_CALL = (
+    "This run executes doctor's own program, the same on all ranks, and none of yours: another call of one rank comes "
+    "of other software or wrong results on its host. There: `python3 -m pip list | grep -iE 'torch|nccl|gloo'`, and "
+    "the same on another host, shows other versions; `env | grep -E '^(LD_PRELOAD|PYTHON|TORCH)'` what changes Python "
+    "programs; `doctor smoke --device-test` on that host alone shows whether it computes wrong values. {0}"
+)
+
+
+def own_program(run: SmokeRun, look: str = OWN_PROGRAM) -> str:
     """What to look at behind what only one rank does, in a run that executes no program of the user's."""
-    return filled(OWN_PROGRAM, OTHER_HOSTS if len(run.plan.ranks_by_host) > 1 else ONLY_HOST)
+    return filled(look, OTHER_HOSTS if len(run.plan.ranks_by_host) > 1 else ONLY_HOST)
 
 
 def failure_findings(

@@ -74,7 +74,8 @@ def _inside_model(
                 phrase = "has another mask in" if masked else "has other rows in"
             rest = filled(", which ranks {0} have alike", format_ranges(split.agreeing)) if split.agreeing else ""
             check, kind = ("smoke-mask-differs", "mask") if masked else ("smoke-shards-wrong", "batch")
-            values = {"input": path, "share": round(share, 2), "rest": rest, "what": phrase}
+            case = ["Share", *(["Seed"] if generators else [])] if kind == "batch" else []
+            values = {"input": path, "case": case, "share": round(share, 2), "rest": rest, "what": phrase}
             yield group.difference(check, kind, step, split, template, **values, generators=generators, by=by)
             return
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
-from doctor.smoke.model import SmokeRun
+from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, failure_findings
 
 LOOPBACK = (
@@ -77,7 +77,13 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     """
     yield from failure_findings(
         run,
-        lambda failure: "{who} never joined: {text}" if failure.culprit_ranks else "not all ranks joined: {text}",
+        _message,
         "never-joined",
         remedies=(LOOPBACK, *REMEDIES) if len(run.hosts(tuple(range(run.plan.world)))) > 1 else REMEDIES,
     )
+
+
+def _message(failure: Failure) -> str:
+    if failure.unreached:
+        return "other ranks could not join {who}: {text}"
+    return "{who} never joined: {text}" if failure.culprit_ranks else "not all ranks joined: {text}"

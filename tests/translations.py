@@ -349,7 +349,12 @@ LABELS = (
     ),
     *("from", "of", "incoming connections to", "outgoing connections to", EVERYONE),
     *(kind.report_text for kind in FAILURE_KINDS.values()),
-    *(text for kind in FAILURE_KINDS.values() for text in (kind.differing_text, kind.unnamed_text) if text),
+    *(
+        text
+        for kind in FAILURE_KINDS.values()
+        for text in (kind.differing_text, kind.unreached_text, kind.unnamed_text)
+        if text
+    ),
     *(
         "{0} from {1}",
         "{0} host from {1}",

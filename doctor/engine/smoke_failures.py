@@ -41,6 +41,8 @@ class FailureKindInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Stands in reports behind the ranks: ``rank 5 died``."""
     differing_text: str = ""
     """The same where the ranks differ among themselves; empty where that makes no difference."""
+    unreached_text: str = ""
+    """The same where others did not reach the ranks; empty for a kind that has no such failures."""
     unnamed_text: str = ""
     """The same where no rank is named; empty where that makes no difference."""
     implies_stage: bool = False
@@ -62,6 +64,7 @@ _ROWS = (
         meaning="it did not complete the rendezvous",
         check="smoke-rank-never-joined",
         report_text="did not join",
+        unreached_text="could not be joined",
         implies_stage=True,
     ),
     FailureKindInfo(

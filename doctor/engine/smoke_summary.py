@@ -51,6 +51,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     one, or ended."""
     parts: tuple[tuple[str, ...], ...] = ()
     """Of a fleet that is cut: the hosts that reach each other. None of these parts holds more than half of them."""
+    unreached: bool = False
+    """Ranks of other hosts could not join because they did not reach the host of the culprit ranks."""
 
     @property
     def culprits_differ(self) -> bool:

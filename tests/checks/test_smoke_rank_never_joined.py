@@ -17,3 +17,11 @@ def test_the_rank_and_what_it_met() -> None:
     assert finding.hosts == ("w2",)
     assert "replace 127.0.0.9 by it in the line of head" in str(finding.values["remedy"])
     assert "getent hosts" in todo and "w2" in todo
+
+
+def test_ranks_that_others_did_not_reach_are_not_called_late() -> None:
+    text = "w1 gives w2, w3 no answer to a new connection, though they have come before"
+    run = ran(4, 2, trouble("never-joined", 0, stage="rendezvous", text=text, unreached=True))
+    finding, _ = only_finding(NAME, run)
+    assert str(finding) == f"other ranks could not join rank 0: {text}"
+    assert finding.hosts == ("w1",)

@@ -155,10 +155,11 @@ class TestKeptOut:
         assert (failure.culprit_ranks, failure.waiting_ranks) == ((0, 1), (7,))
         sentence = "w0 gives w1, w2 no answer to a new connection, though they have come before"
         assert failure.text == f"{sentence}: no connection within 30 s"
+        assert failure.unreached
 
     def test_of_one_such_host_either_end_may_be_the_cause(self) -> None:
         failure = blame_kept_out(absent(7), self.plan, {"w1": False})
-        assert failure.culprit_ranks == ()
+        assert (failure.culprit_ranks, failure.unreached) == ((), False)
         assert failure.text.startswith("w0 gives w1 no answer to a new connection, though it has come before: ")
 
     @pytest.mark.parametrize("answered", [{}, {"w1": True, "w2": True}, {"w1": True, "w2": False}])

@@ -27,12 +27,14 @@ def test_who_reports_an_error_of_its_own_is_named_and_nobody_else() -> None:
     for seconds in (10.0, 2.0 + JOIN):
         failure = joining(3, stale, seconds)
         assert failure and (failure.kind, failure.culprit_ranks) == ("never-joined", (2, 3))
+        assert not failure.unreached
 
 
 def test_the_masters_host_when_all_others_report_the_same() -> None:
     failure = joining(5, dict.fromkeys(range(2, 10), ("dropped", NO_ANSWER)), 12.0)
     assert failure and failure.culprit_ranks == (0, 1)
-    assert failure.text == f"4 of the 4 other hosts do not reach it: {NO_ANSWER}"
+    assert failure.text == f"4 of the 4 other hosts do not reach w0: {NO_ANSWER}"
+    assert failure.unreached
 
 
 @pytest.mark.parametrize(("hosts", "refused", "named"), [(5, 3, (0, 1)), (5, 2, (6, 7, 8, 9)), (4, 2, (4, 5, 6, 7))])
@@ -55,7 +57,7 @@ def test_nobody_is_named_before_all_have_tried() -> None:
 def test_of_two_hosts_it_may_be_either() -> None:
     failure = joining(2, {2: ("dropped", NO_ANSWER), 3: ("dropped", NO_ANSWER)}, 12.0)
     assert failure and failure.culprit_ranks == (0, 1, 2, 3)
-    assert "which of the two" in failure.text
+    assert "which of the two" in failure.text and not failure.unreached
 
 
 @pytest.mark.parametrize(("hosts", "refused"), [(2, (0, 2, 3)), (5, tuple(range(10)))])

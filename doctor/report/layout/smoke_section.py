@@ -56,6 +56,8 @@ def failure_text(failure: Failure) -> str:
         return localized("waited in a collective that was not recorded")
     if kind.unnamed_text and not failure.culprit_ranks:
         return localized(kind.unnamed_text)
+    if failure.unreached:
+        return localized(kind.unreached_text)
     return localized(kind.differing_text if kind.differing_text and failure.culprits_differ else kind.report_text)
 
 

@@ -97,7 +97,8 @@ def blame_kept_out(failure: Failure, plan: SmokePlan, answered: Mapping[str, boo
     if len(kept_out) == 1:
         sentence = filled("{0} gives {1} no answer to a new connection, though it has come before", leader, hosts)
     text = filled("{0}: {1}", sentence, failure.text)
-    return failure.blaming(plan.ranks_by_host[leader] if len(kept_out) > 1 else (), text=text)
+    named = len(kept_out) > 1
+    return failure.blaming(plan.ranks_by_host[leader] if named else (), text=text, unreached=named)
 
 
 def result_without_run(

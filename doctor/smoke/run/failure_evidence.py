@@ -151,7 +151,8 @@ def _with_full_host(failure: Failure, run: ObservedRun) -> Failure:
         links.parts or (links.cut and set(links.failed) > {(host, master) for host in unanswered})
     ):
         return failure
-    return _because_of_links(failure, plan, links)
+    unreached = links.cut == (master,)
+    return msgspec.structs.replace(_because_of_links(failure, plan, links), unreached=unreached)
 
 
 def describe_pressure(

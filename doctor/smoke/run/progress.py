@@ -292,10 +292,10 @@ class StageProgress:
             elif others == 1:
                 text = joined("", (text, "; no third host shows which of the two it is"))
             elif others:
-                text = filled("{0} of the {1} other hosts do not reach it: {2}", others, most, text)
-        return self._make_failure(
-            "never-joined", culprits, text, "rendezvous", 0.0 if certain else self.join_limit, certain
-        )
+                text = filled("{0} of the {1} other hosts do not reach {2}: {3}", others, most, master, text)
+        limit = 0.0 if certain else self.join_limit
+        failure = self._make_failure("never-joined", culprits, text, "rendezvous", limit, certain)
+        return msgspec.structs.replace(failure, unreached=others > 0 and culprits == set(self.ranks[master]))
 
     def _make_failure(
         self,

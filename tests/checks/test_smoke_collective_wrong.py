@@ -42,6 +42,23 @@ def test_one_element_may_have_changed_on_its_way() -> None:
     assert str(finding).startswith("the fault lies with one of ranks 0, 1, 2 and 3")
 
 
+def test_a_host_whose_ranks_have_every_element_of_their_sums_wrong_and_no_other_any() -> None:
+    """What another rank gave would hardly be wrong for exactly this host, from the first element to the last."""
+    run = ran(6, 3)
+
+    def sums(*ranks: int, count: int = 1021) -> list[CollectiveWrong]:
+        return [wrong(rank, "reduce_scatter", index=0, wrong=count) for rank in ranks]
+
+    (finding,) = findings_of(NAME, run, collectives(run, *sums(2, 3)))
+    assert finding.hosts == ("w2",)
+    for unsure in (sums(2), sums(2, 3, count=1020), sums(3, 4), sums(2, 3, 4)):
+        (finding,) = findings_of(NAME, run, collectives(run, *unsure))
+        assert len(finding.hosts) > 1
+    two = ran(4, 2)
+    (finding,) = findings_of(NAME, two, collectives(two, *sums(2, 3)))
+    assert finding.hosts == ("w1", "w2")
+
+
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather"])
 def test_ranks_of_one_host_that_have_different_places_wrong_once(op: str) -> None:
     """What one of them had given on to the other would be wrong in the same place."""

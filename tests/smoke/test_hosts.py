@@ -227,6 +227,17 @@ def test_a_firewall_before_the_port_that_the_ranks_meet_at(smoke: Callable[..., 
     assert "does not answer" in findings_text(report, "smoke-rank-never-joined")
 
 
+@pytest.mark.full
+def test_a_masters_host_that_lets_in_no_other_is_not_said_to_be_late(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    with fleet.broken(fleet.hosts[0], drop('iifname != "lo" tcp dport 29500 drop')):
+        code, report = smoke("--master-port", "29500", hosts=fleet.hosts[:3])
+    assert code == 10
+    assert failed(report) == {"smoke-rank-never-joined": [fleet.hosts[0]]}
+    text = findings_text(report, "smoke-rank-never-joined")
+    assert "other ranks could not join rank" in text
+    assert f"2 of the 2 other hosts do not reach {fleet.hosts[0]}: " in text
+
+
 DATA_DROPPED = drop("ip saddr 10.0.0.0/8 tcp dport != {22, 29500} ct state new drop")
 FEW_CONNECTIONS = drop("ip saddr 10.0.0.0/8 tcp dport != {22, 29500} ct state new ct count over 1 drop")
 

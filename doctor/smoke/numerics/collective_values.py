@@ -144,6 +144,8 @@ def _candidates(
         op in SEGMENTED and _of_several_hosts(events, members, host_of)
     ):
         return observers
+    if op == "reduce_scatter" and _all_sums_of_a_host(events, members, host_of):
+        return observers
     if op in SEGMENTED or op in ("send_recv", "broadcast"):
         sources = {event.root if op == "broadcast" else _source(event, op, members) for event in events}
         # The others have the right values of the same source where one host alone has wrong ones.
@@ -160,6 +162,20 @@ def _struck_apart(events: Sequence[CollectiveWrong], host_of: Callable[[int], ob
     places = {event.index for event in events}
     alike = len({event.wrong for event in events}) == len({host_of(event.rank) for event in events}) == 1
     return alike and len(places) == len(events) > 1
+
+
+def _all_sums_of_a_host(
+    events: Sequence[CollectiveWrong], members: Sequence[int], host_of: Callable[[int], object]
+) -> bool:
+    """Whether all ranks of one host of three, of several ranks, have every element wrong, and no other rank has any.
+
+    What another rank gave, or passed on, would have to be wrong from the first element for that host to the last.
+    """
+    observers = {event.rank for event in events}
+    hosts = {host_of(rank) for rank in observers}
+    of_host = {rank for rank in members if host_of(rank) in hosts}
+    is_whole = len(hosts) == 1 and observers == of_host and len(of_host) > 1
+    return is_whole and len(set(map(host_of, members))) > 2 and all(event.wrong >= event.numel for event in events)
 
 
 def _of_several_hosts(

@@ -17,10 +17,13 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     Correct the launch line.
     - A wrong name: write {expected} in place of {option}.
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
+    - A missing option: add `{option} <address>` to the launch line. `accelerate env` shows what the
+      configuration file gives.
 
     ## Source
     PyTorch, torchrun; Slurm, srun(1); Open MPI, mpirun(1); MindSpore, msrun; DeepSpeed and Accelerate, their launchers:
-    the types and ranges of the options.
+    the types and ranges of the options. Accelerate of several machines without an address meets at "None:None"
+    (https://github.com/huggingface/accelerate/issues/2240); it is a warning, as its default configuration may have one.
     """
     if not launch.launch_line:
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
@@ -33,6 +36,15 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             expected=expected,
             case="A wrong name" if expected.startswith("-") else "A wrong value",
         )
+    for launcher, option, expected in launch.missing_options:
+        yield Finding(
+            "{launcher} is not given {option}; expected {expected}",
+            launcher=launcher,
+            option=option,
+            expected=expected,
+            observed="none",
+            case="A missing option",
+        ).as_warning()
     if launch.is_of_job_script and launch.unread_options:
         raise Unreadable(
             filled("set the variable in {0} before the command: nothing that was read does", launch.unread_options)

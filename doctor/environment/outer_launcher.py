@@ -53,7 +53,7 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     """How often srun, mpirun or pdsh starts the launcher that numbers the ranks, and whether directives say so.
 
     1: a script of several hosts starts it on its own alone. None where that is not known, and where a loop or a list of
-    hosts starts it host by host.
+    hosts starts it host by host, or group by group.
     """
     if (
         line.is_alone
@@ -62,7 +62,7 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     ):
         return 1, False
     outer = line.launchers[-2] if len(line.launchers) > 1 else None
-    if outer is None or line.conditional or {"nodelist", "relative"} & outer.options.keys():
+    if outer is None or line.conditional:
         return None, False
     if outer.launcher != "srun":
         tasks = _count_of(outer.hosts) if outer.launcher == "ssh" else outer.ranks
@@ -76,6 +76,8 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     if each is None and ranks is None and "nodes" in outer.options:
         each, by_directive = 1, False
     tasks = ranks or (nodes * (each or 1) if nodes else None)
+    if {"nodelist", "relative"} & outer.options.keys() and (tasks or 0) <= (most_nodes(line) or 0):
+        return None, False
     return (tasks, by_directive) if tasks and tasks > 1 else (None, False)
 
 

@@ -134,7 +134,12 @@ class LaunchConfig(LaunchSettings, frozen=True):
     @property
     def refused_options(self) -> list[tuple[str, str, str, str]]:
         """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
-        return [row for row in self.refused if not row[1].startswith(("$", "~", "*"))]
+        return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?"))]
+
+    @property
+    def missing_options(self) -> list[tuple[str, str, str]]:
+        """Options that a launcher of the line needs, unless its configuration gives them: launcher, option, value."""
+        return [(launcher, option[1:], value) for launcher, option, _, value in self.refused if option[:1] == "?"]
 
     @property
     def differing(self) -> dict[str, str]:

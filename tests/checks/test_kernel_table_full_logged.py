@@ -22,6 +22,12 @@ def test_the_fault_is_named() -> None:
     assert text.startswith("the kernel's table file-max was full, 1 message in 24 hours")
 
 
+def test_a_port_whose_queue_dropped_connections_is_named() -> None:
+    line = "TCP: request_sock_TCP: Possible SYN flooding on port 29500. Dropping request.  Check SNMP counters."
+    ((_, text),) = messages(run_check("kernel-table-full-logged", {"w1": [log(line)]}))
+    assert text.startswith("the queue of port 29500 was full, and connections were dropped, 1 message in 24 hours")
+
+
 def test_what_is_older_than_a_day_is_history() -> None:
     assert (
         messages(run_check("kernel-table-full-logged", {"w1": [log("VFS: file-max limit 1000000 reached", age=90000)]}))

@@ -26,7 +26,7 @@ def test_an_option_that_the_launcher_refuses() -> None:
         ("torchrun --nnodes 1:3 --node_rank 2 t.py", ""),
         ("torchrun --nnodes 2 --node_rank 1 t.py", ""),
         ("torchrun --node_rank 1 t.py", "--node-rank"),
-        ("accelerate launch --num_machines 2 --machine_rank 2 t.py", "--machine-rank"),
+        ("accelerate launch --num_machines 2 --machine_rank 2 --main_process_ip a t.py", "--machine-rank"),
     ],
 )
 def test_the_number_of_a_host_that_the_line_does_not_start(line: str, option: str) -> None:

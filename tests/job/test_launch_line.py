@@ -37,7 +37,15 @@ ROWS: list[tuple[str, list[str], int | None, int | None, int | None, str, tuple[
     ("mpirun -np 2 a : -np 4 b", ["openmpi"], None, None, None, "a", ()),
     ("msrun --worker_num=16 --local_worker_num=8 --join=True t.py --c y", ["msrun"], 2, 8, 16, "t.py", ("--c", "y")),
     ("msrun t.py", ["msrun"], 1, 8, 8, "t.py", ()),
-    ("accelerate launch --num_processes 16 --num_machines 2 t.py", ["accelerate"], 2, 8, 16, "t.py", ()),
+    (
+        "accelerate launch --num_processes 16 --num_machines 2 --main_process_ip a t.py",
+        ["accelerate"],
+        2,
+        8,
+        16,
+        "t.py",
+        (),
+    ),
     ("accelerate launch --config_file c.yaml t.py", ["accelerate"], None, None, None, "t.py", ()),
     ("deepspeed --include a:0,1@b:0,1 t.py --deepspeed x", ["deepspeed"], 2, 2, 4, "t.py", ("--deepspeed", "x")),
     ("deepspeed --num_gpus 8 t.py", ["deepspeed"], None, 8, None, "t.py", ()),
@@ -195,3 +203,10 @@ def test_a_program_that_may_be_a_launcher_is_no_single_rank(text: str, what: str
 def test_a_shell_script_says_how_it_is_read() -> None:
     for text in ("bash run.sh", "./run.sh"):
         assert "a shell script, which --job-script reads" in line(text).unresolved["program"]
+
+
+def test_unresolved_words_behind_a_wrapper_may_be_the_launcher() -> None:
+    """What is not known is not taken for a program without launcher."""
+    words = [Word("exec"), Word("$LAUNCHER", "$LAUNCHER", may_be_several=True), Word("train.py")]
+    assert read_launch_line(words).unresolved["program"] == "$LAUNCHER"
+    assert "program" not in read_launch_line([*words[:2], Word("torchrun"), Word("train.py")]).unresolved

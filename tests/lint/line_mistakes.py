@@ -92,6 +92,15 @@ MISTAKES: dict[str, Planted] = {
     "one node rank in a script": Planted(
         SBATCH + "srun ./inner.sh 29500 #@\n", "rank-numbers-wrong",
         {"inner.sh": "#!/bin/bash\ntorchrun --nnodes 2 --node_rank 0 --master_addr gpu01 --master_port $1 t.py\n"}),
+    "more tasks on named hosts than the launch has": Planted(
+        '#!/bin/bash\nsrun -N 8 -w "H[1-8]" torchrun --nnodes 4 --rdzv_backend c10d --rdzv_endpoint H1:29500 t.py #@\n',
+        "launch-sizes-contradict"),
+    "accelerate without an address": Planted(
+        "#!/bin/bash\naccelerate launch --num_machines 2 --num_processes 16 --machine_rank 0 t.py #@\n",
+        "launch-option-refused"),
+    "a value after a flag": Planted(
+        "#!/bin/bash\naccelerate launch --num_machines 2 --num_processes 8 --machine_rank 0 --same_network true "
+        "--main_process_ip 10.0.0.1 --main_process_port 63333 t.py #@\n", "launch-option-refused"),
     "one torchrun for four hosts": Planted(
         SBATCH + "source env.sh\ntorchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint gpu01:29500 t.py #@\n",
         "launch-sizes-contradict"),

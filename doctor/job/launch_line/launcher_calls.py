@@ -10,7 +10,7 @@ from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line.commands import LauncherRow, launcher_rows
 from doctor.job.launch_line.model import LaunchCall
-from doctor.job.launch_line.options import Options, is_misspelt, split_options
+from doctor.job.launch_line.options import Options, split_options
 from doctor.job.shell.word import Word
 from doctor.job.variable_values import expected_host
 
@@ -83,6 +83,10 @@ def _started(
     **decided: Any,
 ) -> Started:
     """By the columns of the row. ``argv``: None: what follows the options. ``decided``: other fields of the call."""
+    options.refuse_unlisted(row)
+    runs_python = row.runs_python or (bool(row.not_python) and row.not_python not in options)
+    if runs_python:
+        options.refuse_value_of_flag()
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
     if node_rank is not None and most and node_rank >= most:
         options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))
@@ -108,7 +112,6 @@ def _started(
         problems=tuple(options.problems),
         **decided,
     )
-    runs_python = row.runs_python or (bool(row.not_python) and row.not_python not in options)
     argv = options.rest if argv is None else argv
     return Started(call, argv, runs_python, row.module in options, inherits_environment)
 
@@ -131,9 +134,6 @@ def node_range(options: Options) -> tuple[int | None, int | None]:
     return _least_and_most(options, "nodes", "2-4")
 
 
-_BACKENDS = ("c10d", "static", "etcd", "etcd-v2")
-
-
 def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
     """What is not in the line comes from variables: ``PET_NNODES`` and so on."""
     for name in sorted(name for name, count in row.word_counts.items() if count):
@@ -148,9 +148,6 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
     if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
     is_single = "standalone" in options or _is_default(options, "nnodes")
-    backend = options.text("rdzv-backend")
-    if backend not in _BACKENDS and any(is_misspelt(backend.lower(), name) for name in _BACKENDS):
-        options.refuse(["rdzv-backend"], ", ".join(_BACKENDS))
     if "standalone" in options and (options.number("nnodes") or 1) > 1:
         options.refuse(["nnodes"], "1: with --standalone the job is on one host, and waits for the others")
     least, most = (1, 1) if is_single else _least_and_most(options, "nnodes", "2:4")
@@ -343,9 +340,8 @@ def _msrun(row: LauncherRow, command: str, options: Options, environ: Mapping[st
     return _started(row, command, options, nodes=nodes, max_nodes=nodes, ranks=ranks, ranks_per_node=local)
 
 
-_PRECISIONS = ("no", "fp16", "bf16", "fp8")
-"""Source: Accelerate, src/accelerate/commands/launch.py, ``--mixed_precision``, and `PrecisionType` of
-src/accelerate/utils/dataclasses.py."""
+_OVER_HOSTS = {"config-file", "deepspeed-hostfile", "deepspeed-multinode-launcher", "mpirun-hostfile", "use-deepspeed"}
+"""With one of these the address of rank 0 may come from a configuration or a list of hosts."""
 
 
 def _accelerate(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
@@ -357,9 +353,14 @@ def _accelerate(row: LauncherRow, command: str, options: Options, environ: Mappi
     if nodes is None and "num-machines" not in options.unresolved:
         options.unresolved["num-machines"] = "from Accelerate's configuration file"
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
-    precision = options.text("mixed-precision")
-    if precision and precision.lower() not in _PRECISIONS:
-        options.refuse(["mixed-precision"], ", ".join(_PRECISIONS))
+    given = {*options.by_name, *options.unresolved}
+    if (
+        (nodes or 0) > 1
+        and options.is_complete
+        and not options.value_of_flag
+        and not given & {row.master_addr, *_OVER_HOSTS}
+    ):
+        options.need(row.master_addr, filled("the address of the host with rank 0: the line is for {0} hosts", nodes))
     return _started(row, command, options, nodes=nodes, max_nodes=nodes, ranks=ranks, ranks_per_node=per_node)
 
 

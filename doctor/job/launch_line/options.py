@@ -38,6 +38,10 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
     """Options after which no other is read: ``-c`` and ``-m`` of an interpreter."""
     assignments_first: bool = False
     """``NAME=value`` among the options sets a variable, as for ``env``."""
+    choices: dict[str, tuple[str, ...]] = {}
+    """By option, all values that it takes."""
+    usual: dict[str, tuple[str, ...]] = {}
+    """By option, its values beside those that a site adds: a misspelt one is refused."""
 
     @cached_property
     def word_counts(self) -> dict[str, int]:
@@ -98,6 +102,8 @@ class Options:
         self.assignments: list[Word] = []
         self.unrecognised = ""
         """The first option that the command does not have."""
+        self.last_flag = ""
+        """The last option, where no value belongs to it."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.by_name
@@ -146,6 +152,31 @@ class Options:
         self.problems.append(
             OptionProblem(self.command, _dashed(name), printable(word.text, 80) if word else "", expected)
         )
+
+    def refuse_unlisted(self, table: OptionTable) -> None:
+        """Notes the values that the table's columns ``choices`` and ``usual`` do not allow, in upper or lower case."""
+        for name, allowed in {**table.choices, **table.usual}.items():
+            value = self.text(name).lower()
+            if value in ("", *allowed):
+                continue
+            if name in table.choices or any(is_misspelt(value, other) for other in allowed):
+                self.refuse([name], ", ".join(allowed))
+
+    @property
+    def value_of_flag(self) -> str:
+        """``true`` of ``--flag true``, which a launcher of Python programs takes for the program."""
+        value = self.rest[0].text if self.rest and self.last_flag else ""
+        return value if value.lower() in ("true", "false") else ""
+
+    def refuse_value_of_flag(self) -> None:
+        """Notes a value after a flag."""
+        if value := self.value_of_flag:
+            expected = filled("no value: it is a flag, and {0} becomes the program", value)
+            self.problems.append(OptionProblem(self.command, _dashed(self.last_flag), value, expected))
+
+    def need(self, name: str, expected: str) -> None:
+        """Notes an option that is not given, and without which the launcher ends unless a configuration gives it."""
+        self.problems.append(OptionProblem(self.command, f"?--{name.replace('-', '_')}", "", expected))
 
     def as_texts(self) -> dict[str, tuple[str, ...]]:
         """For `LaunchCall.options`."""
@@ -259,5 +290,6 @@ def _unrecognised(result: Options, argv: tuple[Word, ...], position: int) -> int
 
 def _add(result: Options, name: str, values: tuple[Word, ...]) -> None:
     by_name = result.by_name.setdefault(name, [])
+    result.last_flag = "" if values else name
     if len(by_name) < _MOST_VALUES:
         by_name.append(values)

@@ -264,6 +264,10 @@ class _Reader:
             return ()
         if not unwrapped.argv:
             self.unresolved.setdefault("program", "none is named")
+        elif "options" in unwrapped.unresolved and not unwrapped.container:  # `exec $LAUNCHER train.py`
+            end = unwrapped.argv[0]
+            if not (_is_launcher(end) or _is_python(end) or (end.text, "") in wrapper_rows() or end.text in _SHELLS):
+                self.unresolved.setdefault("program", unwrapped.unresolved["options"])
         return unwrapped.argv
 
     def _shell(self, argv: tuple[Word, ...], depth: int) -> bool:

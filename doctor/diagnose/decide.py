@@ -221,7 +221,8 @@ def _doubted(case: Case, cause: Cause) -> Cause:
 
 
 def _failed_reports(case: Case) -> bool:
-    failed = (case.role(event) in _FAILED_ROLES or case.has_trait(event, "failure-report") for event in case.reports)
+    reports = (e for e in case.reports if not (case.signatures[e.signature].is_about_launch and case.went_on(e)))
+    failed = (case.role(event) in _FAILED_ROLES or case.has_trait(event, "failure-report") for event in reports)
     return any(failed) or any(block.exit_code for block in case.failure_blocks)
 
 

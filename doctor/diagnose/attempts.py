@@ -245,9 +245,10 @@ def overcome_beside(files: Mapping[int, str], events: list[Event], catalog: Cata
 def may_be_outlived(signature: Signature) -> bool:
     """What a program may handle, and go on: a fault of its own, an exception over a peer that was lost, a connection.
 
-    Who trains waits for no connection of the start any more: it was tried again.
+    Who trains waits for no connection of the start any more: it was tried again. Nor is an error of the start, which a
+    line wraps, its own: such a line is quoted.
     """
-    waits = signature.role in ("ambiguous", "link")
+    waits = signature.role in ("ambiguous", "link", "wrapper")
     return signature.role == "root" or (waits and (signature.phase in _STARTING or "unspecific" in signature.traits))
 
 

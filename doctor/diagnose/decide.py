@@ -96,8 +96,8 @@ _ANNOUNCED = {
 """Of lines that only announce a failure: what is known by them, and the output that would tell more."""
 _OWN_OR_NOT = "{0}; whether the fault is of the process that shows it, or of another, no log tells"
 _RECORDER = (
-    "TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1"
-    " in the next run"
+    "the flight records of the next run, with TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8"
+    " TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1"
 )
 _FAILED_ROLES = ERROR_ROLES | {"wrapper"}
 
@@ -221,7 +221,8 @@ def _doubted(case: Case, cause: Cause) -> Cause:
 
 
 def _failed_reports(case: Case) -> bool:
-    failed = (case.role(event) in _FAILED_ROLES or case.has_trait(event, "failure-report") for event in case.reports)
+    reports = (e for e in case.reports if not (case.signatures[e.signature].is_about_launch and case.went_on(e)))
+    failed = (case.role(event) in _FAILED_ROLES or case.has_trait(event, "failure-report") for event in reports)
     return any(failed) or any(block.exit_code for block in case.failure_blocks)
 
 
@@ -328,7 +329,8 @@ def _needed_logs(case: Case) -> list[str]:
     printers = [case.signatures[event.signature].components for event in case.events]
     if any("hccl" in names and "nccl" not in names for names in printers):
         needed.append(
-            "CANN 8.2 or later in the next run, HCCL_DFS_CONFIG without cluster_heartbeat:off and stuck_detection:off"
+            "the plogs of the next run, with CANN 8.2 or later, and HCCL_DFS_CONFIG without cluster_heartbeat:off and"
+            " stuck_detection:off"
         )
     elif _lacks_recordings(case):
         needed.append(_RECORDER)

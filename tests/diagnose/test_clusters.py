@@ -417,3 +417,42 @@ def test_the_exception_of_a_scheduler_of_sglang_is_of_the_worker_in_its_head() -
     )
     ranks = {(c.signature, culprit.rank) for c in logs(serve=text).causes for culprit in c.culprits}
     assert ("python-exception", 2) in ranks and all(rank in (2, None) for _, rank in ranks)
+
+
+REGISTERING = (
+    "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]Wait_for_all_tasks::0. This "
+    "usually happens because a task triggered the barrier too early or too slowly.\n# of tasks that reached it: 3/4.\n"
+    "The first task at the barrier: /job:jax_worker/replica:0/task:0. Some timed out task names:\n"
+    "/job:jax_worker/replica:0/task:2\n\nRPC: /tensorflow.CoordinationService/RegisterTask\n"
+)
+NOT_REACHED = (
+    "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Deadline Exceeded\n\n"
+    "RPC: /tensorflow.CoordinationService/RegisterTask\n"
+)
+
+
+def test_process_0_of_jax_that_answered_with_the_names_of_others_was_reached() -> None:
+    assert places(logs(train=REGISTERING)) == [("jax-barrier-absent", "likely", [(2, "", "")])]
+
+
+def test_process_0_of_jax_that_did_not_answer_was_not_reached() -> None:
+    assert [row[0] for row in places(logs(train=NOT_REACHED))] == ["jax-leader-unreached"]
+    found = {row[0] for row in places(logs(first=REGISTERING, second=NOT_REACHED))}
+    assert found == {"jax-leader-unreached", "jax-barrier-absent"}
+
+
+def test_processes_of_jax_without_heartbeats_are_named() -> None:
+    text = (
+        "E1205 12:01:05.100000 coordination_service.cc:1010] The following tasks are unhealthy (stopped sending "
+        "heartbeats):\n/job:jax_worker/replica:0/task:5\n/job:jax_worker/replica:0/task:7\n"
+    )
+    assert places(logs(train=text)) == [("jax-task-lost", "likely", [(5, "", ""), (7, "", "")])]
+
+
+def test_a_pod_that_found_a_place_later_has_not_failed() -> None:
+    waits = (
+        "  Warning  FailedScheduling  5m  default-scheduler  0/4 nodes are available: 4 Insufficient nvidia.com/gpu.\n"
+    )
+    placed = "  Normal   Scheduled  4m  default-scheduler  Successfully assigned ml/train-0 to gpu-3\n"
+    assert not logs(events=waits + placed).failed
+    assert [row[0] for row in places(logs(events=placed + waits))] == ["kubernetes-unschedulable"]

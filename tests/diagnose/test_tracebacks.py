@@ -240,3 +240,25 @@ def test_what_a_program_handles_and_goes_on_is_at_most_possible(step: str, noise
 def test_a_frame_is_of_the_program_or_of_a_library(path: str, is_ours: bool) -> None:
     assert is_of_program(path) is is_ours
     assert (program_line(f'File "{path}", line 7 in fit') != "") is is_ours
+
+
+def ignored(label: str, announced: str) -> str:
+    """A traceback that the interpreter handles, behind the line that says so."""
+    lines = [announced, "Traceback (most recent call last):", '  File "/app/a.py", line 3, in __del__']
+    return "".join(f"{label}{line}\n" for line in (*lines, "AttributeError: 'A' object has no attribute 'b'"))
+
+
+@pytest.mark.parametrize("label", ["", "[rank1]: ", "(RayWorkerVllm pid=14289) "])
+@pytest.mark.parametrize("announced", ["Exception ignored in: <function A.__del__ at 0x7f>", "--- Logging error ---"])
+def test_an_exception_that_the_interpreter_ignores_is_no_fault(label: str, announced: str) -> None:
+    assert not logs(run=ignored(label, announced) + f"{label}step 3 loss 2.1\n").failed
+    behind = f'{label}Traceback (most recent call last):\n{label}  File "/app/t.py", line 9\n{label}KeyError: 7\n'
+    (cause,) = logs(run=ignored(label, announced) + behind).causes
+    assert "KeyError: 7" in cause.evidence[0].text
+
+
+def test_an_ignored_exception_of_one_rank_is_none_of_another() -> None:
+    text = "[rank0]: Exception ignored in: <function A.__del__ at 0x7f>\n"
+    text += '[rank1]: Traceback (most recent call last):\n[rank1]:   File "/app/t.py", line 9\n[rank1]: KeyError: 7\n'
+    (cause,) = logs(run=text).causes
+    assert [culprit.rank for culprit in cause.culprits] == [1]

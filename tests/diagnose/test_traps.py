@@ -165,3 +165,36 @@ def test_the_source_line_that_a_traceback_quotes_is_not_what_the_program_printed
 )
 def test_what_the_job_went_on_after_or_what_follows_from_another_end_is_no_cause(text: str) -> None:
     assert not logs(job=text).causes
+
+
+RERUN = "ERROR:megatron.core.rerun_state_machine:"
+ON = "Rank 3, node n7, device 5, iteration #30: "
+
+
+@pytest.mark.parametrize(
+    ("last", "cause"),
+    [
+        ("First rerun: unexpected result is reproducible within the tolerance (nan = nan).", "result-not-finite"),
+        ("Correct result (but possible Application error) (grad norm)!", "result-not-finite"),
+        ("Possible transient error!", "result-of-one-gpu"),
+        ("Possible persistent error!", "result-of-one-gpu"),
+    ],
+)
+def test_what_the_second_computation_of_megatron_says_decides(last: str, cause: str) -> None:
+    text = f"{RERUN}Unexpected result nan on rank 3 at iteration #30 invocation #2 (message='x')\n{RERUN}{ON}{last}\n"
+    (found,) = logs(train=text).causes
+    assert found.signature == cause and {culprit.rank for culprit in found.culprits} == {3}
+    assert "n7" in {culprit.host for culprit in found.culprits}
+
+
+def test_a_gradient_that_is_not_finite_accuses_no_gpu_for_certain() -> None:
+    """A mask that was wrong on all ranks: the gradient of one is the first that is looked at."""
+    text = "AssertionError: Rank 3: found NaN in local grad norm in backward pass before data-parallel. Device: 5, node: n7\n"
+    assert certain(logs(train=text)) == set()
+
+
+def test_an_error_of_nccl_that_a_line_quotes_is_none() -> None:
+    text = 'INFO batch 12: "my job prints RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1331, unhandled system error"\n'
+    steps = "".join(f"step {step} loss 1.2\n" for step in (12, 13, 14))
+    assert not logs(train=text + steps).failed
+    assert logs(train=steps + text).failed

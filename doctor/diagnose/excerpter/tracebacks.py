@@ -23,6 +23,7 @@ NAMED_AS_ERROR = re.compile(r"(?:Error|Exception|Interrupt|Timeout|Failed|Failur
 RAY_ORIGIN = re.compile(
     r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]"
 )  # where the exception was raised that ray shows in the traceback of another process: RayTaskError
+IGNORED = re.compile(r"Exception ignored (?:in|while|from|on)\b|--- Logging error ---")
 FRAME = re.compile(r'(?P<indent> {0,40}?)(?:  |\t| )File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
 HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
 NO_PLACE = ("", False, "")
@@ -60,6 +61,7 @@ class OpenTracebacks:
         self.frames = set()  # of those, where the last line names the file of a frame
         self.unfinished = set()  # of those, where the last line is one of a frame
         self.headless = set()  # of those, whose first line is not in the log
+        self.harmless = set()  # of those, that end nothing, as the line before them says
         self.prefix = None  # the pattern of a label that is not known
         self.labels_left = MAX_LABELS
         # By label: file and line of the last frame, that of the program before those of libraries; whether it is the
@@ -105,6 +107,7 @@ class OpenTracebacks:
         self.lines_left[stream] = TRACEBACK_LINES
         self.places.pop(stream, None)
         self.headless.discard(stream)
+        self.harmless.discard(stream)
         self.rivals.pop(self.rivals.pop(stream, ""), None)
 
     def end(self, stream):
@@ -120,6 +123,17 @@ class OpenTracebacks:
         if is_of_program(frame.group("path")) or not of_program:
             place = "/".join(frame.group("path").replace("\\", "/").split("/")[-2:]) + ":" + frame.group("line")
         self.places[stream] = (place, of_program or is_of_program(frame.group("path")), frame.group("indent"))
+
+    def note_harmless(self, text, before):
+        """Of the traceback that the line opened, from the lines before it: whether it ends nothing."""
+        stream = stream_of(label_before_head(text))
+        alike = (line for line in reversed(before) if stream_of(label_before_head(line)) == stream)
+        if IGNORED.search(next(alike, "")):
+            self.harmless.add(stream)
+
+    def is_harmless(self, text):
+        """Whether the line is of a traceback that ends nothing."""
+        return stream_of(self.label_of(text)) in self.harmless
 
     def is_frame_of_program(self, text):
         """Whether the line names a place of the program in an open traceback."""

@@ -53,6 +53,8 @@ _WRAPPERS = frozenset(
         "CalledProcessError",
         "GeneratorExit",
         "BrokenProcessPool",
+        "WorkerGroupError",
+        "TrainingFailedError",
     }
 )
 """Exceptions that only report that another process failed, or that this one was ended."""
@@ -280,12 +282,14 @@ class _Scanner:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
                 matched.clear()  # what the program may print, not what it printed
             self._continue_traceback(text, matched, place, benign=benign)
-        elif failed and not opened and not matched:  # an exception alone
+        elif failed and not opened and not matched and not self._is_of_another(text, place):  # an exception alone
             matched[TRACEBACK] = {}
         if opened and (exception := raised(text)):
             matched |= self._matches_of_exception(exception)
         elif opened:
             self.tracebacks.open(text)  # type: ignore[no-untyped-call]
+            before = [self._decode(item[:MAX_LINE]) for item in place.lines[max(0, place.at - 8) : place.at]]
+            self.tracebacks.note_harmless(text, before)  # type: ignore[no-untyped-call]
             quoted = _BLOCK.search(b"\n".join(place.lines[max(0, place.at - 4) : place.at]).decode("utf-8", "replace"))
             self.origin = quoted.groupdict() if quoted else {}
             if not label_before_head(text):  # type: ignore[no-untyped-call]
@@ -299,6 +303,13 @@ class _Scanner:
                 matched[name] = match.groupdict("") | matched[name]
         for signature, values in matched.items():
             self._add(signature, values, text, place)
+
+    def _is_of_another(self, exception: str, place: _Line, text: str = "") -> bool:
+        """Whether an exception, by its name or its line, only reports another process, or that this one was ended."""
+        name = exception.partition(":")[0].rpartition(".")[2]
+        if name in _WRAPPERS:
+            self.child_failed = None if name in _ENDED else (text or exception, place)
+        return name in _WRAPPERS
 
     def _thrown(self, text: str, place: _Line, matched: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         """The exception of C++ that no signature knows over which the process aborts, as one of Python would be."""
@@ -318,8 +329,10 @@ class _Scanner:
         """Finds the exception's line of an open traceback: the first that is neither indented nor empty. One that is
         ``benign`` was handled.
         """
+        harmless = benign or self.tracebacks.is_harmless(text)  # type: ignore[no-untyped-call]
         _, exception = self.tracebacks.read(text)  # type: ignore[no-untyped-call]
-        if exception and benign:
+        if exception and harmless:
+            matched.clear()
             return
         if not exception:
             origin = RAY_ORIGIN.search(text)
@@ -331,9 +344,7 @@ class _Scanner:
             self.child_failed = text, place
             return
         if not matched:
-            name = values.get("exception", "").rpartition(".")[2]
-            if name in _WRAPPERS:
-                self.child_failed = None if name in _ENDED else (text, place)
+            if self._is_of_another(values["exception"], place, text):
                 return
             matched[TRACEBACK] = values
         for name in _EXCEPTIONS & matched.keys():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 
@@ -46,7 +47,7 @@ def named_by_cluster(case: Case) -> list[Cause]:
         signature = case.signatures[event.signature]
         if event.signature in decided or (signature.is_of_launch and case.went_on(event)):
             continue
-        if signature.reports and not _ended_itself(case, event):
+        if signature.reports and not _ended_itself(case, event) and not _is_wrong(case, event):
             unspecific, report = _is_unspecific(case, event), _with_fields(case, event)
             if unspecific and not report.values and case.went_on(event):
                 continue  # an exit code without the name of its process may be a helper's
@@ -102,6 +103,15 @@ def _ended_itself(case: Case, report: Event) -> bool:
     """Whether a process that ended without a reason had reported before that it waited, as a watchdog does."""
     pid = report.values.get("culprit_pid")
     return _is_unspecific(case, report) and any(item.pid == pid and case.waits(item) for item in case.processes if pid)
+
+
+def _is_wrong(case: Case, report: Event) -> bool:
+    """Whether the same process prints beside it what shows that the line does not mean what it says alone."""
+    beside = case.signatures[report.signature].wrong_beside
+    return any(
+        event.signature in beside and (event.file, event.pid) == (report.file, report.pid)
+        for event in (chain(case.reports, case.events) if beside else ())
+    )
 
 
 def _is_unspecific(case: Case, report: Event) -> bool:

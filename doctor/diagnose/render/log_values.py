@@ -20,6 +20,7 @@ _JOB = re.compile(r"[0-9]{1,20}(?:[+._][0-9]{1,20})?")
 _PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
 _PID = re.compile(r"[1-9][0-9]{0,9}")
 _DEVICE = re.compile(r"[0-9]{1,3}")
+_CHECK = re.compile(r"[a-z]{3,20}(?:-[a-z]{1,20}){1,6}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{1,60}")
 _FIELDS = {
     "HOST": (("host_name", "culprit_host", "culprit_hosts"), HOST_FORM),
@@ -31,6 +32,7 @@ _FIELDS = {
     "FILE": (("path",), _PATH),
     "PID": (("culprit_pid",), _PID),
     "VARIABLE": (("setting",), _VARIABLE),
+    "CHECK": (("check",), _CHECK),
 }
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
 _BEFORE, _AFTER = r"(?<![A-Za-z0-9_=./:-])", r"(?![A-Za-z0-9_=./:-])"
@@ -44,6 +46,7 @@ _PLACES = {
     "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool ))FILE{_AFTER}",
     "PID": r"(?<=worker-\*-)PID(?=\.)",
     "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",
+    "CHECK": rf"(?<=doctor explain )CHECK{_AFTER}",
 }
 """Where a placeholder stands: in a command, and not in a sentence."""
 _NOWHERE = r"(?!)"

@@ -27,6 +27,7 @@ from doctor.diagnose.rules.named import (
     too_many_clients,
     truncated_messages,
 )
+from doctor.diagnose.rules.named_by_watch import named_by_watch, tells_no_reason
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import SIGNATURE as RECORDED
 from doctor.diagnose.rules.recorder import recorded
@@ -124,18 +125,6 @@ def diagnose(
         processes=len(case.processes),
         clocks_comparable=case.clocks_comparable,
         ended_well=not failed and any(case.has_trait(event, "good-end") for event in (*case.events, *case.reports)),
-        notes=() if causes else _verdicts_of_watch(case),
-    )
-
-
-def _verdicts_of_watch(case: Case) -> tuple[str, ...]:
-    """What doctor watch, which saw the ranks live, names last in each log."""
-    lines = {event.file: event for event in sorted(case.events_of("verdict-of-watch"), key=lambda item: item.line)}
-    return tuple(
-        filled(
-            "{0}, line {1}: doctor watch names {2}", case.files[event.file].name, event.line, event.values["verdict"]
-        )
-        for event in lines.values()
     )
 
 
@@ -158,14 +147,16 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     scheduled, ended = named_by_scheduler(case), ended_from_outside(case)
     if faults or launched or scheduled:
         return _joined(case, [*launched, *scheduled], faults), None
-    if explains_all(case, ended):
-        return ended, None
+    watched = named_by_watch(case)
+    reasons = watched if not all(map(tells_no_reason, watched)) else ended if explains_all(case, ended) else []
+    if reasons:
+        return reasons, None
     causes, undecidable = _of_waiting(case)
     outlived = case.of_outlived()
     if causes:
         return [_with_local_fault(outlived, cause) for cause in causes], None
-    if ended or (ended := crashed_step(case)):
-        return ended, None
+    if watched or ended or (ended := crashed_step(case)):
+        return watched or ended, None
     if undecidable:
         return [], undecidable
     if any(case.role(event) in _FAILED_ROLES for event in case.events) or _failed_reports(case):

@@ -36,6 +36,7 @@ GROUNDS = {
     "named by the library": "the communication library names it",
     "named by the launcher": "the launcher names it",
     "named by the scheduler": "the scheduler names it",
+    "named by watch": "doctor watch, which saw the ranks live, names it",
     "named by HCCL": "HCCL names it",
     "reported by ranks": "ranks report it, and it may follow from another fault",
     ONE_OF_TWO: "one of the two failed, and the logs do not show which",

@@ -33,6 +33,16 @@ def notes_of(data: DataReport) -> tuple[str, ...]:
     )
 
 
+def data_headlines(data: DataReport | None, hosts: Mapping[int, str]) -> list[str]:
+    """Such as ``smoke-mask-differs: one of ranks 0-1 on w1``, for each cause. ``hosts``: of each rank seen."""
+    lines = []
+    for cause in data.causes if data else ():
+        places = sorted({hosts[rank] for rank in cause.ranks or hosts if rank in hosts})
+        who = f"{describe(cause.ranks, cause.tie)} on {', '.join(places)}"
+        lines.append(filled("{0}: {1}", cause.check, who))
+    return list(dict.fromkeys(lines))
+
+
 def with_data(report: Report, data: DataReport, catalog: Sequence[Check], hosts: Mapping[int, str]) -> Report:
     """The report with an outcome for each check of the catalog that a defect is of. ``hosts``: of each rank seen.
 

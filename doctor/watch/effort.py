@@ -100,7 +100,7 @@ class Effort:
             kind = "asks again and again"
         if not kind and _wants_cpus(before, now, seconds):
             kind = "works"
-        if not kind and (peer := awaited_peer(pid, now.processes)):
+        if not kind and (peer := awaited_peer(pid, now.processes)) and not self._is_stopped():
             kind = filled("waits for {0}", peer)
         if not kind:
             kind = local_wait(pid, now.processes, loads=loads)
@@ -109,12 +109,17 @@ class Effort:
         elif self.rest(clock) > LOOK_SECONDS:
             self.kind = ""
 
+    def _is_stopped(self) -> bool:
+        """Whether the processes of this host that have the other end of its wait are all stopped: none answers."""
+        states = [(process_status(process) or "?")[0] for process in self._answering]  # type: ignore[no-untyped-call]
+        return bool(states) and all(state in "Tt" for state in states)
+
     def _others(self, pid: int) -> list[int]:
-        """The processes that have the other end of its wait. They are searched for among all of its user."""
+        """The processes that have the other end of its wait, among its own and all others of its user."""
         ends: set[str] = other_ends(pid)  # type: ignore[no-untyped-call]
         self._looks_kept = (self._looks_kept + 1) % SEARCHED_EVERY
         if ends != self._ends or not self._looks_kept:
-            found = holders(ends, lambda: files_of(beside([pid])))  # type: ignore[no-untyped-call]
+            found = holders(ends, lambda: files_of([*beside([pid]), *process_tree(pid)[1:]]))  # type: ignore[no-untyped-call]
             self._ends, self._answering, self._looks_kept = ends, found[:MOST_PROCESSES], 0
         return self._answering
 
@@ -157,7 +162,7 @@ def _thread_times(processes: Iterable[int]) -> dict[tuple[int, int], tuple[float
 
 
 def _counters(pid: int, others: Collection[int] = ()) -> _Counters:
-    processes = [*process_tree(pid), *others]  # type: ignore[no-untyped-call]
+    processes = list(dict.fromkeys([*process_tree(pid), *others]))  # type: ignore[no-untyped-call]
     cpu, carried = 0.0, 0
     for process in processes:
         times = cpu_times(process, False)  # type: ignore[no-untyped-call]

@@ -18,7 +18,7 @@ from doctor.analysis.values.resumed import is_lost, resume_lines, resume_notes
 from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
 from doctor.engine.exit_code import Exit
-from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
+from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning, verdict_text
 from doctor.engine.record import Run
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
@@ -28,7 +28,7 @@ from doctor.report.live.live_screen import LiveScreen, open_screen
 from doctor.smoke.model import Failure
 from doctor.watch.command import ENDING, LOOK, WatchedCommand, warn
 from doctor.watch.data.data_report import DataReport
-from doctor.watch.data_outcomes import notes_of
+from doctor.watch.data_outcomes import data_headlines, notes_of
 from doctor.watch.fleet.messages import FleetVerdict
 from doctor.watch.folder import WatchFolder
 from doctor.watch.job_output import JobOutput
@@ -347,14 +347,15 @@ class _Watch:
             return
         self.pace.finish(training)
         outcome = self._outcome(training, None)
-        losses = bool(is_last and self.losses.verdicts())
+        losses = self.losses.verdicts() if is_last else []
         decides = training.decides
         resumed = bool(self.resume.report and is_lost(self.resume.report))
         slowed = bool(training.pace_report and training.pace_report.slow)
         faults = training.slow_headlines(stragglers_by_part(training.comparable_work() if decides else {}))
-        faults += dict.fromkeys(cause.check for cause in outcome.data.causes) if outcome.data else ()
-        faults += ["the loss is wrong"] * losses
-        faults += ["a part of the checkpoint was lost"] * resumed + [PACE_CHECK] * slowed
+        faults += data_headlines(outcome.data, training.hosts)
+        faults += [filled("{0}: {1}", CHECK_OF[verdict.kind], verdict_text(verdict)) for verdict in losses]
+        faults += [filled("{0}: a part of the checkpoint was lost", RESUME_CHECK)] * resumed
+        faults += [filled("{0}: steps take longer than in earlier runs", PACE_CHECK)] * slowed
         was_reported = any(self.reported.values())  # of an earlier start: its report is not to be written over
         if faults or (self.options.always_report and not was_reported and decides):
             code = self.report(outcome)

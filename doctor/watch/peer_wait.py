@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import link_at, names_in
-from doctor.smoke.programs.agent.network import CONNECTING, ESTABLISHED, tcp_table
+from doctor.smoke.programs.agent.network import CONNECTING, ESTABLISHED, LISTENS, tcp_table
 from doctor.watch.attach.inspector.rank_state import awaited_files
 
 MOST_THREADS = 256
@@ -14,6 +15,8 @@ UNREADABLE = "a peer that cannot be read"
 
 def awaited_peer(pid: int, processes: Collection[int]) -> str:
     """Whom a rank waits for over TCP, as ``10.0.0.7:443``; empty where neither it nor its children wait for one.
+
+    A rank whose main thread accepts connections is a server, which rests until it is asked.
 
     Its main thread may wait for several connections at once. Another thread, and a child's, only counts where it waits
     for one alone: the libraries' own threads wait for all of theirs.
@@ -24,7 +27,11 @@ def awaited_peer(pid: int, processes: Collection[int]) -> str:
             if files == [-1]:
                 if thread == pid:
                     return UNREADABLE
-            elif files and (thread == pid or len(files) == 1) and (peer := _tcp_peer(process, files)):
+            elif (
+                files
+                and (thread == pid or len(files) == 1)
+                and (peer := _tcp_peer(process, files, listens=thread == pid))
+            ):
                 return peer
     return ""
 
@@ -35,11 +42,14 @@ def threads_of(pid: int) -> list[int]:
     return [pid, *[int(name) for name in names if name != str(pid)][:MOST_THREADS]] if names else []
 
 
-def _tcp_peer(pid: int, files: Collection[int]) -> str:
+def _tcp_peer(pid: int, files: Collection[int], *, listens: bool) -> str:
     targets = {link_at(f"/proc/{pid}/fd/{number}") for number in files}
     if not any(target.startswith("socket:[") for target in targets):
         return ""
-    for inode, _, _, (address, port), _ in tcp_table(pid, (ESTABLISHED, CONNECTING)):  # type: ignore[no-untyped-call]
+    states = (ESTABLISHED, CONNECTING, *((LISTENS,) if listens else ()))
+    for inode, state, local, peer, _ in tcp_table(pid, states):  # type: ignore[no-untyped-call]
         if f"socket:[{inode}]" in targets:
-            return f"{address}:{port}" if ":" not in address else f"[{address}]:{port}"
+            address, port = local if state == LISTENS else peer
+            place = f"{address}:{port}" if ":" not in address else f"[{address}]:{port}"
+            return filled("a request at {0}", place) if state == LISTENS else place
     return ""

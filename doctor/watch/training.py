@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -323,13 +323,13 @@ class Training:
         who = f"{rank_names(failure.culprit_ranks)} on {', '.join(hosts)}" if hosts else "not known which rank"
         return filled("{0}: {1}", FAILURE_KINDS[failure.kind].check, who)
 
-    def slow_headlines(self, slow: Mapping[WorkPart, Iterable[int]]) -> list[str]:
+    def slow_headlines(self, slow: Mapping[WorkPart, Collection[int]]) -> list[str]:
         """The same of slow ranks, by the part that is longer."""
         lines = []
         for part, ranks in slow.items():
             hosts = sorted({self.hosts.get(rank, UNKNOWN_HOST) for rank in ranks})
             if hosts:
-                lines.append(filled("{0}: {1} on {2}", SLOW_CHECKS[part], rank_names(sorted(ranks)), ", ".join(hosts)))
+                lines.append(filled("{0}: {1}", SLOW_CHECKS[part], f"{rank_names(ranks)} on {', '.join(hosts)}"))
         return lines
 
     def verdict(self) -> str:

@@ -35,8 +35,8 @@ LONG_WORK = 30.0
 """Times the patience, for a rank that still works, where the limit of its process group is not known."""
 RESTING, LEAST_REST = 0.5, 3.0
 """Of the patience, and seconds, for which a rank must have been at rest to be named before its group's own limit."""
-LAST_SECONDS, LAST_FACTOR = 5.0, 2.0
-"""Seconds, and times the longest phase so far, that a wait must have lasted to be told when the job is ended."""
+LAST_SECONDS, LAST_FACTOR, LAST_WORK = 5.0, 2.0, 2.0
+"""Least of a wait that is told at the end: seconds, times the longest phase; times the patience, for who works."""
 QUIET = 0.5
 """Seconds without a sign, after which a rank that has started collectives may be waiting for one of them."""
 PAUSED_SECONDS = 10.0
@@ -329,7 +329,7 @@ class TrainingWatch:
         if failure is None or self._unwatched.intersection(failure.culprit_ranks):
             return None
         resting = tuple(rank for rank in failure.culprit_ranks if not self.efforts.get(rank, (0.0, ""))[1])
-        if not resting and failure.seconds < max(STARTING * self.patience, 10 * self._longest_phase):
+        if not resting and failure.seconds < max(LAST_WORK * self.patience, 10 * self._longest_phase):
             return None
         if self.before_first_step(failure.culprit_ranks) and failure.seconds < self.patience:
             return None

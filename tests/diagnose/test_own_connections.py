@@ -109,27 +109,50 @@ def test_a_process_that_only_its_pid_names_is_called_by_it() -> None:
 VERDICT = "doctor watch: 2 of 2 ranks, step 12, 0.21 steps/s, 58 s; {}\n"
 
 
-def test_the_verdict_of_watch_is_a_note_where_the_log_shows_no_cause() -> None:
+def test_the_verdict_of_watch_is_the_cause_where_the_log_shows_no_fault() -> None:
     """The last of a log counts: of two ranks that end, the earlier line may name the one that was ended."""
     text = VERDICT.format("smoke-rank-died: rank 1 on vm") + VERDICT.format("smoke-rank-died: rank 0 on vm")
-    (note,) = logs(job="loading\n" * 9 + f"[rank0]: {TIMED_OUT}\n{text}").notes
-    assert note == "job.log, line 12: doctor watch names smoke-rank-died: rank 0 on vm"
-    assert not logs(job=f"[rank0]: {TIMED_OUT}\n[rank1]: ValueError: bad sample\n{text}").notes
+    (cause,) = logs(job="loading\n" * 9 + f"[rank0]: {TIMED_OUT}\n{text}").causes
+    assert (cause.summary, cause.confidence) == ("doctor watch names smoke-rank-died: rank 0 on vm", "certain")
+    assert [(culprit.rank, culprit.host) for culprit in cause.culprits] == [(0, "vm")]
+    (fault,) = logs(job=f"[rank0]: {TIMED_OUT}\n[rank1]: ValueError: bad sample\n{text}").causes
+    assert fault.signature != "verdict-of-watch"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "confidence", "ranks"),
+    [
+        ("smoke-collective-mismatched: rank 2 on vm", "certain", [2]),
+        ("smoke-rank-blocked: ranks 0-2, 5 on w1, w2", "certain", [0, 1, 2, 5]),
+        ("likely smoke-rank-blocked: rank 1 on n2", "likely", [1]),
+        ("smoke-mask-differs: one of ranks 0-1 on vm", "possible", [0, 1]),
+        ("smoke-gradient-summed: every rank on vm", "certain", []),
+        ("smoke-collective-order: not known which rank", "certain", []),
+        ("smoke-rank-slow: rank 3 on w2; smoke-input-slow: rank 1 on w1", "certain", [3]),
+        ("smoke-not-finite: the loss is nan since step 15", "certain", []),
+        ("resume-state-lost: a part of the checkpoint was lost", "certain", []),
+        ("training-slowed-down: steps take longer than in earlier runs", "certain", []),
+    ],
+)
+def test_every_kind_of_verdict_of_watch_is_one_of_diagnose(verdict: str, confidence: str, ranks: list[int]) -> None:
+    end = "exitcode  : -15 (pid: 7)\nW0101 Sending process 8 closing signal SIGTERM\n"
+    (cause,) = logs(job=f"step 1 loss 3.2\n{VERDICT.format(verdict)}{end}").causes
+    assert (cause.confidence, [culprit.rank for culprit in cause.culprits]) == (confidence, ranks)
+    assert verdict.removeprefix("likely ") in cause.summary
+
+
+def test_a_verdict_in_chinese_is_read_as_well() -> None:
+    line = "doctor watch: 3 个 rank 中的 3 个，step 25，3.98 step/s，6 s；{}smoke-rank-left: rank 2 on vm\n"
+    causes = [logs(job=line.format(likely)).causes[0] for likely in ("", "可能：")]
+    assert [(cause.confidence, cause.culprits[0].rank) for cause in causes] == [("certain", 2), ("likely", 2)]
 
 
 @pytest.mark.parametrize(
     "end",
     ["", "the data of the ranks is wrong", "no fault was found. The paces of the ranks were not compared: rank 0"],
 )
-def test_a_line_of_progress_without_a_verdict_is_no_note(end: str) -> None:
-    diagnosis = logs(job=VERDICT.format(end))
-    assert not diagnosis.notes and not diagnosis.failed
-
-
-def test_the_line_of_a_verdict_is_no_failure_of_the_program() -> None:
-    diagnosis = logs(job=VERDICT.format("likely smoke-rank-blocked: rank 1 on n2"))
-    assert not diagnosis.failed
-    assert diagnosis.notes == ("job.log, line 1: doctor watch names likely smoke-rank-blocked: rank 1 on n2",)
+def test_a_line_of_progress_without_a_verdict_is_none(end: str) -> None:
+    assert not logs(job=VERDICT.format(end)).failed
 
 
 def test_an_assertion_of_a_kernel_that_a_terminal_cut_in_two_is_a_failure() -> None:

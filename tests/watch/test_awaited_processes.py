@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -65,7 +66,7 @@ def until(happened: Callable[[], object], seconds: float = 60.0) -> None:
 @pytest.mark.parametrize("does", ["works", "rests"])
 def test_a_server_beside_the_rank_is_found_by_what_the_rank_waits_for(kind: str, does: str, tmp_path: Path) -> None:
     place = tmp_path / "place"
-    with started(SERVER, kind, str(place), does):
+    with started(SERVER, kind, str(place), does) as server:
         until(lambda: place.exists() and (kind == "fifo" or place.read_text()))
         with started(CLIENT, kind, str(place), does) as rank:
             until(lambda: any("socket:" in link or link == str(place) for link in awaited_links(rank)))  # type: ignore[no-untyped-call]
@@ -74,6 +75,11 @@ def test_a_server_beside_the_rank_is_found_by_what_the_rank_waits_for(kind: str,
             while (ran := helpers.ran(rank, "recv")) < 0.3 and time.monotonic() < limit:  # type: ignore[no-untyped-call]
                 time.sleep(0.1)
             assert (ran >= 0.3) == (does == "works")
+            ((name, stopped),) = helpers.names(rank)  # type: ignore[no-untyped-call]
+            assert name.startswith(f"pid {server} (") and not stopped
+            os.kill(server, signal.SIGSTOP)
+            until(lambda: helpers.names(rank)[0][1])  # type: ignore[no-untyped-call]
+            assert helpers.names(rank)[0][1]  # type: ignore[no-untyped-call]
 
 
 def in_a_network_of_its_own(*words: str) -> list[str]:

@@ -73,6 +73,31 @@ def test_who_has_the_other_end_of_a_wait_is_not_searched_for_at_each_look(monkey
         assert 2 <= len(searched) <= 4
 
 
+@pytest.mark.parametrize("stops", [False, True])
+def test_who_waits_for_a_stopped_process_of_its_host_rests(stops: bool) -> None:
+    """As for a key-value server that was stopped. One that lives may answer yet."""
+    program = (
+        "import socket, signal; server = socket.create_server(('127.0.0.1', 0))\n"
+        "if not os.fork():\n"
+        f"    os.kill(os.getpid(), signal.SIGSTOP) if {stops} else time.sleep(1000)\n"
+        "client = socket.create_connection(server.getsockname()); server.close(); client.recv(1)"
+    )
+    with python(program) as rank:
+        until(lambda: awaited_peer(rank.pid, [rank.pid]))
+        effort = Effort()
+        effort.begin(0.0)
+        for second in range(1, 6):
+            effort.look(rank.pid, 1.1 * second, 0.0, loads=False)
+        assert effort.kind.startswith("waits for 127.0.0.1:") is not stops
+        assert bool(effort.rest(6.0) > 3.0) is stops
+
+
+def test_a_rank_that_accepts_connections_waits_for_a_request() -> None:
+    with python("import socket; socket.create_server(('127.0.0.1', 0)).accept()") as rank:
+        until(lambda: awaited_peer(rank.pid, [rank.pid]))
+        assert awaited_peer(rank.pid, [rank.pid]).startswith("a request at 127.0.0.1:")
+
+
 @pytest.mark.parametrize(
     ("program", "kind"),
     [

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from doctor.watch.attach.odd_ranks import JobFinding, find_odd
+from doctor.watch.attach.rank_activity import activity
 from doctor.watch.attach.rank_report import HostReport, Look, ProcessReport
 
 WAITS = [("wait", "/x/site-packages/torch/distributed/distributed_c10d.py", 10), ("main", "/job/train.py", 7)]
@@ -738,3 +739,11 @@ def test_who_hardly_gets_a_cpu_may_have_short_work(ran: float, result: str) -> N
     ranks = (rank(0, looks("running", "R", ran=ran), COMPUTES), *(rank(number, None, WAITS) for number in (1, 2, 3)))
     [finding] = find_odd({"node1": msgspec.structs.replace(host(*ranks), seconds=30.0)})
     assert finding.result == result
+
+
+def test_the_process_at_the_other_end_of_a_wait_is_named() -> None:
+    """Of a rank that goes on nothing is said of it."""
+    waits = {"answering": [("pid 812 (redis-server)", True), ("pid 813 (redis-server)", False)]}
+    still = activity(rank(1, looks("recv", file="socket"), **waits), 4.0)
+    assert still.text.endswith("; at its other end is pid 812 (redis-server), which is stopped; pid 813 (redis-server)")
+    assert "at its other end" not in activity(rank(1, looks("sleep"), **waits), 4.0).text

@@ -130,7 +130,7 @@ def test_a_long_wait_is_told_as_likely_when_the_job_is_ended() -> None:
     assert likely and (likely.certainty, likely.culprit_ranks, likely.waiting_ranks) == ("likely", (2,), (0, 1))
 
 
-@pytest.mark.parametrize(("age", "kind"), [(4.0, ""), (3 * PATIENCE, "works")])
+@pytest.mark.parametrize(("age", "kind"), [(4.0, ""), (1.5 * PATIENCE, "works")])
 def test_a_short_wait_and_one_for_a_rank_that_works_are_not(age: float, kind: str) -> None:
     ranks = three_after_two_steps(timeout=500.0)
     all_but_one_wait(ranks, age, rest=0.1 if kind else age, effort=kind)

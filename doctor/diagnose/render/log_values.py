@@ -20,6 +20,7 @@ _JOB = re.compile(r"[0-9]{1,20}(?:[+._][0-9]{1,20})?")
 _PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
 _PID = re.compile(r"[1-9][0-9]{0,9}")
 _DEVICE = re.compile(r"[0-9]{1,3}")
+_CHECK = re.compile(r"[a-z]{3,20}(?:-[a-z]{1,20}){1,6}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{1,60}")
 _FIELDS = {
     "HOST": (("host_name", "culprit_host", "culprit_hosts"), HOST_FORM),
@@ -32,6 +33,7 @@ _FIELDS = {
     "PID": (("culprit_pid",), _PID),
     "POD": (("culprit_pod",), HOST_FORM),
     "VARIABLE": (("setting",), _VARIABLE),
+    "CHECK": (("check",), _CHECK),
 }
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
 MAX_NODES = 16
@@ -49,6 +51,7 @@ _PLACES = {
     "PID": rf"(?:(?<=worker-\*-)PID(?=\.)|(?<=--pid )PID{_AFTER})",
     "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous ))POD{_AFTER}",
     "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",
+    "CHECK": rf"(?<=doctor explain )CHECK{_AFTER}",
 }
 """Where a placeholder stands: in a command, and not in a sentence."""
 _NOWHERE = r"(?!)"

@@ -10,7 +10,7 @@ from doctor.analysis.collectives.waits import FROM_ROOT, PAIRED, ROOTED
 from doctor.engine.texts import filled
 from doctor.smoke.hang.traces import STEPPED, Trace
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
-from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE, ends_of
 
 PROCESS_STATES = {"T": ", stopped", "t": ", stopped", "F": ", frozen"}
 
@@ -20,6 +20,7 @@ def describe_call(call: Collective, group: str) -> str:
     details = [f"{call.elements} x {call.dtype}"] if call.dtype else []
     if call.op in PAIRED:
         details.append(f"{('to' if call.op == 'send' else 'from')} rank {call.root}")
+        details += [f"tag {tag}"] if (tag := group.partition(" tag ")[2]) else []
     else:
         details += [f"{('from' if call.op in FROM_ROOT else 'to')} rank {call.root}"] if call.op in ROOTED else []
         details.append(filled("group {0}", format_group(group)))
@@ -61,7 +62,8 @@ class FailureBuilder:
 
     def group_name(self, group: int) -> str:
         if group >= P2P_GROUP_BASE:
-            return "p2p {}>{}".format(*divmod(group - P2P_GROUP_BASE, self.world))
+            source, target, tag = ends_of(group, self.world)
+            return f"p2p {source}>{target}" + (f" tag {tag}" if tag else "")
         return self.groups[group][0] if group in self.groups else filled("group {0}", group)
 
     def describe_call(self, call: Collective) -> str:

@@ -8,7 +8,7 @@ from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.describe import FailureBuilder, current_collective
 from doctor.smoke.hang.traces import CallLedger, Trace, form, same_call
 from doctor.smoke.model import Collective, Snapshot
-from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE, ends_of
 
 QUIET = 0.1
 """Seconds without an event after which a rank is examined."""
@@ -30,7 +30,7 @@ class RunState(FailureBuilder):
     def members(self, group: int) -> Sequence[int]:
         """Empty for a group that is not known yet."""
         if group >= P2P_GROUP_BASE:
-            return divmod(group - P2P_GROUP_BASE, self.world)
+            return ends_of(group, self.world)[:2]
         return self.groups[group][1] if group in self.groups else ()
 
     def update(self, snapshots: Mapping[int, Snapshot], now: float) -> None:

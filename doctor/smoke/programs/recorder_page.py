@@ -6,6 +6,7 @@ is held as its position in one of the tuples. Python 3.6: the agent runs by the 
 """
 
 import struct
+from typing import NamedTuple
 
 STAGES = (
     "start", "rendezvous", "devices", "collectives", "pairs", "training", "learning", "loader", "pace", "native",
@@ -22,7 +23,8 @@ DTYPES = ("", "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int
 UNBOUND_SIZE = 1 << 60
 """Is added to the elements of a call whose size may be another one on each rank, as of `all_gather` into a list."""
 P2P_GROUP_BASE = 1000000
-"""A send from rank A to rank B belongs to group number P2P_GROUP_BASE + A * world size + B."""
+MOST_TAGS = 64
+"""Tags of messages that are told apart. See `message_group`."""
 
 MAGIC = 0x444F4353
 PAGE_SIZE = 40960
@@ -36,3 +38,26 @@ CALL = struct.Struct(
 )  # group, seq, op, dtype, stage, 1 if enqueued, root, numel, step, microseconds mod 2**32
 CURRENT_AT, TIMES_AT, COUNTS_AT, STEPS_AT, CALLS_AT = 64, 192, 256, 6400, 8192
 COUNT_SLOTS, STEP_SLOTS, CALL_SLOTS = 512, 64, 1024
+
+
+class MessageEnds(NamedTuple):
+    """Who sends to whom, and the messages' tag."""
+
+    source: int
+    target: int
+    tag: int
+
+
+def message_group(source: int, target: int, world: int, tag: int = 0) -> int:
+    """The group number of messages from one rank to another: those of one tag arrive in their order.
+
+    >>> message_group(1, 2, 4), ends_of(message_group(1, 2, 4, 5), 4)
+    (1000006, MessageEnds(source=1, target=2, tag=5))
+    """
+    return P2P_GROUP_BASE + (tag * world + source) * world + target
+
+
+def ends_of(group: int, world: int) -> MessageEnds:
+    """Those of such a group."""
+    tag, pair = divmod(group - P2P_GROUP_BASE, world * world)
+    return MessageEnds(pair // world, pair % world, tag)

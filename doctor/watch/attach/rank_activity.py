@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
 
@@ -179,6 +179,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
     text = filled("{0}{1}", text, where)
+    if rank.answering and still and kind in ("wait", "file"):
+        text = filled("{0}; at its other end is {1}", text, _answering(rank))
     by_children = rank.children_ran[-1] - rank.children_ran[0] if rank.children_ran else 0.0
     names = [name for name, _ in rank.samples]
     works, transfers = _works(kind, rank, seconds, unmoved, by_children), _transfers(first, last)
@@ -214,6 +216,12 @@ def _askers(rank: ProcessReport) -> str:
     if since < 0:
         return filled("{0} waits for its answer", name)
     return filled("{0} has waited for its answer for {1} s", name, f"{since:.0f}")
+
+
+def _answering(rank: ProcessReport) -> str:
+    """The processes that have the other end of its wait."""
+    names = (filled("{0}, which is stopped", name) if stopped else name for name, stopped in rank.answering)
+    return joined("; ", names)
 
 
 def _transfers(first: Look, last: Look) -> bool:

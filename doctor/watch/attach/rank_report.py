@@ -118,6 +118,10 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Its rank, where nothing but an argument of the program's function names it."""
     awaits: list[int] = []
     """Those of the processes looked at on its host that have the other end of what its main thread waits for."""
+    answering: list[tuple[str, bool]] = []
+    """Processes of its host, no ranks of its job, at the other end of what its main thread waits for, as ``pid 7
+    (redis-server)``, and whether they are stopped.
+    """
     requests: list[tuple[str, float]] = []
     """Who asked it something over a connection that it does not attend to, from before the first look to the last, and
     the seconds since (-1: not known); the process of its host as ``pid 7 (nginx)``, an address, or empty.
@@ -251,6 +255,7 @@ def _clean(rank: ProcessReport) -> ProcessReport:
         far_end=rank.far_end and (printable(rank.far_end[0], 120), rank.far_end[1]),
         links=[printable(link, 120) for link in rank.links[:64]],
         native=[printable(text, 100) for text in rank.native[:2]],
+        answering=[(printable(who, 120), stopped) for who, stopped in rank.answering[:4]],
         requests=[(printable(who, 120), seconds) for who, seconds in rank.requests[:4]],
         dumps=_paths(rank.dumps),
         heartbeat_logs=_paths(rank.heartbeat_logs),

@@ -12,7 +12,7 @@ import threading
 import weakref
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE, UNBOUND_SIZE
+from doctor.smoke.programs.recorder_page import MOST_TAGS, UNBOUND_SIZE, message_group
 from doctor.watch.hook.rank_files import recording, stop_recording
 
 OPERATORS = {
@@ -117,15 +117,15 @@ class Interception:
         return files.begin(number, self.operation, dtype, root, numel, "collective" if WAITS.inside else "enqueued")
 
     def record_message(self, files, args, peer, tensor, numel):
-        """Messages with a tag may overtake each other: which of them a rank waits for is not known."""
-        if args[-1] != 0:
+        """Messages of one tag arrive in their order, and may overtake others; backends of devices have no tags."""
+        tag = args[-1]
+        if tag and (tag not in range(MOST_TAGS) or tensor.device.type != "cpu"):
             files.become("start")
             return None
         me, world = self.groups.c10d.get_rank(), self.groups.c10d.get_world_size()
         source, target = (me, peer) if self.operation == "send" else (peer, me)
-        return files.begin(
-            P2P_GROUP_BASE + source * world + target, self.operation, name_of_dtype(tensor.dtype), peer, numel
-        )
+        number = message_group(source, target, world, tag)
+        return files.begin(number, self.operation, name_of_dtype(tensor.dtype), peer, numel)
 
 
 def first_tensor(values):

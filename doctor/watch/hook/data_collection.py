@@ -21,7 +21,7 @@ from .batch_indices import BatchIndices
 from .channel import Channel, channel
 from .digest import Unread, finite_or_text, local_tensor, shape_of, tensor_digest
 from .digest_records import MAX_TENSORS
-from .gradient_sketch import GradientSketch, backward_scale
+from .gradient_sketch import GradientSketch, backward_scale, should_move
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
 from .module_values import ModuleValues, compile_test, in_training, input_tensors, is_compiled
@@ -394,7 +394,7 @@ class DigestCollection:
                 moved = old != new if isinstance(old, str) else bool((old != new).item())
                 if not moved:
                     same.append(name)
-                if moved or bool(self.torch.any(local_tensor(tensor.grad) != 0)):
+                if moved or should_move(self.torch, self.optimizers, tensor):
                     graded.append(name)
         still = [name for name in same if name in set(graded)]
         for kind, entries in updated_values(self.optimizers, named):

@@ -7,12 +7,16 @@ gradients are added. A part of the hook.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterable
+
+from .digest import local_tensor
 
 ELEMENTS = 4096
 """Of each gradient, evenly spread, that the function reads."""
 MAX_PARAMETERS = 256
 """Of the model, from its end: gradients come first there."""
+ADAPTIVE = frozenset({"exp_avg_sq", "square_avg"})
+"""What optimizers keep whose steps are of the size of their rate."""
 _STEPS = 12
 _SCALED = ("MulBackward0", "DivBackward0")
 _NEUTRAL = ("AliasBackward0", "ToCopyBackward0", "CloneBackward0", "SqueezeBackward0", "ViewBackward0")
@@ -111,3 +115,20 @@ def loss_scale(loss: Any) -> tuple[str, float]:
         else:
             return name[:40], 0.0
     return "long", 0.0
+
+
+def should_move(torch: Any, optimizers: Iterable[Any], tensor: Any) -> bool:
+    """Whether a step with this gradient must change the tensor: it is more than what the tensor's dtype rounds away.
+
+    A bias before a normalization gets gradients that are rounding errors, and a weight near 1 in bfloat16 keeps its
+    value at a small rate: neither is at fault. Without an optimizer, or at rate 0, any gradient counts.
+    """
+    gradient, value = local_tensor(tensor.grad), local_tensor(tensor)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            rate = float(group.get("lr") or 0.0)
+            if rate and any(held is tensor for held in group["params"]):
+                kept = optimizer.state.get(tensor) or {}
+                size = (gradient != 0).to(value.dtype) if kept.keys() & ADAPTIVE else gradient.abs()
+                return bool(torch.any(rate * size > value.detach().abs() * torch.finfo(value.dtype).eps))
+    return bool(torch.any(gradient != 0))

@@ -33,7 +33,8 @@ class Groups:
         """Number of the ranks that form a new group together, where none returns before all have called it; else None.
 
         Gloo connects all members. NCCL does so where the device of the rank is known, and splits the whole job for it;
-        else the others of the job wait only where TORCH_DIST_INIT_BARRIER says so.
+        else the others of the job wait only where TORCH_DIST_INIT_BARRIER says so. Their store knows the group by how
+        many were made before: ranks that make the same groups in another order do not meet.
         Source: pytorch torch/distributed/distributed_c10d.py, _new_group_with_tag and _new_process_group_helper.
         """
         world = self.c10d._get_default_group()
@@ -41,13 +42,15 @@ class Groups:
         backends = str(arguments.get("backend") or self.c10d.get_backend_config())
         device = arguments.get("device_id") or getattr(world, "bound_device_id", None)
         together = getattr(self.c10d, "_is_barrier_after_init", bool)() or (device and "nccl" in backends)
-        if together and not arguments.get("use_local_synchronization"):
+        in_order = not arguments.get("use_local_synchronization")
+        if together and in_order:
             ranks = self.ranks(world)
         at_once = device or "gloo" in backends or "mpi" in backends
         if self.c10d.get_rank() not in ranks or not at_once:
             return None
-        key = ("forming", *ranks)
-        return (self.numbered.get(key) or self.add(key, ranks, name="members", timeout=self.timeout(world)))[0]
+        order = self.c10d._world.group_count if in_order else 0
+        key, name = ("forming", order, *ranks), filled("no. {0} of", order) if order else "of"
+        return (self.numbered.get(key) or self.add(key, ranks, name=name, timeout=self.timeout(world)))[0]
 
     def ranks(self, group):
         table = self.c10d._world.pg_group_ranks.get(group)

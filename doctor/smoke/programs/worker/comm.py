@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from doctor.smoke.programs.process_groups import Plan, why_no_group
-from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
+from doctor.smoke.programs.recorder_page import message_group
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import dist, torch
 from doctor.smoke.programs.worker.orders import EventWriter
@@ -213,11 +213,11 @@ class TracedComm:
         return bool(self.device.index != self.rank % torch.npu.device_count())
 
     def send(self, tensor: torch.Tensor, peer: int) -> None:
-        number = P2P_GROUP_BASE + self.rank * self.size + peer
+        number = message_group(self.rank, peer, self.size)
         self.run_traced("send", tensor, None, lambda: dist.send(tensor, peer), peer, number)
 
     def recv(self, tensor: torch.Tensor, peer: int) -> None:
-        number = P2P_GROUP_BASE + peer * self.size + self.rank
+        number = message_group(peer, self.rank, self.size)
         self.run_traced("recv", tensor, None, lambda: dist.recv(tensor, peer), peer, number)
 
     def exchange(self, out: torch.Tensor, tensor: torch.Tensor, peer: int) -> None:
@@ -234,5 +234,5 @@ class TracedComm:
             for work in dist.batch_isend_irecv(operations):
                 work.wait()
 
-        number = P2P_GROUP_BASE + low * self.size + high
+        number = message_group(low, high, self.size)
         self.run_traced("all_to_all", tensor, None, send_and_receive, -1, number)

@@ -15,7 +15,13 @@ from doctor.smoke.programs.agent.procfs import all_processes, cpu_times, open_fi
 from doctor.watch.attach.inspector.connected import link_text, tcp_ends, unix_pairs, user_of
 from doctor.watch.attach.inspector.file_wait import seconds_off_cpu
 from doctor.watch.attach.inspector.rank_finder import job_of, read_environ
-from doctor.watch.attach.inspector.rank_state import awaited_links, descendants_ran, process_times
+from doctor.watch.attach.inspector.rank_state import (
+    awaited_links,
+    descendants_ran,
+    process_name,
+    process_times,
+    process_tree,
+)
 
 JOB_OR_POD = re.compile("/(job_[0-9]+|(?:[a-z-]+-)?pod[0-9a-f_-]{32,40})")
 """Control groups within which each step, task or container has one of its own (Slurm, Documentation of cgroup/v2;
@@ -23,6 +29,7 @@ Kubernetes, the kubelet's cgroup drivers).
 """
 MOST_OPEN = 1024
 MOST_SEARCHED = 4096
+MOST_NAMED = 4
 
 
 def beside(ranks):
@@ -153,6 +160,12 @@ class Helpers:
     def of_others(self, pid, pids):
         """Those of these processes that are no ranks of its job."""
         return [other for other in pids if self.jobs.get(other) != self.jobs[pid]]
+
+    def names(self, pid):
+        """[process, whether it is stopped] of those at the other end of what a rank waits for, its children, too."""
+        pids, table = self.answering[pid], all_processes()
+        pids = pids or holders(other_ends(pid), lambda: files_of(process_tree(pid)[1:]))
+        return [[process_name(other), table[other][0] in "Tt"] for other in pids if other in table][:MOST_NAMED]
 
     def find_files(self):
         """`files_of` the processes, read once for all ranks."""

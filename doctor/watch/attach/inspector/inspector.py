@@ -166,6 +166,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     times = asked_times() if any(requests.values()) else {}
     calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
     for entry in ranks:
+        entry["answering"] = helpers.names(entry["pid"])
         entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)
         entry["takes_requests"] = bool(entry["requests"]) and takes_requests(entry["pid"])
         entry["off_cpu"] = seconds_off_cpu(entry["thread"])

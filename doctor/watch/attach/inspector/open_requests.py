@@ -21,6 +21,7 @@ from doctor.watch.attach.inspector.rank_state import (
     MOST_TASKS,
     SINGLE,
     polled_files,
+    process_name,
     process_tree,
     thread_call,
 )
@@ -126,5 +127,5 @@ def asker(pid, ends):
     inodes = set(inode for inode, _, local, peer, _ in tcp_table(pid, (ESTABLISHED,)) if (local, peer) == ends)
     for name in names_in("/proc", MOST_PROCESSES_ASKED) if inodes else ():
         if name.isdigit() and not inodes.isdisjoint(socket_inodes(int(name))):
-            return "pid %s (%s)" % (name, read_text("/proc/%s/comm" % name, 64).strip()[:40])
+            return process_name(int(name))
     return "%s:%d" % ends[0]

@@ -138,6 +138,11 @@ def process_times(pid, first=11):
     return sum(map(int, fields)) / float(os.sysconf("SC_CLK_TCK")) if len(fields) == 2 else -1.0
 
 
+def process_name(pid):
+    """Its number and its program's name."""
+    return "pid %d (%s)" % (pid, read_text("/proc/%d/comm" % pid, 64).strip()[:40])
+
+
 def process_tree(pid):
     """A process and those that any of its threads has started, and these in turn."""
     pids = [pid]

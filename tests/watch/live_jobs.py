@@ -59,6 +59,7 @@ FAULTY = (
     *(("pipes", fault) for fault in ("sleep", "lock", "stop")),
     *(("torchrun", fault) for fault in ("skips", "exit")),
     *(("router", fault) for fault in ("sleep", "server", "lock", "endless")),  # what loops is unknown
+    *((kind, fault) for kind in ("grpc", "aiohttp") for fault in ("sleep", "server", "lock", "flock", "stop")),
     *((("forked", "torchrun")[number % 2], fault) for number, fault in enumerate(ODD_WAITS)),
 )  # fmt: skip
 INVENTED = (
@@ -72,7 +73,19 @@ ODD = ("evaluates", "saves", "compiles", "downloads", "computes")
 """Healthy jobs of which one rank alone works, or all do, for longer than a look."""
 HEALTHY = tuple(
     (kind, {"JOB_PACE": pace})
-    for kind in (*DEPLOYED, "ray rollouts", "jax barrier", "mpi c", "mpich", "pipes", "serving idle", "vllm", "router")
+    for kind in (
+        *DEPLOYED,
+        "ray rollouts",
+        "jax barrier",
+        "mpi c",
+        "mpich",
+        "pipes",
+        "serving idle",
+        "vllm",
+        "router",
+        "grpc",
+        "aiohttp",
+    )
     for pace in ("0.05", "0.6", "1.7")
 ) + tuple((kind, {"JOB_PACE": "0.3"}) for kind in (*dict.fromkeys(kind for kind, _ in INVENTED), *ODD))
 HEALTHY += tuple((("forked", "torchrun")[number % 2], {"JOB_WORK": name}) for number, name in enumerate(ODD_WORK))

@@ -592,6 +592,72 @@ def router_client(own):
             time.sleep(0.5)  # it still starts
 
 
+def grpc_worker(worker, port):
+    """A gRPC server of one model."""
+    from concurrent import futures
+
+    import grpc
+    import torch
+
+    torch.ones(1)
+    numbers = itertools.count()
+
+    def generate(_request, _context):
+        step(next(numbers), worker)
+        return b"a"
+
+    handler = grpc.method_handlers_generic_handler("m", {"generate": grpc.unary_unary_rpc_method_handler(generate)})
+    server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[handler])
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    server.wait_for_termination()
+
+
+def aiohttp_worker(worker, port):
+    """A server on an event loop, which answers one request after the other."""
+    import torch
+    from aiohttp import web
+
+    torch.ones(1)
+    numbers = itertools.count()
+
+    async def generate(_request):
+        step(next(numbers), worker)
+        return web.Response(text="a")
+
+    app = web.Application()
+    app.router.add_post("/m/generate", generate)
+    web.run_app(app, host="127.0.0.1", port=port, print=None)
+
+
+def ask_grpc(port):
+    import grpc
+
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        channel.unary_unary("/m/generate")(b"a", wait_for_ready=True)
+
+
+def ask_http(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10000)
+    connection.request("POST", "/m/generate", "{}")
+    connection.getresponse().read()
+
+
+def asked_in_turn(worker_program, ask):
+    """Servers of one process each, and a program that asks one after the other."""
+    import torch
+
+    torch.ones(1)
+    ports, context = [free_port() for _ in range(WORLD)], multiprocessing.get_context("spawn")
+    for worker, port in enumerate(ports):
+        context.Process(target=worker_program, args=(worker, port), daemon=True).start()
+    for port in itertools.cycle(ports):
+        try:
+            ask(port)
+        except OSError:
+            time.sleep(0.5)  # it still starts
+
+
 LAYOUT = base64.urlsafe_b64encode(json.dumps({"localhost": [0, 1, 2]}).encode()).decode()
 KINDS = {
     "torchrun": (lambda: launched(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3",
@@ -619,6 +685,8 @@ KINDS = {
     "pool": (pool, None),
     "pipes": (pipes, None),
     "router": (router, None),
+    "grpc": (lambda: asked_in_turn(grpc_worker, ask_grpc), None),
+    "aiohttp": (lambda: asked_in_turn(aiohttp_worker, ask_http), None),
 }  # fmt: skip
 
 if __name__ == "__main__":

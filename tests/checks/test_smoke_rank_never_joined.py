@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from doctor.report.layout.smoke_section import failure_text
 from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
@@ -21,7 +22,9 @@ def test_the_rank_and_what_it_met() -> None:
 
 def test_ranks_that_others_did_not_reach_are_not_called_late() -> None:
     text = "w1 gives w2, w3 no answer to a new connection, though they have come before"
-    run = ran(4, 2, trouble("never-joined", 0, stage="rendezvous", text=text, unreached=True))
-    finding, _ = only_finding(NAME, run)
+    failure = trouble("never-joined", 0, stage="rendezvous", text=text, unreached=True)
+    finding, _ = only_finding(NAME, ran(4, 2, failure))
     assert str(finding) == f"other ranks could not join rank 0: {text}"
     assert finding.hosts == ("w1",)
+    assert failure_text(failure) == "could not be joined"
+    assert failure_text(trouble("never-joined", 0)) == "did not join"

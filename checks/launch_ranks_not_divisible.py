@@ -15,7 +15,7 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     assertion on every rank. MindFormers and Accelerate demand that the product is the number of ranks itself.
 
     ## What to do
-    {edit} The sizes at {where} have {observed}; the job needs {expected}. The other way: start {start} ranks.
+    {edit} The sizes at {where} have {observed}; the job needs {expected}. {start}
 
     ## Source
     Megatron-LM arguments.py, "world size is not divisible by total_model_size"
@@ -55,13 +55,13 @@ def _unfitting(view: View, names: tuple[str, ...], product: int, exact: bool) ->
             observed=filled("a product of {0}: {1}", product, view.listed(*names)),
             expected=_expected(view, world, exact),
             edit=_fitting(view, names, world, exact),
-            start=_start(product, world, exact),
+            start=_start(product, exact),
         )
 
 
-def _start(product: int, world: int, exact: bool) -> str:
-    """The number of ranks that the sizes fit, the next one from that of now."""
-    return str(product if exact else -(-world // product) * product)
+def _start(product: int, exact: bool) -> str:
+    """The number of ranks that the sizes fit, where it is one."""
+    return filled("The other way: start {0} ranks.", product) if exact else ""
 
 
 def _fitting(view: View, names: tuple[str, ...], world: int, exact: bool) -> str:
@@ -141,7 +141,7 @@ def _experts(view: View) -> Iterator[Finding]:
                     world,
                     False,
                 ),
-                start=_start(product, world, False),
+                start=_start(product, False),
             )
     elif world % product:
         raise NotDecided(
@@ -175,7 +175,7 @@ def _weights(view: View) -> Iterator[Finding]:
             observed=filled("a product of {0}: {1}", product, view.listed("weight", "pipeline")),
             expected=filled("a divisor of {0}, from {1}", world, view.listed("world_size")),
             edit=_fitting(view, ("weight", "pipeline"), world, False),
-            start=_start(product, world, False),
+            start=_start(product, False),
         )
 
 
@@ -201,7 +201,7 @@ def _shards(view: View) -> Iterator[Finding]:
             observed=filled("a product of {0}: {1}", product, view.listed(*names)),
             expected=_expected(view, world, view.framework == "fsdp"),
             edit=_fitting(view, tuple(name for name in names if view.has(name)), world, view.framework == "fsdp"),
-            start=_start(product, world, view.framework == "fsdp"),
+            start=_start(product, view.framework == "fsdp"),
         )
 
 

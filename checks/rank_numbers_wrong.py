@@ -14,7 +14,7 @@ _COUNTING = {
     "pdsh": 'pdsh -w <hosts> "{0} {1} %n <other options>"',
 }
 """By what starts one launcher on each host: a line in which each host gets its own number."""
-_OPTIONS = {"msrun": "--node_rank", "accelerate": "--machine_rank"}
+_OPTIONS = {"msrun": "--node_rank", "accelerate": "launch --machine_rank"}
 _OF_TASKS = {"RANK": "$SLURM_PROCID", "LOCAL_RANK": "$SLURM_LOCALID"}
 
 

@@ -23,7 +23,7 @@ def event(**values: str) -> Event:
 
 
 def test_a_device_of_all_culprits_a_host_and_a_port_are_known() -> None:
-    assert values_in_logs([], [Culprit(1, "n1", 4), Culprit(2, "n2", 4)]) == {"N": "4"}
+    assert values_in_logs([], [Culprit(1, "n1", 4), Culprit(2, "n2", 4)]) == {"N": "4", "NODES": "n1,n2"}
     assert values_in_logs([event(host_name="n7", port="29500")]) == {"HOST": "n7", "PORT": "29500"}
     assert values_in_logs([event(slurm_job="77_3", culprit_hosts="n3")]) == {"HOST": "n3", "NODE": "n3", "JOB": "77_3"}
     assert values_in_logs([event(setting="HCCL_RDMA_SL", value="1000")]) == {"VARIABLE": "HCCL_RDMA_SL"}
@@ -31,7 +31,7 @@ def test_a_device_of_all_culprits_a_host_and_a_port_are_known() -> None:
 
 def test_where_lines_differ_nothing_is_known() -> None:
     assert values_in_logs([event(port="1"), event(port="2")]) == {}
-    assert values_in_logs([], [Culprit(1, "n1"), Culprit(2, "n2")]) == {}
+    assert values_in_logs([], [Culprit(1, "n1"), Culprit(2, "n2")]) == {"NODES": "n1,n2"}
     assert values_in_logs([event(culprit_hosts="n[1-4]")]) == {}
 
 

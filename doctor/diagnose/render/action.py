@@ -59,10 +59,9 @@ def _text(kind: ActionKind, cause: Cause, hosts: tuple[str, ...]) -> str:
         if hosts and all(map(HOST_FORM.fullmatch, hosts)):
             return phrase(
                 "drain host {hosts}, and start the job again on others. Slurm: `scontrol update nodename={slurm} "
-                "state=drain reason=fault`; Kubernetes: `kubectl drain {kubernetes} --ignore-daemonsets`",
+                "state=drain reason=fault`; Kubernetes, its node: `kubectl drain <node> --ignore-daemonsets`",
                 hosts=host_list,
                 slurm=",".join(hosts),
-                kubernetes=" ".join(hosts),
             )
         if hosts:
             return phrase("drain host {hosts}, and start the job again on others", hosts=host_list)

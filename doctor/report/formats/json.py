@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from doctor.smoke.model import Failure
 SCHEMA = "doctor.report/1"
 SCHEMA_FILE = Path(__file__).parents[1] / "schema" / "doctor.report.1.json"
 MAX_DEPTH = 50
+MAX_LINE = 160
+"""Characters of a line with several members, or with a whole value that is not plain."""
 
 
 def encode(report: Report, code: int, checks: Mapping[str, Check] = {}) -> bytes:
@@ -59,14 +61,28 @@ def _layout(value: Any, indent: str) -> str:
     inner = indent + "  "
     if isinstance(value, list):
         return "[\n" + ",\n".join(inner + _layout(item, inner) for item in value) + f"\n{indent}]"
-    members = (f"{inner}{_dumps(key)}: {_layout(item, inner)}" for key, item in sorted(value.items()))
-    return "{\n" + ",\n".join(members) + f"\n{indent}}}"
+    members = (f"{_dumps(key)}: {_layout(item, inner)}" for key, item in sorted(value.items()))
+    return "{\n" + ",\n".join(inner + line for line in _packed(members)) + f"\n{indent}}}"
+
+
+def _packed(members: Iterable[str]) -> Iterator[str]:
+    """The members of an object, short ones beside each other."""
+    line = ""
+    for member in members:
+        if line and ("\n" in line or "\n" in member or len(line) + len(member) > MAX_LINE):
+            yield line
+            line = ""
+        line = f"{line}, {member}" if line else member
+    if line:
+        yield line
 
 
 def _is_one_line(value: Mapping[str, Any] | Sequence[Any]) -> bool:
-    """Whether it is plain values, or an outcome without a finding."""
+    """Whether it is plain values, short, or an outcome without a finding."""
     if isinstance(value, Mapping) and "status" in value and "check" in value:
         return not any(value[name] for name in ("findings", "crashed", "waived"))
+    if len(_dumps(value)) <= MAX_LINE:
+        return True
     parts = value.values() if isinstance(value, Mapping) else value
     return not any(isinstance(part, (dict, list)) and part for part in parts)
 

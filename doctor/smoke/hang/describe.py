@@ -39,15 +39,17 @@ def current_collective(snap: Snapshot) -> Collective:
 
 
 def describe_state(snap: Snapshot) -> str:
-    """The state of a rank, such as ``in compute for 1.20 s, sleeping in nfs_wait``."""
+    """The state of a rank, such as ``outside of collectives for 1.20 s, sleeping in nfs_wait``."""
     if snap.dead:
         return filled("ended with {0}", snap.dead)
     place = snap.op if snap.state == "collective" else snap.state
-    text = (
-        filled("done for {0} s", f"{snap.age:.2f}")
-        if place == "done"
-        else filled("in {0} for {1} s", place, f"{snap.age:.2f}")
-    )
+    age = f"{snap.age:.2f}"
+    if place == "done":
+        text = filled("done for {0} s", age)
+    elif place == "compute":  # it may sleep there: what the kernel says of it follows
+        text = filled("outside of collectives for {0} s", age)
+    else:
+        text = filled("in {0} for {1} s", place, age)
     text += PROCESS_STATES.get(snap.process, "")
     return text if snap.waits_for in ("", "0") else filled("{0}, sleeping in {1}", text, snap.waits_for)
 

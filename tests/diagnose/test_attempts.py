@@ -13,7 +13,7 @@ from doctor.diagnose.render.document import MAX_ATTEMPT_FILES, SignatureCatalog,
 from doctor.diagnose.render.text import attempt_lines
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from tests.diagnose.test_command import run
-from tests.diagnose.test_rules import MATCHER, SIGNATURES
+from tests.diagnose.test_rules import MATCHER, SIGNATURES, logs
 from tests.test_large_fleet import lines_run
 
 LOGS = Path(__file__).with_name("logs")
@@ -294,3 +294,14 @@ def test_reports_of_many_hosts_are_judged_in_linear_time() -> None:
 
     few, some, many = lines(15), lines(30), lines(45)
     assert many - some <= 1.1 * (some - few), "the square would be 2 times"
+
+
+def test_the_version_of_nccl_in_an_error_of_torch_is_no_start_of_a_program() -> None:
+    """Two ranks print into one file, and no label tells them apart: https://github.com/NVIDIA/Megatron-LM/issues/661."""
+    error = (
+        "torch.distributed.DistBackendError: NCCL error in: /opt/ProcessGroupNCCL.cpp:1727, invalid usage (run with "
+        "NCCL_DEBUG=WARN for details), NCCL version 2.19.3\nncclInvalidUsage: This usually reflects invalid usage of "
+        "NCCL library.\nLast error:\nDuplicate GPU detected : rank {0} and rank 0 both on CUDA device f000\n"
+    )
+    (cause,) = logs(train=error.format(3) + error.format(7)).causes
+    assert {culprit.rank for culprit in cause.culprits} == {0, 3, 7}

@@ -111,6 +111,21 @@ def test_the_fleets_of_a_campaign_hold_every_product():
     assert hosts == {*NPUS, *GPUS, *PARTS, "310P", ""}
 
 
+def test_each_token_in_each_place() -> None:
+    """One place in twenty; all of them are those of the next test."""
+    from tests.attack import secrets
+
+    assert list(secrets.crossed_leaks(8, 3, 20)) == []
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("part", range(4))
+def test_each_token_in_every_place(part: int) -> None:
+    from tests.attack import secrets
+
+    assert list(secrets.crossed_leaks(9, part, 4)) == []
+
+
 @pytest.mark.every
 def test_secrets_in_what_programs_pass_on() -> None:
     """Some 600 secrets, each in 15 layers: of a shell's words, JSON, HTML, Python's bytes, heads of lines."""

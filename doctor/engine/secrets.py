@@ -215,7 +215,7 @@ def hide_tokens(text: str) -> str:
         return text
     for start, shape in SHAPES.items():
         if start in text:
-            text = _compiled(rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])){shape}").sub(HIDDEN, text)
+            text = _compiled(rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?=\$)){shape}").sub(HIDDEN, text)
     if "PRIVATE KEY" in text or "Private-Lines: " in text:
         text = _compiled(PRIVATE_KEY).sub(HIDDEN, text)
         text = _compiled(KEY_END).sub(HIDDEN, text) if "END " in text else text

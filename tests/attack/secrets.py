@@ -108,6 +108,12 @@ def password(source: random.Random) -> str:
 
 
 def tokens(source: random.Random) -> Iterator[Secret]:
+    """Each shape of a token, with some text around it."""
+    for token in bare_tokens(source):
+        yield Secret(source.choice(AROUND).format(token.text), token.hidden)
+
+
+def bare_tokens(source: random.Random) -> Iterator[Secret]:
     """Each shape of a token, and the longest of its drawn parts."""
     for shape in lines_of("secret_tokens.txt"):
         pieces = re.split(r"\{(\d+[hABd]?)\}", shape)
@@ -115,7 +121,7 @@ def tokens(source: random.Random) -> Iterator[Secret]:
             letters(source, int(kind.rstrip("hABd")), ALPHABETS[kind.lstrip(string.digits)]) for kind in pieces[1::2]
         ]
         pieces[1::2] = drawn
-        yield Secret(source.choice(AROUND).format("".join(pieces)), max(drawn, key=len))
+        yield Secret("".join(pieces), max(drawn, key=len))
 
 
 def corpus(source: random.Random) -> Iterator[Secret]:
@@ -144,6 +150,25 @@ def layered_leaks(seed: int) -> Iterator[str]:
         for layer in LAYERS:
             if held.hidden in hide_secrets(layer(held.text)):
                 yield layer(held.text)
+
+
+def crossed_leaks(seed: int, part: int = 0, parts: int = 1) -> Iterator[str]:
+    """Each token in each place, and a password under each name in each form of an assignment: those that come out.
+
+    ``part`` of ``parts`` of the places.
+    """
+    source = random.Random(seed)
+    held = list(bare_tokens(source))
+    texts = [
+        Secret(place.replace("§", token.text), token.hidden)
+        for place in lines_of("secret_places.txt")[part::parts]
+        for token in held
+    ]
+    for name in lines_of("secret_names.txt"):
+        for form in ASSIGNMENTS:
+            value = password(source)
+            texts.append(Secret(form.format(name.lower() if form.startswith("--") else name, value), value))
+    yield from (secret.text for secret in texts if secret.hidden in hide_secrets(secret.text))
 
 
 def log_of(held: Secret, source: random.Random) -> str:
@@ -230,6 +255,7 @@ def leaks(case: Case, held: Secret, form: str, redacts: bool, hook: str, bodies:
         if case.name == "check --from":
             argv += [*(["--redact"] if redacts else []), "--save", "saved.run"]
         environ = {**os.environ, "HOME": name, "XDG_STATE_HOME": f"{name}/state", "CI_TOKEN": held.hidden}
+        environ["DOCTOR_LANG"] = "zh" if redacts or len(held.hidden) % 2 else "en"
         if case.name in NOTIFYING:
             mail = folder / "bin" / "sendmail"
             mail.parent.mkdir()

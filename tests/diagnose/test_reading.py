@@ -477,3 +477,9 @@ def test_base64_in_a_log_is_no_line_of_a_signature_and_hides_none() -> None:
     path = "/opt/software/distributed/training/libraries/programs/launchers/orted"
     words = WordGrams([b"lunhrs"], False)
     assert words[path.encode().translate(None, DROPPED).split()[0]] == [b"lunhrs"]
+
+
+def test_the_time_of_a_line_with_the_number_of_a_thread_is_read_and_the_number_is_no_process() -> None:
+    stamp = read_stamp("E0813 06:09:49.845341 140336920782592 torch/_inductor/subproc_pool.py:205] ptxas fatal", 2026)
+    assert stamp.time is not None and not stamp.pid
+    assert read_stamp("E0813 06:09:49.845341 4711 torch/_inductor/subproc_pool.py:205] x", 2026).pid == "4711"

@@ -5,7 +5,7 @@ Formats, with their sources:
 - CANN plog and MindSpore: ``[ERROR] HCCL(123,python):2025-10-24-22:03:14.946.261 [file.cc:908]``
 - torch_npu: ``[ERROR] 2025-10-24-22:03:14 (PID:123, Device:0, RankID:3) ERR02200``
 - c10d (glog): ``[rank3]:[E1120 12:00:00.123456789 file.cpp:1]``; the day has two digits, the month one or two
-- torchrun's agent (glog): ``E1120 12:00:00.123000 4711 torch/distributed/elastic/...``
+- torchrun's agent (glog): ``E1120 12:00:00.123000 4711 torch/distributed/...``; torch 2.3 has the thread's number
 - NCCL: ``host:pid:tid [device] NCCL INFO ...``, in new versions with ``[2026-11-20 12:00:00]`` before it, in old
   ones (2.1 to 2.3) without ``NCCL``
 - vLLM: ``ERROR 03-29 12:59:53 [core.py:1099]``; ray puts ``(RayWorkerWrapper pid=858)`` before a line of an actor,
@@ -50,7 +50,7 @@ _C10D = re.compile(
     r"\[[IWEF](?P<month>\d{1,2})(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) [\w.]{1,80}\.(?:cpp|ts|hpp|h):\d"
 )
 _GLOG = re.compile(
-    r"(?<![\w\[])[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) (?P<pid>\d{1,10}) [\w/.-]{1,200}\.py:\d"  # noqa: E501
+    r"(?<![\w\[])[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) (?:(?P<pid>\d{1,10})|\d{11,20}) [\w/.-]{1,200}\.py:\d"  # noqa: E501
 )
 _NCCL = re.compile(
     r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] )?(?<![\w.-])(?P<host>\d{0,9}[A-Za-z][\w.-]{0,79}):"

@@ -53,11 +53,11 @@ def _divides(view: View, name: str, divisor: str, noun: str, parts: str, factor:
         )
 
 
-def _smaller(view: View, name: str, whole: int) -> str:
-    """The change of a setting to the largest smaller number that divides ``whole``; empty for no parallel size."""
+def _smaller(view: View, name: str, total: int) -> str:
+    """The change of a setting to the largest smaller number that divides ``total``; empty for no parallel size."""
     if name not in PARALLEL:
         return ""
-    size = next(size for size in range(min(view.number(name), whole), 0, -1) if whole % size == 0)
+    size = next(size for size in range(min(view.number(name), total), 0, -1) if total % size == 0)
     return filled("Make the parallel size smaller: {0}.", view.edit(name, size))
 
 

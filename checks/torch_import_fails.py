@@ -54,6 +54,6 @@ def torch_import_fails(torch: TorchImport, python: PythonEnv | None) -> Iterator
             observed=torch.error_with_set_env,
             expected="import torch succeeds",
             python=python.path if python else None,
-            case=[label for label, words in CASES.items() if words in torch.error_with_set_env],
+            case=[label for label, phrase in CASES.items() if phrase in torch.error_with_set_env],
             remedy=remedy if files else "",
         )

@@ -67,7 +67,7 @@ NOT_RUN = {
     "containers: there is none on a test host": """
         docker podman --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
     "software, and the job's own programs and settings": """
-        pip {pip} {path} python sh apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git
+        pip {pip} {path} python sh apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git accelerate
         chmod uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP
         {python} make mkdir command sbatch
         env --within DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed
@@ -81,7 +81,7 @@ NOT_RUN = {
         dmidecode tc""",
     "a text in a file or in a message, and no command": """
         "rank_id": "status": "version": Compatibility Two {item}:{expected} {observed}
-        privileged: securityContext.capabilities.add: {setting}""",
+        privileged: securityContext.capabilities.add: {setting} {option}""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": """* USER LimitMEMLOCK
         printf""",
     "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",

@@ -88,8 +88,8 @@ def recorded_causes(
 
     beside = {pid for report in reports.values() for pid in report.beside}
     of_job = {entry.report.pid for entry in job.ranks}
-    told = [cause for cause in _ras_causes(answers, signatures) if cause.named & of_job or not cause.named & beside]
-    return [*read("flight recorder", dumps), *read("HCCL", logs, HEARTBEAT), *told]
+    of_ras = [cause for cause in _ras_causes(answers, signatures) if cause.named & of_job or not cause.named & beside]
+    return [*read("flight recorder", dumps), *read("HCCL", logs, HEARTBEAT), *of_ras]
 
 
 def _files_of_others(reports: Mapping[str, HostReport], job: JobFinding) -> set[tuple[str, str]]:

@@ -67,9 +67,9 @@ NOT_RUN = {
     "containers: there is none on a test host": """
         docker podman --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
     "software, and the job's own programs and settings": """
-        pip {pip} {path} python sh apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git accelerate
+        pip {pip} {path} python sh apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git
         chmod uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP
-        {python} make mkdir command sbatch
+        {python} make mkdir command sbatch accelerate
         env --within DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed
         int(os""",
     "would change this machine's clock, services, mounts or frequency": """

@@ -1,14 +1,28 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
+from doctor.facts.firewall import FirewallRules
+from doctor.facts.firewall.job import shorten_rule
+from doctor.facts.firewall.redirects import delete_command, find_losing_rules
+from doctor.facts.firewall.walk import WalkPosition
+from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
+from doctor.net.assemble import assemble_matrix
 from doctor.net.findings import measured_slow_paths, slow_path_finding
 
 ONE_HOST = "only one host: there is no other to connect to"
+DELETES = (
+    "As root on {0}: `{1}` deletes a rule that drops some packets, {2} (table {3}, chain {4}). Delete it as well in "
+    "the file that loads the rules at boot, such as /etc/nftables.conf or those of /etc/iptables. Others are found so:"
+)
 
 
 @check(severity=ERROR, area="network", single_host=ONE_HOST)
-def net_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+def net_packets_lost(
+    answers: PerHost[NetworkAnswer],
+    rules: PerHost[FirewallRules] | None,
+    addresses: PerHost[HostAddresses] | None,
+) -> Iterator[Finding]:
     """No host, link or direction of the hosts' network loses many more packets than the others.
 
     ## Why it matters
@@ -16,7 +30,7 @@ def net_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     follow under load.
 
     ## What to do
-    First the own rules of {first}, as root there. `nft -a list ruleset | grep -E 'table|chain|drop'` prints those that
+    {named} `nft -a list ruleset | grep -E 'table|chain|drop'` prints those that
     drop, at random (`numgen`) or by rate (`limit`), with their handles: `nft delete rule <family> <table> <chain>
     handle <number>`. `iptables-save | grep -E 'DROP|statistic|limit'`: `iptables -D` with what follows `-A` in the
     line. `tc -s qdisc show | grep -E 'netem|tbf'`: `tc qdisc del dev <interface> root`. Where there is none: `ip -s -s
@@ -31,13 +45,41 @@ def net_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     segments, by the same statistics as in `doctor explain net-path-slow`. Losses come in bursts: what looks lossy is
     measured up to seven times more, alone, and each time must show it. It is an error from 16 times as much as the
     others on, where TCP sends a quarter of what it does elsewhere (its throughput falls with the square root of the
-    losses), else a warning.
+    losses), else a warning. A rule of nftables or iptables that drops some packets of all ports, at random or by rate,
+    on a host of the path is named: it loses them, or only those that it counts, such as a rate that is never reached.
     """
     for path in measured_slow_paths(answers):
         if path.figure == "retransmissions":
+            hosts = assemble_matrix(answers).hosts
+            ends = [hosts[number] for number in path.hosts]
+            losing = _losing_rules(ends, rules, addresses)
             yield slow_path_finding(
                 path,
                 answers,
                 "packets are lost {place}: {value} of the segments were sent again, elsewhere {norm} (confidence "
-                "{confidence}, {measured} measurements)",
+                "{confidence}, {measured} measurements){dropping}",
+                dropping=filled("; {0} on {1} drops some", shorten_rule(losing[0][1].rule), losing[0][0])
+                if losing
+                else "",
+                named=_remedy(*losing[0]) if losing else filled("First the own rules of {0}, as root there.", ends[0]),
             )
+
+
+def _losing_rules(
+    hosts: Sequence[str], rules: PerHost[FirewallRules] | None, addresses: PerHost[HostAddresses] | None
+) -> list[tuple[str, WalkPosition]]:
+    """The rules of these hosts that drop some packets, each with its host and a command that deletes it."""
+    return [
+        (host, position)
+        for host in hosts
+        if rules and addresses and host in rules and host in addresses
+        for position in find_losing_rules(
+            rules[host], addresses[host], [known for name, known in addresses.items() if name != host]
+        )
+        if delete_command(position)
+    ]
+
+
+def _remedy(host: str, position: WalkPosition) -> str:
+    place = f"{position.table.family} {position.table.name}"
+    return filled(DELETES, host, delete_command(position), shorten_rule(position.rule), place, position.chain)

@@ -289,11 +289,14 @@ def measured_slow_paths(answers: PerHost[NetworkAnswer]) -> tuple[SlowPath, ...]
     return slow_paths(speeds)
 
 
-def slow_path_finding(path: SlowPath, answers: PerHost[NetworkAnswer], template: str) -> Finding:
-    """The finding of a slow path: an error where it would slow the whole job down severely, else a warning."""
+def slow_path_finding(path: SlowPath, answers: PerHost[NetworkAnswer], template: str, **values: object) -> Finding:
+    """The finding of a slow path: an error where it would slow the whole job down severely, else a warning.
+
+    ``values``: further ones of the template and the check's page.
+    """
     hosts = assemble_matrix(answers).hosts
     blamed = [hosts[host] for host in path.hosts]
-    finding = Finding(template, hosts=blamed, **_slow_path_values(path, hosts))
+    finding = Finding(template, hosts=blamed, **_slow_path_values(path, hosts), **values)
     return finding.as_warning(not path.is_severe(len(hosts)))
 
 

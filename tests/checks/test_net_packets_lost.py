@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
+from doctor.facts.network import HostAddresses, InterfaceAddress
 from tests.checks.run_check import advice, messages, run_check
 from tests.checks.test_net_path_slow import HOSTS, measured
+from tests.facts.firewall_hosts import brought, rules, saved
 
 NAME = "net-packets-lost"
 
@@ -36,3 +40,29 @@ def test_losses_are_an_error_where_tcp_sends_a_quarter_of_what_it_does_elsewhere
         lost = {pair: ratio * 1000 for pair in elsewhere if 4 in pair}
         (finding,) = run_check(NAME, measured({}, {**elsewhere, **lost})).findings
         assert finding.is_warning is not severe
+
+
+RANDOM = "-A INPUT -p tcp -m statistic --mode random --probability 0.05 -j DROP"
+
+
+@pytest.mark.parametrize(
+    ("rule", "at", "is_named"),
+    [
+        (RANDOM, "w5", True),
+        (RANDOM, "w2", False),  # of a host that loses nothing
+        ("-A INPUT -p tcp -m tcp --dport 22 -m limit --limit 3/min -j DROP", "w5", False),
+        ("-A INPUT -p icmp -m limit --limit 3/min -j DROP", "w5", False),
+        ("-A INPUT -s 10.9.0.0/16 -m limit --limit 3/min -j DROP", "w5", False),
+    ],
+)
+def test_the_rule_that_drops_some_packets_is_named_with_its_command(rule: str, at: str, is_named: bool) -> None:
+    lost = {pair: 9000 for other in range(HOSTS) if other != 4 for pair in ((4, other), (other, 4))}
+    facts = measured({}, lost)
+    for number, (host, answered) in enumerate(facts.items(), start=1):
+        addresses = HostAddresses(interfaces=(InterfaceAddress("eth0", f"10.1.0.{number}", 24),))
+        facts[host] = [*answered, addresses, rules(saved(rule) if host == at else brought(), f"10.1.0.{number}")]
+    outcome = run_check(NAME, facts)
+    ((hosts, text),) = messages(outcome)
+    assert hosts == "w5"
+    assert (f"; {rule} on w5 drops some" in text) is is_named
+    assert (f"As root on w5: `iptables-legacy -t filter -D{rule[2:]}` deletes" in advice(NAME, outcome)) is is_named

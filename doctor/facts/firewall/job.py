@@ -13,9 +13,13 @@ from doctor.engine.texts import filled, joined
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, Obstacle, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, count, difference, intersect, to_ranges, union
-from doctor.facts.firewall.redirects import describe_redirect, redirecting_rule
+from doctor.facts.firewall.redirects import describe_redirect, sought_rule
 from doctor.facts.firewall.routes import Route, peers_holding
+<<<<<<< HEAD
 from doctor.facts.firewall.rules import Chain, RuleTable, shorten_rule
+=======
+from doctor.facts.firewall.rules import Chain, RuleTable, is_redirecting
+>>>>>>> d
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.ports import Listeners, ReservedPorts
 from doctor.job import LaunchConfig, limit_items
@@ -170,7 +174,7 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
         return _group_blocks(certain, route)
     for unclear_obstacle in answer.unclear:
         doubt = _relevant_part(unclear_obstacle, route, ports, master)
-        if doubt and redirecting_rule(doubt.position):
+        if doubt and sought_rule(doubt.position, is_redirecting):
             raise Unreadable(
                 filled(
                     "whether connections to TCP ports {0} reach the job depends on {1}",

@@ -1,10 +1,10 @@
-"""Rules that send connections to another port or host than they are opened to, and how each is deleted."""
+"""Rules that send connections elsewhere than they are opened to, or drop some packets, and how each is deleted."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
@@ -12,22 +12,39 @@ from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
 from doctor.facts.firewall.routes import RouteEntry, route_entries
+<<<<<<< HEAD
 from doctor.facts.firewall.rules import Rule, is_redirecting, shorten_rule
+=======
+from doctor.facts.firewall.rules import Rule, is_losing, is_redirecting
+>>>>>>> d
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.network import HostAddresses
 
 ANY_PORT: Ranges = ((1, 65535),)
+<<<<<<< HEAD
+=======
+UNRELATED_PORTS = (29500, 51234)
+MAX_RULE = 160
+"""Characters of a rule that are shown."""
+>>>>>>> d
 MAX_COMMAND = 400
 """Characters. A longer command is not printed: it could be cut."""
 PLAIN_WORD = re.compile(r"[\w./-]+")
 
 
 def find_redirects(
-    rules: FirewallRules, addresses: HostAddresses, peers: Iterable[HostAddresses], ports: Ranges, *, outgoing: bool
+    rules: FirewallRules,
+    addresses: HostAddresses,
+    peers: Iterable[HostAddresses],
+    ports: Ranges,
+    *,
+    outgoing: bool,
+    is_sought: Callable[[str], bool] = is_redirecting,
 ) -> list[WalkPosition]:
     """The rules that send connections to these ports elsewhere, each once, as the kernel comes to them.
 
     ``outgoing``: connections that the host opens to its peers, else those of its peers to it, by any interface.
+    ``is_sought``: of a rule's source; `is_losing` for those that drop some packets.
 
     Example: ``find_redirects(rules, addresses, [peer], ((29500, 29500),), outgoing=False)``.
     """
@@ -40,7 +57,25 @@ def find_redirects(
         for obstacle in evaluate_gate(rules.tables, query).unclear:
             is_here = intersect(obstacle.host_addresses, here) and intersect(obstacle.peer_addresses, theirs)
             if is_here and obstacle.outgoing == outgoing and obstacle.packet_kind == "opening":
-                positions |= {obstacle.position: None} if redirecting_rule(obstacle.position) else {}
+                positions |= {obstacle.position: None} if sought_rule(obstacle.position, is_sought) else {}
+    return list(positions)
+
+
+def find_losing_rules(
+    rules: FirewallRules, addresses: HostAddresses, peers: Iterable[HostAddresses]
+) -> list[WalkPosition]:
+    """The rules that drop some packets between the host and its peers, at random or by rate, in either direction.
+
+    One for a single port or service, as of SSH, is none of them: it has to meet two ports that have nothing in common.
+    """
+    peers = list(peers)
+    positions: dict[WalkPosition, None] = {}
+    for outgoing in (False, True):
+        first, second = (
+            find_redirects(rules, addresses, peers, ((port, port),), outgoing=outgoing, is_sought=is_losing)
+            for port in UNRELATED_PORTS
+        )
+        positions |= dict.fromkeys(position for position in first if position in second)
     return list(positions)
 
 
@@ -48,10 +83,14 @@ def _numbers(entries: Iterable[RouteEntry], family: int) -> Ranges:
     return to_ranges((entry.number, entry.number) for entry in entries if entry.network[0] == family)
 
 
-def redirecting_rule(position: WalkPosition) -> Rule | None:
-    """The rule at this place, where it redirects; None for another, or a policy."""
+def _is_deletable(source: str) -> bool:
+    return is_redirecting(source) or is_losing(source)
+
+
+def sought_rule(position: WalkPosition, is_sought: Callable[[str], bool] = _is_deletable) -> Rule | None:
+    """The rule at this place, where it redirects or drops some packets; None for another, or a policy."""
     rules = (rule for chain in position.table.chains if chain.name == position.chain for rule in chain.rules)
-    return next((rule for rule in rules if rule.text == position.rule and is_redirecting(rule.source)), None)
+    return next((rule for rule in rules if rule.text == position.rule and is_sought(rule.source)), None)
 
 
 def describe_redirect(position: WalkPosition) -> str:
@@ -73,7 +112,7 @@ def delete_command(position: WalkPosition) -> str:
 
     Such as ``nft delete rule ip nat prerouting handle 5``, ``iptables -t nat -D PREROUTING -p tcp ... -j REDIRECT``.
     """
-    rule, table = redirecting_rule(position), position.table
+    rule, table = sought_rule(position), position.table
     if rule is None:
         return ""
     if table.tool == "nft":

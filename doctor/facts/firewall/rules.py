@@ -53,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True):
     text: str
     source: str
     handle: int = 0
-    """nft's number of a rule that redirects; 0 for others: of these no command of ours deletes one by its number."""
+    """nft's number of a rule that redirects or drops some packets; 0 for others, which no command deletes by number."""
 
 
 class Chain(msgspec.Struct, frozen=True):
@@ -90,6 +90,20 @@ def is_redirecting(source: str) -> bool:
     True
     """
     return _REDIRECTING.search(source) is not None
+
+
+_LOSING = re.compile(r'\{"(?:numgen|limit)":.*\{"drop":|-m (?:statistic|limit|hashlimit) .*-j DROP(?: |$)', re.S)
+
+
+def is_losing(source: str) -> bool:
+    """Whether a rule drops some packets of a kind, at random or by rate.
+
+    >>> is_losing("-A INPUT -m statistic --mode random --probability 0.02 -j DROP"), is_losing("-A INPUT -j DROP")
+    (True, False)
+    >>> is_losing('[{"match":{"op":"<","left":{"numgen":{"mode":"random","mod":100}},"right":5}},{"drop":null}]')
+    True
+    """
+    return _LOSING.search(source) is not None
 
 
 class UnsupportedRule(ValueError):

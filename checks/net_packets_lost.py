@@ -2,8 +2,8 @@ from collections.abc import Iterator, Sequence
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.job import shorten_rule
 from doctor.facts.firewall.redirects import delete_command, find_losing_rules
+from doctor.facts.firewall.rules import shorten_rule
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer

@@ -15,11 +15,7 @@ from doctor.facts.firewall.gate import GateQuery, Obstacle, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, count, difference, intersect, to_ranges, union
 from doctor.facts.firewall.redirects import describe_redirect, sought_rule
 from doctor.facts.firewall.routes import Route, peers_holding
-<<<<<<< HEAD
-from doctor.facts.firewall.rules import Chain, RuleTable, shorten_rule
-=======
-from doctor.facts.firewall.rules import Chain, RuleTable, is_redirecting
->>>>>>> d
+from doctor.facts.firewall.rules import Chain, RuleTable, is_redirecting, shorten_rule
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.ports import Listeners, ReservedPorts
 from doctor.job import LaunchConfig, limit_items

@@ -12,21 +12,12 @@ from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
 from doctor.facts.firewall.routes import RouteEntry, route_entries
-<<<<<<< HEAD
-from doctor.facts.firewall.rules import Rule, is_redirecting, shorten_rule
-=======
-from doctor.facts.firewall.rules import Rule, is_losing, is_redirecting
->>>>>>> d
+from doctor.facts.firewall.rules import Rule, is_losing, is_redirecting, shorten_rule
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.network import HostAddresses
 
 ANY_PORT: Ranges = ((1, 65535),)
-<<<<<<< HEAD
-=======
 UNRELATED_PORTS = (29500, 51234)
-MAX_RULE = 160
-"""Characters of a rule that are shown."""
->>>>>>> d
 MAX_COMMAND = 400
 """Characters. A longer command is not printed: it could be cut."""
 PLAIN_WORD = re.compile(r"[\w./-]+")

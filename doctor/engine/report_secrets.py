@@ -10,14 +10,14 @@ import msgspec
 
 from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
 from doctor.engine.secrets import HIDDEN, hide_secrets, is_secret_name
-from doctor.engine.texts import restated
+from doctor.engine.texts import restated_by_values
 
 T = TypeVar("T")
 
 
 @lru_cache(maxsize=1 << 14)
 def _hide(text: str) -> str:
-    return restated(text, hide_secrets)
+    return restated_by_values(text, hide_secrets)
 
 
 def without_secrets(report: Report) -> Report:

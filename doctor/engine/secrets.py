@@ -129,11 +129,11 @@ _LOGIN = (
     r"|(?-i:\bHELLO[ ][23][ ]AUTH)[ ][^\s<]{1,60}[ ]+(?!<)"
     rf"|\b(?-i:AUTH)[ ]+(?:[\w-]{{1,60}}[ ]+)?(?=[^\s/._:\"'\\]{{12}}){_MIXED}"
     # FTP, POP, and Redis as its MONITOR and a capture show it: a capital word, then what has letters and digits, to the
-    # end of a line.
+    # end of a line, or to the next of several texts in one line.
     r"|(?:(?:(?:[>:/\"']|\+ok)[ ]?|\b(?=PASS[ ]\D{1,99}[0-9]{1,99}[^\s0-9]{1,99}[0-9]))(?-i:PASS)[ ]+"
     r"|\b(?-i:AUTH)[ ]+(?:default[ ]+|[\w-]{1,60}[ ]+(?=(?-i:[^\sA-Z]{0,99}[A-Z])))?"
     r"|\bsetuser\b[^\n]{0,100}?[\s\"]>|\"(?-i:AUTH)\"[ ](?:\"[^\"\s]{1,100}\"[ ])?\")"
-    r"(?-i:(?=[^\s0-9]{0,100}[0-9])(?=[^\sa-z]{0,100}[a-z]))(?=[^\s/._:\"'\\]{8,200}(?:[\r\n\"']|\\r|$))"
+    r"(?-i:(?=[^\s0-9]{0,100}[0-9])(?=[^\sa-z]{0,100}[a-z]))(?=[^\s/._:\"'\\]{8,200}(?:[\r\n\"']|\\r|;[ ]|$))"
     r"|\b(?:sen[dt]s?|sending|command|cmd|after|issued|ftp|pop3?|irc|user|login|tried|rejected|line|request)\b[^\n]{0,60}?"
     r"(?-i:\bPASS)[ ]+(?=[^\s0-9]{0,100}[0-9])(?=[^\s/._:\"'\\]{8})(?-i:(?=[^\sa-z]{0,100}[a-z]))"
     r"|(?-i:\bAUTH)(?:\\r\\n|\s{1,2})\$[0-9]{1,4}(?:\\r\\n|\s{1,2})"

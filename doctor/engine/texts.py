@@ -145,6 +145,22 @@ def restated(text: str, change: Callable[[str], str]) -> str:
     return result
 
 
+def restated_by_values(text: str, change: Callable[[str], str]) -> str:
+    """`restated`, with each value changed for itself before: what ends a line there is within a sentence here.
+
+    >>> restated_by_values(filled("{0} (and {1} more)", "the key is x9", 7), lambda text: re.sub("x9$", "?", text))
+    'the key is ? (and 7 more)'
+    """
+    source = origin(text)
+    if source is not None and not callable(source[1]):
+        template, values = source
+        changed = {name: restated_by_values(value, change) for name, value in values.items()}
+        if changed != values and fill(with_singulars(template, values), values) == text:
+            text = fill(with_singulars(template, changed), changed)
+            remember(text, template, changed)
+    return restated(text, change)
+
+
 def without_start(text: str, start: str) -> str:
     """``text`` without its first words, for a place that has them; its values are translated as before.
 

@@ -99,7 +99,9 @@ def test_a_kernel_setting_that_all_hosts_changed_alike(observer: Observer) -> No
         lines = text.splitlines()
         assert lines[2] == "  1. sysctl net.core.somaxconn: 4096 -> 64, on all 4 hosts"
         assert lines[3] == "     read by listen-queue-short, which found something now"
-        assert lines[5] == "  2. sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 4 hosts"
-        assert len(lines) == 6, text
+        command = "`sysctl -w net.core.somaxconn=4096`"
+        assert lines[4] == f"     where it is not intended, back as root on all 4 hosts: {command}"
+        assert lines[6] == "  2. sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 4 hosts"
+        assert len(lines) == 8, text
         again = observer.changes()
         assert [change["name"] for change in again] == ["net.core.somaxconn", "net.ipv4.tcp_retries2"]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from doctor.smoke.programs.recorder_page import MOST_TAGS, ends_of, message_group
-from doctor.watch.hook.gradient_sketch import should_move
 from tests.watch.hang_campaign import conduct
 
 
@@ -33,21 +31,26 @@ def test_messages_of_one_tag_have_a_group_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("value", "gradient", "rate", "dtype", "adaptive", "must"),
     [
-        (0.1, 1e-2, 1e-2, torch.float32, False, True),
-        (0.1, 1e-9, 1e-2, torch.float32, False, False),  # as of a bias before a normalization
-        (1.0, 1e-2, 1e-5, torch.bfloat16, True, False),
-        (1.0, 1e-9, 1e-3, torch.float32, True, True),
-        (0.0, 1e-9, 1e-3, torch.float32, False, True),
-        (0.1, 1e-9, 0.0, torch.float32, False, True),
-        (0.1, 0.0, 1e-2, torch.float32, False, False),
-        (0.1, 0.0, 1e-2, torch.float32, True, False),
+        (0.1, 1e-2, 1e-2, "float32", False, True),
+        (0.1, 1e-9, 1e-2, "float32", False, False),  # as of a bias before a normalization
+        (1.0, 1e-2, 1e-5, "bfloat16", True, False),
+        (1.0, 1e-9, 1e-3, "float32", True, True),
+        (0.0, 1e-9, 1e-3, "float32", False, True),
+        (0.1, 1e-9, 0.0, "float32", False, True),
+        (0.1, 0.0, 1e-2, "float32", False, False),
+        (0.1, 0.0, 1e-2, "float32", True, False),
     ],
 )
 def test_a_tensor_must_move_where_a_step_is_more_than_its_dtype_rounds_away(
-    value: float, gradient: float, rate: float, dtype: torch.dtype, adaptive: bool, must: bool
+    value: float, gradient: float, rate: float, dtype: str, adaptive: bool, must: bool
 ) -> None:
-    tensor = torch.full((4,), value, dtype=dtype, requires_grad=True)
-    tensor.grad = torch.full((4,), gradient, dtype=dtype)
+    import torch
+
+    from doctor.watch.hook.gradient_sketch import should_move
+
+    kind = getattr(torch, dtype)
+    tensor = torch.full((4,), value, dtype=kind, requires_grad=True)
+    tensor.grad = torch.full((4,), gradient, dtype=kind)
     optimizer = torch.optim.SGD([tensor], lr=rate)
     if adaptive:
         optimizer.state[tensor] = {"exp_avg_sq": torch.zeros(4)}
@@ -55,6 +58,10 @@ def test_a_tensor_must_move_where_a_step_is_more_than_its_dtype_rounds_away(
 
 
 def test_a_tensor_that_no_optimizer_holds_counts_with_any_gradient() -> None:
+    import torch
+
+    from doctor.watch.hook.gradient_sketch import should_move
+
     tensor = torch.ones(4, requires_grad=True)
     tensor.grad = torch.full((4,), 1e-9)
     assert should_move(torch, [], tensor)

@@ -151,9 +151,8 @@ def restated_by_values(text: str, change: Callable[[str], str]) -> str:
     >>> restated_by_values(filled("{0} (and {1} more)", "the key is x9", 7), lambda text: re.sub("x9$", "?", text))
     'the key is ? (and 7 more)'
     """
-    source = origin(text)
-    if source is not None and not callable(source[1]):
-        template, values = source
+    template, values = origin(text) or ("", {})
+    if not callable(values):
         changed = {name: restated_by_values(value, change) for name, value in values.items()}
         if changed != values and fill(with_singulars(template, values), values) == text:
             text = fill(with_singulars(template, changed), changed)

@@ -71,9 +71,20 @@ def test_what_one_run_did_not_read_has_not_changed() -> None:
     assert compare_values(before, now) == ()
     assert uncompared(before, now)[("packages", "sysctl")] == ("n1",)
     text = render(ChangesPage(before=before, now=now, worked=True, changes=(), uncompared=uncompared(before, now)), 0)
-    assert "nothing has changed since" in text
-    assert "not compared: packages, sysctl, on n1" in text
+    assert "nothing that was compared has changed since" in text
+    assert "not compared in full: packages, sysctl, on n1" in text
     assert "not compared: gone, in the earlier run alone" in text
+
+
+def test_what_one_run_read_only_in_part_is_named() -> None:
+    """A saved `doctor check` has the kernel settings that checks judge, and `doctor changes` reads all."""
+    judged = {"LiveSettings": {"sysctl": {"a": "1"}}}
+    before = RunValues("t0", hosts={"n1": judged})
+    now = RunValues("t1", hosts={"n1": {**judged, "HostSnapshot": {"sysctl": {"a": "1", "b": "2"}}}})
+    assert compare_values(before, now) == ()
+    assert uncompared(before, now) == {("sysctl",): ("n1",)}
+    text = render(ChangesPage(before=before, now=now, worked=True, changes=(), uncompared=uncompared(before, now)), 0)
+    assert "nothing that was compared has changed since" in text and "not compared in full: sysctl, on n1" in text
 
 
 def test_the_last_run_that_worked() -> None:

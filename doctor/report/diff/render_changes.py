@@ -83,6 +83,8 @@ def _head(page: ChangesPage) -> str:
     kind = localized("the last run that worked") if page.worked else localized("an earlier run")
     when = format_time(page.before.started)
     if not page.changes:
+        if page.uncompared:
+            return phrase("nothing that was compared has changed since {when}, {kind}", when=when, kind=kind)
         return phrase("nothing has changed since {when}, {kind}", when=when, kind=kind)
     changes = count_noun(len(page.changes), "change")
     return phrase(
@@ -122,7 +124,7 @@ def _reason(ranked: RankedChange) -> str:
 def _gaps(page: ChangesPage, fleet: Fleet) -> Iterator[str]:
     for categories, hosts in page.uncompared.items():
         listed = localized(", ").join(map(category_name, categories))
-        yield phrase("not compared: {listed}, on {where}", listed=listed, where=fleet.where(hosts))
+        yield phrase("not compared in full: {listed}, on {where}", listed=listed, where=fleet.where(hosts))
     absent = [host for host in page.before.hosts if host not in page.now.hosts]
     if absent:
         yield phrase("not compared: {where}, in the earlier run alone", where=fleet.fold(absent))

@@ -146,15 +146,16 @@ def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[
 
 
 def uncompared(before: RunValues, now: RunValues) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """What one of the two runs did not read: by categories, the hosts."""
+    """What one of the two runs did not read, or only in part: by categories, the hosts."""
     gaps: dict[tuple[str, ...], list[str]] = {}
     for host in dict.fromkeys((*before.hosts, *now.hosts)):
-        sides = [_categories(run.hosts.get(host, {})) for run in (before, now)]
-        absent = tuple(sorted(sides[0] ^ sides[1]))
+        earlier, later = (_sources(run.hosts.get(host, {})) for run in (before, now))
+        absent = tuple(sorted({category for _, category in earlier ^ later}))
         if absent:
             gaps.setdefault(absent, []).append(host)
     return {categories: tuple(hosts) for categories, hosts in gaps.items()}
 
 
-def _categories(values: HostValues) -> set[str]:
-    return {category for by_category in values.values() for category in by_category}
+def _sources(values: HostValues) -> set[tuple[str, str]]:
+    """The facts that were read, each with its category: of several of one category each has other names."""
+    return {(fact, category) for fact, by_category in values.items() for category in by_category}

@@ -3,7 +3,7 @@ from collections.abc import Iterator, Mapping
 from doctor import ERROR, Finding, PerHost, check, filled, joined
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.packets import to_ranges
-from doctor.facts.firewall.redirects import ANY_PORT, delete_command, find_redirects
+from doctor.facts.firewall.redirects import ANY_PORT, deletion, find_redirects
 from doctor.facts.firewall.rules import shorten_rule
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.network import HostAddresses
@@ -85,6 +85,5 @@ def _named(host: str, position: WalkPosition) -> str:
 
 
 def _remedy(host: str, position: WalkPosition) -> str:
-    command, place = delete_command(position), f"{position.table.family} {position.table.name}"
-    rule = shorten_rule(position.rule)
-    return filled(REDIRECTED, host, command, rule, place, position.chain) if command else filled(SEARCHED, host, host)
+    rule = deletion(position)
+    return filled(REDIRECTED, host, *rule) if rule.command else filled(SEARCHED, host, host)

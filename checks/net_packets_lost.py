@@ -1,10 +1,8 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.redirects import delete_command, find_losing_rules
-from doctor.facts.firewall.rules import shorten_rule
-from doctor.facts.firewall.walk import WalkPosition
+from doctor.facts.firewall.redirects import Deletion, deletion, find_losing_rules
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import assemble_matrix
@@ -52,34 +50,26 @@ def net_packets_lost(
         if path.figure == "retransmissions":
             hosts = assemble_matrix(answers).hosts
             ends = [hosts[number] for number in path.hosts]
-            losing = _losing_rules(ends, rules, addresses)
+            losing = next(_losing_rules(ends, rules or {}, addresses or {}), None)
             yield slow_path_finding(
                 path,
                 answers,
                 "packets are lost {place}: {value} of the segments were sent again, elsewhere {norm} (confidence "
                 "{confidence}, {measured} measurements){dropping}",
-                dropping=filled("; {0} on {1} drops some", shorten_rule(losing[0][1].rule), losing[0][0])
+                dropping=filled("; {0} on {1} drops some", losing[1].rule, losing[0]) if losing else "",
+                named=filled(DELETES, losing[0], *losing[1])
                 if losing
-                else "",
-                named=_remedy(*losing[0]) if losing else filled("First the own rules of {0}, as root there.", ends[0]),
+                else filled("First the own rules of {0}, as root there.", ends[0]),
             )
 
 
 def _losing_rules(
-    hosts: Sequence[str], rules: PerHost[FirewallRules] | None, addresses: PerHost[HostAddresses] | None
-) -> list[tuple[str, WalkPosition]]:
-    """The rules of these hosts that drop some packets, each with its host and a command that deletes it."""
-    return [
-        (host, position)
-        for host in hosts
-        if rules and addresses and host in rules and host in addresses
-        for position in find_losing_rules(
-            rules[host], addresses[host], [known for name, known in addresses.items() if name != host]
-        )
-        if delete_command(position)
-    ]
-
-
-def _remedy(host: str, position: WalkPosition) -> str:
-    place = f"{position.table.family} {position.table.name}"
-    return filled(DELETES, host, delete_command(position), shorten_rule(position.rule), place, position.chain)
+    hosts: Iterable[str], rules: Mapping[str, FirewallRules], addresses: Mapping[str, HostAddresses]
+) -> Iterator[tuple[str, Deletion]]:
+    """The rules of these hosts that drop some packets and that a command deletes, each with its host."""
+    for host in hosts:
+        if host in rules and host in addresses:
+            peers = [entry for name, entry in addresses.items() if name != host]
+            for position in find_losing_rules(rules[host], addresses[host], peers):
+                if (rule := deletion(position)).command:
+                    yield host, rule

@@ -10,7 +10,7 @@ REMEDIES = (
     DEVICE_MEMORY,
     (
         (
-            r"\b(?:CUDA|HIP|NPU) (?:error|failure|driver|runtime|function error|out of memory)|\bcudaError"
+            r"\b(?:CUDA|HIP|NPU) (?:error|failure|driver|runtime|function error)|\bcudaError"
             r"|\bC(?:UBLAS|UDNN)_STATUS"
             r"|\b(?:acl|aclrt|aclnn)[a-z]+ failed|error code is \d{6}|device-side assert|uncorrectable ECC"
             r"|fallen off the bus"

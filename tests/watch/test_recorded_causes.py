@@ -280,7 +280,7 @@ def test_what_ras_says_of_ranks_that_were_not_asked_for(fields: dict[str, list[i
 
 def test_a_launcher_that_the_user_names_means_its_ranks(tmp_path: Path) -> None:
     """``--pid`` of torchrun. Seen on an H200: it was looked at as a rank that moves, and its hung job was healthy."""
-    child = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
+    child = "import os, sys; os.write(1, b'%d\\n' % os.getpid()); sys.stdin.read()"  # at once: both write to one pipe
     parent = (
         "import os, subprocess, sys; "
         f"[subprocess.Popen([sys.executable, '-c', {child!r}], env=dict(os.environ, RANK=str(n), WORLD_SIZE='2')) "

@@ -11,7 +11,7 @@ import msgspec
 
 from doctor.engine.fact import Unreadable
 from doctor.engine.texts import filled
-from doctor.facts.firewall.rules import Chain, Rule, RuleTable, is_losing, is_redirecting
+from doctor.facts.firewall.rules import Chain, Rule, RuleTable, is_deletable
 from doctor.facts.firewall.words import single_item
 
 
@@ -72,7 +72,7 @@ def _build_rule(parts: list[Any], text: str, handle: int) -> Rule:
     """Counters are left out, and most handles: with them no two hosts would have one rule set."""
     kept = [part for part in parts if single_item(part)[0] != "counter"]
     source = msgspec.json.encode(kept).decode()
-    return Rule(text or source, source, handle if is_redirecting(source) or is_losing(source) else 0)
+    return Rule(text or source, source, handle if is_deletable(source) else 0)
 
 
 def _rule_texts(text_listing: str) -> dict[tuple[str, str, int], str]:

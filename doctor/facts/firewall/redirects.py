@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
@@ -12,12 +13,13 @@ from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
 from doctor.facts.firewall.routes import RouteEntry, route_entries
-from doctor.facts.firewall.rules import Rule, is_losing, is_redirecting, shorten_rule
+from doctor.facts.firewall.rules import Rule, is_deletable, is_losing, is_redirecting, shorten_rule
 from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.network import HostAddresses
 
 ANY_PORT: Ranges = ((1, 65535),)
 UNRELATED_PORTS = (29500, 51234)
+"""A rule that meets both is for no single service."""
 MAX_COMMAND = 400
 """Characters. A longer command is not printed: it could be cut."""
 PLAIN_WORD = re.compile(r"[\w./-]+")
@@ -74,25 +76,35 @@ def _numbers(entries: Iterable[RouteEntry], family: int) -> Ranges:
     return to_ranges((entry.number, entry.number) for entry in entries if entry.network[0] == family)
 
 
-def _is_deletable(source: str) -> bool:
-    return is_redirecting(source) or is_losing(source)
-
-
-def sought_rule(position: WalkPosition, is_sought: Callable[[str], bool] = _is_deletable) -> Rule | None:
+def sought_rule(position: WalkPosition, is_sought: Callable[[str], bool] = is_deletable) -> Rule | None:
     """The rule at this place, where it redirects or drops some packets; None for another, or a policy."""
     rules = (rule for chain in position.table.chains if chain.name == position.chain for rule in chain.rules)
     return next((rule for rule in rules if rule.text == position.rule and is_sought(rule.source)), None)
 
 
+class Deletion(NamedTuple):
+    """How a rule is deleted, and which it is, as a remedy says it."""
+
+    command: str
+    """Empty: there is none."""
+    rule: str
+    table: str
+    chain: str
+
+
+def deletion(position: WalkPosition) -> Deletion:
+    """Of the rule at this place."""
+    table = f"{position.table.family} {position.table.name}"
+    return Deletion(delete_command(position), shorten_rule(position.rule), table, position.chain)
+
+
 def describe_redirect(position: WalkPosition) -> str:
     """The rule with its place, and the command that deletes it."""
-    rule_text = shorten_rule(position.rule)
-    place = f"{position.table.family} {position.table.name}"
-    command = delete_command(position)
+    command, *place = deletion(position)
     return joined(
         "",
         (
-            filled("the rule {0} (table {1}, chain {2}), which redirects them", rule_text, place, position.chain),
+            filled("the rule {0} (table {1}, chain {2}), which redirects them", *place),
             filled("; as root, `{0}` deletes it", command) if command else "",
         ),
     )

@@ -106,6 +106,11 @@ def is_losing(source: str) -> bool:
     return _LOSING.search(source) is not None
 
 
+def is_deletable(source: str) -> bool:
+    """Whether a command of ours may delete the rule by its number: it redirects, or drops some packets."""
+    return is_redirecting(source) or is_losing(source)
+
+
 class UnsupportedRule(ValueError):
     """A part of a rule that is not understood: its outcome is unclear."""
 

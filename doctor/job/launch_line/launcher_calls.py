@@ -72,6 +72,15 @@ def host_list(text: str) -> tuple[str, ...]:
     return tuple(hosts[:65_536])
 
 
+def _refuse_hosts(row: LauncherRow, options: Options) -> None:
+    """Notes an address of the first host that is none."""
+    endpoint = options.text(row.rdzv_endpoint)
+    host = re.sub(r":[0-9]*$", "", endpoint) if "://" not in endpoint and "," not in endpoint else ""
+    for name, text in ((row.master_addr, options.text(row.master_addr)), (row.rdzv_endpoint, host.strip("[]"))):
+        if text and expected_host(text):
+            options.refuse([name], expected_host(text))
+
+
 def _started(
     row: LauncherRow,
     command: str,
@@ -90,21 +99,17 @@ def _started(
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
     if node_rank is not None and most and node_rank >= most:
         options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))
-    address, endpoint = options.text(row.master_addr), options.text(row.rdzv_endpoint)
-    host = re.sub(r":[0-9]*$", "", endpoint) if "://" not in endpoint and "," not in endpoint else ""
-    for name, text in ((row.master_addr, address), (row.rdzv_endpoint, host.strip("[]"))):
-        if text and expected_host(text):
-            options.refuse([name], expected_host(text))
+    _refuse_hosts(row, options)
     call = LaunchCall(
         launcher=row.name,
         command=command,
         environ=exports[0],
         passed=exports[1],
         node_rank=node_rank,
-        master_addr=address,
+        master_addr=options.text(row.master_addr),
         master_port=options.number(row.master_port, least=row.least_port, most=65535),
         rdzv_backend=options.text(row.rdzv_backend),
-        rdzv_endpoint=endpoint,
+        rdzv_endpoint=options.text(row.rdzv_endpoint),
         standalone=row.standalone in options,
         hostfile=options.text(*row.hostfile.split()),
         options=options.as_texts(),

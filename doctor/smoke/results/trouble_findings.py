@@ -34,7 +34,7 @@ CUT = "no data passes between {between}; none of them holds more than half of {c
 Remedies = Sequence[tuple[str, str]]
 DEVICE_MEMORY = (
     (
-        r"\b(?:CUDA|HIP|NPU|cuda|hip)\w*\b.{0,60}\bout of memory\b|\b(?:CUBLAS|HIPBLAS)_STATUS_ALLOC_FAILED"
+        r"\b(?:CUDA|HIP|NPU)\w*\b.{0,60}\bout of memory\b|\b(?:CUBLAS|HIPBLAS)_STATUS_ALLOC_FAILED"
         r"|\bcudaErrorMemoryAllocation\b|\bhipErrorOutOfMemory\b|\berror code is 207001\b|\baclrtMalloc\w* failed"
     ),
     (

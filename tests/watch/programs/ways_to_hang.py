@@ -329,10 +329,7 @@ def fsdp_validation():
 
 
 def early_sampler_end():
-    begin()
-    model, optimizer = net()
-    for _ in range(AT):
-        train_step(model, optimizer)
+    usual(steps=AT)
     batches = DataLoader(range(25 + (rank == 0)), batch_size=5)
     found = torch.zeros(1)
     struck()
@@ -399,15 +396,18 @@ def locks_crossed():
     usual(write)
 
 
-def file_locked_by_waiter():
-    begin()
-    model, optimizer = net()
-    for _ in range(AT):
-        train_step(model, optimizer)
+def locked_by_rank_0():
+    """After some steps: a file."""
+    usual(steps=AT)
     file = (FOLDER / "cache.lock").open("w")
     if rank == 0:
         fcntl.flock(file, fcntl.LOCK_EX)
     dist.barrier()
+    return file
+
+
+def file_locked_by_waiter():
+    file = locked_by_rank_0()
     if rank == 2:
         struck()
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -416,14 +416,7 @@ def file_locked_by_waiter():
 
 def file_polled():
     """As the libraries of file locks do it."""
-    begin()
-    model, optimizer = net()
-    for _ in range(AT):
-        train_step(model, optimizer)
-    file = (FOLDER / "cache.lock").open("w")
-    if rank == 0:
-        fcntl.flock(file, fcntl.LOCK_EX)
-    dist.barrier()
+    file = locked_by_rank_0()
     while rank == 2:
         struck() if not (FOLDER / "struck").exists() else None
         try:

@@ -205,6 +205,14 @@ def add_stacks(ranks, spy, deadline):
         entry["problem"] = problems.get(entry["pid"], "")
 
 
+def set_signalled_stacks(ranks, number):
+    """Asks for stacks by a signal, where none were read; 0: by none."""
+    stacks = signalled_stacks([entry["pid"] for entry in ranks], number) if number else {}
+    for entry in ranks if number else ():
+        if not any(entry["stacks"]):
+            entry["stacks"] = [stacks.get(entry["pid"], [])]
+
+
 def main(request, program):
     """Looks at the ranks `LOOKS` times within the interval; prints the record, and exits with 0."""
     request = json.loads(request.decode("ascii"))
@@ -224,12 +232,7 @@ def main(request, program):
     held_up_beside(set_file_waits(ranks))
     for entry in ranks[:MOST_COUNTED] if spy else ():
         entry["argument"] = rank_in_locals(entry["pid"], spy) if entry["rank"] is None else None
-    number = signal_number(request["signal"])
-    if number:
-        stacks = signalled_stacks(pids, number)
-        for entry in ranks:
-            if not any(entry["stacks"]):
-                entry["stacks"] = [stacks.get(entry["pid"], [])]
+    set_signalled_stacks(ranks, signal_number(request["signal"]))
     beside = [entry for entry in every if entry["pid"] not in pids]
     record = {
         "ras": ras + (ras_answer(addresses) if ras else ""),

@@ -50,7 +50,7 @@ def launch_size_wrong(
         yield from _more_than_devices(sizes, counts)
     if launch.nodes is not None and launch.nodes > hosts:
         yield Finding(
-            "the launch line is for {observed}, and there are {expected}",
+            "the launch line is for {observed}, and the fleet has {expected}",
             launch=launch.launch_line,
             option="the number of hosts",
             observed=count_noun(launch.nodes, "host"),

@@ -162,7 +162,13 @@ def test_json_stays_json_without_its_secrets() -> None:
 
 
 def test_a_question_gets_the_given_values_by_their_names() -> None:
-    assert set(ProbeArguments.__annotations__) == {"asked", "environ", "login", *ProbeInputs.__struct_fields__}
+    assert set(ProbeArguments.__annotations__) == {
+        "asked",
+        "environ",
+        "login",
+        "program",
+        *ProbeInputs.__struct_fields__,
+    }
 
 
 def lines_of(run: Run) -> bytes:

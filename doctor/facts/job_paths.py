@@ -8,7 +8,7 @@ import time
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 
 
@@ -81,6 +81,41 @@ def read_paths(arguments: ProbeArguments) -> dict[str, dict[str, object]]:
                 "problem": "" if is_absent else str(error.strerror),
             }
     return states
+
+
+def find_program(arguments: ProbeArguments) -> dict[str, str]:
+    """Runs on the host: whether the file that the launch line starts is there, as the job sees it."""
+    path = arguments.get("program", "")
+    try:
+        os.stat(path)
+    except OSError as error:
+        is_absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        return {"path": path, "state": "missing" if is_absent else str(error.strerror)}
+    return {"path": path, "state": "there"}
+
+
+class JobProgram(Fact, frozen=True):
+    """The file that the launch line starts, and whether the host has it.
+
+    Raw output, as JSON::
+
+        {"path": "/work/train.py", "state": "missing"}
+    """
+
+    probe = ask(find_program, job=True)
+
+    path: str
+    state: str
+    """there, missing."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> JobProgram:
+        values = msgspec.convert(answer.json(), dict[str, str])
+        if not values["path"]:
+            raise Absent("no launch line names the path of a program that every host must have")
+        if values["state"] not in ("there", "missing"):
+            raise Unreadable(f"{values['path']}: {values['state']}")
+        return cls(path=values["path"], state=values["state"])
 
 
 class PathState(msgspec.Struct, frozen=True):

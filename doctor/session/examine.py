@@ -83,9 +83,8 @@ def examine(
             inventory.local, options.transport, ssh_to(inventory, options.ssh, options.transport), hosts
         )
         facts = unique_facts(_facts_to_read(checks, options))
-        ask = CollectOptions(
-            facts, _arguments(job.probe_inputs, options, environ), options.sudo, tuple(shlex.split(options.within))
-        )
+        arguments = _arguments(job.probe_inputs, options, environ, is_local=inventory.local)
+        ask = CollectOptions(facts, arguments, options.sudo, tuple(shlex.split(options.within)))
         share = ROUNDS_SHARE if options.smoke else BEFORE_NET_SHARE if options.net else 1.0
         limits = TimeLimits(options.timeout, options.budget * share, options.workers or workers(len(hosts)))
         try:
@@ -112,14 +111,17 @@ def examine(
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing, options.code)
 
 
-def _arguments(inputs: ProbeInputs, options: ExamineOptions, caller: Mapping[str, str]) -> dict[str, object]:
+def _arguments(
+    inputs: ProbeInputs, options: ExamineOptions, caller: Mapping[str, str], *, is_local: bool
+) -> dict[str, object]:
     """What questions on the hosts get: what the run keeps, how the launcher logs in, and what a job starts with."""
     login = msgspec.to_builtins(options.login) if options.login else None
-    is_of_job = bool(options.job_environ) or options.gates_job
+    is_of_job, program = bool(options.job_environ) or options.gates_job, options.program
     return {
         **msgspec.to_builtins(inputs),
         "login": login,
         "import_folder": options.import_folder,
+        "program": os.path.abspath(program) if program and (is_local or os.path.isabs(program)) else "",
         "environ": at_start(options.job_environ or caller, with_path=is_of_job),
     }
 

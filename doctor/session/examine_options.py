@@ -55,6 +55,9 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Of a launch line, a file or a process: all that the job has; empty: the caller's."""
     import_folder: str = ""
     """The folder that the job's Python looks into first: absolute; empty where no launch line tells it."""
+    program: str = ""
+    """The file that the launch line starts on each host: empty where it is not known, relative where each host
+    chooses the folder."""
     after_reboot: bool = False
     """Read what the hosts load when they start, and evaluate the checks as after a reboot."""
     reads_settings: bool = False

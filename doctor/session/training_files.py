@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,11 @@ _LEVELS = 5
 """Folders above that of a script in which a file that it names is looked for: most scripts run in one of them."""
 
 
+_KEEP_FOLDER = ("srun", "openmpi", "hydra", "deepspeed")
+"""Launchers that start the ranks of all hosts in the folder that they are called in."""
+_CHANGES_FOLDER = re.compile(
+    r"(?:^|[\s;&|('\"])(?:cd|pushd|-C|-D|-{1,2}(?:chdir|cwd|directory|project|wd|wdir|workdir))(?:\s|=)"
+)
 _CONFIGURATIONS = (".json", ".yaml", ".yml", ".toml")
 
 
@@ -118,6 +124,31 @@ def import_folder(source: JobEnvironment) -> str:
     return os.path.dirname(os.path.abspath(line.program)) if line.program.endswith(".py") else ""
 
 
+def program_path(source: JobEnvironment) -> str:
+    """The file that the line starts on each host; empty where that is not known, as in a container or on the PATH.
+
+    Absolute, unless each host chooses the folder in which it starts. Slurm, MPI and DeepSpeed start all ranks in the
+    folder they are called in: srun(1) ``--chdir``, mpirun(1) ``-wdir``, deepspeed/launcher/multinode_runner.py.
+    """
+    line = source.line
+    if line is None or line.is_module or "program" in line.unresolved or line.program in ("", "-", "-c"):
+        return ""
+    if _in_container(line, source.environ) or not (line.interpreter or "/" in line.program):
+        return ""
+    if not os.path.isabs(line.program) and _CHANGES_FOLDER.search(line.text):
+        return ""
+    keeps_folder = any(call.launcher in _KEEP_FOLDER for call in line.launchers[:1])
+    return os.path.abspath(line.program) if keeps_folder else line.program
+
+
+def _in_container(line: LaunchLine, environ: Mapping[str, str]) -> bool:
+    """Also in one that Slurm's Pyxis or its own runtime starts: ``srun --container-image``, ``--container``."""
+    by_option = any(name.startswith("container") for call in line.launchers for name in call.options)
+    by_variable = any(name.startswith(("SLURM_CONTAINER", "PYXIS_")) for name in environ)
+    elsewhere = any(call.launcher == "ssh" or "bcast" in call.options for call in line.launchers)
+    return bool(line.container) or by_option or by_variable or elsewhere
+
+
 def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: str = "") -> ExamineOptions:
     """The options with all that the launch line tells; ``script``: the job script in which it stands."""
     launch = options.launch
@@ -128,6 +159,7 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
         login=source.login,
         job_environ=source.environ,
         import_folder=import_folder(source),
+        program="" if script else program_path(source),
         code=code_of_line(source.line) if options.reads_settings else None,
     )
 

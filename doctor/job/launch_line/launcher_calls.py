@@ -100,6 +100,9 @@ def _started(
     if node_rank is not None and most and node_rank >= most:
         options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))
     _refuse_hosts(row, options)
+    meets_there = options.text(row.rdzv_backend) in ("", "static") and not {row.standalone, row.rdzv_endpoint} & {
+        *options.by_name
+    }
     call = LaunchCall(
         launcher=row.name,
         command=command,
@@ -107,7 +110,7 @@ def _started(
         passed=exports[1],
         node_rank=node_rank,
         master_addr=options.text(row.master_addr),
-        master_port=options.number(row.master_port, least=row.least_port, most=65535),
+        master_port=options.number(row.master_port, least=row.least_port if meets_there else 0, most=65535),
         rdzv_backend=options.text(row.rdzv_backend),
         rdzv_endpoint=options.text(row.rdzv_endpoint),
         standalone=row.standalone in options,

@@ -1,0 +1,92 @@
+"""What launch-program-missing finds, and of which launch lines the program is looked for."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from doctor.engine.fact import Absent, Unreadable
+from doctor.environment.job_environment import of_launch_line
+from doctor.facts.job_paths import JobProgram, find_program
+from doctor.session.training_files import program_path
+from tests.checks.run_check import advice, fleet, messages, run_check
+from tests.facts.answers import answered
+
+
+def program(state: str) -> JobProgram:
+    return JobProgram(path="/work/train.py", state=state)
+
+
+def test_a_program_that_one_host_lacks() -> None:
+    hosts = {**fleet(3, program("there")), "w4": [program("missing")]}
+    outcome = run_check("launch-program-missing", hosts)
+    assert messages(outcome) == [("w4", "/work/train.py is not there")]
+    todo = advice("launch-program-missing", outcome)
+    assert "rsync -a --mkpath w1:/work/train.py /work/train.py" in todo
+    assert "correct the path" not in todo
+
+
+def test_a_program_that_no_host_has_is_a_wrong_path() -> None:
+    outcome = run_check("launch-program-missing", fleet(2, program("missing")))
+    assert "correct the path in the launch line" in advice("launch-program-missing", outcome)
+    assert "rsync" not in advice("launch-program-missing", outcome)
+    assert messages(run_check("launch-program-missing", fleet(2, program("there")))) == []
+
+
+def test_the_host_tells_whether_the_program_is_there(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    assert answered(JobProgram, find_program({"program": str(script)})).state == "missing"
+    assert answered(JobProgram, find_program({"program": str(script / "inner.py")})).state == "missing"
+    script.write_text("")
+    assert answered(JobProgram, find_program({"program": str(script)})).state == "there"
+    assert answered(JobProgram, find_program({"program": str(tmp_path)})).state == "there"
+    assert isinstance(answered(JobProgram, find_program({})), Absent)
+
+
+def test_what_could_not_be_looked_at_is_unknown_and_not_missing(tmp_path: Path) -> None:
+    loop = tmp_path / "train.py"
+    loop.symlink_to(loop)
+    unknown = answered(JobProgram, find_program({"program": str(loop)}))
+    assert isinstance(unknown, Unreadable)
+    assert "Too many levels of symbolic links" in str(unknown)
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("torchrun --nnodes 2 /work/train.py --lr 1", "/work/train.py"),
+        ("torchrun train.py", "train.py"),
+        ("python3 sub/train.py", "sub/train.py"),
+        ("mpirun -np 4 python sub/train.py", "{here}/sub/train.py"),
+        ("mpirun -np 4 ./a.out", "{here}/a.out"),
+        ("srun -n 4 bash run.sh", "{here}/run.sh"),
+        ("deepspeed train.py", "{here}/train.py"),
+        ("mpirun -np 4 hostname", ""),
+        ("mpirun --wdir /x -np 4 python train.py", ""),
+        ("mpirun --wdir /x -np 4 python /work/train.py", "/work/train.py"),
+        ("srun --chdir=/x -n 4 python train.py", ""),
+        ("srun -D /x -n 4 python train.py", ""),
+        ("srun --container-image=torch -n 4 python /work/train.py", ""),
+        ("srun --bcast=/tmp/a.out -n 4 ./a.out", ""),
+        ("uv run --directory /x torchrun train.py", ""),
+        ("env -C /x torchrun train.py", ""),
+        ("sh -c 'cd /x && exec torchrun train.py'", ""),
+        ("sh -c 'exec torchrun train.py'", "train.py"),
+        ("docker run image torchrun /work/train.py", ""),
+        ("apptainer exec image.sif torchrun /work/train.py", ""),
+        ("ssh n1 torchrun /work/train.py", ""),
+        ("torchrun -m package.train", ""),
+        ("python3 -c 1", ""),
+        ("python3 -", ""),
+    ],
+)
+def test_the_program_is_looked_for_where_its_place_is_known(line: str, path: str) -> None:
+    assert program_path(of_launch_line(shlex.split(line), {})) == path.format(here=os.getcwd())
+
+
+def test_a_container_that_the_environment_names_holds_the_program() -> None:
+    environ = {"SLURM_CONTAINER_IMAGE": "torch"}
+    assert program_path(of_launch_line(["srun", "python", "/work/train.py"], environ)) == ""

@@ -33,7 +33,8 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     ## Source
     PyTorch, environment variable initialization (RANK: from 0 to WORLD_SIZE - 1, another one for each process) and
     torchrun (`--node-rank`: default 0). Each host's own values are known where `doctor node` runs on every host in the
-    job's environment, and `doctor merge` joins them. What stands in a launch line is known where srun, mpirun or pdsh
+    job's environment, and `doctor merge` joins them; its own RANK where `doctor preflight` runs as the rank to be. What
+    stands in a launch line is known where srun, mpirun or pdsh
     starts the line on several hosts: sbatch(1), the script runs on the first host, where SLURM_NODEID is 0.
     """
     by_host = launch.env_by_host
@@ -119,14 +120,15 @@ def _same_in_tasks(launch: LaunchConfig, tasks: int) -> Iterator[Finding]:
 
 def _out_of_range(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
     for host, environ in by_host.items():
-        rank, size = _number(environ.get("RANK", "")), _number(environ.get("WORLD_SIZE", ""))
-        if rank is not None and size is not None and rank >= size:
+        text, size = environ.get("RANK", ""), _number(environ.get("WORLD_SIZE", ""))
+        rank = _number(text)
+        if text and size is not None and (rank is None or rank >= size):
             yield Finding(
                 "RANK is {observed} of {size} ranks",
                 hosts=(host,),
                 variable="RANK",
                 size=size,
-                observed=rank,
+                observed=text if rank is None else rank,
                 expected=filled("from 0 to {0}", size - 1) if size else "a WORLD_SIZE of at least 1",
                 remedy="RANK counts all processes of the job from 0, and WORLD_SIZE is their number: `export "
                 "RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS` under Slurm, in each task.",

@@ -252,12 +252,14 @@ def _standard_modules(folder: str) -> list:  # type: ignore[type-arg]
 def _attempt(command: list, environ: dict, seconds: float) -> dict:  # type: ignore[type-arg]
     """Exit code, stdout and stderr of a command that gets these variables, too; or the seconds that it had.
 
-    It has so many without those in which it waits for a CPU.
+    It has so many without those in which it waits for a CPU. An empty value takes a variable away.
     """
     import subprocess
 
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, env=dict(os.environ, **environ))
+    merged = dict(os.environ, **environ)
+    variables = {name: value for name, value in merged.items() if value or name not in environ}
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, env=variables)
     taken = effective_time(f"/proc/{process.pid}/task/{process.pid}")
     pause = seconds
     while True:
@@ -297,7 +299,7 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
     variables = dict(arguments.get("environ") or {})
     answer["given"] = sorted(variables)
     runs = [(script, variables) for script in ["", *set_env_scripts[:1]]]
-    runs += [(runs[-1][0], {})] if variables else []
+    runs += [(runs[-1][0], {name: "" for name in variables if name != "PATH"})] if variables else []
     for script, environ in runs:
         line = '. "$0" >/dev/null 2>&1; exec "$@"' if script else 'exec "$@"'
         shell = shutil.which("bash") or "/bin/sh"
@@ -377,7 +379,7 @@ def _attempt_error(attempt: dict[str, Any]) -> str:
             raise Absent("torch is not installed for the job's interpreter")
         raise Unreadable("import torch: the interpreter printed nothing")
     raised = re.findall(
-        r"^((?:[\w.]+(?:Error|Exception|Warning)|Exception|SystemExit|Fatal Python error)\b:? ?.*)$",
+        r"^((?:[\w.]+(?:Error|Exception|Warning)|Exception|SystemExit|Fatal Python error)\b:?(?: ?\S.*| *\n.*|))$",
         attempt["err"],
         re.M,
     )
@@ -385,7 +387,7 @@ def _attempt_error(attempt: dict[str, Any]) -> str:
     causes = [line for line in raised if "Failed to load the backend extension" not in line and "Warning" not in line]
     set_env_errors = [line for line in causes if "set_env.sh" in line]
     if causes:
-        return beginning(str((set_env_errors or causes)[0]).strip(), 400)
+        return beginning(" ".join(str((set_env_errors or causes)[0]).split()), 400)
     error_lines = attempt["err"].strip().splitlines()
     ended = (
         filled("killed by signal {0}", -attempt["code"])

@@ -126,6 +126,13 @@ def _arguments(
     }
 
 
+def _rank_to_be(inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The rank that this process is, by host, where no launcher of a launch line numbers it anew."""
+    numbers = {name: printable(environ[name], 40) for name in ("RANK", "WORLD_SIZE") if environ.get(name)}
+    is_rank = options.gates_job and inventory.local and not options.launch.read_from and len(numbers) == 2
+    return {inventory.hosts[0]: numbers} if is_rank else {}
+
+
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:
     if not options.after_reboot:
         return [*needed_facts(checks), *_net_facts(options), *_settings(options)]
@@ -234,6 +241,7 @@ class _JobInput:
             environ=options.launch.environ if options.launch.read_from else options.launch.environ or relevant(environ),
             rank_table=options.launch.rank_table or rank_table,
             ranks_per_host=options.launch.ranks_per_host or dict(inventory.slots) or None,
+            by_host=options.launch.by_host or _rank_to_be(inventory, options, environ),
         )
         self.training = msgspec.to_builtins(options.training) if options.training else {}
         self.table = _read_rank_table(LaunchConfig.from_options(self.launch).rank_table_path)

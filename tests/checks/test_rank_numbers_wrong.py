@@ -29,6 +29,9 @@ RANKS: list[tuple[list[dict[str, str]], list[tuple[str, Any, tuple[str, ...]]]]]
         [("WORLD_SIZE", 16, ())],
     ),
     ([{"RANK": "x"}, {"RANK": "1"}], []),
+    ([{"RANK": "x", "WORLD_SIZE": "2"}], [("RANK", "x", ("n0",))]),
+    ([{"RANK": "2", "WORLD_SIZE": "2"}], [("RANK", 2, ("n0",))]),
+    ([{"RANK": "1", "WORLD_SIZE": "2"}], []),
 ]
 
 

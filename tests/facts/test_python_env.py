@@ -264,6 +264,19 @@ def test_a_torch_that_fails_by_itself_is_not_laid_on_the_variables(tmp_path: Any
     assert (value.broken_by, value.error) == ((), "ImportError: libtorch_cpu.so")
 
 
+def test_a_variable_that_this_very_process_has_is_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On doctor's own host the trial starts from the job's environment: without its variables, they are taken away."""
+    (tmp_path / "torch.py").write_text(
+        "import os\n__version__ = '1'\nif os.environ.get('TORCH_LOGS') == 'wrong':\n"
+        "    raise ValueError('\\nInvalid log settings: wrong, must be names\\nof modules')\n"
+    )
+    monkeypatch.setenv("TORCH_LOGS", "wrong")
+    arguments: dict[str, Any] = {"python": sys.executable, "import_folder": str(tmp_path)}
+    bad = answered(TorchImport, try_import({**arguments, "environ": {"TORCH_LOGS": "wrong"}}))
+    assert bad.broken_by == ("TORCH_LOGS",)
+    assert bad.error == "ValueError: Invalid log settings: wrong, must be names"
+
+
 def test_a_transport_that_this_torch_does_not_have_is_refused(tmp_path: Path) -> None:
     """torch raises it when it makes the group; which transports it has, it alone knows."""
     (tmp_path / "torch.py").write_text(

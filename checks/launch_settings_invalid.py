@@ -82,6 +82,14 @@ def launch_settings_invalid(
                 filled("{0}: whether the value is valid depends on the product; name it with --product", names)
             ) from None
     yield from _judged(always, without_npu)
+    undecided = sorted({setting.variable for setting in set(given) - always})
+    if undecided and installed == {("", "")}:
+        raise Unreadable(
+            filled(
+                "{0}: CANN or torch_npu of another release may take the value, and the hosts' releases are not known",
+                ", ".join(undecided),
+            )
+        )
 
 
 def _judged(settings: set[EnvSetting], without_npu: bool) -> Iterator[Finding]:

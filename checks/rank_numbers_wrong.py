@@ -2,6 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, Skip, check, filled
+from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 
 LARGEST = 9_999_999
@@ -47,6 +48,15 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     if not by_host:
         if starts or tasks:
             return
+        if launch.unread_tasks and launch.nodes != 1 and launch.node_rank is not None and len(launch.launchers) > 1:
+            raise Unreadable(
+                filled(
+                    "on how many hosts srun {0} starts {1} is not known, and each start has node rank {2}",
+                    launch.unread_tasks,
+                    launch.launchers[-1],
+                    launch.node_rank,
+                )
+            )
         raise Skip("only `doctor node` sees each host's own environment")
     names = ("RANK", "NODE_RANK", "GROUP_RANK", "LOCAL_WORLD_SIZE")
     if not any(name in environ for environ in by_host.values() for name in names):

@@ -72,7 +72,7 @@ def command(
     counts = {name: number for name, number in (("nodes", nodes), ("ranks_per_node", ranks_per_host)) if number}
     leave_out = _leave_out if output.on_unknown == "ok" else None
     training = read_training(paths, launch_line, os.environ, counts, leave_out)
-    launch = LaunchOptions(ranks_per_host=ranks_per_host or None, product=product)
+    launch = LaunchOptions(nodes=nodes or None, ranks_per_host=ranks_per_host or None, product=product)
     launches = launches_of(paths, launch_line, launch, os.environ)
     if launches:
         launch = msgspec.structs.replace(launches[0], others=tuple(launches[1:]))

@@ -66,8 +66,13 @@ def _finding(finding: Finding) -> Finding:
     return hidden
 
 
+_WITHOUT_TEXT = {int, float, bool, type(None)}
+
+
 def _hide_within(value: T) -> T:
     """Any value of a report, of the same type."""
+    if type(value) in _WITHOUT_TEXT:
+        return value
     hidden: object = value
     if isinstance(value, str):
         hidden = _hide(value)

@@ -19,6 +19,7 @@ from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
+    hosts_not_given,
     most_nodes,
     outer_nodes,
     outer_tasks,
@@ -128,8 +129,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             ranks_per_host=options.ranks_per_host or (line.ranks_per_node if call else None),
             launch_line=line.text,
             launchers=tuple(call.launcher for call in line.launchers),
-            nodes=line.nodes if call else None,
-            max_nodes=most_nodes(line) if call else None,
+            nodes=line.nodes or options.nodes if call else None,
+            max_nodes=most_nodes(line) or options.nodes if call else None,
             outer_nodes=outer_nodes(line),
             outer_tasks=tasks,
             outer_by_directive=by_directive,
@@ -141,7 +142,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
                 (problem.launcher, problem.option, problem.value, problem.expected) for problem in line.problems
             )
             + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1)
-            + ((("", "*", "", ""),) if starts_whole_job(line) else ()),
+            + ((("", "*", "", ""),) if starts_whole_job(line) else ())
+            + hosts_not_given(line, tasks),
             unresolved={
                 name: printable(text, 200)
                 for name, text in sorted({**undecided_options(line), **self.unresolved}.items())[:256]
@@ -383,10 +385,13 @@ def _master(call: LaunchCall) -> tuple[str, int | None]:
 
 def _torchrun_master(call: LaunchCall) -> tuple[str, int | None]:
     """Source: PyTorch, torch/distributed/run.py, ``get_rdzv_endpoint``: it ignores the variable MASTER_ADDR."""
-    if call.standalone or "rdzv-endpoint" in call.unresolved:
+    if call.standalone:
         return "", None
     if call.rdzv_backend not in ("", "static", "c10d"):  # the endpoint is a service of its own, such as etcd
         return "", None
+    if "rdzv-endpoint" in call.unresolved:  # of `localhost:$PORT` the host stands there
+        host, colon, _ = call.option("rdzv-endpoint").partition(":$")
+        return (host, None) if colon and re.fullmatch(r"[\w.-]{1,255}", host, re.ASCII) else ("", None)
     dynamic = call.rdzv_backend not in ("", "static")
     if call.rdzv_endpoint or dynamic:
         host, port = _split_endpoint(call.rdzv_endpoint)

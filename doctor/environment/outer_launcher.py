@@ -6,6 +6,7 @@ import os
 
 from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.job.job_script import Resources
 from doctor.job.launch_line import LaunchLine
@@ -79,6 +80,26 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     if {"nodelist", "relative"} & outer.options.keys() and (tasks or 0) <= (most_nodes(line) or 0):
         return None, False
     return (tasks, by_directive) if tasks and tasks > 1 else (None, False)
+
+
+def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str, str, str], ...]:
+    """Torchrun for one host by default, started several times, and its starts are to meet at one address.
+
+    Without an address, or at each host's own, they are jobs of one host each.
+    """
+    call = line.innermost
+    if call is None or call.launcher != "torchrun" or call.standalone or (tasks or 0) < 2:
+        return ()
+    address = call.option("rdzv-endpoint") or call.option("master-addr")
+    given = {"nnodes", "options"} & {*call.options, *call.unresolved} or any("PET_" in name for name in line.unresolved)
+    if given or not address or line.differing or means_own_host(address.rpartition(":")[0] or address):
+        return ()
+    expected = filled(
+        "{0}, as often as {1} starts it: without the option each start is a job of its own",
+        tasks,
+        line.launchers[-2].command,
+    )
+    return ((call.command, "?--nnodes", "", expected),)
 
 
 def starts_whole_job(line: LaunchLine) -> bool:

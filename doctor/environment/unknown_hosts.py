@@ -20,6 +20,7 @@ from doctor.environment.schedulers import schedulers
 from doctor.environment.variables import EnvironmentVariables
 from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
 from doctor.job.job_size import has_local_size, least_hosts, stated_sizes
+from doctor.job.launch_config import UNREAD_TASKS
 from doctor.job.launch_line import LaunchLine
 from doctor.job.shell.variables import is_assigned
 from doctor.job.variables import JOB_WIDE, RANK_NUMBERS
@@ -33,8 +34,10 @@ _COUNT_NAME = re.compile(
 )
 """How platforms name the number of a job's hosts, behind a prefix of theirs."""
 _INDEX_NAME = re.compile(r"\w*(?:RANK|INDEX|PROCNO|ID)")
-_NODE_INDEXES = frozenset({"NODE_RANK", "NODE_INDEX", "NODE_ID", "HOST_RANK", "HOST_INDEX", "HOST_ID"})
-"""Variables for this host's number in the job, where the number of hosts has no prefix."""
+_HOST_RANKS = ("NODE_RANK", "HOST_RANK", "MACHINE_RANK")
+"""Variables for this host's number in the job: above 0, there are other hosts."""
+_NODE_INDEXES = frozenset({*_HOST_RANKS, "NODE_INDEX", "NODE_ID", "HOST_INDEX", "HOST_ID", "MACHINE_ID", "RANK"})
+"""Variables for this host's or this process's number in the job, where the number of hosts has no prefix."""
 
 _PLACE_NAME = re.compile(
     r"\w*(?:(?:NODE|HOST|MACHINE|ROLE|TASK|WORKER)_?(?:RANK|INDEX|ID)"
@@ -80,8 +83,10 @@ def is_set_by_nothing(text: str) -> bool:
 
 
 def undecided_options(line: LaunchLine) -> dict[str, str]:
-    """Options of the launchers whose value comes from a variable that nothing sets, with the source text."""
-    return {option: text for option, text in line.unread_options.items() if is_set_by_nothing(text)}
+    """Options of the launchers whose value comes from a variable that nothing sets, and srun's that are not read."""
+    options = {option: text for option, text in line.unread_options.items() if is_set_by_nothing(text)}
+    tasks = next((text for name, text in line.unresolved.items() if name.split() == ["srun", "options"]), "")
+    return options | ({UNREAD_TASKS: tasks} if tasks else {})
 
 
 def unknown_hosts(
@@ -136,6 +141,8 @@ def _stated_hosts(variables: EnvironmentVariables) -> str:
 
     >>> _stated_hosts(EnvironmentVariables({"BEAKER_REPLICA_COUNT": "2", "BEAKER_REPLICA_RANK": "0"}))
     'BEAKER_REPLICA_COUNT=2'
+    >>> _stated_hosts(EnvironmentVariables({"NODE_RANK": "2"})), _stated_hosts(EnvironmentVariables({"NODE_RANK": "0"}))
+    ('NODE_RANK=2', '')
     """
     for size in stated_sizes(variables.environ):
         if size.kind == "tasks" and size.number > 1 and not has_local_size(variables.environ):
@@ -151,7 +158,8 @@ def _stated_hosts(variables: EnvironmentVariables) -> str:
             return f"{name}={value}"
         if _NODE_INDEXES.intersection(others) and (not prefix or not states_hosts):
             return f"{name}={value}"
-    return ""
+    ranks = ((name, variables.environ.get(name, "")) for name in _HOST_RANKS)
+    return next((f"{name}={rank}" for name, rank in ranks if re.fullmatch(r"0{0,5}[1-9][0-9]{0,5}", rank)), "")
 
 
 def _least_hosts(

@@ -63,6 +63,10 @@ class PortRange(msgspec.Struct, frozen=True, order=True):
     last: int
 
 
+UNREAD_TASKS = "srun-options"
+"""In `LaunchSettings.unresolved`."""
+
+
 class LaunchConfig(LaunchSettings, frozen=True):
     """The job's settings. A value that cannot be used stands in ``problems`` and leaves its field at the default."""
 
@@ -125,6 +129,11 @@ class LaunchConfig(LaunchSettings, frozen=True):
         """The command of the launcher that numbers the ranks; empty without one."""
         inner = self.launchers[-1] if self.launchers else ""
         return _COMMANDS.get(inner, inner)
+
+    @property
+    def unread_tasks(self) -> str:
+        """Words of srun that are not read, and may say how many tasks it starts; empty: all are read."""
+        return self.unresolved.get(UNREAD_TASKS, "")
 
     @property
     def starts_whole_job(self) -> bool:

@@ -286,6 +286,18 @@ MISTAKES: dict[str, Planted] = {
     "the loopback interface": Planted(
         "export NCCL_SOCKET_IFNAME=lo #@\ntorchrun --nnodes 2 --nproc_per_node 8 --node_rank 0 --master_addr n1 t.py\n",
         "launch-settings-invalid"),
+    "python as the program of torchrun": Planted(
+        "#!/bin/bash\ntorchrun --standalone --nproc_per_node 8 python train.py #@\n", "launch-option-refused"),
+    "localhost before a port that is not known": Planted(
+        "#!/bin/bash\ntorchrun --nnodes 4 --nproc_per_node 8 --rdzv_backend c10d "
+        "--rdzv_endpoint localhost:$MASTER_PORT t.py #@\n", "master-address-local"),
+    "a wrong backend on hosts of a loop": Planted(
+        "#!/bin/bash\nfor host in gpu01 gpu02; do\n"
+        "  ssh $host torchrun --nnodes 2 --rdzv_backend etcd2 --rdzv_endpoint gpu01:29500 t.py & #@\ndone\n",
+        "launch-option-refused"),
+    "no number of hosts under srun": Planted(
+        "#!/bin/bash\nsrun -N 8 -n 8 torchrun --nproc_per_node 8 --rdzv_backend c10d "
+        "--rdzv_endpoint 10.140.60.12:29500 t.py #@\n", "launch-option-refused"),
 }  # fmt: skip
 
 
@@ -356,6 +368,14 @@ SOUND: dict[str, Planted] = {
     "hosts of --host without slots": Planted("mpirun -np 8 -H n1,n2 python t.py\n", ""),
     "an endpoint of etcd": Planted(
         "torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend etcd-v2 --rdzv_endpoint http://e1:2379 t.py\n", ""),
+    "python with --no-python": Planted(
+        "torchrun --standalone --nproc_per_node 8 --no-python python train.py\n", ""),
+    "a module of the name python": Planted("torchrun --standalone --nproc_per_node 8 -m python.train\n", ""),
+    "jobs of one host each under srun": Planted(
+        "export MASTER_ADDR=gpu01\nsrun -N 8 -n 8 torchrun --standalone --nproc_per_node 8 t.py\n", ""),
+    "hosts of a loop": Planted(
+        "for host in gpu01 gpu02; do\n  ssh $host torchrun --nnodes 2 --rdzv_backend c10d "
+        "--rdzv_endpoint gpu01:29500 t.py &\ndone\n", ""),
 }  # fmt: skip
 
 

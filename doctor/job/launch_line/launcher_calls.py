@@ -96,6 +96,8 @@ def _started(
     runs_python = row.runs_python or (bool(row.not_python) and row.not_python not in options)
     if runs_python:
         options.refuse_value_of_flag()
+        if row.not_python and row.module not in options:
+            options.refuse_interpreter()
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
     if node_rank is not None and most and node_rank >= most:
         options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))

@@ -174,6 +174,13 @@ class Options:
             expected = filled("no value: it is a flag, and {0} becomes the program", value)
             self.problems.append(OptionProblem(self.command, _dashed(self.last_flag), value, expected))
 
+    def refuse_interpreter(self) -> None:
+        """Notes an interpreter before the program, of a launcher that runs Python itself."""
+        word = self.rest[0] if self.rest else None
+        if word and not word.unresolved and re.fullmatch(r"(?:/\S{1,200}/)?python[0-9.]{0,8}", word.text, re.ASCII):
+            expected = filled("a Python program such as train.py: {0} starts Python for it", self.command)
+            self.problems.append(OptionProblem(self.command, "PROGRAM", printable(word.text, 80), expected))
+
     def need(self, name: str, expected: str) -> None:
         """Notes an option that is not given, and without which the launcher ends unless a configuration gives it."""
         self.problems.append(OptionProblem(self.command, f"?--{name.replace('-', '_')}", "", expected))

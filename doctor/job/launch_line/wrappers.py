@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from doctor.job.launch_line.commands import option_table, wrapper_rows
+from doctor.job.launch_line.commands import launcher_rows, option_table, wrapper_rows
 from doctor.job.launch_line.launcher_calls import host_list
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.shell.word import Word
@@ -52,7 +52,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     environ, unresolved, passed = _variables(options, wrapper.variables)
     unresolved_options = {key: text for key, text in options.unresolved.items() if key.startswith("options")}
     positional = rest[0].text if wrapper.positionals and rest else ""
-    if wrapper.is_remote and " " in positional and unresolved_options:  # `ssh $HOST "cd /job && torchrun ..."`
+    if wrapper.is_remote and unresolved_options and _is_command(positional):  # `ssh $HOST "cd /job && torchrun ..."`
         positional, unresolved_options = "", {}
     else:
         rest = rest[wrapper.positionals :]
@@ -74,6 +74,19 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
     )
+
+
+_COMMAND = re.compile(
+    r".* .*|(?:cd|export|source|(?:.*/)?(?:(?:python|pypy)[0-9.]*|(?:ba|da|z|k)?sh))|\w+=.*", re.DOTALL
+)
+"""Texts that are no name of a host."""
+
+
+def _is_command(text: str) -> bool:
+    """Whether a word behind words that are not known begins what another host runs, and is not its name."""
+    name = text.rpartition("/")[2]
+    known = name in launcher_rows() or (name, "") in wrapper_rows()
+    return known or _COMMAND.fullmatch(text) is not None
 
 
 _HOST_WORD = re.compile(r"(%(?:n|h|u|rank|host)\b)", re.ASCII)

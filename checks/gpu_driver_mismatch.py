@@ -21,6 +21,7 @@ def gpu_driver_mismatch(tool: NvidiaSmi, cards: GpuCards) -> Iterator[Finding]:
     NVML, NVML_ERROR_LIB_RM_VERSION_MISMATCH: "Driver/library version mismatch"; /proc/driver/nvidia/version has the
     version of the module.
     """
+    tool.require_report()
     if tool.kind == "mismatch":
         yield Finding(
             "the loaded kernel module is {observed}, the driver's libraries are of another version: {text}",

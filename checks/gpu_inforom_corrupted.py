@@ -20,6 +20,7 @@ def gpu_inforom_corrupted(tool: NvidiaSmi) -> Iterator[Finding]:
     Manual of nvidia-smi, return value 14, and its warning "infoROM is corrupted at gpu ...". DCGM takes it for a
     warning as well (DCGM_FR_CORRUPT_INFOROM).
     """
+    tool.require_report()
     for bus in tool.damaged:
         yield Finding(
             "the infoROM of {gpu} is corrupted: nvidia-smi prints this warning",

@@ -31,6 +31,7 @@ def gpu_lost(
     host is restarted, so one since the host was started counts where nvidia-smi does not list that GPU; a GPU that it
     lists answers again.
     """
+    tool.require_report()
     if tool.kind == "lost":
         yield Finding(
             "the driver has lost {gpus}: {observed}; expected an answer from every GPU",

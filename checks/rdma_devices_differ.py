@@ -1,14 +1,19 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, check, filled
-from doctor.analysis.majority import differing
+from doctor.analysis.majority import crossed, differing
+from doctor.facts.interfaces import Interfaces
 from doctor.facts.rdma import RdmaPorts
 
 ONE_HOST = "only one host: nothing to compare"
 
 
-@check(severity=WARNING, area="links", single_host=ONE_HOST)
-def rdma_devices_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
+RAILS = ("interfaces",)
+"""In which subnet each port is."""
+
+
+@check(severity=WARNING, area="links", single_host=ONE_HOST, advisory=RAILS)
+def rdma_devices_differ(adapters: PerHost[RdmaPorts], interfaces: PerHost[Interfaces] | None) -> Iterator[Finding]:
     """All hosts have the same RDMA adapters under the same names, with the same link layer.
 
     ## Why it matters
@@ -21,7 +26,10 @@ def rdma_devices_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     set in the adapter's firmware: `mlxconfig query | grep LINK_TYPE`.
 
     ## Source
-    /sys/class/infiniband and `link_layer` of its ports; what most hosts have is the norm.
+    /sys/class/infiniband and `link_layer` of its ports; what most hosts have is the norm. Where each adapter has an
+    IPv4 subnet of its own, the same on two thirds of at least three hosts, an adapter in the subnet of another one is
+    on the wrong rail: its cable or its address is exchanged. That is wrong where some hosts are cabled otherwise by
+    intent, and all hosts reach each other through routers.
     """
     found = {
         host: " ".join(
@@ -30,4 +38,24 @@ def rdma_devices_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
         )
         for host, own in adapters.items()
     }
+    yield from _on_other_rails(adapters, interfaces or {})
     yield from differing(found, "its RDMA adapters are {observed}; {count} of {total} hosts have {expected}")
+
+
+def _on_other_rails(adapters: PerHost[RdmaPorts], interfaces: Mapping[str, Interfaces]) -> Iterator[Finding]:
+    networks: dict[str, dict[str, str]] = {}
+    for host, own in adapters.items():
+        for name, port in own.ports.items() if host in interfaces else ():
+            if len(subnets := interfaces[host].networks_of(port.interface)) == 1:
+                networks.setdefault(name, {}).update({host: str(*subnets)})
+    for each in crossed(networks):
+        yield Finding(
+            "{port} is in {observed}, where {count} of {total} hosts have {other}; expected {expected}",
+            hosts=[each.host],
+            port=each.place,
+            observed=each.observed,
+            other=each.usual_place,
+            count=each.count,
+            total=each.total,
+            expected=each.expected,
+        )

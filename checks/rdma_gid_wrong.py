@@ -67,7 +67,9 @@ def _unroutable(
     name: str, ports: dict[str, tuple[RdmaPort, int]], interfaces: Mapping[str, Interfaces]
 ) -> Iterator[Finding]:
     """Ports in several subnets whose index names RoCE v1 or a link-local address, which no router passes on."""
-    networks = {host: _networks(port, interfaces[host]) for host, (port, _) in ports.items() if host in interfaces}
+    networks = {
+        host: interfaces[host].networks_of(port.interface) for host, (port, _) in ports.items() if host in interfaces
+    }
     if len(networks) < len(ports) or not all(networks.values()) or set.intersection(*networks.values()):
         return
     for host, (port, index) in ports.items():
@@ -83,12 +85,6 @@ def _unroutable(
                 observed="a link-local address" if is_local else gid.kind,
                 expected="RoCE v2 with an address of the subnet",
             )
-
-
-def _networks(port: RdmaPort, own: Interfaces) -> set[str]:
-    """The IPv4 subnets of a port's interface."""
-    addresses = [address for address in own.addresses if port.interface and address.interface == port.interface]
-    return {address.network for address in addresses if not address.is_ipv6}
 
 
 def _kind(port: RdmaPort, index: int) -> str:

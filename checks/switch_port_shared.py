@@ -2,6 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.analysis.majority import crossed
 from doctor.facts.hccn import Neighbours
 from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
 
@@ -21,7 +22,9 @@ def switch_port_shared(neighbours: PerHost[Neighbours]) -> Iterator[Finding]:
 
     ## Source
     LLDP (`hccn_tool -lldp -g`): chassis MAC and interface name together name one port. A neighbour is kept for
-    120 s by default (IEEE 802.1AB: an interval of 30 s, held four times).
+    120 s by default (IEEE 802.1AB: an interval of 30 s, held four times). Where the NPUs of each number have a switch
+    of their own, the same on two thirds of at least three hosts, an NPU at the switch of another number is cabled
+    otherwise than planned.
     """
     ports: dict[tuple[str, str], list[Npu]] = defaultdict(list)
     for host_npu, neighbour in flatten_by_npu(neighbours).items():
@@ -41,3 +44,20 @@ def switch_port_shared(neighbours: PerHost[Neighbours]) -> Iterator[Finding]:
                 observed=len(npus),
                 expected=1,
             )
+    switches: dict[str, dict[str, str]] = {}
+    for (host, npu), neighbour in flatten_by_npu(neighbours).items():
+        if neighbour.kind != "npu" and neighbour.mac:
+            switches.setdefault(str(npu), {})[host] = neighbour.mac
+    for each in crossed(switches):
+        own = neighbours[each.host].by_npu[int(each.place)]
+        yield Finding(
+            "NPU {npu} is at the switch {mac}, where {count} of {total} hosts have NPU {other}; expected {expected}",
+            hosts=[each.host],
+            npu=int(each.place),
+            port=own.port,
+            mac=own.mac,
+            other=int(each.usual_place),
+            count=each.count,
+            total=each.total,
+            expected=each.expected,
+        )

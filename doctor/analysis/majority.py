@@ -103,6 +103,45 @@ def split(
     return Split(others, agreeing, leading[0] if leading else None, kinds)
 
 
+class Crossed(msgspec.Struct, frozen=True):
+    """What one host has at one place, and most hosts at another place."""
+
+    host: str
+    place: str
+    observed: Any
+    expected: Any
+    usual_place: str
+    """Where most hosts have what was observed: so many, of so many."""
+    count: int
+    total: int
+
+
+def crossed(values: Mapping[str, Mapping[str, Any]]) -> Iterator[Crossed]:
+    """Of values by place and host, those that belong to another place: cables or addresses that were exchanged.
+
+    A plan is read from the values: at each place two thirds of the hosts agree, and no two places on the same value.
+
+    >>> plan = {"mlx5_0": dict(a=1, b=1, c=2, d=1), "mlx5_1": dict(a=2, b=2, c=1, d=2)}
+    >>> [(each.host, each.place, each.usual_place) for each in crossed(plan)]
+    [('c', 'mlx5_0', 'mlx5_1'), ('c', 'mlx5_1', 'mlx5_0')]
+    """
+    agreed: dict[str, tuple[Any, int]] = {}
+    for place, by_host in values.items():
+        parts = split(by_host, by_host.__getitem__) if len(by_host) > 2 else None
+        if parts and not parts.tie and 3 * len(parts.agreeing) >= 2 * len(by_host):
+            agreed[place] = (parts.common, len(parts.agreeing))
+        elif by_host and len({*by_host.values()}) == 1:
+            agreed[place] = (next(iter(by_host.values())), len(by_host))
+    usual = {value: place for place, (value, _) in agreed.items()}
+    if len(usual) < len(agreed):
+        return
+    for place, (expected, _) in agreed.items():
+        for host, observed in values[place].items():
+            if observed != expected and observed in usual:
+                other = usual[observed]
+                yield Crossed(host, place, observed, expected, other, agreed[other][1], len(values[other]))
+
+
 def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator[Finding]:
     """A finding for each value that fewer hosts have than the commonest one; for a tie, one that blames all hosts.
 

@@ -298,6 +298,11 @@ class NvidiaSmi(Fact, frozen=True):
             raise Unreadable(filled("nvidia-smi: {0}", unusable_reason(answer[""]) if "" in answer else "was not run"))
         return _failure(answer)
 
+    def require_report(self) -> None:
+        """Raises: Unreadable where it gave none, and nothing is known of what a report or another failure tells."""
+        if self.kind in ("hang", "denied", "other"):
+            raise Unreadable(self.text, _ROOT_CAUSES.get(self.kind, "gpu-tool-fails"))
+
 
 def _failure(answer: ProbeAnswer) -> NvidiaSmi:
     """What kind of failure an output is. Raises: Absent, Unreadable."""
@@ -326,7 +331,7 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
             text=text if lost else "",
             lost=lost,
             damaged=damaged,
-            beside="" if lost or damaged else _beside(lines, output.code),
+            beside="" if lost or damaged else _beside(lines, output.code) or _unfinished(output.out),
         )
     return NvidiaSmi(kind=_failure_kind(output, printed, bool(lost)), text=text, lost=lost)
 
@@ -348,6 +353,11 @@ def _beside(lines: list[str], code: int) -> str:
     if not code:
         return ""
     return filled("exit status {0}: {1}", code, beginning(lines[0], 200)) if lines else filled("exit status {0}", code)
+
+
+def _unfinished(text: str) -> str:
+    """What is wrong where the report has no end."""
+    return "" if "</nvidia_smi_log>" in text else "its report has no end: </nvidia_smi_log>"
 
 
 def _safe_report(text: str) -> GpuReport | None:

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
+from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, read, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards, GpuInventory
@@ -117,6 +117,7 @@ class HostSettings(Fact, frozen=True):
             command_line=tuple(sorted(word for word in command_line if _TUNING_WORD.match(word))),
             kernel=kernel,
             is_portable=_line(answer, _CHASSIS) in PORTABLE,
+            unread={path: unusable_reason(output) for path, output in answer.items() if _has_failed(output)},
         )
 
 
@@ -133,6 +134,11 @@ def is_training_server(
         return False
     listed = inventory.gpus if inventory else ()
     return gpus.pci >= SERVER_GPUS or not listed or any(gpu.is_data_center for gpu in listed)
+
+
+def _has_failed(output: Output) -> bool:
+    """There is such a file, and it could not be read; its exit status says nothing."""
+    return output.cut or output.ended in ("error", "timeout")
 
 
 def _lines(answer: ProbeAnswer, path: str) -> list[str]:
@@ -192,13 +198,18 @@ class NetworkCards(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> NetworkCards:
         cards, unread = {}, {}
         for path in answer:
+            interface = path.split("/")[4]
             text = _line(answer, path) if path.endswith("/speed") else ""
+            if answer[path].cut or answer[path].ended == "timeout":
+                unread[interface] = unusable_reason(answer[path])
             speed = _number(text)
             if text and speed is None and text != "-1":  # of a card without a link
-                unread[path.split("/")[4]] = filled("not a speed: {0}", strip_control_chars(text, 40))
-            if speed and path.split("/")[4] == path.split("/")[7]:
-                duplex = _line(answer, path[: -len("speed")] + "duplex")
-                cards[path.split("/")[4]] = NetworkCard(speed, duplex)
+                unread[interface] = filled("not a speed: {0}", strip_control_chars(text, 40))
+            if speed and interface == path.split("/")[7]:
+                other = path[: -len("speed")] + "duplex"
+                if other in answer and _has_failed(answer[other]):  # of a card with a link
+                    unread[interface] = unusable_reason(answer[other])
+                cards[interface] = NetworkCard(speed, _line(answer, other))
         if not cards and not unread:
             raise Absent("no physical network card with a link")
         return cls(cards=cards, unread=unread)

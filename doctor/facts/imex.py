@@ -38,10 +38,10 @@ class ImexDomain(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> ImexDomain:
         output = answer.get("")
         state = _STATE.search(output.out) if output is not None else None
-        if output is not None and output.ended == "exited" and "Domain State:" not in output.out:
+        if output is not None and output.ended == "exited" and not output.cut and "Node" not in output.out:
             # A scheduler's prolog, or Kubernetes, starts the service for a job, and not before.
             raise Absent("the service nvidia-imex does not run, or has no domain")
-        text = answer.text(codes=tuple(range(256)))
+        text = answer.text(codes=(0,) if state is None or state[1].upper() == "UP" else tuple(range(256)))
         if state is None:
             raise Unreadable("nvidia-imex-ctl: no state of the domain")
         nodes = {match[1]: match[2].strip() for match in _NODE.finditer(text)}

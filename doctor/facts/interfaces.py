@@ -173,6 +173,10 @@ class Interfaces(Fact, frozen=True, dict=True):
             network_of(route.network, route.prefix)
         return interfaces
 
+    def networks_of(self, name: str) -> set[str]:
+        """The IPv4 subnets of an interface."""
+        return {each.network for each in self.addresses if name and each.interface == name and not each.is_ipv6}
+
     def link(self, name: str) -> Link | None:
         """The interface of that name."""
         return self._links.get(name)

@@ -107,7 +107,8 @@ class NpuHccs(Fact, frozen=True):
             if state in ("OK", "NOK"):
                 health[f"{card}-{chip}"] = state
                 try:
-                    errors[f"{card}-{chip}"] = sum(_link_numbers(values, "hccs error count"))
+                    name = "hccs error count"
+                    errors[f"{card}-{chip}"] = sum(_link_numbers({name: "", **values}, name))
                     lanes[f"{card}-{chip}"] = _used_lanes(values)
                     name = "hccs first error lane"
                     if lane := reported_word(name, values.get(name), "[0-9]{1,3}"):

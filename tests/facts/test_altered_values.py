@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import msgspec
 import pytest
@@ -41,7 +42,7 @@ READABLE = (
     "Disabled",
     "NODE",
 )
-UNREADABLE = ("Unknown Error", "ERR!", "#?strange?#")
+UNREADABLE = ("Unknown Error", "ERR!", "[GPU requires reset]", "#?strange?#")
 EMPTY = ""
 VALUE = re.compile(
     r'(?m)^[^\n:=<"|]{1,60}[:=][ \t]*(?P<row>[^\n]+?)[ \t]*$'
@@ -144,3 +145,56 @@ def test_a_value_that_says_nothing_leaves_no_check_green(fact: type[Fact]) -> No
         if host.outputs.get(fact.output_name()):
             base = FactCache(dict.fromkeys(("w1", "w2", "w3"), host))
             assert not list(green_though_unread(base, fact))
+
+
+FAILED_ANSWERS: dict[str, dict[str, Any]] = {
+    "no answer in time": {"ended": "timeout"},
+    "could not be read": {"ended": "error", "out": "", "err": "Input/output error"},
+    "cut in the middle": {"cut": True},
+    "killed": {"code": -9},
+    "ended with a failure": {"code": 1},
+}
+MAY_FAIL = {
+    # What stays green, and why: the fact and words of its finding here.
+    ("Conntrack", "nf_conntrack_buckets"): "for the fix alone: the table may grow to four times as many",
+    ("NvidiaSmi", "killed"): "the report is complete, and gpu-tool-fails shows the status",
+    ("NvidiaSmi", "ended with a failure"): "the same",
+}
+
+
+def passed(check: Check, facts: FactCache) -> bool:
+    """Whether the check looked at the first of the hosts, and it is well."""
+    outcome = evaluate_check(check, ("w1", "w2", "w3"), facts, {LaunchConfig: LaunchConfig.from_environment({})})
+    assert not outcome.crashed, outcome.crashed
+    about = {"w1", ""} & (outcome.unknown.keys() | outcome.skipped.keys())
+    return not about and not any("w1" in finding.hosts for finding in outcome.findings)
+
+
+def is_needed(check: Check, fact: type[Fact]) -> bool:
+    return any(need.type is fact and not need.optional for need in check.needs)
+
+
+@pytest.mark.parametrize(
+    "fact", [fact for fact in READERS if fact.__name__ not in NO_TOOL], ids=lambda fact: fact.__name__
+)
+def test_an_answer_that_failed_leaves_no_check_green(fact: type[Fact]) -> None:
+    """Each output of a fact in its turn, as the collector brings it where a tool hangs, dies or fails at its end."""
+    green = []
+    for host in (record(), with_examples()):
+        name = fact.output_name()
+        base = FactCache(dict.fromkeys(("w1", "w2", "w3"), host))
+        outputs = host.outputs.get(name, {})
+        checks = [check for check in checks_of(fact) if is_needed(check, fact) and passed(check, base)]
+        for key, output in list(outputs.items())[:MOST] if checks else ():
+            for what, change in FAILED_ANSWERS.items():
+                if fact.probe.kind != "run" and "code" in change:
+                    continue  # files and questions have no exit status
+                altered = msgspec.structs.replace(output, **change)
+                facts = OneAltered(
+                    base,
+                    msgspec.structs.replace(host, outputs={**host.outputs, name: {**outputs, key: altered}}),
+                    name,
+                )
+                green += [f"{check.name}: {key} {what}" for check in checks if passed(check, facts)]
+    allowed = [words for name, words in MAY_FAIL if name == fact.__name__]
+    assert not [line for line in green if not any(words in line for words in allowed)]

@@ -3,6 +3,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.redirects import Deletion, deletion, find_losing_rules
+from doctor.facts.interfaces import Interfaces
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import assemble_matrix
@@ -11,7 +12,7 @@ from doctor.net.findings import measured_slow_paths, slow_path_finding
 ONE_HOST = "only one host: there is no other to connect to"
 DELETES = (
     "As root on {0}: `{1}` deletes a rule that drops some packets, {2} (table {3}, chain {4}). Delete it as well in "
-    "the file that loads the rules at boot, such as /etc/nftables.conf or those of /etc/iptables. Others are found so:"
+    "the file that loads the rules at boot, such as /etc/nftables.conf or those of /etc/iptables. "
 )
 
 
@@ -20,6 +21,7 @@ def net_packets_lost(
     answers: PerHost[NetworkAnswer],
     rules: PerHost[FirewallRules] | None,
     addresses: PerHost[HostAddresses] | None,
+    interfaces: PerHost[Interfaces] | None,
 ) -> Iterator[Finding]:
     """No host, link or direction of the hosts' network loses many more packets than the others.
 
@@ -28,7 +30,7 @@ def net_packets_lost(
     follow under load.
 
     ## What to do
-    {named} `nft -a list ruleset | grep -E 'table|chain|drop'` prints those that
+    {remedy}As root on {ends}, each: `nft -a list ruleset | grep -E 'table|chain|drop'` prints those that
     drop, at random (`numgen`) or by rate (`limit`), with their handles: `nft delete rule <family> <table> <chain>
     handle <number>`. `iptables-save | grep -E 'DROP|statistic|limit'`: `iptables -D` with what follows `-A` in the
     line. `tc -s qdisc show | grep -E 'netem|tbf'`: `tc qdisc del dev <interface> root`. Where there is none: `ip -s -s
@@ -45,6 +47,7 @@ def net_packets_lost(
     others on, where TCP sends a quarter of what it does elsewhere (its throughput falls with the square root of the
     losses), else a warning. A rule of nftables or iptables that drops some packets of all ports, at random or by rate,
     on a host of the path is named: it loses them, or only those that it counts, such as a rate that is never reached.
+    Else a queueing discipline is named that drops or limits what one of these hosts sends, as in `net-path-slow`.
     """
     for path in measured_slow_paths(answers):
         if path.figure == "retransmissions":
@@ -55,11 +58,13 @@ def net_packets_lost(
                 path,
                 answers,
                 "packets are lost {place}: {value} of the segments were sent again, elsewhere {norm} (confidence "
-                "{confidence}, {measured} measurements){dropping}",
-                dropping=filled("; {0} on {1} drops some", losing[1].rule, losing[0]) if losing else "",
-                named=filled(DELETES, losing[0], *losing[1])
-                if losing
-                else filled("First the own rules of {0}, as root there.", ends[0]),
+                "{confidence}, {measured} measurements){because}",
+                interfaces or {},
+                losing
+                and (
+                    filled("; {0} on {1} drops some", losing[1].rule, losing[0]),
+                    filled(DELETES, losing[0], *losing[1]),
+                ),
             )
 
 

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.interfaces import Interfaces
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import measured_slow_paths, slow_path_finding
 
@@ -8,7 +9,7 @@ ONE_HOST = "only one host: there is no other to connect to"
 
 
 @check(severity=ERROR, area="network", single_host=ONE_HOST)
-def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+def net_path_slow(answers: PerHost[NetworkAnswer], interfaces: PerHost[Interfaces] | None) -> Iterator[Finding]:
     """No host, link or direction of the hosts' network is much slower than the others.
 
     ## Why it matters
@@ -16,8 +17,9 @@ def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     slowest link.
 
     ## What to do
-    The slow way is {place}. On {ends}, each: `tc -s qdisc show`: a line with `netem` or `tbf` delays or limits; `tc
-    qdisc del dev <interface> root` as root deletes it. `nft -a list ruleset` as root shows rules with `limit` or
+    The slow way is {place}. {remedy}On {ends}, each: `tc -s qdisc show`: a line with `netem` or `tbf` delays or
+    limits; `tc qdisc del dev <interface> root` as root deletes it. `nft -a list ruleset` as root shows rules with
+    `limit` or
     `numgen` that drop by rate: `nft delete rule <family> <table> <chain> handle <number>`. `grep -s .
     /sys/class/net/*/speed /sys/class/net/*/duplex` shows a link that is slower than those of other hosts, `ip -s link`
     its errors, `tracepath -n {other}` a detour or a smaller MTU, `top -b -n 1 | head -20` other load. Where no host
@@ -36,6 +38,8 @@ def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     from an arrival rate of a quarter of the others' on, where a job that spends a third of its time in communication
     takes twice as long, and where the latency adds 0.1 s or more to a collective of 2 log2(hosts) messages, one after
     another; else, and by the two figures that a busy host changes, a warning. Not measured while a job runs.
+    A queueing discipline of one of these hosts, `netem` or `tbf`, is named where it does what the figure shows and
+    not every host has one like it (RTM_GETQDISC).
     """
     paths = measured_slow_paths(answers)
     lossy = [set(path.hosts) for path in paths if path.figure == "retransmissions"]  # net-packets-lost reports them
@@ -45,5 +49,6 @@ def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
                 path,
                 answers,
                 "the {figure} {place} is {ratio} times worse than elsewhere: {value} against {norm} (confidence "
-                "{confidence}, {measured} measurements)",
+                "{confidence}, {measured} measurements){because}",
+                interfaces or {},
             )

@@ -8,13 +8,14 @@ import os
 import re
 import shlex
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 
 import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.sanitize import seconds_text
 from doctor.engine.texts import filled, joined
 from doctor.facts.network import MAX_ADDRESSES
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries
@@ -27,8 +28,31 @@ def _text(value: bytes) -> str:
     return value.split(b"\0")[0].decode("utf-8", "replace")
 
 
+def _sending_delays(names: dict[int, str]) -> list[list[object]]:
+    """Interface, kind, seconds, share lost and bytes a second of each netem and tbf (linux/pkt_sched.h)."""
+    delays: list[list[object]] = []
+    try:
+        disciplines = netlink_entries(38, socket.AF_UNSPEC, 20, 4096)
+    except OSError:  # a kernel without traffic control
+        return delays
+    for entry, values in disciplines:
+        kind, options = _text(values.get(1, b"")), values.get(2, b"")
+        name = names.get(struct.unpack("=i", entry[4:8])[0], "")
+        if kind == "netem" and len(options) >= 24:
+            more = netlink_attributes(options[24:])
+            rate = struct.unpack("=Q", more[8])[0] if 8 in more else struct.unpack("=I", more.get(6, bytes(4))[:4])[0]
+            ticks, _, loss = struct.unpack("=III", options[:12])
+            seconds = struct.unpack("=q", more[10])[0] / 1e9 if 10 in more else ticks * 64e-9
+            delays.append([name, kind, seconds, loss / 0xFFFFFFFF, rate])
+        elif kind == "tbf":
+            more = netlink_attributes(options)
+            rate = struct.unpack("=I", more.get(1, bytes(12))[8:12])[0]
+            delays.append([name, kind, 0.0, 0.0, struct.unpack("=Q", more[4])[0] if 4 in more else rate])
+    return delays
+
+
 def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
-    """Runs on the host: links, addresses, policy rules and main routes, as the kernel lists them over netlink."""
+    """Runs on the host: links, addresses, policy rules, main routes and what slows sending, as netlink lists them."""
     links, names = [], {}
     for entry, values in netlink_entries(18, socket.AF_UNSPEC, 16, 4096):
         index, flags = struct.unpack("=iI", entry[4:12])
@@ -63,6 +87,7 @@ def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
         "addresses": addresses,
         "routes": routes if len(routes) <= limit else None,
         "has_rules": rules,
+        "delays": _sending_delays(names)[:64],
     }
 
 
@@ -135,6 +160,29 @@ class RouteTarget(msgspec.Struct, frozen=True, array_like=True):
     """Empty for a route over several interfaces."""
 
 
+class SendingDelay(msgspec.Struct, frozen=True, array_like=True):
+    """A queueing discipline (tc-netem(8), tc-tbf(8)) that delays, loses or limits what an interface sends."""
+
+    interface: str
+    kind: str
+    seconds: float
+    """By which each packet is late."""
+    loss: float
+    """The share of packets that it drops at random."""
+    rate: float
+    """Bytes a second; 0: any."""
+
+    @property
+    def deeds(self) -> str:
+        """What it does, in words."""
+        texts = (
+            filled("delays by {0}", seconds_text(self.seconds)) if self.seconds > 0 else "",
+            filled("drops {0} %", f"{100 * self.loss:.2g}") if self.loss > 0 else "",
+            filled("limits to {0} Mbit/s", f"{self.rate / 125e3:.4g}") if self.rate > 0 else "",
+        )
+        return joined(" and ", filter(None, texts))
+
+
 class Interfaces(Fact, frozen=True, dict=True):
     """Every network interface of the host where the job runs, with its addresses, and where its routes lead.
 
@@ -143,7 +191,8 @@ class Interfaces(Fact, frozen=True, dict=True):
         {"links": [["lo", true, true, true, 65536, "", false, false],
                    ["eth0", true, true, false, 1500, "", true, false]],
          "addresses": [["lo", "lo", "127.0.0.1", 8], ["eth0", "eth0", "10.0.0.1", 24]],
-         "routes": [["10.0.0.0", 24, "eth0"]], "has_rules": false}
+         "routes": [["10.0.0.0", 24, "eth0"]], "has_rules": false,
+         "delays": [["eth0", "netem", 0.05, 0.01, 0], ["eth0", "tbf", 0, 0, 25000000]]}
     """
 
     probe = ask(list_interfaces, job=True)
@@ -155,6 +204,7 @@ class Interfaces(Fact, frozen=True, dict=True):
     """None: there are too many."""
     has_rules: bool
     """The administrator has added rules for policy routing, which are not followed here."""
+    delays: tuple[SendingDelay, ...] = ()
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> Interfaces:
@@ -279,6 +329,34 @@ def _external(interfaces: Interfaces, without: str = "") -> list[LinkAddress]:
         if link and link.is_running and not (link.is_loopback or link.is_container_bridge or entry.is_link_local):
             external.append(entry)
     return [entry for entry in external if entry.address != without] or external
+
+
+DELETE_DELAY = (
+    "As root on {0}: `tc qdisc del dev {1} root` deletes it. `grep -rsl 'tc qdisc' /etc` prints the files that may set "
+    "it again at boot. "
+)
+
+
+def delaying(
+    hosts: Iterable[str], interfaces: Mapping[str, Interfaces], slows: Callable[[SendingDelay], object] = bool
+) -> tuple[str, str]:
+    """What slows down the sending of one of these hosts, and its remedy; empty where nothing does, or all hosts alike.
+
+    ``slows``: whether a discipline counts. That of an interface counts which other hosts may reach, or that has no
+    address, as the port of a bond.
+    """
+    for host in hosts:
+        for delay in interfaces[host].delays if host in interfaces else ():
+            addresses = [entry for entry in interfaces[host].addresses if entry.interface == delay.interface]
+            is_inner = addresses and not {*addresses} & {*_external(interfaces[host])}
+            if slows(delay) and not is_inner and not all(_delays_alike(each, delay) for each in interfaces.values()):
+                text = filled("; {0} on {1} of {2} {3}", delay.kind, delay.interface, host, delay.deeds)
+                return text, filled(DELETE_DELAY, host, shlex.quote(delay.interface))
+    return "", ""
+
+
+def _delays_alike(interfaces: Interfaces, delay: SendingDelay) -> bool:
+    return any(msgspec.structs.replace(each, interface=delay.interface) == delay for each in interfaces.delays)
 
 
 def usable_names(interfaces: Interfaces) -> str:

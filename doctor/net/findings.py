@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -11,12 +11,13 @@ from doctor.engine.check import Skip, once_per_fleet
 from doctor.engine.fact import PerHost
 from doctor.engine.result import CUT_PARTS, Finding
 from doctor.engine.texts import filled, joined
+from doctor.facts.interfaces import Interfaces, SendingDelay, delaying
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import NO_ROUTE, assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, Attempt, AttemptOutcome, ListenerState, Matrix
-from doctor.net.slow_paths import SlowPath, slow_paths
+from doctor.net.slow_paths import SlowPath, SpeedFigure, slow_paths
 
 FailureClass = Literal["unavailable", "foreign", "large", "flows", "port", "path"]
 """unavailable: the host itself cannot listen. foreign: something else answered. large: only small packets pass.
@@ -289,15 +290,32 @@ def measured_slow_paths(answers: PerHost[NetworkAnswer]) -> tuple[SlowPath, ...]
     return slow_paths(speeds)
 
 
-def slow_path_finding(path: SlowPath, answers: PerHost[NetworkAnswer], template: str, **values: object) -> Finding:
+def slow_path_finding(
+    path: SlowPath,
+    answers: PerHost[NetworkAnswer],
+    template: str,
+    interfaces: Mapping[str, Interfaces],
+    losing_rule: tuple[str, str] | None = None,
+) -> Finding:
     """The finding of a slow path: an error where it would slow the whole job down severely, else a warning.
 
-    ``values``: further ones of the template and the check's page.
+    ``losing_rule``: what a host of it drops, and the remedy; else the queueing discipline that explains the figure.
     """
     hosts = assemble_matrix(answers).hosts
     blamed = [hosts[host] for host in path.hosts]
-    finding = Finding(template, hosts=blamed, **_slow_path_values(path, hosts), **values)
+    senders = [] if path.way == "inbound" else blamed[:1] if path.kind == "direction" else blamed
+    senders = blamed if path.figure in ("latency", "least latency") else senders  # which counts both ways
+    because, remedy = losing_rule or delaying(senders, interfaces, lambda delay: _explains(delay, path.figure))
+    values = _slow_path_values(path, hosts)
+    finding = Finding(template, hosts=blamed, **values, because=because, remedy=remedy)
     return finding.as_warning(not path.is_severe(len(hosts)))
+
+
+def _explains(delay: SendingDelay, figure: SpeedFigure) -> bool:
+    """TCP sends less over a way that is long or loses packets, and a queue that is limited overflows."""
+    if figure in ("latency", "least latency"):
+        return delay.seconds > 0
+    return delay.loss > 0 or delay.rate > 0 or (delay.seconds > 0 and figure != "retransmissions")
 
 
 def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, object]:

@@ -7,9 +7,11 @@ import msgspec
 import pytest
 
 from doctor.engine.fact import Fact
+from doctor.facts.interfaces import SendingDelay
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.slow_paths import SlowPath
 from tests.checks.net_answers import answers
+from tests.checks.network import interfaces
 from tests.checks.run_check import advice, messages, run_check, skipped
 
 NAME = "net-path-slow"
@@ -71,6 +73,38 @@ def test_a_link_that_is_slow_both_ways() -> None:
     ((hosts, text),) = messages(run_check(NAME, measured({(1, 5): 8.0, (5, 1): 8.0})))
     assert hosts == "w2 w6"
     assert "between w2 and w6" in text
+
+
+LIMIT = SendingDelay("eth0", "tbf", 0.0, 0.0, 25e6)
+LATE = SendingDelay("eth0", "netem", 0.05, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("delay", "on", "way", "text"),
+    [
+        (LIMIT, ("w3",), "out", "; tbf on eth0 of w3 limits to 200 Mbit/s"),
+        (LIMIT, ("w3",), "in", ""),  # it limits what w3 sends
+        (LIMIT, ("w5",), "out", ""),  # of a host that is not slow
+        (LATE, ("w3",), "out", "; netem on eth0 of w3 delays by 50 ms"),
+        (LIMIT, tuple(f"w{number}" for number in range(1, 9)), "out", ""),  # every host has it
+        (msgspec.structs.replace(LIMIT, interface="docker0"), ("w3",), "out", ""),
+        (msgspec.structs.replace(LIMIT, rate=0.0), ("w3",), "out", ""),
+    ],
+)
+def test_the_hosts_own_queueing_discipline_is_named(
+    delay: SendingDelay, on: tuple[str, ...], way: str, text: str
+) -> None:
+    pairs = [(2, other) if way == "out" else (other, 2) for other in range(HOSTS) if other != 2]
+    facts = measured(dict.fromkeys(pairs, 8.0))
+    for number, (host, entries) in enumerate(facts.items(), start=1):
+        cards = interfaces(eth0=f"10.0.0.{number}/24", docker0="172.17.0.1/16")
+        facts[host] = [*entries, msgspec.structs.replace(cards, delays=(delay,) if host in on else ())]
+    outcome = run_check(NAME, facts)
+    ((hosts, message),) = messages(outcome)
+    assert hosts == "w3"
+    assert message.partition(" measurements)")[2] == text
+    assert ("As root on w3: `tc qdisc del dev eth0 root` deletes it." in advice(NAME, outcome)) is bool(text)
+    assert "  " not in advice(NAME, outcome).replace("\n  ", "")
 
 
 def test_without_speeds_it_does_not_apply() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 
 from doctor.collect.collector_request import function_source
 from doctor.engine.fact import Unreadable
-from doctor.facts.interfaces import Interfaces, LinkAddress, list_interfaces
+from doctor.facts.interfaces import Interfaces, LinkAddress, _sending_delays, list_interfaces
 from doctor.remote.runtime import netlink
 from tests.checks.network import interfaces, link
 from tests.facts.answers import answered
@@ -56,6 +57,25 @@ def test_malformed_output_is_unreadable(change: dict[str, Any]) -> None:
     assert isinstance(answered(Interfaces, {**RAW_INTERFACES, **change}), Unreadable)
 
 
+def test_what_delays_loses_and_limits_sending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `tc qdisc add ... netem delay 50ms loss 1%` and `tbf rate 200mbit` are dumped (linux/pkt_sched.h)."""
+    netem = struct.pack("=6I", 781_250, 1000, 42_949_673, 0, 0, 0)
+    exact = netem + struct.pack("=HHq", 12, 10, 50_000_000)
+    tbf = struct.pack("=HH8xI24x", 40, 1, 25_000_000)
+    rows = [(b"netem", netem), (b"netem", exact), (b"tbf", tbf), (b"tbf", b""), (b"netem", b"x"), (b"fq_codel", b"")]
+    entry = struct.pack("=4xi12x", 7)
+    entries = [(entry, {1: kind + b"\0", 2: options}) for kind, options in rows]
+    monkeypatch.setattr("doctor.facts.interfaces.netlink_entries", lambda *_: entries)
+    listed = answered(Interfaces, {**RAW_INTERFACES, "delays": _sending_delays({7: "eth0"})})
+    assert isinstance(listed, Interfaces)
+    assert [delay.deeds for delay in listed.delays] == [
+        "delays by 50 ms and drops 1 %",
+        "delays by 50 ms and drops 1 %",
+        "limits to 200 Mbit/s",
+        "",
+    ]
+
+
 @given(JSON)
 def test_anything_else(value: object) -> None:
     assert isinstance(answered(Interfaces, value), Unreadable)
@@ -97,7 +117,8 @@ def test_kinds_on_a_real_host(make_fleet: Callable[..., Fleet]) -> None:
         host,
         "ip link add br7 type bridge && ip addr add 10.7.0.1/24 dev br7 label br7:x\n"
         "ip route add 10.99.0.0/16 via 10.73.0.1\n"
-        "ip rule add from 10.7.0.1 lookup 77",
+        "ip rule add from 10.7.0.1 lookup 77\n"
+        "tc qdisc add dev eth0 root tbf rate 200mbit burst 128kb latency 50ms",
     )
     output = fleet.enter(host, ["python3", "-c", body()]).stdout
     observed_interfaces = answered(Interfaces, json.loads(output))
@@ -107,6 +128,9 @@ def test_kinds_on_a_real_host(make_fleet: Callable[..., Fleet]) -> None:
     assert card and card.is_running and card.is_network_card
     assert LinkAddress("br7:x", "br7", "10.7.0.1", 24) in observed_interfaces.addresses
     assert observed_interfaces.has_rules
+    assert [(delay.interface, delay.deeds) for delay in observed_interfaces.delays] == [
+        ("eth0", "limits to 200 Mbit/s")
+    ]
     assert observed_interfaces.routes and any(
         route.network == "10.99.0.0" and route.prefix == 16 for route in observed_interfaces.routes
     )

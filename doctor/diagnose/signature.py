@@ -38,6 +38,7 @@ Trait = Literal[
     "less-specific",
     "peer-ended",
     "progress",
+    "quoted",
     "restart",
     "unspecific",
 ]
@@ -54,6 +55,7 @@ Trait = Literal[
 - ``less-specific``: says less than another fault of the same process; in the phase ``exit`` only how it ended
 - ``peer-ended``: the process of a peer had ended; the rank that prints it ends with an exception, never by a signal
 - ``progress``: a step of the program: it goes on. Read only behind an error, and never from a host
+- ``quoted``: the exception itself says what is wrong: its sentence, and where it arose, complete the title
 - ``restart``: what stands before it belongs to an earlier attempt
 - ``unspecific``: reports a failure without what failed: any other fault, of whichever process, says more
 """

@@ -58,7 +58,7 @@ FULL, NAN = "OSError: [Errno 28] No space left on device", "ValueError: loss is 
 
 def test_of_two_jobs_in_one_file_the_last_is_diagnosed_and_the_first_is_one_line() -> None:
     diagnosis = diagnosed(train=TWO_JOBS)
-    assert causes(diagnosis) == [("python-exception", [0])]
+    assert causes(diagnosis) == [("path-missing", [0])]
     (first,) = diagnosis.attempts
     assert first.is_job and not first.same and causes(first.diagnosis) == [("disk-full", [1])]
     (line,) = attempt_lines(diagnosis)

@@ -50,7 +50,7 @@ def test_a_type_stands_in_one_row() -> None:
     "message",
     [
         "ValueError: loss scale error: 3 samples of the batch are not finite",
-        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices",
+        "RuntimeError: Expected all samples to be of the same kind, but found at least two kinds",
         "ValueError: HTTP_ERROR is no member of Status",
     ],
 )

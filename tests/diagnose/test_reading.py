@@ -483,3 +483,21 @@ def test_the_time_of_a_line_with_the_number_of_a_thread_is_read_and_the_number_i
     stamp = read_stamp("E0813 06:09:49.845341 140336920782592 torch/_inductor/subproc_pool.py:205] ptxas fatal", 2026)
     assert stamp.time is not None and not stamp.pid
     assert read_stamp("E0813 06:09:49.845341 4711 torch/_inductor/subproc_pool.py:205] x", 2026).pid == "4711"
+
+
+@pytest.mark.parametrize(
+    ("line", "pid", "time"),
+    [
+        (
+            "E0511 18:18:50.796514     915 session_master.cc:505] Session is failing",
+            "915",
+            "2026-05-11 18:18:50.796514",
+        ),
+        ("F0000 00:00:1700000000.123456    7 parse.cc:12] bad", "7", "2023-11-14 22:13:20.123456"),
+        ("2020-11-24 20:22:28.106 /bin/bash: line 27:   318 Killed     sh start.sh", "318", "2020-11-24 20:22:28.106"),
+    ],
+)
+def test_heads_of_native_code_have_a_time(line: str, pid: str, time: str) -> None:
+    stamp = read_stamp(line, 2026)
+    assert stamp.pid == pid and stamp.time is not None
+    assert abs(stamp.time - datetime.fromisoformat(time).replace(tzinfo=timezone.utc).timestamp()) < 1e-3

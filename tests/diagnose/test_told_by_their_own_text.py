@@ -111,7 +111,7 @@ def test_a_child_whose_parent_ended_is_not_the_cause(error: str) -> None:
 
 def test_a_child_that_cannot_read_what_the_program_gave_it_is_the_cause() -> None:
     error = "AttributeError: Can't get attribute 'Batches' on <module '__main__' (built-in)>"
-    assert [cause.signature for cause in logs(job=PARENT_GONE + error + "\n").causes] == ["python-exception"]
+    assert [cause.signature for cause in logs(job=PARENT_GONE + error + "\n").causes] == ["object-not-pickled"]
 
 
 def test_the_reason_that_nccl_gives_last_is_told() -> None:

@@ -9,7 +9,7 @@ from doctor.diagnose.excerpter.tracebacks import MAX_LABELS, TRACEBACK_HEAD, Ope
 from doctor.watch.long_wait import program_line
 from tests.diagnose.test_rules import logs
 
-MISMATCH = "RuntimeError: The size of tensor a (4) must match the size of tensor b (8) at non-singleton dimension 0"
+MISMATCH = "RuntimeError: the shard of this rank has 8 rows, and the index of the data set names 4 of them"
 TRACEBACK = f"""Traceback (most recent call last):
   File "/srv/train.py", line 10, in main
     step(batch)

@@ -25,7 +25,11 @@ MAX_DUMP = 1 << 25  # bytes of a dump that is sent
 EDGE_LINES = 20  # first and last lines that are sent of each file
 MAX_ALIKE = 2000  # lines of one shape in one file
 LOOK_BACK = 200  # lines before a line without a time in which one is looked for
-CLOCK = re.compile(rb"(?<![\d:])\d\d:\d\d:\d\d(?!:)")  # no address on a PCI bus: 0000:00:02.0
+# A date and a clock, as the heads have them that doctor/diagnose/read/stamps.py reads: a clock alone dates no line.
+DATED = re.compile(
+    rb"\d{4}-\d\d-\d\d[T _-]\d\d:\d\d:\d\d|[IWEF]\d{3,4} \d\d:\d\d:\d\d|[A-Z] \d\d-\d\d \d\d:\d\d:\d\d [\w\[]"
+    rb"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}\d{1,2} \d\d:\d\d:\d\d"
+)
 COLORS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
@@ -201,10 +205,10 @@ class LogReader:
     def keep(self, lines, index, line):
         """The line, and before it the nearest line with a time where it shows none."""
         number = self.lines + index + 1
-        if not CLOCK.search(line):
+        if not DATED.search(line[:400]):
             before = lines[max(0, index - LOOK_BACK) : index]
             for offset, other in enumerate(reversed(before)):
-                if CLOCK.search(other[:400]):
+                if DATED.search(other[:400]):
                     self.excerpt.add(number - offset - 1, other)
                     break
         self.excerpt.add(number, line)

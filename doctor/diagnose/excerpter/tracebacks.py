@@ -68,6 +68,8 @@ class OpenTracebacks:
         # program's; and the indent before all lines, as of a traceback that a launcher quotes in its report.
         self.places = {}
         self.place = ""  # that of the traceback which ended last
+        self.statements = {}  # by label: the line of source below the last frame
+        self.statement = ""  # that of the traceback which ended last
         self.rivals = {}  # of two that one first line may have begun: the other
 
     def __len__(self):
@@ -106,6 +108,7 @@ class OpenTracebacks:
     def begin(self, stream):
         self.lines_left[stream] = TRACEBACK_LINES
         self.places.pop(stream, None)
+        self.statements.pop(stream, None)
         self.headless.discard(stream)
         self.harmless.discard(stream)
         self.rivals.pop(self.rivals.pop(stream, ""), None)
@@ -115,6 +118,7 @@ class OpenTracebacks:
             kept.discard(stream)
         self.lines_left.pop(stream, None)
         self.place = self.places.pop(stream, NO_PLACE)[0]
+        self.statement = self.statements.pop(stream, "")
         self.rivals.pop(self.rivals.pop(stream, ""), None)
 
     def note_place(self, stream, frame):
@@ -167,6 +171,8 @@ class OpenTracebacks:
             return False, None
         self.lines_left[stream] -= 1
         rest = text[len(label) :]
+        if stream in self.frames and rest.startswith((" ", "\t")):
+            self.statements[stream] = rest.strip()
         self.frames.discard(stream)
         frame = FRAME.match(rest)
         if frame:

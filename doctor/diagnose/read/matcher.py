@@ -33,6 +33,8 @@ class Matcher:
         """Signatures that are searched for in a few lines behind each error."""
         self.benign = frozenset(item.id for item in signatures if item.role == "benign")
         """Signatures beside which nothing in the same line counts."""
+        self.quoted = frozenset(item.id for item in signatures if "quoted" in item.traits)
+        """Signatures of exceptions that say themselves what is wrong."""
         patterns: list[Candidate] = [(item, pattern) for item in signatures for pattern in item.compiled]
         quiet = [pattern.literal.encode() for signature, pattern in patterns if signature.quiet]
         pairs = [([literal.encode() for literal in pair[1].literals], pair) for pair in patterns]

@@ -298,7 +298,7 @@ class _Scanner:
         if matched.keys() & _EXCEPTIONS and OF_OTHERS.search(text):
             self.child_failed = text, place
             matched = {name: values for name, values in matched.items() if name not in _EXCEPTIONS}
-        if (alone := _EXCEPTIONS & matched.keys()) and (match := EXCEPTION.match(text)):
+        if (alone := self.matcher.quoted & matched.keys()) and (match := EXCEPTION.match(text)):
             for name in alone:
                 matched[name] = match.groupdict("") | matched[name]
         for signature, values in matched.items():
@@ -347,7 +347,9 @@ class _Scanner:
             if self._is_of_another(values["exception"], place, text):
                 return
             matched[TRACEBACK] = values
-        for name in _EXCEPTIONS & matched.keys():
+        if "message" not in values and self.tracebacks.statement.startswith("assert "):
+            values["message"] = self.tracebacks.statement
+        for name in self.matcher.quoted & matched.keys():
             matched[name] |= values | {"place": self.tracebacks.place}
         for values in matched.values():
             for key, value in self.origin.items():

@@ -5,7 +5,9 @@ Formats, with their sources:
 - CANN plog and MindSpore: ``[ERROR] HCCL(123,python):2025-10-24-22:03:14.946.261 [file.cc:908]``
 - torch_npu: ``[ERROR] 2025-10-24-22:03:14 (PID:123, Device:0, RankID:3) ERR02200``
 - c10d (glog): ``[rank3]:[E1120 12:00:00.123456789 file.cpp:1]``; the day has two digits, the month one or two
-- torchrun's agent (glog): ``E1120 12:00:00.123000 4711 torch/distributed/...``; torch 2.3 has the thread's number
+- torchrun's agent (glog): ``E1120 12:00:00.123000 4711 torch/distributed/...``; torch 2.3 has the thread's number;
+  JAX, XLA and ray: ``E0511 18:18:50.796514 915 file.cc:505]``, and ``E0000 00:00:1700000000.123456 915 file.cc:505]``
+  before abseil's logging is initialized
 - NCCL: ``host:pid:tid [device] NCCL INFO ...``, in new versions with ``[2026-11-20 12:00:00]`` before it, in old
   ones (2.1 to 2.3) without ``NCCL``
 - vLLM: ``ERROR 03-29 12:59:53 [core.py:1099]``; ray puts ``(RayWorkerWrapper pid=858)`` before a line of an actor,
@@ -50,7 +52,9 @@ _C10D = re.compile(
     r"\[[IWEF](?P<month>\d{1,2})(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) [\w.]{1,80}\.(?:cpp|ts|hpp|h):\d"
 )
 _GLOG = re.compile(
-    r"(?<![\w\[])[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) (?:(?P<pid>\d{1,10})|\d{11,20}) [\w/.-]{1,200}\.py:\d"  # noqa: E501
+    r"(?<![\w\[])[IWEF](?:0000 00:00:(?P<epoch>\d{10}\.\d{1,9})|(?P<month>\d\d)(?P<day>\d\d) "
+    r"(?P<clock>\d\d:\d\d:\d\d\.\d{1,9})) {1,10}(?:(?P<pid>\d{1,10})|\d{11,20}) "
+    r"[\w/.-]{1,200}\.(?:py|cc|cpp|cu|h|hpp):\d"
 )
 _NCCL = re.compile(
     r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] )?(?<![\w.-])(?P<host>\d{0,9}[A-Za-z][\w.-]{0,79}):"
@@ -106,7 +110,7 @@ _HEADS = (
     ("", _PLOG),
     ("(PID:", _TORCH_NPU),
     ("", _C10D),
-    (".py:", _GLOG),
+    ("] ", _GLOG),
     ("] ", _NCCL),
     ("", _VLLM),
     ("] ", _OMPI),
@@ -154,10 +158,13 @@ def read_stamp(text: str, year: int) -> Stamp:
         host = json_host["host"] if json_host else (named["pdsh"] or named["tests"]) if named else ""
         return Stamp(pid=actor["pid"] if actor else "", rank=rank, local_rank=local_rank, host=host)
     fields = match.groupdict()
+    time = _time(fields, year)
+    if time is None and pattern not in (_ISO, _SYSLOG):
+        time = next((_time(dated.groupdict(), year) for form in (_ISO, _SYSLOG) if (dated := form.search(head))), None)
     shown_rank = int(fields["rank"]) if fields.get("rank") else -1
     device = int(fields["device"]) if fields.get("device") else -1
     return Stamp(
-        time=_time(fields, year),
+        time=time,
         pid=fields.get("pid") or (actor["pid"] if actor else ""),
         rank=rank if rank is not None else shown_rank if shown_rank >= 0 else None,
         local_rank=local_rank,
@@ -192,6 +199,8 @@ def _time(fields: dict[str, str | None], year: int) -> float | None:
     written = fields.get("time")
     if written:
         return _parse_date(written)
+    if epoch := fields.get("epoch"):
+        return float(epoch)
     clock, day = fields.get("clock"), fields.get("day")
     if not clock or not day:
         return None

@@ -209,7 +209,9 @@ def _is_bare(case: Case, fault: Fault) -> bool:
     have printed what it handled.
     """
     event = fault.event
-    if event.values.get("place") or _UNHANDLED.search(event.text) or not is_unspecific(case, event.signature):
+    if event.values.get("place") or _UNHANDLED.search(event.text):
+        return False
+    if not is_unspecific(case, event.signature) and not case.has_trait(event, "quoted"):
         return False
     return not case.shows_failed_process
 

@@ -90,12 +90,13 @@ class Trial(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Right is a finding whose ranks are some of those that may be named."""
+        """Right is a finding whose ranks are some of those that may be named; without any it is of all ranks."""
         if self.kind not in MAY_BE_NAMED:
             return "accused" if self.findings else "ended" if self.ended else "left alone" if not self.code else "fails"
         if not self.findings:
             return "nothing"
-        right = all(ranks and set(ranks) <= set(MAY_BE_NAMED[self.kind]) for _, ranks, _ in self.findings[:1])
+        may, world = set(MAY_BE_NAMED[self.kind]), range(4 if self.kind in FOUR else 3)
+        right = all(set(ranks or world) <= may for _, ranks, _ in self.findings[:1])
         return ("right" if right else "wrong") + (" when ended" if self.ended else "")
 
 
@@ -147,11 +148,14 @@ def _attach(process: subprocess.Popen[bytes], folder: Path, doctor: list[str]) -
     time.sleep(3)
     began = time.monotonic()
     argv = [*doctor, "--attach", "--json", "--pid", str(process.pid)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    try:
+        text = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False).stdout
+    except subprocess.TimeoutExpired:
+        text = ""
     took = time.monotonic() - began
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    return json.loads(done.stdout or "{}"), took
+    return json.loads(text or "{}"), took
 
 
 def _findings(report: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...], str], ...]:

@@ -157,6 +157,7 @@ def state_file_exists():
 
 def remake():
     model = DistributedDataParallel(mlp())
+    torch.manual_seed(100 + RANK)
     return model, torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 
@@ -272,6 +273,7 @@ def consolidates_on_rank_0():
 
     start()
     model = DistributedDataParallel(mlp())
+    torch.manual_seed(100 + RANK)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3)
     goes_on(model, optimizer)
     if RANK == 0:
@@ -293,6 +295,7 @@ def unused_parameter():
 
     start()
     model = DistributedDataParallel(Two())
+    torch.manual_seed(100 + RANK)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(30):
         both = step < 29 or RANK != 1

@@ -16,7 +16,7 @@ from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import read_text, thread_schedule
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status
-from doctor.watch.attach.inspector.awaited_processes import beside, files_of, holders, other_ends
+from doctor.watch.attach.inspector.awaited_processes import beside, files_of, holders, lock_holders, other_ends
 from doctor.watch.attach.inspector.rank_state import (
     MOST_PROCESSES,
     process_times,
@@ -115,13 +115,13 @@ class Effort:
         return bool(states) and all(state in "Tt" for state in states)
 
     def _others(self, pid: int) -> list[int]:
-        """The processes that have the other end of its wait, among its own and all others of its user."""
+        """The processes that have the other end of its wait, among its own and all others of its user, or its lock."""
         ends: set[str] = other_ends(pid)  # type: ignore[no-untyped-call]
         self._looks_kept = (self._looks_kept + 1) % SEARCHED_EVERY
         if ends != self._ends or not self._looks_kept:
             found = holders(ends, lambda: files_of([*beside([pid]), *process_tree(pid)[1:]]))  # type: ignore[no-untyped-call]
             self._ends, self._answering, self._looks_kept = ends, found[:MOST_PROCESSES], 0
-        return self._answering
+        return [*self._answering, *lock_holders(pid)]  # type: ignore[no-untyped-call]
 
 
 def _progress(before: _Counters, now: _Counters, seconds: float) -> str:

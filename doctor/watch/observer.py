@@ -107,7 +107,7 @@ class Observer:
 
     def _find_meeting(self, training: Training, rank: int, environ: Mapping[str, str]) -> Meeting | None:
         address, user = self._addresses[id(training)], os.geteuid()
-        training.store_port = address.rpartition(":")[2] or environ.get("MASTER_PORT", "")
+        training.watch.store_port = address.rpartition(":")[2] or environ.get("MASTER_PORT", "")
         first = find_meeting(environ, rank, training.world, address, 0, user)
         if first is None:
             training.is_on_one_host = meets_on_loopback(environ, rank, training.world, address)

@@ -77,7 +77,6 @@ class Training:
         """What the ranks waited for when the job was ended from outside."""
         self.without_sign: dict[int, tuple[float, str]] = {}
         """As `TrainingWatch.without_sign`, when the job was ended from outside."""
-        self.store_port = ""  # of the job's store; empty: not known
         self.meeting: Meeting | None = None
         self.is_on_one_host = True
         """Where no meeting is known: whether all ranks must be here; not where they meet by a file that hosts share."""
@@ -391,7 +390,7 @@ class Training:
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks without any sign, and hosts that were not reached."""
         texts = [*self.notes, *self._long_waits.values()]
-        quiet = quiet_sentence(self.without_sign, self.store_port)
+        quiet = quiet_sentence(self.without_sign, self.watch.store_port)
         texts += filter(None, (self.cut_sentence(), quiet, self.busy_sentence()))
         if self.post is not None:
             texts += self.post.sentences()
@@ -429,7 +428,7 @@ class Training:
 
     def no_fault(self) -> str:
         """What is said where nothing was found: of ranks without a step, that nothing was judged."""
-        quiet = quiet_sentence(self.without_sign, self.store_port)
+        quiet = quiet_sentence(self.without_sign, self.watch.store_port)
         return no_fault(self.host, self.unjudged(), self.unseen_sentence(), quiet, self.cut_sentence())
 
     # ---- the end

@@ -7,7 +7,6 @@ group itself is over, no rank in its first step, and no rank that no other waits
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,11 +18,13 @@ from doctor.analysis.collectives.deaths import Death, EndCause, follows
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.hang.detector import Detector
+from doctor.smoke.hang.stalls import locked_out
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary
 from doctor.watch.call_repeats import CallRepeats
 from doctor.watch.pace import Entry
+from doctor.watch.suspicion import Suspicion
 
 UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
 """How a rank ended where its exit status could not be read."""
@@ -35,14 +36,14 @@ LONG_WORK = 30.0
 """Times the patience, for a rank that still works, where the limit of its process group is not known."""
 RESTING, LEAST_REST = 0.5, 3.0
 """Of the patience, and seconds, for which a rank must have been at rest to be named before its group's own limit."""
+QUIET_KINDS = frozenset({"", "asks again and again", "sleeps"})
+"""What ranks do that all are outside of collectives, where that may be a hang: as `Effort.kind`."""
 LAST_SECONDS, LAST_FACTOR, LAST_WORK = 5.0, 2.0, 2.0
 """Least of a wait that is told at the end: seconds, times the longest phase; times the patience, for who works."""
 QUIET = 0.5
 """Seconds without a sign, after which a rank that has started collectives may be waiting for one of them."""
 PAUSED_SECONDS = 10.0
 """Seconds that a debugger or a profiler may stop a rank."""
-MOST_UNANSWERED = 5
-"""Times that a rank's stack is asked for before the rank is named without it."""
 GRACE = 1.0
 """Seconds for the cause of a rank's end to arrive."""
 
@@ -74,20 +75,6 @@ def _by_others(snap: Snapshot) -> bool:
     return snap.dead in (TERMINATED, UNKNOWN_END) or (snap.dead == KILLED and not snap.oom)
 
 
-class StackPending(Exception):
-    """A stack was asked for on another host, and may still come."""
-
-
-class Suspicion(msgspec.Struct):
-    """Ranks that a time limit speaks against, and what their stacks said."""
-
-    signs: tuple[tuple[int, int], ...] = ()
-    """Each rank with the stamp of its last sign: with a new one, the suspicion begins anew."""
-    confirmed: bool = False
-    """Whether their stacks were read."""
-    unanswered: int = 0
-
-
 class TrainingWatch:
     """All ranks of one training: those that meet at one address, from one start to the next."""
 
@@ -105,6 +92,7 @@ class TrainingWatch:
         self.arrived: dict[int, float] = {}
         """When each rank was first seen."""
         self.steps: dict[int, int] = {}
+        self.store_port = ""  # of the job's store; empty: not known
         self._groups: dict[tuple[str, tuple[int, ...]], int] = {}
         self._numbers: dict[int, dict[int, int]] = {}
         """By rank: from its own number of a group to ours."""
@@ -305,7 +293,7 @@ class TrainingWatch:
             return failure if failure.seconds > min(PAUSED_SECONDS, self.patience) else None
         if failure.certainty != "timeout":
             return failure
-        if failure.kind != "network" and not failure.waiting_ranks:
+        if failure.kind != "network" and not failure.waiting_ranks and not self._locked_out(failure):
             return None
         if self.before_first_step(failure.culprit_ranks) and failure.seconds < STARTING * self.patience:
             return None
@@ -314,7 +302,14 @@ class TrainingWatch:
             if not resting:
                 return None  # past its group's own limit it is overdue
             failure = msgspec.structs.replace(failure, culprit_ranks=resting)
-        return failure if self._confirmed(failure.culprit_ranks[:4], stack) else None
+        blamed = failure.culprit_ranks[:4]
+        signs = tuple((rank, self.snapshots[rank].stamp if rank in self.snapshots else -1) for rank in blamed)
+        if self._suspicion.signs != signs:
+            self._suspicion = Suspicion(signs)
+        return failure if self._suspicion.confirm(stack) else None
+
+    def _locked_out(self, failure: Failure) -> bool:
+        return locked_out([self.snapshots[rank] for rank in failure.culprit_ranks])
 
     def before_first_step(self, ranks: Iterable[int]) -> list[int]:
         """Those that have made no step yet, nor repeated a collective as a program without an optimizer does."""
@@ -325,10 +320,14 @@ class TrainingWatch:
 
         Likely, not certain. A rank that still works must have been waited for even longer.
         """
-        failure = self.detector.overdue(max(LAST_SECONDS, LAST_FACTOR * self._longest_phase))
+        usual = max(LAST_SECONDS, LAST_FACTOR * self._longest_phase)
+        failure = self.detector.overdue(usual) or self.detector.apart(max(usual, self.patience))
         if failure is None or self._unwatched.intersection(failure.culprit_ranks):
             return None
-        resting = tuple(rank for rank in failure.culprit_ranks if not self.efforts.get(rank, (0.0, ""))[1])
+        kinds = {rank: self.efforts.get(rank, (0.0, ""))[1] for rank in failure.culprit_ranks}
+        if not failure.waiting_ranks and not QUIET_KINDS.issuperset(kinds.values()):
+            return None  # each works, or waits for something outside of the job
+        resting = tuple(rank for rank, kind in kinds.items() if not kind) if failure.waiting_ranks else ()
         if not resting and failure.seconds < max(LAST_WORK * self.patience, 10 * self._longest_phase):
             return None
         if self.before_first_step(failure.culprit_ranks) and failure.seconds < self.patience:
@@ -356,8 +355,14 @@ class TrainingWatch:
         return found
 
     def _rests(self, rank: int) -> bool:
-        """Whether the processes of a rank have done nothing for a while; also where it is not known."""
+        """Whether the processes of a rank have done nothing for a while; also where it is not known.
+
+        Nor has one that waits for the job's store while all others are in collectives: none of them writes there.
+        """
         rest, kind = self.efforts.get(rank, (math.inf, ""))
+        if self.store_port and kind.endswith(f":{self.store_port}"):
+            others = [snap for number, snap in self.snapshots.items() if number != rank]
+            return len(others) == self.world - 1 and all(snap.state == "collective" for snap in others)
         return not kind and rest >= max(RESTING * self.patience, LEAST_REST)
 
     def limit_of(self, failure: Failure) -> float:
@@ -372,30 +377,6 @@ class TrainingWatch:
     def _past_limit(self, failure: Failure) -> bool:
         waited = max((self.snapshots[rank].age for rank in failure.waiting_ranks), default=0.0)
         return waited >= self.limit_of(failure) and not self._unwatched.intersection(failure.culprit_ranks)
-
-    def _confirmed(self, blamed: Sequence[int], stack: Callable[[int], str | None]) -> bool:
-        """Whether the ranks gave no sign since their stacks were read.
-
-        A rank may go on between the look at its page and the look at its stack: only the next look at its page shows
-        that the stack is of the place where it is stuck.
-        """
-        signs = tuple((rank, self.snapshots[rank].stamp if rank in self.snapshots else -1) for rank in blamed)
-        if self._suspicion.signs != signs:
-            self._suspicion = Suspicion(signs)
-        suspicion = self._suspicion
-        if suspicion.confirmed:
-            return True
-        stacks = []
-        for rank in blamed:
-            with contextlib.suppress(StackPending):
-                stacks.append(stack(rank))
-        if len(stacks) < len(blamed):
-            return False
-        if None in stacks and suspicion.unanswered < MOST_UNANSWERED:
-            suspicion.unanswered += 1
-        else:
-            suspicion.confirmed = True
-        return False
 
     def host_cut(self, ranks: Mapping[str, Sequence[int]], now: float) -> Failure | None:
         """Hosts whose kernels acknowledge nothing any more, while ranks of other hosts wait for theirs.

@@ -376,6 +376,99 @@ def test_parts_of_one_model_that_may_differ_draw_no_masks(steps: list[tuple[floa
     assert not report.causes
 
 
+def masked(rank: int, values: str, mask: str) -> list[dict[str, Any]]:
+    inputs = {"k": "inputs", "s": 1, "i": 1, "m": "M", "a": {"0": ["c", [4, 16], "torch.int64", list(range(64))]}}
+    return [inputs, {"k": "masked", "s": 1, "i": 1, "n": 0, "v": values, "m": mask, "sh": [4, 16], "at": "model.py:7"}]
+
+
+def test_another_mask_on_equal_values_within_a_model_is_named_with_its_line() -> None:
+    report = analyze_records(one_model(rank, *masked(rank, "c1", f"c{rank == 2}")) for rank in range(3))
+    (cause,) = report.causes
+    assert (cause.check, cause.ranks, cause.step) == ("smoke-mask-differs", (2,), 1)
+    assert cause.text.endswith("at model.py:7")
+
+
+@pytest.mark.parametrize("columns", [("c1", "same"), ("own", "own")])
+def test_equal_masks_and_those_of_shards_are_no_finding(columns: tuple[str, str]) -> None:
+    """As the dropout of attention under tensor parallelism, whose values are each rank's own heads."""
+    values, mask = columns
+    report = analyze_records(
+        one_model(rank, *masked(rank, f"{values}{rank * (values == 'own')}", f"{mask}{rank * (mask == 'own')}"))
+        for rank in range(3)
+    )
+    assert not report.causes
+
+
+@pytest.mark.parametrize(
+    "dropout", ["torch.nn.functional.dropout(rows, 0.5)", "rows * (torch.rand(4, 8, generator=own) < 0.5)"]
+)
+def test_masks_are_seen_whoever_draws_them_and_nothing_else_is(dropout: str) -> None:
+    import torch
+
+    from doctor.watch.hook.channel import Channel
+    from doctor.watch.hook.mask_draws import begin
+
+    written: list[dict[str, Any]] = []
+
+    class Kept(Channel):
+        def write(self, kind: str, **values: Any) -> None:
+            written.append({"k": kind, **values})
+
+    def forward(seed: int) -> Any:
+        torch.manual_seed(seed)
+        rows, own = torch.arange(32.0).reshape(4, 8), torch.Generator().manual_seed(seed)
+        draws = begin(Kept(""), 1, 1)
+        assert draws is not None
+        result = eval(dropout, {"torch": torch, "rows": rows * 2, "own": own})
+        draws.__exit__(None, None, None)
+        return result
+
+    first = forward(1)
+    forward(2)
+    one, other = written
+    assert one["v"] == other["v"] and one["m"] != other["m"] and one["at"].endswith(":1")
+    torch.manual_seed(1)
+    expected = eval(dropout, {"torch": torch, "rows": torch.arange(32.0).reshape(4, 8) * 2,
+                              "own": torch.Generator().manual_seed(1)})  # fmt: skip
+    assert torch.equal(first, expected)
+
+
+def begun(rank: int, value: str, loose: list[str]) -> list[dict[str, Any]]:
+    table = {"e": "1", "expert": value}
+    return [
+        {"k": "begun", "s": 0, "t": table, "loose": loose},
+        {"k": "parameters", "s": 0, "t": {**table, "expert": f"later {value}"}},
+        {"k": "reduced", "s": 0, "t": {"e": "g", "expert": f"gradient {rank}"}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "loose", "checks"),
+    [
+        ("{rank}", ["expert"], set()),
+        ("{rank}", [], {"smoke-parameters-not-broadcast"}),
+        ("1", ["expert"], {"smoke-gradient-not-synchronised"}),
+    ],
+)
+def test_experts_of_each_rank_are_not_compared_and_what_began_alike_is(
+    value: str, loose: list[str], checks: set[str]
+) -> None:
+    report = analyze_records(replica(rank, *begun(rank, value.format(rank=rank), loose)) for rank in range(3))
+    assert {cause.check for cause in report.causes} == checks
+
+
+@pytest.mark.parametrize(("sizes", "found"), [([(8, 8, 5)] * 3, [(2,)]), ([(8, 8, 5), (5, 8, 8), (8, 6, 8)], [])])
+def test_batches_that_are_filled_up_to_a_length_accuse_no_rank(
+    sizes: list[tuple[int, int, int]], found: list[tuple[int, ...]]
+) -> None:
+    def inputs(rank: int, step: int) -> dict[str, Any]:
+        value = [f"c{rank} {step}", [sizes[step][rank], 16], "torch.int64", [rank * 100 + n for n in range(64)]]
+        return {"k": "inputs", "s": step, "i": 1, "m": "M", "a": {"0": value}}
+
+    report = analyze_records(replica(rank, *[inputs(rank, step) for step in range(3)]) for rank in range(3))
+    assert [cause.ranks for cause in report.causes] == found
+
+
 def rows_and_mask(
     rank: int, step: int, rows: str, shape: tuple[int, ...] = (8, 32), varied: int = 64
 ) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, m
 from doctor.watch.fleet.messages import PROTOCOL, FleetVerdict, RankNews, WatchedMoment
 from doctor.watch.fleet.outbox import Outbox
 from doctor.watch.pace import Entry
+from doctor.watch.suspicion import StackPending
 from doctor.watch.training import Training
-from doctor.watch.verdict import StackPending
 
 LIMIT = 30.0
 HERE = JobContext(leader_addresses=("127.0.0.1",), leader_address_source="MASTER_ADDR", launcher_host_name="w1")

@@ -8,7 +8,8 @@ import pytest
 
 from doctor.smoke.model import Failure
 from doctor.smoke.programs.recorder_page import UNBOUND_SIZE
-from doctor.watch.verdict import UNKNOWN_END, StackPending, TrainingWatch
+from doctor.watch.suspicion import StackPending
+from doctor.watch.verdict import UNKNOWN_END, TrainingWatch
 
 PATIENCE = 10.0
 
@@ -135,6 +136,61 @@ def test_a_short_wait_and_one_for_a_rank_that_works_are_not(age: float, kind: st
     ranks = three_after_two_steps(timeout=500.0)
     all_but_one_wait(ranks, age, rest=0.1 if kind else age, effort=kind)
     assert ranks.verdict(12.0) is None and ranks.watch.likely is None
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "age", "named"),
+    [("locks_lock_inode_wait", 61.0, True), ("locks_lock_inode_wait", 59.0, False), ("futex_do_wait", 61.0, False)],
+)
+@pytest.mark.parametrize(("rest", "kind"), [(60.0, ""), (0.1, "works")])
+def test_ranks_that_all_wait_for_locks_are_locked_out_unless_the_holder_works(
+    waits_for: str, age: float, named: bool, rest: float, kind: str
+) -> None:
+    ranks = three_after_two_steps(timeout=500.0)
+    for rank in range(3):
+        ranks.show(rank, "compute", 2, age, rest=rest, effort=kind, waits_for=waits_for, process="S")
+    failure = ranks.verdict(80.0)
+    assert (failure is not None) is (named and not kind)
+    assert failure is None or (failure.kind, failure.culprit_ranks) == ("blocked", (0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "age", "told"),
+    [
+        (["asks again and again"] * 3, 2.5 * PATIENCE, True),
+        (["asks again and again", "works", ""], 2.5 * PATIENCE, False),
+        (["waits for a request at 127.0.0.1:80"] * 3, 2.5 * PATIENCE, False),
+        (["asks again and again"] * 3, 1.5 * PATIENCE, False),
+    ],
+)
+def test_ranks_that_are_all_outside_of_collectives_when_the_job_is_ended(
+    kinds: list[str], age: float, told: bool
+) -> None:
+    ranks = three_after_two_steps(timeout=500.0)
+    for rank, kind in enumerate(kinds):
+        ranks.show(rank, "compute", 2, age, rest=0.1 if kind else age, effort=kind)
+    assert ranks.verdict(30.0) is None
+    assert bool(ranks.watch.likely) is told
+
+
+@pytest.mark.parametrize(("port", "named"), [("29500", True), ("443", False), ("", False)])
+def test_who_waits_for_the_store_while_all_others_are_in_collectives_is_named(port: str, named: bool) -> None:
+    """One that waits for another server may be answered, and so may two that are outside."""
+    ranks = three_after_two_steps(timeout=500.0)
+    ranks.watch.store_port = port
+    all_but_one_wait(ranks, 2 * PATIENCE, rest=0.1, effort="waits for 127.0.0.1:29500")
+    failure = ranks.verdict(30.0)
+    assert (failure.culprit_ranks if failure else ()) == ((2,) if named else ())
+    ranks = three_after_two_steps(timeout=500.0)
+    ranks.watch.store_port = port
+    ranks.call(0, 2)
+    for rank, state, kind in (
+        (0, "enqueued", ""),
+        (1, "compute", "works"),
+        (2, "compute", "waits for 127.0.0.1:29500"),
+    ):
+        ranks.show(rank, state, 2, 2 * PATIENCE, rest=0.1, effort=kind)
+    assert ranks.verdict(30.0) is None
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from doctor.smoke.hang.stalls import (
     Resend,
     TransferRule,
     absent_failure,
+    apart_failure,
     idle_failure,
     left_failure,
     missed_failure,
@@ -106,6 +107,10 @@ class Detector:
         if self._state.ledger.mismatch or self._exit_rule.pending:
             return None
         return overdue_failure(self._state, self._waits(), seconds)
+
+    def apart(self, seconds: float) -> Failure | None:
+        """As `overdue`, of all living ranks, where none waits in a collective."""
+        return apart_failure(self._state, seconds)
 
     def _waits(self) -> dict[CollectiveId, Wait]:
         """The collectives that quiet ranks wait in."""

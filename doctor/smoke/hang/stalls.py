@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,10 @@ WAIT_ON = 27.0
 """Seconds more of a standstill that nothing but time speaks for: to be late is no fault."""
 IDLE = 10.0
 """Floors after which data loaders are stuck, where all ranks are in theirs and none waits in a collective."""
+LOCKED, LOCKED_SECONDS = 2.0, 60.0
+"""Floors, and least seconds, where all ranks wait for locks of files."""
+_IN_LOCK = re.compile(r"(?:locks|flock|posix)_lock_inode_wait|fcntl_setlk")
+"""Functions of the kernel in which a process does so."""
 
 
 class Resend(NamedTuple):
@@ -132,20 +137,36 @@ def overdue_failure(state: RunState, waits: Mapping[CollectiveId, Wait], seconds
     return _stuck_failure(state, limits) if limits else None
 
 
+def apart_failure(state: RunState, seconds: float) -> Failure | None:
+    """All living ranks, where each is outside of any collective and has given no sign for longer than ``seconds``."""
+    active = [snap for snap in state.snaps.values() if snap.state != "done" and not snap.dead]
+    is_apart = all(
+        snap.state in ("input", "compute") and snap.age > seconds and snap.process not in PAUSED for snap in active
+    )
+    return _stuck_failure(state, {snap.rank: seconds for snap in active}) if active and is_apart else None
+
+
 def idle_failure(state: RunState, late: float) -> Failure | None:
-    """Ranks that keep no other waiting in a collective: the last that is not done, or all in their data loaders."""
+    """Ranks that keep no other waiting in a collective: the last that is not done, or all in loaders, or in locks."""
     active = [snap for snap in state.snaps.values() if snap.state != "done" and not snap.dead]
     if any(snap.process in PAUSED for snap in active):
         return None
     last = len(active) == 1 < state.world == len(state.snaps)
     loading = bool(active) and all(snap.state == "input" for snap in active)
-    if not loading and not (last and active[0].state == "compute"):
+    locked = locked_out(active) and len(state.snaps) == state.world
+    if not loading and not locked and not (last and active[0].state == "compute"):
         return None
     least = state.limits.floor * (1.0 if last else IDLE)
+    least = max(LOCKED * state.limits.floor, LOCKED_SECONDS) if locked else least
     limits = {snap.rank: max(least, state.limits.absence_limit(snap, 0.0)) + late for snap in active}
     if all(snap.effective > limits[snap.rank] for snap in active):
         return _stuck_failure(state, limits)
     return None
+
+
+def locked_out(snaps: Sequence[Snapshot]) -> bool:
+    """Whether all of some ranks wait in the kernel for locks of files, outside of collectives."""
+    return bool(snaps) and all(snap.state == "compute" and _IN_LOCK.match(snap.waits_for) for snap in snaps)
 
 
 def _stuck_failure(state: RunState, limits: Mapping[int, float]) -> Failure:

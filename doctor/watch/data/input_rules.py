@@ -12,7 +12,7 @@ from doctor.analysis.values.splits import format_ranges, holders_of_same, majori
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_map
+from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_list, text_map
 
 ALIKE = 0.5
 """Share of equal elements from which two inputs that differ are one batch, differently masked."""
@@ -26,7 +26,8 @@ def input_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
     """The first step in which what must agree does not."""
     inputs, states = by_rank(job, "inputs", "s", "i"), _random_states(job)
     for group in roles.model:
-        defect = next(_inside_model(inputs, states, group), None) or next(_draws(job, states, group), None)
+        rules = (_inside_model(inputs, states, group), _draws(job, states, group), _masked(job, group))
+        defect = next((defect for rule in rules for defect in rule), None)
         if defect:
             yield defect
     for group in roles.data:
@@ -137,6 +138,29 @@ def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[V
             return
 
 
+def _masked(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
+    """Equal values within the forward pass, on which ranks of one model put different masks or noise."""
+    for (step, *_), records in sorted(by_rank(job, "masked", "s", "i", "n").items()):
+        members = [records[rank] for rank in group.ranks if rank in records]
+        if len(members) < len(group.ranks) or len({(str(r.get("v")), str(r.get("sh"))) for r in members}) > 1:
+            continue
+        split = majority_split({rank: str(records[rank].get("m")) for rank in group.ranks})
+        if split:
+            template = (
+                "{who} puts another random mask or noise on equal values than the rest of its model ({group}), in the "
+                "forward pass of step {step}{place}"
+            )
+            if split.tie:
+                template = (
+                    "{who}, which hold one model, puts another random mask or noise on equal values than the other, in "
+                    "the forward pass of step {step}{place}"
+                )
+            line = text_list([members[0].get("at")])[0]
+            place = filled(", at {0}", line) if line else ""
+            yield group.difference("smoke-mask-differs", "masked", step, split, template, place=place, generators=[])
+            return
+
+
 def _grown_apart(job: JobRecords, group: GroupRole, losses: Split[int]) -> Split[int] | None:
     """Ranks of one model whose parameters began alike and differ after the first step, where their losses did, too.
 
@@ -228,7 +252,8 @@ def _batch_sizes(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]
         split = majority_split(sizes) if number == 1 and len(sizes) == len(group.ranks) else None
         if split:
             differing.append((step, split, sizes))
-    if len(differing) >= 3:
+    # Batches that are filled up to a number of tokens differ on other ranks in each step.
+    if len(differing) >= 3 and len({split.differing for _, split, _ in differing}) == 1:
         step, split, sizes = differing[0]
         listed = ", ".join(f"rank {rank} {size}" for rank, size in list(sizes.items())[:8])
         template = (

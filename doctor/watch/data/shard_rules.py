@@ -26,7 +26,11 @@ def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> RecordTable:
 
     Those of whole parameters, and of shards that each rank of the group holds of another whole, in the same place.
     """
-    tables = {key: dict(records) for key, records in by_rank(job, kind, "s").items()}
+    apart = _apart(job, group)
+    tables = {
+        key: {rank: _without(record, apart) for rank, record in records.items()} if apart else dict(records)
+        for key, records in by_rank(job, kind, "s").items()
+    }
     for key, records in by_rank(job, filled("{0} shards", kind), "s").items():
         for rank in group.ranks:
             if rank not in records:
@@ -35,6 +39,21 @@ def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> RecordTable:
             record = tables.setdefault(key, {}).get(rank, {})
             tables[key][rank] = {**record, "t": {**text_map(record.get("t")), **replicated}}
     return tables
+
+
+def _apart(job: JobRecords, group: GroupRole) -> set[str]:
+    """Parameters that no wrapper reduces and that began differently: each rank's own, as experts are."""
+    begun = by_rank(job, "begun", "s").get((0,), {})
+    records = [begun[rank] for rank in group.ranks if rank in begun]
+    lists = [names for record in records if isinstance(names := record.get("loose"), list)]
+    loose = {name for names in lists for name in names if isinstance(name, str)}
+    return {name for name in loose if len({text_map(record.get("t")).get(name) for record in records}) > 1}
+
+
+def _without(record: RecordValues, apart: set[str]) -> RecordValues:
+    """A record without these parameters, and what is kept of them."""
+    table = text_map(record.get("t"))
+    return {**record, "t": {name: value for name, value in table.items() if name.rpartition(" of ")[2] not in apart}}
 
 
 def _replicated(job: JobRecords, rank: int, record: RecordValues, group: GroupRole) -> RecordValues:

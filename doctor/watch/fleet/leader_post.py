@@ -18,7 +18,7 @@ from doctor.watch.fleet.host_clock import HostClock
 from doctor.watch.fleet.meeting import Meeting
 from doctor.watch.fleet.messages import PROTOCOL, FleetOrder, FleetVerdict, HostNews, RankNews
 from doctor.watch.fleet.sockets import FleetLink
-from doctor.watch.verdict import StackPending
+from doctor.watch.suspicion import StackPending
 
 PING_SECONDS = 1.0
 STACK_SECONDS = 3.0

@@ -35,13 +35,13 @@ OPERATORS = {
     "send": "send",
     "recv_": "recv",
     "recv_any_source_": "",
-    "monitored_barrier_": "",
+    "monitored_barrier_": "barrier",
 }
 """Operators of c10d, and what they do; empty: recorded as time that no rule judges."""
 METHODS = (
     "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "_allgather_base", "allgather_coalesced",
     "allgather_into_tensor_coalesced", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor_coalesced",
-    "gather", "scatter", "alltoall", "alltoall_base", "barrier", "send", "recv", "recv_anysource",
+    "gather", "scatter", "alltoall", "alltoall_base", "barrier", "monitored_barrier", "send", "recv", "recv_anysource",
 )  # fmt: skip
 """Of a ProcessGroup: what returns a Work to Python."""
 UNEQUAL = frozenset({"allgather_", "gather_", "scatter_", "alltoall_", "alltoall_base_", "allgather_coalesced_"})

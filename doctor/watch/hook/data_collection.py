@@ -14,7 +14,6 @@ import sys
 import threading
 import weakref
 import zlib
-from collections import OrderedDict
 from typing import Any, Callable, Iterator
 
 from .batch_indices import BatchIndices
@@ -24,7 +23,7 @@ from .digest_records import MAX_TENSORS
 from .gradient_sketch import GradientSketch, backward_scale, should_move
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
-from .module_values import ModuleValues, compile_test, in_training, input_tensors, is_compiled
+from .module_values import HiddenHooks, ModuleValues, compile_test, in_training, input_tensors, is_compiled
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
 from .step_records import emit_entries, fills_states, generators, initial_values, updated_values, write_numbers
@@ -33,13 +32,6 @@ MAX_INPUTS = 32
 MAX_FAILURES = 10
 SAMPLES = 64
 """Elements of each input that are compared one by one, evenly spread: how alike two inputs are that are not equal."""
-
-
-class HiddenHooks(OrderedDict):  # type: ignore[type-arg]
-    """A module's hooks; a copy or a file of the module has none of ours."""
-
-    def __reduce__(self) -> Any:
-        return OrderedDict, ([(key, hook) for key, hook in self.items() if not hasattr(hook, "of_doctor")],)
 
 
 class DigestCollection:
@@ -58,6 +50,7 @@ class DigestCollection:
         self.totals: GradientTotals | None = None
         self.holders = ShardHolders(torch)
         self.values: ModuleValues | None = None
+        self.masks: Any = None
         self.before: dict[str, Any] = {}
         self.copies: list[Any] = []
         """What the optimizer holds in the place of the model's parameters, where it holds none of these."""
@@ -246,6 +239,9 @@ class DigestCollection:
             if self.totals is None and (in_shards or self.copies):
                 self.totals = GradientTotals(self.torch, module)
             self.values = ModuleValues(self.torch, module)
+            if self.step and self.groups.has_model_groups:
+                masks = importlib.import_module(__package__ + ".mask_draws")
+                self.masks = masks.begin(self.out, self.step, self.forwards)
         elif self.forwards == 1:
             self.out.write("note", text="compiled", n=type(module).__name__[:60])
 
@@ -268,6 +264,9 @@ class DigestCollection:
 
     def _leave(self, module: Any) -> None:
         self.depth = max(self.depth - 1, 0)
+        if not self.depth and self.masks is not None:
+            masks, self.masks = self.masks, None
+            masks.__exit__(None, None, None)
         if self.depth or self.values is None:
             return
         values, self.values = self.values, None

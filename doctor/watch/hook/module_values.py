@@ -5,6 +5,7 @@ A part of the hook. Infinities are not looked for: masks of attention are made o
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from itertools import islice
 from typing import Any, Callable, Iterator
 
@@ -41,6 +42,13 @@ def in_training(module: Any) -> bool:
 def is_compiled(module: Any) -> bool:
     """Whether torch.compile makes other code of it, that hooks see nothing of."""
     return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
+class HiddenHooks(OrderedDict):  # type: ignore[type-arg]
+    """A module's hooks; a copy or a file of the module has none of ours."""
+
+    def __reduce__(self) -> Any:
+        return OrderedDict, ([(key, hook) for key, hook in self.items() if not hasattr(hook, "of_doctor")],)
 
 
 class ModuleValues:

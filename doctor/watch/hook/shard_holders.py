@@ -27,12 +27,18 @@ class ShardHolders:
         self.torch = torch
         self.flat: dict[int, Any] = {}
         self.meshes: dict[Any, tuple[int, ...]] = {}
+        self.replicated: set[int] = set()
+        """Parameters within a DistributedDataParallel."""
 
     def learn(self, roots: list[Any]) -> None:
-        """Asks FSDP's wrappers, whose parameters may be pieces of a flat one."""
-        self.flat = {}
+        """Asks the wrappers: parameters under FSDP may be pieces of a flat one."""
+        self.flat, self.replicated = {}, set()
         for root in roots:
             for module in root.modules():
+                if isinstance(module, self.torch.nn.parallel.DistributedDataParallel):
+                    left_out = getattr(module, "parameters_to_ignore", ())
+                    named = module.module.named_parameters()
+                    self.replicated |= {id(tensor) for name, tensor in named if name not in left_out}
                 handle = getattr(module, "_handle", None)
                 flat = getattr(handle, "flat_param", None)
                 if flat is None or not getattr(handle, "uses_sharded_strategy", True):
@@ -41,6 +47,11 @@ class ShardHolders:
                 ranks = _ranks(self.torch, group) or None
                 for tensor in (flat, *(getattr(flat, "_params", None) or ())):
                     self.flat[id(tensor)] = ranks
+
+    def is_loose(self, tensor: Any) -> bool:
+        """Whether it is a parameter of experts (Megatron, DeepSpeed), or others are in a wrapper and it is in none."""
+        is_unwrapped = bool(self.replicated) and id(tensor) not in self.replicated
+        return is_unwrapped or getattr(tensor, "allreduce", True) is False
 
     def of(self, tensor: Any) -> tuple[int, ...] | None:
         """The ranks with the other shards, and this one; empty: it is whole here; None: it is a shard, with unknown

@@ -35,16 +35,21 @@ def updated_values(
 def emit_entries(
     out: Channel, holders: ShardHolders, kind: str, entries: Iterable[tuple[str, Any, Any]], step: int
 ) -> None:
-    """Digests of values by name, each with its parameter: of whole parameters one record, of shards another."""
-    unsharded, shards, of = [], [], {}
+    """Digests of values by name, each with its parameter: of whole parameters one record, of shards another.
+
+    Before the first update, also the names of those that no wrapper reduces (``loose``).
+    """
+    unsharded, shards, of, loose = [], [], {}, []
     for name, tensor, value in entries:
         ranks = holders.of(tensor)
+        if kind == "begun" and holders.is_loose(tensor):
+            loose.append(name[:120])
         if ranks == ():
             unsharded.append((name, value))
         elif ranks:
             shards.append((name, value))
             of[name[:120]] = out.group(ranks)
-    emit_tensors(out, kind, unsharded, s=step)
+    emit_tensors(out, kind, unsharded, s=step, **({"loose": loose} if loose else {}))
     if shards:
         emit_tensors(out, kind + " shards", shards, s=step, of=of)
 

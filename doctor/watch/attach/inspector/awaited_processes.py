@@ -125,6 +125,13 @@ def holders(ends, find_files):
     return [other for other, files in find_files().items() if not ends.isdisjoint(files)] if ends else []
 
 
+def lock_holders(pid):
+    """The processes of this host that hold the lock of a file which a process waits for in the kernel."""
+    locks = re.findall(r"^(\d+): (-> )?\w+ +\w+ +\w+ +(\d+) ", read_text("/proc/locks", 1 << 20), re.M)
+    awaited = set(number for number, waits, waiter in locks if waits and int(waiter) == pid)
+    return [int(holder) for number, waits, holder in locks if number in awaited and not waits]
+
+
 def far_end(pid):
     """What a rank waits for on another host: the connection, as `find_groups` writes links, and since when its main
     thread has not run; None where it waits for none.

@@ -11,7 +11,7 @@ from doctor.net.findings import measured_slow_paths, slow_path_finding
 ONE_HOST = "only one host: there is no other to connect to"
 DELETES = (
     "As root on {0}: `{1}` deletes a rule that drops some packets, {2} (table {3}, chain {4}). Delete it as well in "
-    "the file that loads the rules at boot, such as /etc/nftables.conf or those of /etc/iptables. Others are found so:"
+    "the file that loads the rules at boot, such as /etc/nftables.conf or those of /etc/iptables."
 )
 
 
@@ -28,7 +28,8 @@ def net_packets_lost(
     follow under load.
 
     ## What to do
-    {named} `nft -a list ruleset | grep -E 'table|chain|drop'` prints those that
+    - The rule: {named} Measure again: `doctor net {all_hosts} --select net-packets-lost`.
+    - Search: {named} `nft -a list ruleset | grep -E 'table|chain|drop'` prints those that
     drop, at random (`numgen`) or by rate (`limit`), with their handles: `nft delete rule <family> <table> <chain>
     handle <number>`. `iptables-save | grep -E 'DROP|statistic|limit'`: `iptables -D` with what follows `-A` in the
     line. `tc -s qdisc show | grep -E 'netem|tbf'`: `tc qdisc del dev <interface> root`. Where there is none: `ip -s -s
@@ -57,6 +58,7 @@ def net_packets_lost(
                 "packets are lost {place}: {value} of the segments were sent again, elsewhere {norm} (confidence "
                 "{confidence}, {measured} measurements){dropping}",
                 dropping=filled("; {0} on {1} drops some", losing[1].rule, losing[0]) if losing else "",
+                case="The rule" if losing else "Search",
                 named=filled(DELETES, losing[0], *losing[1])
                 if losing
                 else filled("First the own rules of {0}, as root there.", ends[0]),

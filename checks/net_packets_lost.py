@@ -1,18 +1,14 @@
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.redirects import Deletion, deletion, find_losing_rules
+from doctor.facts.firewall.redirects import DELETES, losing_rule
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import assemble_matrix
 from doctor.net.findings import measured_slow_paths, slow_path_finding
 
 ONE_HOST = "only one host: there is no other to connect to"
-DELETES = (
-    "As root on {0}: `{1}` deletes a rule that drops some packets, {2} (table {3}, chain {4}). Delete it as well in "
-    "the file that loads the rules at boot, such as /etc/nftables.conf or those of /etc/iptables."
-)
 
 
 @check(severity=ERROR, area="network", single_host=ONE_HOST)
@@ -29,11 +25,11 @@ def net_packets_lost(
 
     ## What to do
     - The rule: {named} Measure again: `doctor net {all_hosts} --select net-packets-lost`.
-    - Search: {named} `nft -a list ruleset | grep -E 'table|chain|drop'` prints those that
-    drop, at random (`numgen`) or by rate (`limit`), with their handles: `nft delete rule <family> <table> <chain>
-    handle <number>`. `iptables-save | grep -E 'DROP|statistic|limit'`: `iptables -D` with what follows `-A` in the
-    line. `tc -s qdisc show | grep -E 'netem|tbf'`: `tc qdisc del dev <interface> root`. Where there is none: `ip -s -s
-    link` on both ends, twice, 60 s apart. Errors, CRC or frame rise: reseat the cable or module, then change it.
+    - Search: First the own rules of {first}, as root there. `nft -a list ruleset | grep -E 'table|chain|drop'` prints
+    those that drop, at random (`numgen`) or by rate (`limit`), with their handles: `nft delete rule <family> <table>
+    <chain> handle <number>`. `iptables-save | grep -E 'DROP|statistic|limit'`: `iptables -D` with what follows `-A` in
+    the line. `tc -s qdisc show | grep -E 'netem|tbf'`: `tc qdisc del dev <interface> root`. Where there is none: `ip -s
+    -s link` on both ends, twice, 60 s apart. Errors, CRC or frame rise: reseat the cable or module, then change it.
     Dropped or missed rise: `ethtool -G <interface> rx <maximum>`, with the maximum of `ethtool -g <interface>`. None
     rises: the packets are lost on the way, so read the counters of the switch ports. Measure again: `doctor net
     {all_hosts} --select net-packets-lost`.
@@ -51,7 +47,7 @@ def net_packets_lost(
         if path.figure == "retransmissions":
             hosts = assemble_matrix(answers).hosts
             ends = [hosts[number] for number in path.hosts]
-            losing = next(_losing_rules(ends, rules or {}, addresses or {}), None)
+            losing = losing_rule(ends, addresses or {}, rules or {}, addresses or {})
             yield slow_path_finding(
                 path,
                 answers,
@@ -59,19 +55,6 @@ def net_packets_lost(
                 "{confidence}, {measured} measurements){dropping}",
                 dropping=filled("; {0} on {1} drops some", losing[1].rule, losing[0]) if losing else "",
                 case="The rule" if losing else "Search",
-                named=filled(DELETES, losing[0], *losing[1])
-                if losing
-                else filled("First the own rules of {0}, as root there.", ends[0]),
+                first=ends[0],
+                **({"named": filled(DELETES, losing[0], *losing[1])} if losing else {}),
             )
-
-
-def _losing_rules(
-    hosts: Iterable[str], rules: Mapping[str, FirewallRules], addresses: Mapping[str, HostAddresses]
-) -> Iterator[tuple[str, Deletion]]:
-    """The rules of these hosts that drop some packets and that a command deletes, each with its host."""
-    for host in hosts:
-        if host in rules and host in addresses:
-            peers = [entry for name, entry in addresses.items() if name != host]
-            for position in find_losing_rules(rules[host], addresses[host], peers):
-                if (rule := deletion(position)).command:
-                    yield host, rule

@@ -1,6 +1,10 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check, filled
+from doctor.facts.firewall import FirewallRules
+from doctor.facts.firewall.redirects import DELETES, losing_rule
+from doctor.facts.firewall.rules import is_hashed
+from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 
@@ -8,7 +12,11 @@ ONE_HOST = "only one host: there is no other to connect to"
 
 
 @check(severity=ERROR, area="network", single_host=ONE_HOST)
-def net_flows_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+def net_flows_lost(
+    answers: PerHost[NetworkAnswer],
+    rules: PerHost[FirewallRules] | None,
+    addresses: PerHost[HostAddresses] | None,
+) -> Iterator[Finding]:
     """Connections between two hosts pass from every source port.
 
     ## Why it matters
@@ -18,25 +26,34 @@ def net_flows_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     port is to blame: opening ports mends nothing.
 
     ## What to do
-    First the hosts' own rules, as root on {first} and {other}: `nft -a list ruleset | grep -E 'table|chain|hash|drop'`
-    prints those that drop by a hash of the ports, with their numbers (handles): `nft delete rule <family> <table>
-    <chain> handle <number>`. Where there is none: `cat /proc/net/bonding/*` and `ip route show` there list the members
-    of a bond and the equal routes (ECMP); find the one that fails, {place}. On the switches, look at the state and the
-    error counters of each member port. Take the bad member out, then replace its cable, transceiver or port. Look as
-    well for a balancer or a firewall with several nodes between the hosts: one of them drops packets.
+    - The rule: {named} Measure again: `doctor net {all_hosts} --select net-flows-lost`.
+    - Search: First the hosts' own rules, as root on {first} and {other}: `nft -a list ruleset | grep -E
+    'table|chain|hash|drop'` prints those that drop by a hash of the ports, with their numbers (handles): `nft delete
+    rule <family> <table> <chain> handle <number>`. Where there is none: `cat /proc/net/bonding/*` and `ip route show`
+    there list the members of a bond and the equal routes (ECMP); find the one that fails, {place}. On the switches,
+    look at the state and the error counters of each member port. Take the bad member out, then replace its cable,
+    transceiver or port. Look as well for a balancer or a firewall with several nodes between the hosts: one of them
+    drops packets.
 
     ## Source
     Bonds and switches choose the path of a connection by a hash of its addresses and ports (RFC 2992;
     Documentation/networking/bonding.rst, xmit_hash_policy). Where hosts reach each other in part, 32 connections are
     tried from as many source ports, and the very same ones again: those that failed failed each time, and those that
-    passed passed each time, which packets that are lost by chance do not do.
+    passed passed each time, which packets that are lost by chance do not do. A rule of nftables on an end that drops by
+    a hash, of all ports and of the other end's packets, is named.
     """
     for failure in located_failures(answers, "flows"):
+        ends = failure.hosts
+        of_hosts: Mapping[str, HostAddresses] = addresses or {}
+        losing = losing_rule(ends, ends if len(ends) > 1 else of_hosts, rules or {}, of_hosts, is_hashed)
         yield Finding(
-            "some connections {place} fail depending on their source port: {flows}{doubt}",
+            "some connections {place} fail depending on their source port: {flows}{dropping}{doubt}",
             hosts=failure.hosts,
             observed=failure.details[0] if failure.details else "some flows",
             expected="every source port passes",
             flows=failure.details[0] if failure.details else filled("on {0}", failure.ports),
+            dropping=filled("; {0} on {1} drops some", losing[1].rule, losing[0]) if losing else "",
+            case="The rule" if losing else "Search",
+            **({"named": filled(DELETES, losing[0], *losing[1])} if losing else {}),
             **failure.values,
         )

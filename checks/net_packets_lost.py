@@ -1,8 +1,8 @@
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.redirects import Deletion, deletion, find_losing_rules
+from doctor.facts.firewall.redirects import DELETES, losing_rule
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
@@ -10,10 +10,6 @@ from doctor.net.assemble import assemble_matrix
 from doctor.net.findings import measured_slow_paths, slow_path_finding
 
 ONE_HOST = "only one host: there is no other to connect to"
-DELETES = (
-    "As root on {0}: `{1}` deletes a rule that drops some packets, {2} (table {3}, chain {4}). Delete it as well in "
-    "the file that loads the rules at boot, such as /etc/nftables.conf or those of /etc/iptables. "
-)
 
 
 @check(severity=ERROR, area="network", single_host=ONE_HOST)
@@ -30,11 +26,12 @@ def net_packets_lost(
     follow under load.
 
     ## What to do
-    {remedy}As root on {ends}, each: `nft -a list ruleset | grep -E 'table|chain|drop'` prints those that
-    drop, at random (`numgen`) or by rate (`limit`), with their handles: `nft delete rule <family> <table> <chain>
-    handle <number>`. `iptables-save | grep -E 'DROP|statistic|limit'`: `iptables -D` with what follows `-A` in the
-    line. `tc -s qdisc show | grep -E 'netem|tbf'`: `tc qdisc del dev <interface> root`. Where there is none: `ip -s -s
-    link` on both ends, twice, 60 s apart. Errors, CRC or frame rise: reseat the cable or module, then change it.
+    - The cause: {named} Measure again: `doctor net {all_hosts} --select net-packets-lost`.
+    - Search: First the own rules of {first}, as root there. `nft -a list ruleset | grep -E 'table|chain|drop'` prints
+    those that drop, at random (`numgen`) or by rate (`limit`), with their handles: `nft delete rule <family> <table>
+    <chain> handle <number>`. `iptables-save | grep -E 'DROP|statistic|limit'`: `iptables -D` with what follows `-A` in
+    the line. `tc -s qdisc show | grep -E 'netem|tbf'`: `tc qdisc del dev <interface> root`. Where there is none: `ip -s
+    -s link` on both ends, twice, 60 s apart. Errors, CRC or frame rise: reseat the cable or module, then change it.
     Dropped or missed rise: `ethtool -G <interface> rx <maximum>`, with the maximum of `ethtool -g <interface>`. None
     rises: the packets are lost on the way, so read the counters of the switch ports. Measure again: `doctor net
     {all_hosts} --select net-packets-lost`.
@@ -53,7 +50,7 @@ def net_packets_lost(
         if path.figure == "retransmissions":
             hosts = assemble_matrix(answers).hosts
             ends = [hosts[number] for number in path.hosts]
-            losing = next(_losing_rules(ends, rules or {}, addresses or {}), None)
+            losing = losing_rule(ends, addresses or {}, rules or {}, addresses or {})
             yield slow_path_finding(
                 path,
                 answers,
@@ -66,15 +63,3 @@ def net_packets_lost(
                     filled(DELETES, losing[0], *losing[1]),
                 ),
             )
-
-
-def _losing_rules(
-    hosts: Iterable[str], rules: Mapping[str, FirewallRules], addresses: Mapping[str, HostAddresses]
-) -> Iterator[tuple[str, Deletion]]:
-    """The rules of these hosts that drop some packets and that a command deletes, each with its host."""
-    for host in hosts:
-        if host in rules and host in addresses:
-            peers = [entry for name, entry in addresses.items() if name != host]
-            for position in find_losing_rules(rules[host], addresses[host], peers):
-                if (rule := deletion(position)).command:
-                    yield host, rule

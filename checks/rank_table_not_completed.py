@@ -13,8 +13,9 @@ def rank_table_not_completed(table: RankTable) -> Iterator[Finding]:
     without a message.
 
     ## What to do
-    In a table written by hand: in {path}, write `"status": "completed"`. A cluster operator writes `initializing` first
-    and `completed` when all pods have an address: find out why it did not.
+    A table written by hand: `sed -i.bak -E 's/"status" *: *"[^"]*"/"status": "completed"/' {path}`. A cluster operator
+    writes `initializing` first and `completed` when all pods have an address: `kubectl get pods -o wide` shows which
+    one has none, `kubectl describe pod <pod>` why.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (LoadFile, RefreshStatus); MindCluster, hccl.json description.

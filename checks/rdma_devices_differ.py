@@ -21,9 +21,10 @@ def rdma_devices_differ(adapters: PerHost[RdmaPorts], interfaces: PerHost[Interf
     traffic crosses the spine of the network, or goes to a rail that cannot be reached.
 
     ## What to do
-    On {host}: `ibdev2netdev`, `lspci -d 15b3:` and `dmesg | grep mlx5`. A missing adapter has failed or lost its slot.
-    Names are given by udev (rdma-core, 60-rdma-persistent-naming.rules): use one rule on all hosts. The link layer is
-    set in the adapter's firmware: `mlxconfig query | grep LINK_TYPE`.
+    On {host}, where an adapter is missing: `modprobe mlx5_core` and `echo 1 > /sys/bus/pci/rescan` bring it back if its
+    driver was not loaded or it was removed; `lspci -d 15b3:` and `dmesg | grep mlx5` show whether it has failed. Then
+    reseat or replace it. Names are given by udev (rdma-core, 60-rdma-persistent-naming.rules): use one rule on all
+    hosts. The link layer is set in the adapter's firmware: `mlxconfig query | grep LINK_TYPE`.
 
     ## Source
     /sys/class/infiniband and `link_layer` of its ports; what most hosts have is the norm. Where each adapter has an

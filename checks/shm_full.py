@@ -21,8 +21,8 @@ def shm_full(
 
     ## What to do
     On {host}, `du -ah /dev/shm | sort -h | tail` shows the largest files. `for file in /dev/shm/*; do fuser -s "$file"
-    || ls -l "$file"; done` lists those that no process uses; with `rm` in place of `ls -l` it removes them. The check
-    shm-stale-segments names what dead jobs left behind.
+    || ls -l "$file"; done` lists those that no process uses; as root, `for file in /dev/shm/*; do fuser -s "$file" ||
+    rm -f "$file"; done` removes them. The check shm-stale-segments names what dead jobs left behind.
 
     ## Source
     tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for.

@@ -28,11 +28,11 @@ REMEDIES = (
     (
         r"\banother process sent it signal 9",
         (
-            "Find out who sent the signal; it was not the kernel for memory. A time limit or a cancelled job: "
-            "`sacct -j <job id> -o jobid,state%40,end`. The container's engine: `docker ps -a`, "
-            "`kubectl describe pod <pod>`. A service that ends large processes early: "
-            "`journalctl -u earlyoom -u systemd-oomd`. None of these: a person or a script typed `kill -9`. Nothing of "
-            "the program failed: start the job again."
+            "Nothing of the program failed: start it again (this test: `doctor smoke`). Where it comes back, find who "
+            "sends the signal; it was not the kernel for memory. A time limit or a cancelled job: `sacct -j <job id> "
+            "-o jobid,state%40,end`. The container's engine: `docker ps -a`, `kubectl describe pod <pod>`. A service "
+            "that ends large processes early: `journalctl -u earlyoom -u systemd-oomd`. None of these: a person or a "
+            "script typed `kill -9`."
         ),
     ),
     (
@@ -53,8 +53,9 @@ REMEDIES = (
             r"|free\(\): invalid|corrupted (?:size|double-linked)|stack smashing"
         ),
         (
-            "A crash in native code: compare the versions of torch, torch_npu and the driver with those of the other "
-            "hosts."
+            "A crash in native code. `export PYTHONFAULTHANDLER=1` before the next start: the rank then prints the "
+            "call in which it crashes. `doctor check --select "
+            "torch-version-differs,cann-version-differs,gpu-driver-differs` names hosts with other versions."
         ),
     ),
     (

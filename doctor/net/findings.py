@@ -307,7 +307,8 @@ def slow_path_finding(
     senders = blamed if path.figure in ("latency", "least latency") else senders  # which counts both ways
     because, remedy = losing_rule or delaying(senders, interfaces, lambda delay: _explains(delay, path.figure))
     values = _slow_path_values(path, hosts)
-    finding = Finding(template, hosts=blamed, **values, because=because, remedy=remedy)
+    case: dict[str, object] = {"case": "The cause", "named": remedy.strip()} if remedy else {"case": "Search"}
+    finding = Finding(template, hosts=blamed, **values, because=because, first=blamed[0], **case)
     return finding.as_warning(not path.is_severe(len(hosts)))
 
 

@@ -54,7 +54,7 @@ def test_a_device_that_has_no_memory_left_is_no_matter_of_the_host(text: str) ->
 def test_a_signal_that_another_process_sent_is_no_matter_of_memory() -> None:
     told = "Memory did not run out on the host of rank 1, by the kernel's count: another process sent it signal 9."
     finding, _ = only_finding(NAME, ran(4, 2, trouble("dead", 1, text="signal 9", evidence=(told,)), devices=True))
-    assert finding.values["remedy"].startswith("Find out who sent the signal")
+    assert finding.values["remedy"].startswith("Nothing of the program failed: start it again")
     told = "Rank 1 was killed for memory."
     finding, _ = only_finding(NAME, ran(4, 2, trouble("dead", 1, text="signal 9", evidence=(told,)), devices=True))
     assert finding.values["remedy"].startswith("Give the job")

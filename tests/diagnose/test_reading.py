@@ -14,6 +14,7 @@ import tarfile
 import time
 import zipfile
 import zlib
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -268,8 +269,6 @@ def test_a_flood_of_one_line_is_counted_and_not_kept() -> None:
     ],
 )
 def test_the_head_of_a_line(line: str, rank: int | None, pid: str, time: str | None) -> None:
-    from datetime import datetime, timezone
-
     stamp = read_stamp(line, 2026)
     displayed = None if stamp.time is None else f"{datetime.fromtimestamp(stamp.time, timezone.utc):%m-%d %H:%M:%S}"
     assert (stamp.rank, stamp.pid, displayed) == (rank, pid, time)

@@ -86,6 +86,7 @@ NOT_RUN = {
         printf""",
     "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",
     "copies a file from this machine, or on the job's hosts": "{copy} cp",
+    "run on a table, in tests/checks/test_rank_table_not_completed.py": "sed",
     "run below, in the place of a report": "hostname {unlimited}",
 }
 """Why commands are not run here, and how they begin."""

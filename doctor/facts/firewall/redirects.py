@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from doctor.engine.sanitize import strip_control_chars
@@ -22,6 +22,10 @@ UNRELATED_PORTS = (29500, 51234)
 """A rule that meets both is for no single service."""
 MAX_COMMAND = 400
 """Characters. A longer command is not printed: it could be cut."""
+DELETES = (
+    "As root on {0}: `{1}` deletes a rule that drops some packets, {2} (table {3}, chain {4}). Delete it as well in "
+    "the file that loads the rules at boot, such as /etc/nftables.conf or those of /etc/iptables."
+)
 PLAIN_WORD = re.compile(r"[\w./-]+")
 
 
@@ -54,18 +58,40 @@ def find_redirects(
     return list(positions)
 
 
+def losing_rule(
+    hosts: Iterable[str],
+    peers: Iterable[str],
+    rules: Mapping[str, FirewallRules],
+    addresses: Mapping[str, HostAddresses],
+    is_sought: Callable[[str], bool] = is_losing,
+) -> tuple[str, Deletion] | None:
+    """The first rule of these hosts, with its host, that drops some packets of a peer and that a command deletes."""
+    peers = list(peers)
+    for host in hosts:
+        if host in rules and host in addresses:
+            others = [addresses[name] for name in peers if name != host and name in addresses]
+            for position in find_losing_rules(rules[host], addresses[host], others, is_sought):
+                if (rule := deletion(position)).command:
+                    return host, rule
+    return None
+
+
 def find_losing_rules(
-    rules: FirewallRules, addresses: HostAddresses, peers: Iterable[HostAddresses]
+    rules: FirewallRules,
+    addresses: HostAddresses,
+    peers: Iterable[HostAddresses],
+    is_sought: Callable[[str], bool] = is_losing,
 ) -> list[WalkPosition]:
     """The rules that drop some packets between the host and its peers, at random or by rate, in either direction.
 
-    One for a single port or service, as of SSH, is none of them: it has to meet two ports that have nothing in common.
+    ``is_sought``: of a rule's source; `doctor.facts.firewall.rules.is_hashed` for those that choose by a hash. One for
+    a single port or service, as of SSH, is none of them: it has to meet two ports that have nothing in common.
     """
     peers = list(peers)
     positions: dict[WalkPosition, None] = {}
     for outgoing in (False, True):
         first, second = (
-            find_redirects(rules, addresses, peers, ((port, port),), outgoing=outgoing, is_sought=is_losing)
+            find_redirects(rules, addresses, peers, ((port, port),), outgoing=outgoing, is_sought=is_sought)
             for port in UNRELATED_PORTS
         )
         positions |= dict.fromkeys(position for position in first if position in second)

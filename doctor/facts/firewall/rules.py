@@ -93,6 +93,7 @@ def is_redirecting(source: str) -> bool:
 
 
 _LOSING = re.compile(r'\{"(?:numgen|limit)":.*\{"drop":|-m (?:statistic|limit|hashlimit) .*-j DROP(?: |$)', re.S)
+_HASHED = re.compile(r'\{"(?:jhash|symhash)":.*\{"(?:drop|reject)":', re.S)
 
 
 def is_losing(source: str) -> bool:
@@ -106,9 +107,18 @@ def is_losing(source: str) -> bool:
     return _LOSING.search(source) is not None
 
 
+def is_hashed(source: str) -> bool:
+    """Whether a rule drops some flows, by a hash of their addresses and ports.
+
+    >>> is_hashed('[{"match":{"left":{"jhash":{"mod":2}},"right":1}},{"drop":null}]'), is_hashed('[{"drop":null}]')
+    (True, False)
+    """
+    return _HASHED.search(source) is not None
+
+
 def is_deletable(source: str) -> bool:
     """Whether a command of ours may delete the rule by its number: it redirects, or drops some packets."""
-    return is_redirecting(source) or is_losing(source)
+    return is_redirecting(source) or is_losing(source) or is_hashed(source)
 
 
 class UnsupportedRule(ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from doctor.engine.language import localized, without_loose_spaces
+from doctor.engine.language import localized, phrase, without_loose_spaces
 from doctor.engine.shell_quote import PLACEHOLDER, open_quote, quote_value
 from doctor.report.layout.formatting import unwrap_lines
 
@@ -89,6 +89,45 @@ _NOTES = (
 """What the reader must know of commands, the words by which a text says it already, and else the sentence."""
 
 
+_BY_HAND = re.compile(
+    r"reseat|have (?:it|the [^.`]{1,40}) (?:replaced|installed)|replace (?:it|the (?:card|GPU|NPU|board|module))"
+    r"|the vendor|switch port|the fans|out of the job|重新插拔|更换|厂商|交换机端口|风扇|参加作业|移出作业",
+    re.IGNORECASE,
+)
+"""Work on hardware, or a host that is better left out: until that is done, no command repairs it."""
+_KEEPS_JOBS_AWAY = re.compile(r"state=drain|--exclude|cordon", re.IGNORECASE)
+
+
+def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
+    """How to keep jobs off these hosts where the fix has work for hands and no command that changes the host.
+
+    >>> drain_note("Reseat the module.", ["n1", "n2"])[0][-71:]
+    '`kubectl cordon n1 n2`. Back again: `state=resume`, `kubectl uncordon`.'
+    >>> drain_note("`modprobe amdgpu`; else reseat the card.", ["n1"]), drain_note("Correct the line.", ["n1"])
+    ([], [])
+    """
+    programs = _programs(text)
+    changes = re.compile(f"{_KERNEL_SETTINGS}|{_OF_ROOT}")
+    if not hosts or not _BY_HAND.search(text) or _KEEPS_JOBS_AWAY.search(text) or any(map(changes.match, programs)):
+        return []
+    names = [quote_value(host) for host in hosts]
+    return [
+        phrase(
+            "Until it is repaired, keep jobs off {host}. Slurm: `scontrol update nodename={slurm} state=drain "
+            "reason=repair`; Kubernetes: `kubectl cordon {nodes}`. Back again: `state=resume`, `kubectl uncordon`.",
+            host=localized(", ").join(hosts),
+            slurm=",".join(names),
+            nodes=" ".join(names),
+        )
+    ]
+
+
+def _programs(text: str) -> list[str]:
+    """The steps of the commands in a text, without the folders of their programs."""
+    steps = [step for command in COMMAND.findall(text) for step in re.split(r"&&|[;|`]", command)]
+    return [re.sub(r"^\s*(?:/\S+/)?", "", step) for step in steps]
+
+
 def command_notes(text: str) -> list[str]:
     """What is to be said behind a fix of the commands in it: as whom, and whether a restart undoes them.
 
@@ -99,8 +138,7 @@ def command_notes(text: str) -> list[str]:
     >>> command_notes("`echo vm.swappiness=1 >> /etc/sysctl.d/job.conf`")
     ['The commands that change the host need root.']
     """
-    steps = [step for command in COMMAND.findall(text) for step in re.split(r"&&|[;|`]", command)]
-    programs = [re.sub(r"^\s*(?:/\S+/)?", "", step) for step in steps]
+    programs = _programs(text)
     return [
         localized(note)
         for pattern, exception, note in _NOTES

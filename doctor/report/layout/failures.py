@@ -21,6 +21,7 @@ from doctor.report.layout.advice import (
     COMMAND,
     case_labels,
     command_notes,
+    drain_note,
     fill_advice,
     for_cases,
     mark_personal_words,
@@ -49,6 +50,8 @@ _OF_ALL_HOSTS = re.compile(r"`doctor (?:check|net|smoke)(?=`| --)")
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
 MAX_WHY_WIDTH = 140
 """Columns of a short why, two rows of 80: the first sentence at any length, and more sentences up to here."""
+MAX_DRAINED = 16
+"""Hosts in one command that keeps jobs off them."""
 MAX_BLOCKED = 3
 """Checks that a finding kept from a host, by name, without ``-v``."""
 
@@ -329,7 +332,9 @@ class _FailureEntryBuilder:
             )
         elif differ or (group.finding is not group.example and self.fix_placeholders):
             lines = self.with_note(lines, localized("This is for the first finding; likewise for the rest."))
-        for note in command_notes(" ".join(lines)):
+        text = " ".join(lines)
+        on_hosts = self.own_hosts if is_shared else group.hosts
+        for note in (*command_notes(text), *drain_note(text, [clean(host, 100) for host in on_hosts[:MAX_DRAINED]])):
             lines = self.with_note(lines, note)
         return label_lines("fix", lines) if self.fix else []
 

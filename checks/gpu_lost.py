@@ -35,7 +35,7 @@ def gpu_lost(
     if tool.kind == "lost":
         yield Finding(
             "the driver has lost {gpus}: {observed}; expected an answer from every GPU",
-            gpus=[filled("the GPU at {0}", bus) for bus in tool.lost] or "a GPU",
+            gpus=[filled("the GPU at {0}" if ":" in bus else "GPU {0}", bus) for bus in tool.lost] or "a GPU",
             observed=tool.text or "GPU is lost",
             devices=[_without_function(bus) for bus in tool.lost],
         )

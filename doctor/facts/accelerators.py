@@ -116,7 +116,7 @@ class OtherAccelerators(Fact, frozen=True):
         for slot, vendor_id, device, kind, driver in answered.devices:
             vendor = accelerator_vendors().get(vendor_id)
             is_meant = vendor is not None and (device in vendor.devices or kind in vendor.classes)
-            is_unlisted = vendor is None and kind == PROCESSING and vendor_id not in _OTHER_WORK
+            is_unlisted = kind == PROCESSING and vendor_id not in _OTHER_WORK
             if (is_meant or is_unlisted) and driver not in FOR_GUESTS:
                 name = vendor.name if vendor else ""
                 devices.append(Accelerator(slot, name, f"{vendor_id}:{device}", driver))

@@ -300,7 +300,7 @@ class NvidiaSmi(Fact, frozen=True):
 
     def require_report(self) -> None:
         """Raises: Unreadable where it gave none, and nothing is known of what a report or another failure tells."""
-        if self.kind in ("hang", "denied", "other"):
+        if self.kind in ("hang", "driver", "denied", "other"):
             raise Unreadable(self.text, _ROOT_CAUSES.get(self.kind, "gpu-tool-fails"))
 
 

@@ -22,6 +22,22 @@ def test_a_report_and_other_failures_are_no_lost_gpu() -> None:
         assert messages(run_check("gpu-lost", {"w1": [tool(kind, "x")]})) == []
 
 
+@pytest.mark.parametrize("name", ["gpu-lost", "gpu-inforom-corrupted"])
+@pytest.mark.parametrize(
+    ("kind", "cause"), [("hang", "gpu-tool-fails"), ("other", "gpu-tool-fails"), ("driver", "gpu-driver-not-loaded")]
+)
+def test_what_only_a_report_tells_is_unknown_without_one(name: str, kind: str, cause: str) -> None:
+    outcome = run_check(name, {"w1": [tool(kind, "no answer in 30 s")]})
+    assert not outcome.findings and outcome.unknown["w1"].root_cause == cause
+
+
+def test_a_lost_gpu_by_its_number() -> None:
+    """id 58977523224 of the index of GitHub texts."""
+    text = "Unable to determine the device handle for GPU1: Unknown Error"
+    ((_, shown),) = messages(run_check("gpu-lost", {"w1": [tool("lost", text, ("1",))]}))
+    assert shown.startswith("the driver has lost GPU 1: ")
+
+
 def test_the_lost_gpu_is_named() -> None:
     text = "Unable to determine the device handle for GPU0000:03:00.0: Unknown Error"
     assert messages(run_check("gpu-lost", {"w1": [tool("lost", text, ("0000:03:00.0",))]})) == [

@@ -306,7 +306,25 @@ FAILURES = [
         9,
         ("driver", ()),
     ),
-    ("the same, return value 6", "No devices were found\n", 6, ("no-devices", ())),
+    (
+        "61292000755",
+        "Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error\n",
+        2,
+        ("lost", ("0000:34:00.0",)),
+    ),
+    (
+        "11223772706",
+        "Unable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error\nNo devices were found\n",
+        6,
+        ("lost", ("0000:01:00.0",)),
+    ),
+    ("58977523224", "Unable to determine the device handle for GPU1: Unknown Error\n", 2, ("lost", ("1",))),
+    (
+        "https://developer.nvidia.com/nvidia-system-management-interface, return value 6",
+        "No devices were found\n",
+        6,
+        ("no-devices", ()),
+    ),
     ("the same, return value 4", "Failed to initialize NVML: Insufficient Permissions\n", 4, ("denied", ())),
     (
         "the same, return value 12",

@@ -24,3 +24,10 @@ def test_every_vendor_can_be_found() -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"devices": [["a"]], "files": []}', "null"])
 def test_what_is_no_answer(text: str) -> None:
     assert isinstance(read_outputs(OtherAccelerators, one=Output(out=text)), Unreadable)
+
+
+@pytest.mark.parametrize(("vendor", "name"), [("1d22", "Kunlunxin (Baidu)"), ("1e30", "Sophgo"), ("1da3", "Habana")])
+def test_a_processing_accelerator_that_the_table_does_not_list_has_its_vendors_name(vendor: str, name: str) -> None:
+    rows = [["0000:81:00.0", vendor, "fff0", "1200", "x"], ["0000:82:00.0", "8086", "fff0", "1200", "idxd"]]
+    (device,) = answered(OtherAccelerators, {"devices": rows, "files": []}).devices
+    assert (device.slot, device.pci_id) == ("0000:81:00.0", f"{vendor}:fff0") and device.vendor.startswith(name)

@@ -341,3 +341,10 @@ def test_few_hosts_that_hands_repair_are_kept_from_jobs(count: int, is_offered: 
     output = " ".join(rendering.text(report, {"link-down": check}).split())
     assert (f"nodename={','.join(hosts)} state=drain" in output) is is_offered
     assert (f"`kubectl cordon {' '.join(hosts)}`" in output) is is_offered
+
+
+def test_a_short_fix_goes_on_to_the_command_that_changes_the_host() -> None:
+    """Where it is near; a far one does not fill the terminal."""
+    look = "`ls /data` shows the files, and what else there is to be seen of them on this host. " * 2
+    assert "`umount -l /data`" in finding_of(f"{look}{'Look again. ' * 3}Then `umount -l /data`. {'Go on here. ' * 80}")
+    assert "`umount -l /data`" not in finding_of(f"{look}{'Look again at it. ' * 90}Then `umount -l /data`.")

@@ -14,8 +14,8 @@ def python3_missing(reach: Reachability) -> Iterator[Finding]:
     interpreter nothing can be read, and the job's own Python is in doubt too.
 
     ## What to do
-    Install Python 3.6 or later so that a non-interactive shell finds `python3`, or point
-    `--within` to the container that the job runs in.
+    Install Python 3.6 or later, as root: `apt install python3` or `dnf install python3`. A non-interactive shell must
+    find it: `ssh {host} command -v python3`. Or point `--within` to the container that the job runs in.
     """
     if reach.failure and reach.failure != "no-python":
         raise not_reached(reach.failure, reach.text)

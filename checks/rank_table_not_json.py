@@ -19,6 +19,7 @@ def rank_table_not_json(file: RankTableFile) -> Iterator[Finding]:
 
     `python3 -m json.tool {path}` shows the same place. Printed examples carry `//` comments, and the MindSpore tutorial
     a comma before a closing bracket: neither is JSON. Save the file as UTF-8 without a byte order mark.
+    `cp -p {path} {path}.old && doctor rank-table {all_hosts} --out {path}` writes the table anew from the hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (ReadFile); MindSpore 0.x tutorial, distributed training on Ascend.

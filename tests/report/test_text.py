@@ -328,3 +328,23 @@ def test_brief_is_one_line_a_finding_and_the_verdict() -> None:
         table = observed_lines[: observed_lines.index("")] if "" in observed_lines else []
         assert all(display_width(line) <= 80 for line in table)
         assert observed_lines[-1].split()[-1] == piped[-1].split()[-1]
+
+
+@pytest.mark.parametrize(("count", "is_offered"), [(1, True), (8, True), (9, False)])
+def test_few_hosts_that_hands_repair_are_kept_from_jobs(count: int, is_offered: bool) -> None:
+    """Not a fleet: it has no fault of single hosts, and nothing would remain to run on."""
+    check = example_reports.make(
+        "link-down", example_reports.ERROR, "links", "Up.\n\n## What to do\nReseat the module."
+    )
+    hosts = tuple(f"node{number:03}" for number in range(1, count + 1))
+    report = example_reports.report(example_reports.outcome("link-down", Finding("down", hosts=hosts)))
+    output = " ".join(rendering.text(report, {"link-down": check}).split())
+    assert (f"nodename={','.join(hosts)} state=drain" in output) is is_offered
+    assert (f"`kubectl cordon {' '.join(hosts)}`" in output) is is_offered
+
+
+def test_a_short_fix_goes_on_to_the_command_that_changes_the_host() -> None:
+    """Where it is near; a far one does not fill the terminal."""
+    look = "`ls /data` shows the files, and what else there is to be seen of them on this host. " * 2
+    assert "`umount -l /data`" in finding_of(f"{look}{'Look again. ' * 3}Then `umount -l /data`. {'Go on here. ' * 80}")
+    assert "`umount -l /data`" not in finding_of(f"{look}{'Look again at it. ' * 90}Then `umount -l /data`.")

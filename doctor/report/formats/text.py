@@ -13,6 +13,7 @@ from doctor.engine.language import localized, phrase, without_loose_spaces
 from doctor.engine.output_encoding import ELLIPSIS, display_width, padded, without_signs
 from doctor.engine.result import Report
 from doctor.report.formats.registry import RenderContext
+from doctor.report.layout.advice import changes_host
 from doctor.report.layout.failures import OBSERVED_EXPECTED
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.finding_table import cut, table_lines
@@ -35,6 +36,8 @@ DETAIL_CELLS = 4
 """Cells before the details of a finding."""
 LABEL_CELLS = 5
 """Cells of a detail's label; a longer one stands in its text."""
+ROWS_FOR_A_CHANGE = 4
+"""Beyond those of a finding, so that its fix does not end before the command that changes something."""
 FOLLOWING_ROWS = 3
 """Most rows of a consequence."""
 AREA_CELLS = max(map(len, AREAS))
@@ -208,7 +211,7 @@ class _TextLayout:
     def details(self, details: Details, rows: int, check: str) -> Iterator[Text]:
         """All details where they fit; else the whole fix, or as much of it as fits beside the why.
 
-        It goes at least to its first command.
+        It goes at least to its first command that changes the host, where that needs few rows more; else to its first.
 
         ``check``: whose page has the rest of the fix.
         """
@@ -219,17 +222,21 @@ class _TextLayout:
         number_before = len(_before_fix(details))
         before = [(label, list(self.detail(label, text, DETAIL_CELLS))) for label, text in details[:number_before]]
         parts = [sentence for label, text in details[number_before:] for sentence in _sentences(label, text)]
-        fix = self.fix_lines(parts, len(parts), check)
+        sentence_count = len(parts)
+        fix = self.fix_lines(parts, sentence_count, check)
         if self.rows(fix) > rows:
-            first_command = next((count for count, (_, text) in enumerate(parts, 1) if "`" in text), 1)
-            fix = self.fix_lines(parts, first_command, check)
+            sentence_count = next((count for count, (_, text) in enumerate(parts, 1) if "`" in text), 1)
+            change = next((count for count, (_, text) in enumerate(parts, 1) if changes_host(text)), sentence_count)
+            if self.rows(self.fix_lines(parts, change, check)) <= rows + ROWS_FOR_A_CHANGE:
+                sentence_count = change
+            fix = self.fix_lines(parts, sentence_count, check)
         rows -= self.rows(fix)
         kept = set()
         for label, block in sorted(before, key=lambda item: _RANKS.get(item[0], len(_RANKS))):
             if self.rows(block) <= rows:
                 rows -= self.rows(block)
                 kept.add(label)
-        for count in range(2, len(parts) + 1):
+        for count in range(sentence_count + 1, len(parts) + 1):
             longer = self.fix_lines(parts, count, check)
             if self.rows(longer) > rows + self.rows(fix):
                 break

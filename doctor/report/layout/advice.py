@@ -69,6 +69,7 @@ _OF_ROOT = (
     r"|hostnamectl|tuned-adm|(?:echo|printf|sed -i) [^>]{0,200}(?:>{1,2} ?| )/etc/|chown|sh \./NVIDIA"
     r"|\./Ascend-\S{1,80}driver|ipmitool chassis|flint|dkms"
 )
+_CHANGES = re.compile(f"{_KERNEL_SETTINGS}|{_OF_ROOT}")
 _NOTES = (
     (
         re.compile(r"hccn_tool .{0,200}-s "),
@@ -81,7 +82,7 @@ _NOTES = (
         "The next restart of the host undoes this.",
     ),
     (
-        re.compile(f"{_KERNEL_SETTINGS}|{_OF_ROOT}"),
+        _CHANGES,
         re.compile(r"\broot\b(?! >>)"),
         "The commands that change the host need root.",
     ),
@@ -106,9 +107,7 @@ def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
     >>> drain_note("`modprobe amdgpu`; else reseat the card.", ["n1"]), drain_note("Correct the line.", ["n1"])
     ([], [])
     """
-    programs = _programs(text)
-    changes = re.compile(f"{_KERNEL_SETTINGS}|{_OF_ROOT}")
-    if not hosts or not _BY_HAND.search(text) or _KEEPS_JOBS_AWAY.search(text) or any(map(changes.match, programs)):
+    if not hosts or not _BY_HAND.search(text) or _KEEPS_JOBS_AWAY.search(text) or changes_host(text):
         return []
     names = [quote_value(host) for host in hosts]
     return [
@@ -120,6 +119,15 @@ def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
             nodes=" ".join(names),
         )
     ]
+
+
+def changes_host(text: str) -> bool:
+    """Whether a command of a text changes the host: it does more than to look.
+
+    >>> changes_host("`findmnt -T /data`"), changes_host("Without errors: `mount -o remount,rw /data`.")
+    (False, True)
+    """
+    return any(map(_CHANGES.match, _programs(text)))
 
 
 def _programs(text: str) -> list[str]:

@@ -50,8 +50,8 @@ _OF_ALL_HOSTS = re.compile(r"`doctor (?:check|net|smoke)(?=`| --)")
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
 MAX_WHY_WIDTH = 140
 """Columns of a short why, two rows of 80: the first sentence at any length, and more sentences up to here."""
-MAX_DRAINED = 16
-"""Hosts in one command that keeps jobs off them."""
+MAX_DRAINED = 8
+"""Hosts that a report offers to keep jobs off; with more, it is no fault of single hosts."""
 MAX_BLOCKED = 3
 """Checks that a finding kept from a host, by name, without ``-v``."""
 
@@ -334,7 +334,8 @@ class _FailureEntryBuilder:
             lines = self.with_note(lines, localized("This is for the first finding; likewise for the rest."))
         text = " ".join(lines)
         on_hosts = self.own_hosts if is_shared else group.hosts
-        for note in (*command_notes(text), *drain_note(text, [clean(host, 100) for host in on_hosts[:MAX_DRAINED]])):
+        drained = [clean(host, 100) for host in on_hosts] if len(on_hosts) <= MAX_DRAINED else []
+        for note in (*command_notes(text), *drain_note(text, drained)):
             lines = self.with_note(lines, note)
         return label_lines("fix", lines) if self.fix else []
 

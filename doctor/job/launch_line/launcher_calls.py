@@ -102,9 +102,6 @@ def _started(
     if node_rank is not None and most and node_rank >= most:
         options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))
     _refuse_hosts(row, options)
-    meets_there = options.text(row.rdzv_backend) in ("", "static") and not {row.standalone, row.rdzv_endpoint} & {
-        *options.by_name
-    }
     call = LaunchCall(
         launcher=row.name,
         command=command,
@@ -112,7 +109,7 @@ def _started(
         passed=exports[1],
         node_rank=node_rank,
         master_addr=options.text(row.master_addr),
-        master_port=options.number(row.master_port, least=row.least_port if meets_there else 0, most=65535),
+        master_port=_master_port(row, options),
         rdzv_backend=options.text(row.rdzv_backend),
         rdzv_endpoint=options.text(row.rdzv_endpoint),
         standalone=row.standalone in options,
@@ -124,6 +121,13 @@ def _started(
     )
     argv = options.rest if argv is None else argv
     return Started(call, argv, runs_python, row.module in options, inherits_environment)
+
+
+def _master_port(row: LauncherRow, options: Options) -> int | None:
+    """Where another option says where the ranks meet, the port is ignored, and any will do."""
+    is_static = options.text(row.rdzv_backend) in ("", "static")
+    meets_there = is_static and not {row.standalone, row.rdzv_endpoint} & {*options.by_name}
+    return options.number(row.master_port, least=row.least_port if meets_there else 0, most=65535)
 
 
 def _least_and_most(options: Options, name: str, example: str) -> tuple[int | None, int | None]:

@@ -14,6 +14,7 @@ import tarfile
 import time
 import zipfile
 import zlib
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest

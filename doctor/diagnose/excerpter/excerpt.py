@@ -197,10 +197,13 @@ class LogReader:
         return chosen
 
     def is_place(self, text):
-        """Whether the line is one of the first that name a place of the program in a traceback."""
-        is_frame = self.places < MAX_ALIKE and self.tracebacks.is_frame_of_program(text)
-        self.places += is_frame
-        return is_frame
+        """Whether the line is one of the first that name a place of the program in a traceback, or its assertion."""
+        if self.places >= MAX_ALIKE:
+            return False
+        asserts = "  assert " in text and self.tracebacks.is_source(text)
+        is_kept = asserts or self.tracebacks.is_frame_of_program(text)
+        self.places += is_kept
+        return is_kept
 
     def keep(self, lines, index, line):
         """The line, and before it the nearest line with a time where it shows none."""

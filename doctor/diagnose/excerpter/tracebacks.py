@@ -171,7 +171,7 @@ class OpenTracebacks:
             return False, None
         self.lines_left[stream] -= 1
         rest = text[len(label) :]
-        if stream in self.frames and rest.startswith((" ", "\t")):
+        if rest.startswith((" ", "\t")) and (stream in self.frames or rest.lstrip().startswith("assert ")):
             self.statements[stream] = rest.strip()
         self.frames.discard(stream)
         frame = FRAME.match(rest)

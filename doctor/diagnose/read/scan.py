@@ -343,12 +343,14 @@ class _Scanner:
             matched.clear()
             self.child_failed = text, place
             return
+        if "message" not in values and self.tracebacks.statement.startswith("assert "):
+            values["message"] = self.tracebacks.statement
+            by_condition = self._matches_of_exception(": ".join((values["exception"], values["message"])))
+            matched |= {name: groups for name, groups in by_condition.items() if name not in _EXCEPTIONS}
         if not matched:
             if self._is_of_another(values["exception"], place, text):
                 return
             matched[TRACEBACK] = values
-        if "message" not in values and self.tracebacks.statement.startswith("assert "):
-            values["message"] = self.tracebacks.statement
         for name in self.matcher.quoted & matched.keys():
             matched[name] |= values | {"place": self.tracebacks.place}
         for values in matched.values():

@@ -80,4 +80,6 @@ def _place(frame: str, state: str, **_: object) -> str:
 def _sentence(failure: Failure) -> str:
     if failure.op or awaited_call(failure):
         return "{who} holds up {call}: {text}"
-    return "{who} holds up {waiting}: {text}" if failure.waiting_ranks else "{who} holds up the others: {text}"
+    if failure.waiting_ranks:
+        return "{who} holds up {waiting}: {text}"
+    return "{who} holds up the others: {text}" if len(failure.culprit_ranks) == 1 else "{who} stand still: {text}"

@@ -108,6 +108,18 @@ def test_a_rank_in_another_collective() -> None:
     assert "waits in broadcast (main at train.py:5)" in finding.text
 
 
+def test_ranks_in_several_parts_of_one_call_make_nobody_odd() -> None:
+    """`broadcast_object_list` with another source on one rank: not all are equally far."""
+    library = "/x/site-packages/torch/distributed/distributed_c10d.py"
+
+    def inside(line: int) -> list[tuple[str, str, int]]:
+        return [("broadcast", library, 3000), ("broadcast_object_list", library, line), ("main", "/x/train.py", 5)]
+
+    finding = judged(*(rank(n, None, inside(3700 if n == 2 else 3719)) for n in range(4)))
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+    assert "in one call of the program" in finding.text
+
+
 def test_without_stacks_all_that_wait_look_alike() -> None:
     finding = judged(*(rank(n) for n in range(4)))
     assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])

@@ -329,10 +329,14 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
             "All ranks wait, some in send or recv for one other rank: which of them is odd, their number does not tell."
         )
         return Judgement("undecided", text)
-    if parts and parts.majority:
+    in_one_call = len({view.does.text for view in waiting}) == 1 and bool(waiting[0].does.place)
+    if parts and parts.majority and not in_one_call:
         return _blame_unless_helped(parts.differing, parts.agreeing)
     if parts:
-        return Judgement("undecided", "All ranks wait, and at different places; none has a majority.")
+        text = "All ranks wait, and at different places; none has a majority."
+        if in_one_call:
+            text = "All ranks wait in one call of the program, some in another part of it than most."
+        return Judgement("undecided", text)
     if not waiting[0].does.place:
         return Judgement("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
     return Judgement("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")

@@ -23,6 +23,7 @@ from .digest_records import MAX_TENSORS
 from .gradient_sketch import GradientSketch, backward_scale, should_move
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
+from .mask_draws import MaskDraws, begin
 from .module_values import HiddenHooks, ModuleValues, compile_test, in_training, input_tensors, is_compiled
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
@@ -50,7 +51,7 @@ class DigestCollection:
         self.totals: GradientTotals | None = None
         self.holders = ShardHolders(torch)
         self.values: ModuleValues | None = None
-        self.masks: Any = None
+        self.masks: MaskDraws | None = None
         self.before: dict[str, Any] = {}
         self.copies: list[Any] = []
         """What the optimizer holds in the place of the model's parameters, where it holds none of these."""
@@ -240,8 +241,7 @@ class DigestCollection:
                 self.totals = GradientTotals(self.torch, module)
             self.values = ModuleValues(self.torch, module)
             if self.step and self.groups.has_model_groups:
-                masks = importlib.import_module(__package__ + ".mask_draws")
-                self.masks = masks.begin(self.out, self.step, self.forwards)
+                self.masks = begin(self.out, self.step, self.forwards)
         elif self.forwards == 1:
             self.out.write("note", text="compiled", n=type(module).__name__[:60])
 

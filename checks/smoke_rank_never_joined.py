@@ -14,6 +14,14 @@ LOOPBACK = (
     ),
 )
 """Of a master on another host."""
+TAKEN = (
+    r"([\w.-]{1,200}) has ([\da-fA-F.:]{3,45}) as well, the address of ",
+    (
+        "On {0}, `ip -o address show to {1}` prints the interface and prefix of the address, and `ip address del "
+        "{1}/<prefix> dev <interface>` as root takes it from this host. `grep -rsF {1} /etc` prints the files that may "
+        "set it again at boot."
+    ),
+)
 REMEDIES = (
     DEVICE_MEMORY,
     (
@@ -68,18 +76,19 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     named, once all of them have tried; the master's host, when all other hosts report the same error, or more than half
     of all hosts do, or when it answers no host any more, so that who came first got in; both of two. Where the hosts
     that got in reach each other, and are not more than half of all, nor are the others, no host is to blame: the
-    finding names both parts. Of a job that a launcher has started, ranks that said nothing are named where they are
-    fewer than half of all and can be of one host, or others of their host came. To be late is no error: when each rank
-    that has not joined has had 20 s in which it could run, the hosts try new connections to each other's ranks, twice,
-    and a host that no other reaches is named, or a rank that is within a call which is neither torch's nor an import.
-    Where nothing is found, the run goes on until its budget ends (`smoke-budget-spent`). This verdict can be wrong
-    where all hosts but the master's have the same fault of their own.
+    finding names both parts. A host that has the address of the master's as well is named, as by `duplicate-address`.
+    Of a job that a launcher has started, ranks that said nothing are named where they are fewer than half of all and
+    can be of one host, or others of their host came. To be late is no error: when each rank that has not joined has had
+    20 s in which it could run, the hosts try new connections to each other's ranks, twice, and a host that no other
+    reaches is named, or a rank that is within a call which is neither torch's nor an import. Where nothing is found,
+    the run goes on until its budget ends (`smoke-budget-spent`). This verdict can be wrong where all hosts but the
+    master's have the same fault of their own.
     """
     yield from failure_findings(
         run,
         _message,
         "never-joined",
-        remedies=(LOOPBACK, *REMEDIES) if len(run.hosts(tuple(range(run.plan.world)))) > 1 else REMEDIES,
+        remedies=(TAKEN, LOOPBACK, *REMEDIES) if len(run.hosts(tuple(range(run.plan.world)))) > 1 else REMEDIES,
     )
 
 

@@ -20,6 +20,14 @@ def test_the_rank_and_what_it_met() -> None:
     assert "getent hosts" in todo and "w2" in todo
 
 
+def test_a_host_that_has_the_address_of_the_master_as_well() -> None:
+    text = "w2 has 10.1.0.1 as well, the address of w1: 10.1.0.1 port 29500 refuses connections"
+    finding, todo = only_finding(NAME, ran(4, 2, trouble("never-joined", 2, 3, stage="rendezvous", text=text)))
+    assert finding.hosts == ("w2",)
+    assert "On w2, `ip -o address show to 10.1.0.1` prints" in todo
+    assert "`ip address del 10.1.0.1/<prefix> dev <interface>`" in todo
+
+
 def test_ranks_that_others_did_not_reach_are_not_called_late() -> None:
     text = "w1 gives w2, w3 no answer to a new connection, though they have come before"
     failure = trouble("never-joined", 0, stage="rendezvous", text=text, unreached=True)

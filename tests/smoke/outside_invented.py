@@ -39,7 +39,9 @@ def limited(percent: int) -> dict[str, Any]:
     return command(in_group("cpu", f"cpu.cfs_quota_us={percent}000", f"cpu.max={percent}000 100000"))
 
 
-PEER = "$(ss -Htn state established | awk '$3 !~ /:22$/ && $4 !~ /^127/ {sub(/:[0-9]+$/, \"\", $4); print $4; exit}')"
+PEER = """$(ss -Htn state established | awk '{local = $3; peer = $4; sub(/:[0-9]+$/, "", local)}
+{sub(/:[0-9]+$/, "", peer)}
+$3 !~ /:22$/ && peer !~ /^127/ && peer != local {print peer; exit}')"""
 """Address of a host that the guilty one has a connection with, which is not that of its SSH server."""
 HOG = """
 import threading

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import permutations
+
+import pytest
 
 from doctor.smoke.hang.network_evidence import AddressOwners, by_host, failed_links, sentences, stuck_links, targets
 from doctor.smoke.run.failure_evidence import main_thread_stack
@@ -78,6 +83,26 @@ def test_a_host_that_tried_itself_is_no_link() -> None:
     """Its own ranks come to the master's address as all others do."""
     responses = {"w0": [("10.0.0.0", 0, "dropped", 0.0)], "w1": [("10.0.0.0", 0, "dropped", 0.0)]}
     assert failed_links(responses, OWNERS) == ((("w1", "w0"),), (), ())
+
+
+def test_who_has_the_address_of_another_host_as_well() -> None:
+    owners = AddressOwners(
+        {"w1": ["10.1.0.1", "127.0.0.1"], "w2": ["10.1.0.2", "10.1.0.1", "127.0.0.1"], "w3": ["10.1.0.3"]}
+    )
+    assert owners.other_holder("10.1.0.1", "w1") == "w2"
+    assert owners.other_holder("10.1.0.1", "w3") == ""  # it has not got it itself
+    assert [owners.other_holder(address, "w1") for address in ("127.0.0.1", "10.1.0.2", "head")] == ["", "", ""]
+    bridge = AddressOwners({host: ["172.17.0.1"] for host in HOSTS})
+    assert bridge.other_holder("172.17.0.1", "w0") == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+def test_every_address_of_an_interface_is_reported() -> None:
+    script = 'ip addr add 192.0.2.7/24 dev lo && ip addr add 192.0.2.8/24 dev lo && exec "$0" -c '
+    script += "'from doctor.smoke.programs.agent.network import *; print(*interface_addresses()[\"lo\"])'"
+    command = ["unshare", "--net", "sh", "-c", script, sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["192.0.2.7", "192.0.2.8"]
 
 
 def test_two_hosts_of_two_do_not_tell_which() -> None:

@@ -27,6 +27,7 @@ class AddressOwners:
         for host, addresses in hosts.items():
             for address in set(addresses):
                 owners[address].append(host)
+        self._holders = owners
         self._owner = {address: names[0] for address, names in owners.items() if len(names) == 1}
 
     def addresses(self, host: str) -> list[str]:
@@ -36,6 +37,12 @@ class AddressOwners:
             for address, owner in self._owner.items()
             if owner == host and not address.startswith(("127.", "fe80:")) and address != "::1"
         )
+
+    def other_holder(self, address: str, owner: str) -> str:
+        """The one host beside its owner that has this address as well; empty where none has, or several have it."""
+        holders = self._holders.get(address, [])
+        others = [host for host in holders if host != owner]
+        return others[0] if len(others) == 1 and owner in holders and not address.startswith(("127.", "::1")) else ""
 
     def host(self, address: str, asker: str) -> str:
         """The host that ``asker`` reaches at this address; the address itself where its owner is not known."""

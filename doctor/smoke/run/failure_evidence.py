@@ -79,7 +79,7 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     if failure.kind in PRESSED:
         failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan), len(plan.ranks_by_host))
     if failure.kind == "never-joined":
-        failure = _with_full_host(failure, run)
+        failure = _with_taken_address(failure, run) or _with_full_host(failure, run)
     if failure.kind == "network":
         failure = explain_foreign_call(failure, run.sleeping if plan.backend == "gloo" else {})
     if failure.kind == "network":
@@ -132,6 +132,21 @@ def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -
     failure = blame(failure, failure.kind, ranks, text)
     evidence = (*failure.evidence, *sentences)
     return msgspec.structs.replace(failure, links=links.failed, parts=links.parts, evidence=evidence)
+
+
+def _with_taken_address(failure: Failure, run: ObservedRun) -> Failure | None:
+    """Ranks that did not reach the master: another host that has the master's address as well may have answered them.
+
+    The controller reached the master by that address, and the other host by another one, as in `duplicate-address`.
+    """
+    plan, master = run.plan, run.plan.host_of(0)
+    problems = {attempt.problem for attempt in run.progress.join_attempts.values()}
+    holder = run.addresses.other_holder(plan.master_addr, master)
+    if not holder or not problems - {"name"} or not failure.culprit_ranks:
+        return None
+    text = filled("{0} has {1} as well, the address of {2}: {3}", holder, plan.master_addr, master, failure.text)
+    blamed = blame(failure, failure.kind, [place.rank for place in plan.places if place.host == holder], text)
+    return msgspec.structs.replace(blamed, unreached=False)
 
 
 def _with_full_host(failure: Failure, run: ObservedRun) -> Failure:

@@ -1,13 +1,12 @@
 """The host's addresses and the ranks' sockets."""
 
 import errno
-import fcntl
 import os
 import socket
 import struct
 
 from doctor.remote.runtime.connecting import NO_ROUTE, connect_all
-from doctor.remote.runtime.netlink import diagnosed_tcp
+from doctor.remote.runtime.netlink import diagnosed_tcp, netlink_entries
 from doctor.remote.runtime.reading import names_in, read_text
 from doctor.smoke.programs.agent.procfs import open_files
 
@@ -119,21 +118,14 @@ def diagnosed_bytes(family):
 
 
 def interface_addresses():
-    """The addresses by interface."""
-    addresses = {}
-    control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    for _, name in socket.if_nameindex():
-        try:
-            answer = fcntl.ioctl(control.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
-            addresses[name] = [socket.inet_ntoa(answer[20:24])]
-        except OSError:
-            addresses[name] = []
-    control.close()
-    for line in read_text("/proc/net/if_inet6").splitlines():
-        fields = line.split()
-        if len(fields) == 6 and fields[5] in addresses:
-            address = socket.inet_ntop(socket.AF_INET6, bytes(bytearray.fromhex(fields[0])))
-            addresses[fields[5]].append(address)
+    """The addresses by interface, IPv4 first."""
+    names = dict(socket.if_nameindex())
+    addresses = {name: [] for name in names.values()}
+    for entry, values in netlink_entries(22, socket.AF_UNSPEC, 8):
+        family, _, _, _, index = struct.unpack("=BBBBI", entry)
+        value = values.get(2) or values.get(1)  # the local end of a point-to-point link, else the address
+        if family in (socket.AF_INET, socket.AF_INET6) and value and index in names:
+            addresses[names[index]].append(socket.inet_ntop(family, value))
     return addresses
 
 

@@ -40,8 +40,8 @@ _NODE_INDEXES = frozenset({*_HOST_RANKS, "NODE_INDEX", "NODE_ID", "HOST_INDEX", 
 """Variables for this host's or this process's number in the job, where the number of hosts has no prefix."""
 
 _PLACE_NAME = re.compile(
-    r"\w*(?:(?:NODE|HOST|MACHINE|ROLE|TASK|WORKER)_?(?:RANK|INDEX|ID)"
-    r"|(?:MASTER|LEADER|HEAD)_(?:NODE_|POD_|WORKER_)?(?:ADDR|ADDRESS|IP|PORT|HOST))",
+    r"(?:(?:NODE|HOST|MACHINE|ROLE|TASK|WORKER)_?(?:RANK|INDEX|ID)"
+    r"|(?:MASTER|LEADER|HEAD)_(?:NODE_|POD_|WORKER_)?(?:ADDR|ADDRESS|IP|PORT|HOST))\Z",
     re.IGNORECASE,
 )
 """How platforms and scripts name this host's number, and where all meet."""
@@ -76,7 +76,7 @@ def is_set_by_nothing(text: str) -> bool:
     names, prefixes = _given_names()
     return any(
         name not in names
-        and not any(known.fullmatch(name) for known in (_COUNT_NAME, _PLACE_NAME))
+        and not (_COUNT_NAME.fullmatch(name) or _PLACE_NAME.search(name))
         and not name.startswith(prefixes)
         for name in re.findall(r"(?:\$\{?|\$\(\([ ]*)([A-Za-z_]\w*)", text)
     )

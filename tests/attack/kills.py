@@ -9,6 +9,7 @@ ended, the next watch removes what is left.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import random
 import subprocess
 import sys
@@ -43,7 +44,7 @@ STATE = """
 for file in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <"$file" 2>/dev/null && echo; done |
     grep -v -e '^sh -c' -e '^tr ' -e '^grep ' -e '^sort' -e 'sshd: ' -e '^$' | sort
 find /var/tmp -xdev -maxdepth 1 -name '*doctor*' 2>/dev/null
-find /tmp /dev/shm /run /root /etc -xdev 2>/dev/null -newer /proc/1/comm | grep -v -e /run/sshd -e utmp | sort
+find /tmp /dev/shm /run /root /etc -xdev 2>/dev/null -newer /run/before-attacks | grep -v -e /run/sshd -e utmp | sort
 cat /proc/net/tcp /proc/net/tcp6 /proc/net/udp | awk '$4 == "0A" || $4 == "07" { print $2 }' | sort
 nft list ruleset 2>/dev/null
 """
@@ -84,7 +85,8 @@ def settle(fleet: Fleet, name: str, folder: Path) -> str:
 
 def prepare(fleet: Fleet, *hosts: str) -> None:
     for host in hosts or fleet.hosts:
-        fleet.enter(host, SETUP)
+        # Not a file of /proc: the kernel may forget its inode, and makes it anew with the time of then.
+        fleet.enter(host, f"{SETUP}\ntouch -d '1 hour ago' /run/before-attacks")
 
 
 def attack(fleet: Fleet, name: str, moment: float, before: dict[str, str], folder: Path) -> str:
@@ -102,10 +104,12 @@ def attack(fleet: Fleet, name: str, moment: float, before: dict[str, str], folde
         remains = {host: text for host in before if (text := state(fleet, host)) != before[host]}
         if remains:
             time.sleep(0.5)
-    return "; ".join(
-        f"{host}: {sorted(set(text.splitlines()) ^ set(before[host].splitlines()))[:5]}"
-        for host, text in remains.items()
-    )
+    return "; ".join(f"{host}: {_changed(before[host], text)}" for host, text in remains.items())
+
+
+def _changed(before: str, after: str) -> list[str]:
+    """The first lines that came, with ``+``, and that went, with ``-``."""
+    return [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "+-"][:5]
 
 
 def campaign(count: int, seed: int, only: str = "") -> int:

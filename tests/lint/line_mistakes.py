@@ -295,6 +295,10 @@ MISTAKES: dict[str, Planted] = {
         "#!/bin/bash\nfor host in gpu01 gpu02; do\n"
         "  ssh $host torchrun --nnodes 2 --rdzv_backend etcd2 --rdzv_endpoint gpu01:29500 t.py & #@\ndone\n",
         "launch-option-refused"),
+    "localhost for the hosts of an array": Planted(
+        "#!/bin/bash\nHOSTS=(gpu01 gpu02)\nfor host in ${HOSTS[@]}; do\n"
+        "  ssh $host torchrun --nnodes=${#HOSTS[@]} --rdzv_backend c10d --rdzv_endpoint localhost:29500 t.py & #@\n"
+        "done\n", "master-address-local"),
     "no number of hosts under srun": Planted(
         "#!/bin/bash\nsrun -N 8 -n 8 torchrun --nproc_per_node 8 --rdzv_backend c10d "
         "--rdzv_endpoint 10.140.60.12:29500 t.py #@\n", "launch-option-refused"),
@@ -373,6 +377,9 @@ SOUND: dict[str, Planted] = {
     "a module of the name python": Planted("torchrun --standalone --nproc_per_node 8 -m python.train\n", ""),
     "jobs of one host each under srun": Planted(
         "export MASTER_ADDR=gpu01\nsrun -N 8 -n 8 torchrun --standalone --nproc_per_node 8 t.py\n", ""),
+    "an array that is changed": Planted(
+        "HOSTS=(gpu01 gpu02)\nunset 'HOSTS[1]'\n"
+        "torchrun --nnodes=${#HOSTS[@]} --nproc_per_node 8 --rdzv_endpoint localhost:1 --rdzv_backend c10d t.py\n", ""),
     "hosts of a loop": Planted(
         "for host in gpu01 gpu02; do\n  ssh $host torchrun --nnodes 2 --rdzv_backend c10d "
         "--rdzv_endpoint gpu01:29500 t.py &\ndone\n", ""),

@@ -367,12 +367,12 @@ def _accelerate(row: LauncherRow, command: str, options: Options, environ: Mappi
     if nodes is None and "num-machines" not in options.unresolved:
         options.unresolved["num-machines"] = "from Accelerate's configuration file"
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
-    given = {*options.by_name, *options.unresolved}
+    names = {*options.by_name, *options.unresolved}
     if (
         (nodes or 0) > 1
         and options.is_complete
         and not options.value_of_flag
-        and not given & {row.master_addr, *_OVER_HOSTS}
+        and not names & {row.master_addr, *_OVER_HOSTS}
     ):
         options.need(row.master_addr, filled("the address of the host with rank 0: the line is for {0} hosts", nodes))
     return _started(row, command, options, nodes=nodes, max_nodes=nodes, ranks=ranks, ranks_per_node=per_node)

@@ -85,8 +85,8 @@ _COMMAND = re.compile(
 def _is_command(text: str) -> bool:
     """Whether a word behind words that are not known begins what another host runs, and is not its name."""
     name = text.rpartition("/")[2]
-    in_a_table = name in launcher_rows() or (name, "") in wrapper_rows()
-    return in_a_table or _COMMAND.fullmatch(text) is not None
+    is_listed = name in launcher_rows() or (name, "") in wrapper_rows()
+    return is_listed or _COMMAND.fullmatch(text) is not None
 
 
 _HOST_WORD = re.compile(r"(%(?:n|h|u|rank|host)\b)", re.ASCII)

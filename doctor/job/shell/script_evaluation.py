@@ -22,6 +22,7 @@ _MOST_COMMANDS = 2000
 _MOST_EXPORTED = 512
 _MOST_UNREAD = 64
 _DEEPEST = 32
+_ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OPENING = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac", "{": "}"}
@@ -353,8 +354,8 @@ class _Evaluation:
         if name == "unset":
             for variable in arguments:
                 if not variable.startswith("-"):
-                    if self._is_conditional():
-                        self._forget(variable, "unset on a condition")
+                    if self._is_conditional() or "[" in variable:
+                        self._forget(variable.partition("[")[0], "unset on a condition")
                     else:
                         self.variables.remove(variable)
                         self._mark(variable)
@@ -366,8 +367,9 @@ class _Evaluation:
             self.export_all |= "-a" in arguments or "allexport" in arguments
         elif name in ("source", "."):
             self._note(" ".join([name, *arguments]), "is not followed", line)
-        elif name == "let" or name.startswith("(("):
-            for variable in re.findall(_NAME, " ".join([name, *arguments]))[:MAX_ELEMENTS]:
+        elif name == "let" or name.startswith("((") or _ELEMENT.match(name):
+            text = name.partition("[")[0] if _ELEMENT.match(name) else " ".join([name, *arguments])
+            for variable in re.findall(_NAME, text)[:MAX_ELEMENTS]:
                 self._forget(variable, filled("set in line {0}", line))
         elif name not in _IGNORED:
             return False

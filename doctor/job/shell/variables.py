@@ -16,6 +16,7 @@ _BUDGET = 4 << 20
 """Characters that all expansions of one text may produce."""
 _OF_A_SCHEDULER = re.compile(r"(SLURM|PBS|LSB|LSF|SGE|PE|CCS|FLUX|OMPI|PMI|PMIX|COBALT|OAR|PJM|KUBERNETES|VC)_")
 
+_OF_ARRAY = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]{0,200})\[([@*]|[0-9]{1,4})\]\}", re.ASCII)
 _ELEMENT = re.compile(r"\$\{([A-Za-z_]\w*)\[", re.ASCII)
 _ASSIGNED = re.compile(r", (?:un)?set ")
 
@@ -33,6 +34,11 @@ def is_assigned(unresolved: str) -> bool:
     (True, True, False)
     """
     return _ASSIGNED.search(unresolved) is not None
+
+
+def _is_open(word: Word) -> bool:
+    """A word that may stand for several, as a pattern of file names, or for one at another place, as ``[3]=x``."""
+    return bool(word.unresolved) or any(letter in word.text for letter in "*?[{")
 
 
 class ShellVariables:
@@ -145,10 +151,7 @@ class ShellVariables:
         if not self.own_arguments and part.text in "@123456789":
             return (Word(part.source, part.source, may_be_several=True),)
         if part.kind == "unresolved":
-            element = _ELEMENT.match(part.text)
-            is_set = element is not None and element[1] in self.assigned | self.values.keys()
-            why = filled("{0}, set in the script", part.text) if is_set else part.text
-            return (Word(part.text, why, may_be_several=True),)
+            return (self._of_array(part.text),)
         if part.kind == "arithmetic":
             return (self._arithmetic(part),)
         value = self.values.get(part.text)
@@ -159,6 +162,19 @@ class ShellVariables:
         if value is not None and (value.text or value.unresolved or part.default is None):
             return (value,)
         return self._absent(part, value)
+
+    def _of_array(self, text: str) -> Word:
+        """The number of elements, or one of them, of an array whose elements are all known; else unresolved."""
+        match = _OF_ARRAY.fullmatch(text)
+        values = self.values.get(match[2]) if match else None
+        if match and values is not None and not isinstance(values, Word) and not any(map(_is_open, values)):
+            if match[1] and match[3] in "@*":
+                return Word(str(len(values)))
+            if not match[1] and match[3].isdecimal() and int(match[3]) < len(values):
+                return values[int(match[3])]
+        element = _ELEMENT.match(text)
+        is_set = element is not None and element[1] in self.assigned | self.values.keys()
+        return Word(text, filled("{0}, set in the script", text) if is_set else text, may_be_several=True)
 
     def _text(self, part: Part) -> Word:
         """Text that may hold marks of parts that an outer shell leaves open."""

@@ -62,8 +62,8 @@ class MaskDraws(TorchDispatchMode):  # type: ignore[misc]
             self.out.write("masked", v=digests[0], m=digests[1], **record)
         elif not isinstance(digests[0], str) and not isinstance(digests[1], str):
 
-            def use(sums: Any) -> None:
-                self.out.write("masked", v=hex_word(sums[0]), m=hex_word(sums[1]), **record)
+            def use(numbers: Any) -> None:
+                self.out.write("masked", v=hex_word(numbers[0]), m=hex_word(numbers[1]), **record)
 
             self.out.later(torch.stack(digests), use)
 

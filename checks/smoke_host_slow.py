@@ -2,7 +2,6 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.sanitize import seconds_text
-from doctor.facts.interfaces import Interfaces, delaying
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, pressure_note
@@ -10,9 +9,7 @@ from doctor.smoke.speed.rank_speeds import compare_links, describe_end, megabyte
 
 
 @check(severity=WARNING, area="smoke")
-def smoke_host_slow(
-    run: SmokeRun, pairs: PerHost[SmokePairs], interfaces: PerHost[Interfaces] | None
-) -> Iterator[Finding]:
+def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Finding]:
     """No host exchanges data more slowly with the others than they do with each other.
 
     ## Why it matters
@@ -21,7 +18,7 @@ def smoke_host_slow(
     whole collective does not show which host it is.
 
     ## What to do
-    {remedy}On {host}: `ip -s link` (errors, drops), `grep . /sys/class/net/*/speed`, `grep .
+    On {host}: `ip -s link` (errors, drops), `grep . /sys/class/net/*/speed`, `grep .
     /sys/class/net/*/statistics/*errors /sys/class/net/*/statistics/*dropped`, `lspci -vv | grep -E 'LnkCap|LnkSta'` (a
     width or speed below what the card can do), `top -b -n 1 | head -20`.
     - NPU: `hccn_tool -i {device} -speed -g`, `hccn_tool -i {device} -link_stat -g`, `hccn_tool -i {device} -stat -g`,
@@ -40,21 +37,17 @@ def smoke_host_slow(
     no fault of the host. This verdict can be wrong where a program keeps the host busy for longer. There is no table of
     what a network should do: hosts are compared with each other, so a fleet that is slow as a whole is not detected,
     nor is it known which of only two hosts is slow.
-    A queueing discipline that delays or limits what the host sends is named as in `net-path-slow`.
     """
     outliers, size = compare_links(pairs)
     for slow_end in (outlier for outlier in outliers if outlier.kind == "host"):
         rank = slow_end.hosts[0]
-        because, remedy = delaying([run.plan.host_of(rank)], interfaces or {})
         yield Finding(
             "exchanges of {size} with {who} take {ratio} times as long as those between the other hosts: "
-            "{seconds} against {norm}, with {slow} of {tried} partners{pressure}{because}",
+            "{seconds} against {norm}, with {slow} of {tried} partners{pressure}",
             hosts=[run.plan.host_of(rank)],
             accelerator=ACCELERATORS[run.plan.backend],
             who=describe_end(run, rank),
             pressure=pressure_note(run, [run.plan.host_of(rank)]),
-            because=because,
-            remedy=remedy,
             rank=rank,
             size=megabytes(size),
             ratio=round(slow_end.ratio, 2),

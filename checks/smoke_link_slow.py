@@ -2,7 +2,6 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.sanitize import seconds_text
-from doctor.facts.interfaces import Interfaces, delaying
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, pressure_note
@@ -10,9 +9,7 @@ from doctor.smoke.speed.rank_speeds import compare_links, describe_end, megabyte
 
 
 @check(severity=WARNING, area="smoke")
-def smoke_link_slow(
-    run: SmokeRun, pairs: PerHost[SmokePairs], interfaces: PerHost[Interfaces] | None
-) -> Iterator[Finding]:
+def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Finding]:
     """No two hosts exchange data more slowly than most pairs.
 
     ## Why it matters
@@ -21,9 +18,9 @@ def smoke_link_slow(
     tomorrow.
 
     ## What to do
-    {remedy}Both hosts are fast with their other partners, so check the path between them. Compare `tracepath {other}`
-    from {one}, and back, with a fast pair: an extra hop, a smaller MTU? Then check the counters of the switch ports on
-    that path (CRC and symbol errors, pauses, drops) and how traffic is spread over its uplinks (ECMP, LAG members).
+    Both hosts are fast with their other partners, so check the path between them. Compare `tracepath {other}` from
+    {one}, and back, with a fast pair: an extra hop, a smaller MTU? Then check the counters of the switch ports on that
+    path (CRC and symbol errors, pauses, drops) and how traffic is spread over its uplinks (ECMP, LAG members).
     - NPU: `hccn_tool -i {device} -lldp -g` names the port, `hccn_tool -i {device} -traceroute -g` the path.
 
     Measure again: `doctor smoke {all_hosts} --select smoke-link-slow`.
@@ -36,16 +33,14 @@ def smoke_link_slow(
     least half as much more each time it is measured, with a chance below one in 1000 that a healthy fleet shows such
     anywhere (an exponential tail of the noise, Bonferroni's correction; as in `net-path-slow`). With more than 32
     hosts only some of the pairs meet. This verdict can be wrong where a host is busy during the measurements of one
-    pair only. A queueing discipline of one of both hosts that delays or limits what it sends is named as in
-    `net-path-slow`.
+    pair only.
     """
     outliers, size = compare_links(pairs)
     for link in (outlier for outlier in outliers if outlier.kind == "link"):
         first_rank, other = link.hosts
-        because, remedy = delaying(run.hosts(link.hosts), interfaces or {})
         yield Finding(
             "{first} and {second} take {ratio} times as long as most pairs to exchange {size}: {seconds} against "
-            "{norm}; both are fast with most others, so the path between them is slow{pressure}{because}",
+            "{norm}; both are fast with most others, so the path between them is slow{pressure}",
             accelerator=ACCELERATORS[run.plan.backend],
             hosts=run.hosts(link.hosts),
             pressure=pressure_note(run, run.hosts(link.hosts)),
@@ -53,8 +48,6 @@ def smoke_link_slow(
             second=describe_end(run, other),
             one=run.plan.host_of(first_rank),
             other=run.plan.host_of(other),
-            because=because,
-            remedy=remedy,
             ranks=list(link.hosts),
             size=megabytes(size),
             ratio=round(link.ratio, 2),

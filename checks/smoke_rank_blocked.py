@@ -82,4 +82,4 @@ def _sentence(failure: Failure) -> str:
         return "{who} holds up {call}: {text}"
     if failure.waiting_ranks:
         return "{who} holds up {waiting}: {text}"
-    return "{who} holds up the others: {text}" if len(failure.culprit_ranks) == 1 else "{who} stand still: {text}"
+    return "{who} holds up the others: {text}" if len(failure.culprit_ranks) < 2 else "{who} stand still: {text}"

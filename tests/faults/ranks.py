@@ -177,6 +177,12 @@ def line(check: str, healthy: str, spoilt: str, also: tuple[str, ...] = ()) -> R
     return Row(check, "", prepare=choose, blamed=(), also=also)
 
 
+def program_line(fleet: Any, folder: Path, healthy: bool) -> Prepared:
+    """A launch whose program is a file that every host has; the fault takes it from one."""
+    launch = ["torchrun", "--nnodes", "4", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{fleet.hosts[0]}:29400"]
+    return Prepared(["--hosts", ",".join(fleet.hosts), "--", *launch, "/usr/share/common-licenses/BSD"])
+
+
 def told_ranks(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     """Node files of hosts of which two have the same RANK."""
     by_host = {host: {"RANK": str(number)} for number, host in enumerate(fleet.hosts)}
@@ -308,6 +314,13 @@ ROWS = [
         "torchrun --nnodes 4 --master-addr sb0001 t.py",
         "torchrun --nnodes 4 --master-addr localhost t.py",
         also=("master-address-wrong",),
+    ),
+    Row(
+        "launch-program-missing",
+        "mkdir -p /run/none; mount --bind /run/none /usr/share/common-licenses",
+        "umount /usr/share/common-licenses",
+        prepare=program_line,
+        values={"path": "/usr/share/common-licenses/BSD"},
     ),
     line("launch-option-refused", "torchrun --nnodes 4 t.py", "torchrun --nnodes four t.py"),
     setting(

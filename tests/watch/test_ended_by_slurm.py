@@ -54,7 +54,7 @@ def test_who_was_waited_for_is_the_last_word_of_a_job_that_slurm_ends(site: Site
         time.sleep(40)  # far longer than the phases of its start
         site.run("scancel", number)
     end = time.monotonic() + 150
-    while "smoke-rank-blocked" not in out.read_text() and time.monotonic() < end:
+    while "smoke-rank-blocked: rank 0" not in out.read_text() and time.monotonic() < end:
         time.sleep(0.5)
     text = out.read_text()
     # The time limit comes after the patience: there it was a verdict before.

@@ -2,7 +2,7 @@ from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.redirects import DELETES, losing_rule
+from doctor.facts.firewall.redirects import losing_rule
 from doctor.facts.firewall.rules import is_hashed
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
@@ -45,15 +45,15 @@ def net_flows_lost(
     for failure in located_failures(answers, "flows"):
         ends = failure.hosts
         of_hosts: Mapping[str, HostAddresses] = addresses or {}
-        losing = losing_rule(ends, ends if len(ends) > 1 else of_hosts, rules or {}, of_hosts, is_hashed)
+        dropping, remedy = losing_rule(ends, ends if len(ends) > 1 else of_hosts, rules or {}, of_hosts, is_hashed)
         yield Finding(
             "some connections {place} fail depending on their source port: {flows}{dropping}{doubt}",
             hosts=failure.hosts,
             observed=failure.details[0] if failure.details else "some flows",
             expected="every source port passes",
             flows=failure.details[0] if failure.details else filled("on {0}", failure.ports),
-            dropping=filled("; {0} on {1} drops some", losing[1].rule, losing[0]) if losing else "",
-            case="The rule" if losing else "Search",
-            **({"named": filled(DELETES, losing[0], *losing[1])} if losing else {}),
+            dropping=dropping,
+            case="The rule" if remedy else "Search",
+            **({"named": remedy} if remedy else {}),
             **failure.values,
         )

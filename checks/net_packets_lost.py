@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check, filled
+from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.redirects import DELETES, losing_rule
+from doctor.facts.firewall.redirects import losing_rule
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
@@ -50,16 +50,11 @@ def net_packets_lost(
         if path.figure == "retransmissions":
             hosts = assemble_matrix(answers).hosts
             ends = [hosts[number] for number in path.hosts]
-            losing = losing_rule(ends, addresses or {}, rules or {}, addresses or {})
             yield slow_path_finding(
                 path,
                 answers,
                 "packets are lost {place}: {value} of the segments were sent again, elsewhere {norm} (confidence "
                 "{confidence}, {measured} measurements){because}",
                 interfaces or {},
-                losing
-                and (
-                    filled("; {0} on {1} drops some", losing[1].rule, losing[0]),
-                    filled(DELETES, losing[0], *losing[1]),
-                ),
+                losing_rule(ends, addresses or {}, rules or {}, addresses or {}),
             )

@@ -18,7 +18,7 @@ from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, as
 from doctor.engine.sanitize import seconds_text
 from doctor.engine.texts import filled, joined
 from doctor.facts.network import MAX_ADDRESSES
-from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries
+from doctor.remote.runtime.netlink import listed_addresses, netlink_attributes, netlink_entries
 
 MAX_LINKS = 2048
 """Interfaces of one host. A host of many containers has hundreds."""
@@ -62,12 +62,10 @@ def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
         physical = os.path.exists("/sys/class/net/" + name + "/device")
         links.append([name, bool(flags & 1), bool(flags & 64), bool(flags & 8), mtu, kind, physical, 10 in values])
     addresses = []
-    for entry, values in netlink_entries(22, socket.AF_UNSPEC, 8, 4096):
-        family, prefix, _, _, index = struct.unpack("=BBBBI", entry)
-        value = values.get(2) or values.get(1)  # the local end of a point-to-point link, else the address
-        if family in (socket.AF_INET, socket.AF_INET6) and value and index in names:
-            label = _text(values[3]) if 3 in values else names[index]
-            addresses.append([label, names[index], socket.inet_ntop(family, value), prefix])
+    for index, family, value, prefix, label in listed_addresses(4096):
+        if index in names:
+            address = socket.inet_ntop(family, value)
+            addresses.append([_text(label) or names[index], names[index], address, prefix])
     routes, limit = [], 4096
     for family in (socket.AF_INET, socket.AF_INET6):
         for entry, values in netlink_entries(26, family, 12, 4 * limit):
@@ -338,7 +336,7 @@ DELETE_DELAY = (
 
 
 def delaying(
-    hosts: Iterable[str], interfaces: Mapping[str, Interfaces], slows: Callable[[SendingDelay], object] = bool
+    hosts: Iterable[str], interfaces: Mapping[str, Interfaces], slows: Callable[[SendingDelay], bool]
 ) -> tuple[str, str]:
     """What slows down the sending of one of these hosts, and its remedy; empty where nothing does, or all hosts alike.
 

@@ -64,6 +64,10 @@ def _look(path: str, end: float) -> dict[str, object]:
     return {"kind": "folder", "size": size, "files": count, "checksum": content.hexdigest()}
 
 
+def _is_absence(error: OSError) -> bool:
+    return isinstance(error, (FileNotFoundError, NotADirectoryError))
+
+
 def read_paths(arguments: ProbeArguments) -> dict[str, dict[str, object]]:
     """Runs on the host: kind, size, number of files and a checksum of each path; at most 45 s in all."""
     end = time.monotonic() + 45
@@ -75,7 +79,7 @@ def read_paths(arguments: ProbeArguments) -> dict[str, dict[str, object]]:
         except TimeoutError:
             states[path] = {"kind": "large", "problem": "too large to be read in 45 s"}
         except OSError as error:
-            is_absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
+            is_absent = _is_absence(error)
             states[path] = {
                 "kind": "" if is_absent else "unreadable",
                 "problem": "" if is_absent else str(error.strerror),
@@ -89,8 +93,7 @@ def find_program(arguments: ProbeArguments) -> dict[str, str]:
     try:
         os.stat(path)
     except OSError as error:
-        is_absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
-        return {"path": path, "state": "missing" if is_absent else str(error.strerror)}
+        return {"path": path, "state": "missing" if _is_absence(error) else str(error.strerror)}
     return {"path": path, "state": "there"}
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import _socket as socket
-import struct
 
 import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
-from doctor.remote.runtime.netlink import netlink_entries
+from doctor.remote.runtime.netlink import listed_addresses
 
 MAX_ADDRESSES = 512
 """Addresses of one host, without those of loopback and of single links. More would cost the whole fleet's time."""
@@ -18,13 +17,10 @@ MAX_ADDRESSES = 512
 
 def list_addresses(arguments: ProbeArguments) -> list:  # type: ignore[type-arg]
     """Runs on the host: interface, address and prefix length of all its addresses."""
-    entries: list = []  # type: ignore[type-arg]
-    for entry, values in netlink_entries(22, socket.AF_UNSPEC, 8):
-        family, prefix, _, _, index = struct.unpack("=BBBBI", entry)
-        value = values.get(2) or values.get(1)  # the local end of a point-to-point link, else the address
-        if family in (socket.AF_INET, socket.AF_INET6) and value:
-            entries.append([socket.if_indextoname(index), socket.inet_ntop(family, value), prefix])
-    return entries
+    return [
+        [socket.if_indextoname(index), socket.inet_ntop(family, value), prefix]
+        for index, family, value, prefix, _ in listed_addresses()
+    ]
 
 
 class InterfaceAddress(msgspec.Struct, frozen=True, array_like=True):

@@ -295,17 +295,19 @@ def slow_path_finding(
     answers: PerHost[NetworkAnswer],
     template: str,
     interfaces: Mapping[str, Interfaces],
-    losing_rule: tuple[str, str] | None = None,
+    losing: tuple[str, str] = ("", ""),
 ) -> Finding:
     """The finding of a slow path: an error where it would slow the whole job down severely, else a warning.
 
-    ``losing_rule``: what a host of it drops, and the remedy; else the queueing discipline that explains the figure.
+    ``losing``: what a host of it drops, and the remedy; without them, the queueing discipline that explains the figure.
     """
     hosts = assemble_matrix(answers).hosts
     blamed = [hosts[host] for host in path.hosts]
     senders = [] if path.way == "inbound" else blamed[:1] if path.kind == "direction" else blamed
     senders = blamed if path.figure in ("latency", "least latency") else senders  # which counts both ways
-    because, remedy = losing_rule or delaying(senders, interfaces, lambda delay: _explains(delay, path.figure))
+    if not losing[1]:
+        losing = delaying(senders, interfaces, lambda delay: _explains(delay, path.figure))
+    because, remedy = losing
     values = _slow_path_values(path, hosts)
     case: dict[str, object] = {"case": "The cause", "named": remedy.strip()} if remedy else {"case": "Search"}
     finding = Finding(template, hosts=blamed, **values, because=because, first=blamed[0], **case)

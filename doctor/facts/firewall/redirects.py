@@ -64,16 +64,19 @@ def losing_rule(
     rules: Mapping[str, FirewallRules],
     addresses: Mapping[str, HostAddresses],
     is_sought: Callable[[str], bool] = is_losing,
-) -> tuple[str, Deletion] | None:
-    """The first rule of these hosts, with its host, that drops some packets of a peer and that a command deletes."""
+) -> tuple[str, str]:
+    """The first rule of these hosts that drops some packets of a peer and that a command deletes, and its remedy.
+
+    Both empty without one, as of `doctor.facts.interfaces.delaying`.
+    """
     peers = list(peers)
     for host in hosts:
         if host in rules and host in addresses:
             others = [addresses[name] for name in peers if name != host and name in addresses]
             for position in find_losing_rules(rules[host], addresses[host], others, is_sought):
                 if (rule := deletion(position)).command:
-                    return host, rule
-    return None
+                    return filled("; {0} on {1} drops some", rule.rule, host), filled(DELETES, host, *rule)
+    return "", ""
 
 
 def find_losing_rules(

@@ -46,6 +46,18 @@ def netlink_entries(request, family, header, limit=1 << 14):
     return entries
 
 
+def listed_addresses(limit=1 << 14):
+    """The number of the interface, family, address in bytes, bits of its prefix and label of each address of the host.
+
+    The address: the local end of a point-to-point link. The label: bytes, empty where it has none. Raises: OSError.
+    """
+    for entry, values in netlink_entries(22, 0, 8, limit):
+        family, prefix, _, _, index = struct.unpack("=BBBBI", entry)
+        value = values.get(2) or values.get(1)
+        if family in (2, 10) and value:  # AF_INET, AF_INET6
+            yield index, family, value, prefix, values.get(3, b"")
+
+
 def diagnosed_sockets(body, header, seconds, limit=1 << 16):
     """The same of sockets, by SOCK_DIAG_BY_FAMILY; those read so far where the kernel refuses or is slow."""
     entries = []

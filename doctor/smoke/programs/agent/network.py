@@ -6,7 +6,7 @@ import socket
 import struct
 
 from doctor.remote.runtime.connecting import NO_ROUTE, connect_all
-from doctor.remote.runtime.netlink import diagnosed_tcp, netlink_entries
+from doctor.remote.runtime.netlink import diagnosed_tcp, listed_addresses
 from doctor.remote.runtime.reading import names_in, read_text
 from doctor.smoke.programs.agent.procfs import open_files
 
@@ -121,10 +121,8 @@ def interface_addresses():
     """The addresses by interface, IPv4 first."""
     names = dict(socket.if_nameindex())
     addresses = {name: [] for name in names.values()}
-    for entry, values in netlink_entries(22, socket.AF_UNSPEC, 8):
-        family, _, _, _, index = struct.unpack("=BBBBI", entry)
-        value = values.get(2) or values.get(1)  # the local end of a point-to-point link, else the address
-        if family in (socket.AF_INET, socket.AF_INET6) and value and index in names:
+    for index, family, value, _, _ in listed_addresses():
+        if index in names:
             addresses[names[index]].append(socket.inet_ntop(family, value))
     return addresses
 

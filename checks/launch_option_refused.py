@@ -4,6 +4,9 @@ from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 
+CASES = {"PROGRAM": "An interpreter"}
+"""By option, the case of its remedy, where it is not a value to correct."""
+
 
 @check(severity=ERROR, area="ranks")
 def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
@@ -17,8 +20,10 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     Correct the launch line.
     - A wrong name: write {expected} in place of {option}.
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
+    - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line. `accelerate env` shows what the
       configuration file gives.
+    - A missing size: add `{option} {expected}` to the launch line.
 
     ## Source
     PyTorch, torchrun; Slurm, srun(1); Open MPI, mpirun(1); MindSpore, msrun; DeepSpeed and Accelerate, their launchers:
@@ -34,16 +39,18 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             option=option,
             observed=value or "without a value",
             expected=expected,
-            case="A wrong name" if expected.startswith("-") else "A wrong value",
+            case="A wrong name" if expected.startswith("-") else CASES.get(option, "A wrong value"),
         )
-    for launcher, option, expected in launch.missing_options:
+    for launcher, option, value, expected in launch.missing_options:
+        with_reason = "{launcher} is not given {option}; expected {expected}, {reason}"
         yield Finding(
-            "{launcher} is not given {option}; expected {expected}",
+            with_reason if value else "{launcher} is not given {option}; expected {expected}",
             launcher=launcher,
             option=option,
-            expected=expected,
+            expected=value or expected,
             observed="none",
-            case="A missing option",
+            case="A missing size" if value else "A missing option",
+            **({"reason": expected} if value else {}),
         ).as_warning()
     if launch.is_of_job_script and launch.unread_options:
         raise Unreadable(

@@ -96,12 +96,8 @@ def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str
     )
     if is_stated or not address or line.differing or means_own_host(address.rpartition(":")[0] or address):
         return ()
-    expected = filled(
-        "{0}, as often as {1} starts it: without the option each start is a job of its own",
-        tasks,
-        line.launchers[-2].command,
-    )
-    return ((call.command, "?--nnodes", "", expected),)
+    reason = "as often as {0} starts it: without the option each start is a job of its own"
+    return ((call.command, "?--nnodes", str(tasks), filled(reason, line.launchers[-2].command)),)
 
 
 def starts_whole_job(line: LaunchLine) -> bool:

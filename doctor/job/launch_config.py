@@ -146,9 +146,13 @@ class LaunchConfig(LaunchSettings, frozen=True):
         return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?"))]
 
     @property
-    def missing_options(self) -> list[tuple[str, str, str]]:
-        """Options that a launcher of the line needs, unless its configuration gives them: launcher, option, value."""
-        return [(launcher, option[1:], value) for launcher, option, _, value in self.refused if option[:1] == "?"]
+    def missing_options(self) -> list[tuple[str, str, str, str]]:
+        """Options that a launcher of the line needs, unless its configuration gives them: launcher, option, the value
+        to give where it is known, and then why; else what was expected.
+        """
+        return [
+            (name, option[1:], value, expected) for name, option, value, expected in self.refused if option[:1] == "?"
+        ]
 
     @property
     def differing(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from doctor.engine.result import Status
 from doctor.job import LaunchConfig
 from doctor.session.lint_files import launches_of
 from tests.checks.launch_lines import config, run_check
+from tests.checks.run_check import advice
 
 
 def test_an_option_that_the_launcher_refuses() -> None:
@@ -69,3 +70,17 @@ def test_a_variable_in_the_line_of_a_job_script(tmp_path: Path, words: str, stat
     script.write_text(f"EMPTY=\ntorchrun --nnodes 2 {words} --master_addr n1 train.py\n")
     (launch,) = launches_of([str(script)], [], LaunchOptions(), {})
     assert run_check("launch-option-refused", LaunchConfig.from_options(launch)).status is status
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("srun -N 2 torchrun --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint n1:1 t.py", "add `--nnodes 2`"),
+        ("torchrun --nproc-per-node 8 python t.py", "as in `torchrun train.py`"),
+        ("accelerate launch --num_machines 2 --num_processes 4 t.py", "add `--main_process_ip <address>`"),
+    ],
+)
+def test_the_remedy_says_what_to_write(line: str, remedy: str) -> None:
+    todo = advice("launch-option-refused", run_check("launch-option-refused", config(line)))
+    assert remedy in todo
+    assert todo.count("add `") <= 1

@@ -54,10 +54,12 @@ def test_a_rank_that_left_a_broadcast_early_is_innocent() -> None:
     assert not logs(**texts).causes
 
 
-def test_who_gave_up_last_is_not_told_where_the_ranks_were_in_different_collectives() -> None:
-    """Rank 1 ran a broadcast of its own; rank 0 waited for it in all_reduce, and lost it."""
+def test_a_rank_alone_in_a_broadcast_is_possible_and_who_gave_up_last_is_not_told() -> None:
+    """Rank 1 ran a broadcast of its own; rank 0 waited for it in all_reduce, and lost it. A message of a broadcast that
+    all others have left could be lost as well.
+    """
     texts = {"rank_0": call("all_reduce", "closed"), "rank_1": call("broadcast"), "rank_2": call("all_reduce")}
-    assert not logs(**texts).causes
+    assert verdict(logs(**texts)) == ("minority", [1], "possible")
     same = {name: text.replace("broadcast", "all_reduce") for name, text in texts.items()}
     assert verdict(logs(**same)) == ("gave up last", [0], "likely")
 

@@ -36,6 +36,8 @@ _OF_ALL = frozenset(
     for suffix in ("", "_coalesced", "_into_tensor", "_single", "_tensor")
 )
 """Collectives that no rank can leave before all have entered: a rank that is further on shows that all were there."""
+_OF_SOME = frozenset({"broadcast", "gather", "reduce", "scatter"})
+"""Collectives that a rank can leave while another one still waits in them, for a message that its network lost."""
 _RECEIVES_FROM = {"all_reduce": 1, "all_gather": -1}
 """How far from a rank in gloo's ring the one is that it receives from; it sends to the other neighbor."""
 _SIZES = "gloo-size-mismatch"
@@ -71,11 +73,14 @@ def collective_calls(case: Case) -> list[TracebackCall]:
 
 def different_calls(case: Case) -> list[Cause]:
     """Ranks timed out in different collectives: the one in another than all others. Of two, either may be wrong."""
-    calls = [call for call in collective_calls(case) if call.operation in _OF_ALL]
+    calls = [call for call in collective_calls(case) if call.operation in _OF_ALL | _OF_SOME]
     if not any(call.waiting.signature == "gloo-timeout" for call in calls):
         return []
     parts = split(calls, lambda call: call.operation)
     if parts is None or parts.kinds != 2 or len(parts.differing) != 1 + (parts.tie and len(calls) == 2):
+        return []
+    must_meet = (*parts.agreeing, *(parts.differing if parts.tie else ()))
+    if any(call.operation not in _OF_ALL for call in must_meet):
         return []
     events = first_evidence(call.frame for call in (*parts.differing, *parts.agreeing))
     if parts.tie:
@@ -86,8 +91,8 @@ def different_calls(case: Case) -> list[Cause]:
         return [one_of_two(SIGNATURE, culprits, filled("{0}; nothing shows which is wrong", claim), events)]
     culprit = culprit_of(parts.differing[0].process)
     all_report = case.world_size == len(calls) or known_ranks(case) <= {call.process.rank for call in calls}
-    confidence: Confidence = "likely" if all_report else "possible"
     other, most = parts.differing[0].operation, len(parts.agreeing)
+    confidence: Confidence = "likely" if all_report and other in _OF_ALL else "possible"
     summary = filled("{0} was in {1} where {2} ranks were in {3}", culprit.name, other, most, parts.common)
     return [Cause(SIGNATURE, "minority", confidence, (culprit,), summary, events)]
 

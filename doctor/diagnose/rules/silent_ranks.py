@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from doctor.analysis.collectives.calls import few_silent
@@ -46,8 +46,7 @@ def silence(case: Case) -> list[Cause] | Undecidable:
         return []  # torch.multiprocessing prints the error of one rank only
     suspects, without_log = _silent_ranks(case)
     ended_by_launcher = terminated_ranks(case.reports)
-    if all(case.has_trait(event, "peer-ended") for item in waiting for event in case.waits(item)):
-        # A process had ended before the launcher ended the others: those were not the first.
+    if _peers_had_ended(case, waiting):
         suspects = {rank: culprit for rank, culprit in suspects.items() if rank not in ended_by_launcher}
     if not few_silent(suspects, len(waiting)):
         return []
@@ -135,11 +134,29 @@ def absent_ranks(case: Case) -> list[Cause]:
         return []
     present = known_ranks(case)
     absent = sorted(set(range(max(present))) - present) if max(present) < 2 * len(present) else []
+    if _peers_had_ended(case, waiting) and len(absent) <= _alive_without_label(case):
+        return []
     if len(waiting) < 2 or not few_silent(absent, len(waiting)):
         return []
     culprits = tuple(culprit_of_rank(case, rank) for rank in absent)
     summary = filled("the logs show nothing of {0}, while {1}", count_ranks(absent), others_wait(len(waiting)))
     return [Cause(_SIGNATURE, "silence", "possible", culprits, summary, _proof(case, waiting))]
+
+
+def _peers_had_ended(case: Case, waiting: Sequence[Process]) -> bool:
+    """A process had ended before these reported it: none that a launcher ended later was the first."""
+    return all(case.has_trait(case.waits(item)[0], "peer-ended") for item in waiting)
+
+
+def _alive_without_label(case: Case) -> int:
+    """How many processes torchrun ended while they lived, beyond the ranks that its files show."""
+    ended = Counter(event.file for event in {(e.file, e.values.get("pid")): e for e in _closed(case)}.values())
+    labels = Counter(file for item in case.processes if item.rank is not None for file in item.files)
+    return sum(max(count - labels[file], 0) for file, count in ended.items())
+
+
+def _closed(case: Case) -> list[Event]:
+    return [event for event in case.reports if event.signature == "torchrun-sigterm" and event.values.get("pid")]
 
 
 def spawned(case: Case) -> list[Cause]:
@@ -158,7 +175,7 @@ def spawned(case: Case) -> list[Cause]:
     ):
         return []
     reporter = waiting[0].rank
-    had_ended = all(case.has_trait(event, "peer-ended") for event in case.waits(waiting[0]))
+    had_ended = _peers_had_ended(case, waiting)
     waits = {event.signature for event in case.waits(waiting[0])} <= _WAITS
     size = max(case.world_size or 0, max(case.labels, default=-1) + 1)
     others = [rank for rank in range(min(size, 3)) if rank != reporter]

@@ -179,3 +179,29 @@ def test_a_rank_of_a_communicator_is_none_of_the_world_where_the_waiting_rank_ha
     assert [(culprit.rank, culprit.name) for culprit in cause.culprits] == [(None, "rank 24 of that communicator")]
     (of_world,) = logs(train=WAIT_IN_GROUP.format(rank=25)).causes
     assert [culprit.rank for culprit in of_world.culprits] == [24]
+
+
+ENDED = (
+    "W1127 09:44:13.869000 11064 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process {} closing "
+    "signal SIGTERM\n"
+)
+
+
+def test_a_rank_that_its_launcher_ended_while_it_lived_is_not_the_one_that_others_lost() -> None:
+    """Host 1 lost its launcher and rank 3; host 0's launcher then ended ranks 0 and 1; rank 1 had printed nothing."""
+    first, second = f"[rank0]: {CLOSED}", f"[rank2]: {CLOSED}"
+    diagnosis = logs(host_0=first + ENDED.format(16832) + ENDED.format(16833), host_1=second)
+    assert not diagnosis.causes and diagnosis.undecidable
+    alone = logs(host_0=first + ENDED.format(16832), host_1=second)
+    assert verdict(alone) == ("silence", [1], "possible")
+
+
+def test_a_launcher_that_received_sigterm_itself_ended_for_what_is_outside() -> None:
+    received = (
+        "W1127 10:04:35.025000 22574 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, "
+        "shutting down workers\n"
+    )
+    diagnosis = logs(train=received + ENDED.format(24681))
+    assert verdict(diagnosis) == ("named by the launcher", [], "likely")
+    failed = logs(train=f"[rank1]: ValueError: bad sample 17\n{received}{ENDED.format(24681)}")
+    assert verdict(failed) == ("local fault", [1], "certain")

@@ -82,7 +82,7 @@ def _text(kind: ActionKind, cause: Cause, hosts: tuple[str, ...]) -> str:
 
 
 _TEXTS: Mapping[str, str] = {
-    "retry": "start the job again: nothing of it failed",
+    "retry": "start the job again: what ended it came from outside",
     "fix-program": "correct the program as below, then start it again: unchanged it fails in the same way",
     "fix-settings": "correct the settings of the job as below, then start it again",
     "give-memory": "use less memory, or give the job more, then start it again",

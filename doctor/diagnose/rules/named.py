@@ -108,12 +108,23 @@ def terminated(case: Case) -> list[Cause]:
         from_outside = block.first or (by_agent and block.pid not in by_agent)
         if from_outside and block.exit_code == -15 and block.rank is not None:
             ended[block.rank] = block.event, block.host
+    if not ended and failures:
+        received = [event for event in failures if "death signal" in event.text]
+        return [_launcher_terminated(case, event) for event in received[:1]]
     if len(ended) != 1:
         return []
     ((rank, (event, host)),) = ended.items()
     culprit = culprit_of_rank(case, rank, host)
     summary = filled("{0} ended first, by SIGTERM from outside: an administrator, a scheduler or a limit", culprit.name)
     return [Cause("rank-terminated", "named by the launcher", "likely", (culprit,), summary, (event,))]
+
+
+def _launcher_terminated(case: Case, event: Event) -> Cause:
+    """No rank had ended when torchrun itself received the signal."""
+    owner = next((item for item in case.processes if event in item.events and item.host), None)
+    culprits = (Culprit(host=owner.host),) if owner else ()
+    summary = "torchrun itself received SIGTERM while its ranks ran: a person, a scheduler or a limit ended the job"
+    return Cause("rank-terminated", "named by the launcher", "likely", culprits, summary, (event,))
 
 
 def _ended_by_agent(case: Case, file: int) -> set[str]:

@@ -110,11 +110,7 @@ def read_job_script(
     return JobScript(
         directives=directives,
         resources=requested,
-        launch_lines=_completed(
-            [line for line in listed if not _is_service(line)],
-            shell,
-            not (scripts or strange) and _is_alone(shell, requested),
-        ),
+        launch_lines=_completed(listed, shell, not (scripts or strange) and _is_alone(shell, requested)),
         services=tuple(_of_service(line, requested) for line in listed if _is_service(line)),
         unread=tuple(skipped),
         refused=shell.refused,
@@ -160,7 +156,8 @@ def _is_alone(shell: ShellText, requested: Resources) -> bool:
 def _completed(lines: Sequence[LaunchLine], shell: ShellText, is_alone: bool) -> tuple[LaunchLine, ...]:
     """The lines, each with what bash makes of the script's mistakes before it, and whether nothing runs elsewhere."""
     mistakes = tuple(OptionProblem("bash", *mistake) for mistake in shell.mistakes)
-    return tuple(msgspec.structs.replace(line, problems=line.problems + mistakes, is_alone=is_alone) for line in lines)
+    own = [line for line in lines if not _is_service(line)]
+    return tuple(msgspec.structs.replace(line, problems=line.problems + mistakes, is_alone=is_alone) for line in own)
 
 
 def _script_lines(text: str) -> list[str]:

@@ -40,15 +40,13 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     """What a command runs; None where it is no wrapper. ``words``: those after its name."""
     if name == "env":
         return _unwrap_env(argv)
-    subcommand = argv[0].text if argv else ""
-    wrapper = wrapper_rows().get((name, subcommand))
-    if wrapper and subcommand:
-        name, argv = f"{name} {subcommand}", argv[1:]
-    else:
-        wrapper = wrapper_rows().get((name, ""))
+    first = argv[0].text if argv else ""
+    wrapper = wrapper_rows().get((name, first)) or wrapper_rows().get((name, ""))
     if wrapper is None:
         return None
-    if name == "nice" and argv and re.fullmatch(r"-[0-9]{1,2}", argv[0].text):
+    if first and first in wrapper.subcommands:
+        name, argv = f"{name} {first}", argv[1:]
+    if name == "nice" and re.fullmatch(r"-[0-9]{1,2}", first):
         argv = argv[1:]
     options = split_options(name, argv, wrapper)
     rest = options.rest

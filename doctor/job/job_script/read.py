@@ -86,8 +86,7 @@ def read_job_script(
     >>> script.resources.nodes, script.job_line.world_size, script.job_line.environ
     (4, 4, {'A': '1'})
     """
-    directives = tuple(read_directives(_script_lines(text)))
-    requested = resources(directives)
+    requested = resources(directives := tuple(read_directives(_script_lines(text))))
     inherited = {**variables_of(requested), **(environ or {})}
     shell = evaluate(text, inherited, arguments)
     listed: list[LaunchLine] = []

@@ -420,6 +420,9 @@ SOUND: dict[str, Planted] = {
     "Ray on one host": Planted(
         f"ray stop --force\nray start --head --port 6379 --num-gpus 8\nray start --address 127.0.0.1:6379\n{VERL}"
         " trainer.n_gpus_per_node=8 trainer.device=cuda +trainer.nnode=1\n", ""),
+    "Ray's head by the platform's variable": Planted(
+        'HEAD=${PET_MASTER_ADDR:-"127.0.0.1"}\nif [ "$PET_NODE_RANK" = 0 ]; then\n  ray start --head --port=6379\n'
+        "else\n  ray start --address=$HEAD:6379 --block\nfi\n", ""),
     "Ray's head by a variable": Planted(
         SBATCH + "srun -N1 -n1 -w $head ray start --head --node-ip-address=$ip --port=$port --num-cpus \\\n"
         '  "${SLURM_CPUS_PER_TASK}" --block &\nsrun -N1 -n1 -w $other ray start --address $ip:$port --block &\n'

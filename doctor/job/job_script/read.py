@@ -110,7 +110,7 @@ def read_job_script(
         directives=directives,
         resources=requested,
         launch_lines=_completed(listed, shell, not (scripts or strange) and _is_alone(shell, requested)),
-        services=tuple(_of_service(line, requested) for line in listed if _is_service(line)),
+        services=tuple(_of_service(line, requested, text) for line in listed if _is_service(line)),
         unread=tuple(skipped),
         refused=shell.refused,
         not_understood=tuple(strange[:_MOST_LINES]),
@@ -122,12 +122,16 @@ def _is_service(line: LaunchLine) -> bool:
     return line.innermost is not None and line.innermost.launcher == "ray"
 
 
-def _of_service(line: LaunchLine, requested: Resources) -> LaunchLine:
-    """A worker of Ray on another host than its head is to find it at an address that leads there."""
+def _of_service(line: LaunchLine, requested: Resources, text: str) -> LaunchLine:
+    """A worker of Ray on another host than its head is to find it at an address that leads there.
+
+    Where the address is a variable's default, as in ``${MASTER_ADDR:-127.0.0.1}``, the job may set another one.
+    """
     call = line.launchers[-1]
     is_elsewhere = line.conditional or len(line.launchers) > 1 or (requested.nodes or 0) > 1
     address = call.rdzv_endpoint.rpartition(":")[0]
-    if "head" in call.options or not is_elsewhere or not means_own_host(address):
+    is_written = f"--address {call.rdzv_endpoint}" in text.replace("=", " ").replace('"', "").replace("'", "")
+    if "head" in call.options or not (is_elsewhere and is_written and means_own_host(address)):
         return line
     expected = "the address of the host of `ray start --head`, such as 10.0.0.1:6379"
     problem = OptionProblem(call.command, "--address", printable(call.rdzv_endpoint, 80), expected)

@@ -3,8 +3,9 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
+from doctor.job.launch_line.options import is_misspelt
 
-CASES = {"PROGRAM": "An interpreter"}
+CASES = {"PROGRAM": "An interpreter", "--allow-run-as-root": "A missing flag"}
 """By option, the case of its remedy, where it is not a value to correct."""
 
 
@@ -23,6 +24,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line. `accelerate env` shows what the
       configuration file gives.
+    - A missing flag: add `{option}` to the launch line.
     - A missing size: add `{option} {expected}` to the launch line.
 
     ## Source
@@ -39,9 +41,10 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             option=option,
             observed=value or "without a value",
             expected=expected,
-            case="A wrong name" if expected.startswith("-") else CASES.get(option, "A wrong value"),
+            case="A wrong name" if is_misspelt(option, expected) else CASES.get(option, "A wrong value"),
         )
-    for launcher, option, value, expected in launch.missing_options:
+    for launcher, marked, value, expected in launch.missing_options:
+        option = marked[1:]
         with_reason = "{launcher} is not given {option}; expected {expected}, {reason}"
         yield Finding(
             with_reason if value else "{launcher} is not given {option}; expected {expected}",
@@ -49,9 +52,9 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             option=option,
             expected=value or expected,
             observed="none",
-            case="A missing size" if value else "A missing option",
+            case=CASES.get(option, "A missing size" if value else "A missing option"),
             **({"reason": expected} if value else {}),
-        ).as_warning()
+        ).as_warning(marked.startswith("?"))
     if launch.is_of_job_script and launch.unread_options:
         raise Unreadable(
             filled("set the variable in {0} before the command: nothing that was read does", launch.unread_options)

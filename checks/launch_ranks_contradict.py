@@ -15,8 +15,9 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     processes on each machine: what is left over is waited for; a machine_rank that does not exist, and a
     main_process_ip that leads every machine to itself, are waited for as well. A world_size that stands in the program
     is another one than that of the launch. DeepSpeed starts as many processes as --num_gpus says; the host's slots
-    do not count. Open MPI refuses more ranks than its hostfile has slots. Ranks beyond the GPUs that the scheduler
-    gives have none of their own: a warning, as ranks may share one on purpose.
+    do not count. Open MPI refuses more ranks than its hostfile has slots, and without one more than the host has
+    cores. Ranks beyond the GPUs that the scheduler gives have none of their own: a warning, as ranks may share one on
+    purpose.
 
     ## What to do
     Correct {where}: it has {observed}, and needs {expected}. Where {where} is right, correct the launch line instead.

@@ -10,7 +10,7 @@ from doctor.facts.versions import CannVersion
 from doctor.facts.visit import Reachability
 from doctor.job import EnvSetting, LaunchConfig, invalid_settings, product_family
 from doctor.job.nccl_lists import FIRST_TORCH, STRICT, list_faults
-from doctor.job.variable_values import is_read_on_npus_alone, refused
+from doctor.job.variable_values import is_other_spelling, is_read_on_npus_alone, refused
 from doctor.job.variable_versions import is_rule_of_release, release_numbers
 
 VERSIONS = ("python", "cann", "gpus", "adapters")
@@ -71,7 +71,7 @@ def launch_settings_invalid(
     given = launch.problems
     always = {one for one in given if _is_certain(one, installed)}
     each = {name: set(invalid_settings(launch.env, name)) - set(given) for name in ("A1", "A2", "A3")}
-    depends = each["A1"] ^ each["A2"] | each["A1"] ^ each["A3"]
+    depends = {one for one in each["A1"] ^ each["A2"] | each["A1"] ^ each["A3"] if not is_other_spelling(one)}
     if depends:
         try:
             always |= each.get(product_family(launch, products), set())
@@ -115,9 +115,13 @@ def _newest_nccl(python: Mapping[str, PythonEnv]) -> tuple[int, ...]:
 
 
 def _is_certain(setting: EnvSetting, installed: set[tuple[str, str]]) -> bool:
-    """Some host has a release that surely refuses the value."""
+    """Some host has a release that surely refuses the value, or every release does."""
     removed = setting.expected.startswith("unset: ")  # no release for this product has the setting
-    return removed or any(is_rule_of_release(setting.variable, *versions) for versions in installed)
+    return (
+        removed
+        or is_other_spelling(setting)
+        or any(is_rule_of_release(setting.variable, *versions) for versions in installed)
+    )
 
 
 def _finding(setting: EnvSetting) -> Finding:

@@ -13,6 +13,8 @@ _COUNTING = {
     "mpirun": "mpirun bash -c '{0} {1} $OMPI_COMM_WORLD_RANK <other options>'",
     "mpiexec": "mpiexec bash -c '{0} {1} $PMI_RANK <other options>'",
     "pdsh": 'pdsh -w <hosts> "{0} {1} %n <other options>"',
+    "clush": 'clush -w <hosts> "{0} {1} %n <other options>"',
+    "ssh": 'n=0; for host in <hosts>; do ssh $host "{0} {1} $n <other options>" & n=$((n + 1)); done; wait',
 }
 """By what starts one launcher on each host: a line in which each host gets its own number."""
 _OPTIONS = {"msrun": "--node_rank", "accelerate": "launch --machine_rank"}
@@ -35,7 +37,7 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     PyTorch, environment variable initialization (RANK: from 0 to WORLD_SIZE - 1, another one for each process) and
     torchrun (`--node-rank`: default 0). Each host's own values are known where `doctor node` runs on every host in the
     job's environment, and `doctor merge` joins them; its own RANK where `doctor preflight` runs as the rank to be. What
-    stands in a launch line is known where srun, mpirun or pdsh
+    stands in a launch line is known where srun, mpirun, pdsh or a loop of ssh
     starts the line on several hosts: sbatch(1), the script runs on the first host, where SLURM_NODEID is 0.
     """
     by_host = launch.env_by_host
@@ -48,15 +50,8 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     if not by_host:
         if starts or tasks:
             return
-        if launch.unread_tasks and launch.nodes != 1 and launch.node_rank is not None and len(launch.launchers) > 1:
-            raise Unreadable(
-                filled(
-                    "on how many hosts srun {0} starts {1} is not known, and each start has node rank {2}",
-                    launch.unread_tasks,
-                    launch.launchers[-1],
-                    launch.node_rank,
-                )
-            )
+        if why := _other_hosts_unknown(launch):
+            raise Unreadable(why)
         raise Skip("only `doctor node` sees each host's own environment")
     names = ("RANK", "NODE_RANK", "GROUP_RANK", "LOCAL_WORLD_SIZE")
     if not any(name in environ for environ in by_host.values() for name in names):
@@ -84,7 +79,28 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
                     ),
                 )
     yield from _out_of_range(by_host)
+    yield from _of_this_rank(by_host)
     yield from _wrong_total(by_host)
+
+
+def _other_hosts_unknown(launch: LaunchConfig) -> str:
+    """Why it is not known whether each host gets a number of its own; empty where nothing gives them one alike."""
+    if launch.nodes == 1 or launch.node_rank is None:
+        return ""
+    if launch.unread_tasks and len(launch.launchers) > 1:
+        return filled(
+            "on how many hosts srun {0} starts {1} is not known, and each start has node rank {2}",
+            launch.unread_tasks,
+            launch.launchers[-1],
+            launch.node_rank,
+        )
+    if launch.is_of_job_script and launch.launchers == ("torchrun",) and launch.nodes:
+        return filled(
+            "each host that runs this script gets node rank {0}, and the scripts of other hosts are not known; "
+            "`--node-rank $NODE_RANK` with each host's own NODE_RANK needs no other script",
+            launch.node_rank,
+        )
+    return ""
 
 
 def _same_node_rank(launch: LaunchConfig, starts: int, node_rank: int) -> Finding:
@@ -143,6 +159,42 @@ def _out_of_range(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]
                 remedy="RANK counts all processes of the job from 0, and WORLD_SIZE is their number: `export "
                 "RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS` under Slurm, in each task.",
             )
+
+
+_COUNTS_TASKS = {
+    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK": "PMI_SIZE",
+    "SLURM_PROCID": "SLURM_NTASKS",
+}
+"""By a launcher's number of a task, the number of its tasks."""
+
+
+def _of_this_rank(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+    """Of one process, the rank to be: torch counts by RANK alone, and libraries read LOCAL_RANK by int()."""
+    for host, environ in by_host.items():
+        if (local := environ.get("LOCAL_RANK", "")) and _number(local) is None:
+            yield Finding(
+                "{variable} is {observed}; expected {expected}",
+                hosts=(host,),
+                variable="LOCAL_RANK",
+                observed=local,
+                expected="a number from 0",
+                remedy="LOCAL_RANK counts the processes of a host from 0: `export LOCAL_RANK=$SLURM_LOCALID` under "
+                "Slurm, `export LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK` under Open MPI, in each task.",
+            )
+        rank, size = _number(environ.get("RANK", "")), environ.get("WORLD_SIZE", "")
+        for variable, of_tasks in _COUNTS_TASKS.items():
+            task = _number(environ.get(variable, ""))
+            if None not in (rank, task) and task != rank and environ.get(of_tasks) == size:
+                yield Finding(
+                    "RANK is {observed}, and {other} is {expected}: torch counts by RANK",
+                    hosts=(host,),
+                    variable="RANK",
+                    other=variable,
+                    observed=rank,
+                    expected=task,
+                    remedy=filled("Let each task set its own: `export RANK=${0}`, or `unset RANK`.", variable),
+                ).as_warning()
 
 
 def _wrong_total(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:

@@ -82,8 +82,8 @@ class ProbeArguments(TypedDict, total=False):
     """What a question on a host gets: the fields of `doctor.engine.record.ProbeInputs`, which says what they are.
 
     Beside them what a run does not keep: ``login``, how the launcher logs in (`doctor.job.launch_line.logins`), and
-    ``environ``, the job's variables that are read at a start (`doctor.job.variables.at_start`), and ``program``, the
-    file that its launch line starts.
+    ``environ``, the job's variables that are read at a start (`doctor.job.variables.at_start`), ``program``, the
+    file that its launch line starts, and ``files``, the configurations that the line names.
     In round 2 also, by the name of the fact that is ``asked`` for, what its `Fact.plan` returned for this host.
     """
 
@@ -100,6 +100,7 @@ class ProbeArguments(TypedDict, total=False):
     login: dict[str, Any] | None
     environ: dict[str, str]
     program: str
+    files: list[str]
     job: str
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from doctor.engine.bounded_read import plain_lines, read_bounded
 from doctor.engine.bounded_run import TooMuchOutput, run_bounded
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.job.launch_line import LaunchCall
 
 RunCommand = Callable[[Sequence[str]], str]
 """A command's output. Raises: OSError, where it is not installed, fails, or does not end."""
@@ -20,6 +23,47 @@ MAX_OUTPUT = 4 << 20
 """Bytes."""
 _ENVIRON = {"ANSIBLE_INVENTORY_ENABLED": "ini,yaml", "LC_ALL": "C.UTF-8"}
 """Ansible reads an inventory, and does not run it, even if it is a program."""
+
+
+_OPENMPI = ("orterun", "prterun", "mpirun.openmpi")
+_ROOT_MAY = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+
+
+def openmpi_program(command: str) -> str:
+    """The file of a command of this host that is surely Open MPI's, by its name behind all links; else empty."""
+    program = os.path.realpath(shutil.which(command) or "/")
+    return program if os.path.basename(program) in _OPENMPI else ""
+
+
+def openmpi_slots(command: str, pattern: str = "/sys/devices/system/cpu/cpu*/topology/thread_siblings_list") -> int:
+    """Ranks that Open MPI starts here without a list of hosts: one for each core; 0 where that is not known.
+
+    Source: Open MPI, mpirun(1), "Slots". Its own files of parameters may lift the limit.
+    """
+    program = openmpi_program(command)
+    parameters = ("/etc/openmpi/openmpi-mca-params.conf", os.path.expanduser("~/.openmpi/mca-params.conf"))
+    beside = os.path.join(os.path.dirname(os.path.dirname(program)), "etc/openmpi-mca-params.conf")
+    if not program or any("oversubscribe" in _text(path) for path in (*parameters, beside)):
+        return 0
+    return len({_text(path) for path in glob.glob(pattern)} - {""})
+
+
+def refuses_root(call: LaunchCall, environ: Mapping[str, str]) -> bool:
+    """Whether the user is root, and this command is Open MPI's and is not allowed to run so.
+
+    Source: Open MPI, mpirun(1), "--allow-run-as-root".
+    """
+    is_allowed = "allow-run-as-root" in call.options or all(environ.get(name) == "1" for name in _ROOT_MAY)
+    return not (is_allowed or os.geteuid() or "options" in call.unresolved) and bool(openmpi_program(call.command))
+
+
+def _text(path: str) -> str:
+    """Lines that count; empty where there is no such file."""
+    try:
+        lines = plain_lines(read_bounded(path, 1 << 16).decode("utf-8", "replace")).splitlines()
+    except (OSError, ValueError):
+        return ""
+    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
 def run_command(argv: Sequence[str], time_limit: float = TIME_LIMIT) -> str:

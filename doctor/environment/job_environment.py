@@ -16,6 +16,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.environment.commands import refuses_root
 from doctor.environment.inventory import Inventory
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
@@ -30,11 +31,13 @@ from doctor.environment.outer_launcher import (
 from doctor.environment.schedulers import batch_allocation
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
-from doctor.environment.variables import RANK_VARIABLES
-from doctor.job.job_script import NotAJobScript, Resources, read_job_script
+from doctor.environment.variables import RANK_VARIABLES, parse_environment
+from doctor.job.job_script import JobScript, NotAJobScript, Resources, read_job_script
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
+from doctor.job.launch_line.model import OptionProblem
+from doctor.job.training.option_names import misspelt_overrides
 from doctor.job.variables import (
     AGENT_STORE,
     JOB_WIDE,
@@ -45,8 +48,11 @@ from doctor.job.variables import (
 )
 
 MAX_FILE = 16 << 20
+_SAME_USER = {"env", "exec", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout"}
+"""Commands that run another one as the same user, on the same host."""
+_MOST_LAUNCHES = 32
+"""Launch lines of one script that are judged."""
 _NAMESPACES = ("net", "mnt", "ipc", "uts")
-_ASSIGNMENT = re.compile(r"(?:declare -x |export )?([A-Za-z_][A-Za-z0-9_.()%]*)=(.*)", re.ASCII | re.DOTALL)
 _SETS_RANKS = ("torchrun", "msrun", "accelerate", "deepspeed", "colossalai")
 _NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
 """Launchers that start all ranks on their own host where nothing gives them others."""
@@ -78,6 +84,11 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     login: LauncherLogin | None = None
     """How the launcher reaches the other hosts; None: not over SSH, or that is not known."""
+
+    @property
+    def is_of_script(self) -> bool:
+        """``line`` is that of a job script."""
+        return self.written is not None
 
     @property
     def hosts(self) -> str:
@@ -128,7 +139,9 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             world_size=options.world_size or (line.world_size if call else None),
             ranks_per_host=options.ranks_per_host or (line.ranks_per_node if call else None),
             launch_line=line.text,
-            launchers=tuple(call.launcher for call in line.launchers),
+            launchers=tuple(
+                call.command.partition(" ")[0] if call.launcher == "ssh" else call.launcher for call in line.launchers
+            ),
             nodes=line.nodes or options.nodes if call else None,
             max_nodes=most_nodes(line) or options.nodes if call else None,
             outer_nodes=outer_nodes(line),
@@ -139,7 +152,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             store_by_name=_store_by_name(call),
             announces_name=_store_by_name(call, "local-addr"),
             refused=tuple(
-                (problem.launcher, problem.option, problem.value, problem.expected) for problem in line.problems
+                (problem.launcher, problem.option, problem.value, problem.expected)
+                for problem in (*line.problems, *misspelt_overrides(line))
             )
             + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1)
             + ((("", "*", "", ""),) if starts_whole_job(line) else ())
@@ -163,7 +177,7 @@ def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnviro
         line = read_launch_line(argv, environ)
     except NotALaunchLine as error:
         raise InputError(filled("the launch line after --: {0}", error)) from None
-    source = _with_line(line, environ, "the launch line")
+    source = _with_line(_as_this_user(line, environ), environ, "the launch line")
     return msgspec.structs.replace(
         source,
         time_left_s=seconds_left(environ),
@@ -173,10 +187,26 @@ def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnviro
     )
 
 
+def _as_this_user(line: LaunchLine, environ: Mapping[str, str]) -> LaunchLine:
+    """With what the line's first command refuses the user, where no other command is before it."""
+    call = line.launchers[0] if line.launchers and {word.split()[0] for word in line.wrappers} <= _SAME_USER else None
+    if call is None or call.launcher != "openmpi" or not refuses_root(call, {**environ, **line.environ}):
+        return line
+    problem = OptionProblem(call.command, "!--allow-run-as-root", "", "the option, as the user is root")
+    return msgspec.structs.replace(line, problems=(*line.problems, problem))
+
+
 def of_job_script(
     path: str, environ: Mapping[str, str], follow: Callable[[LaunchLine], Sequence[LaunchLine]] = lambda line: (line,)
 ) -> JobEnvironment:
-    """The environment of the last launch line of a job script. Raises: InputError.
+    """The environment of the launch line that starts the job of a script: see `launches_of_job_script`."""
+    return launches_of_job_script(path, environ, follow)[0]
+
+
+def launches_of_job_script(
+    path: str, environ: Mapping[str, str], follow: Callable[[LaunchLine], Sequence[LaunchLine]] = lambda line: (line,)
+) -> list[JobEnvironment]:
+    """The environment of each launch line of a job script, first that of its last one. Raises: InputError.
 
     ``follow``: the launch lines of a script that a line runs, each with the launchers around it.
     """
@@ -190,7 +220,24 @@ def of_job_script(
         expected = "torchrun, srun, mpirun, msrun, deepspeed, accelerate or python3 with a program"
         why = script.refusal or filled("no launch line was found; expected {0}", expected)
         raise InputError(filled("--job-script {0}: {1}", name, why))
-    job_line = _inner_line(script.job_line, follow(script.job_line))
+    first, *others = script.job_lines[:_MOST_LAUNCHES]
+    rest = [msgspec.structs.replace(line, problems=_of_launchers(line)) for line in others]
+    return [_of_line_of_script(line, script, name, environ, follow) for line in (first, *rest)]
+
+
+def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
+    """Without what bash makes of the whole script, which stands at its first launch."""
+    return tuple(problem for problem in line.problems if problem.launcher != "bash")
+
+
+def _of_line_of_script(
+    script_line: LaunchLine,
+    script: JobScript,
+    name: str,
+    environ: Mapping[str, str],
+    follow: Callable[[LaunchLine], Sequence[LaunchLine]],
+) -> JobEnvironment:
+    job_line = _inner_line(script_line, follow(script_line))
     source = _with_line(job_line, environ, filled("the job script {0}, line {1}", name, job_line.line))
     notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
     if job_line.conditional:
@@ -198,7 +245,7 @@ def of_job_script(
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(job_line)) if limit is not None]
     by_scheduler = script.resources != Resources()
     login = None if by_scheduler else launcher_login(job_line, {**environ, **job_line.environ})
-    source = msgspec.structs.replace(source, written=script.job_line, requested=script.resources, login=login)
+    source = msgspec.structs.replace(source, written=script_line, requested=script.resources, login=login)
     return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
 
 
@@ -260,71 +307,6 @@ def _namespaces(folder: Path, caller: Path, pid: int) -> tuple[tuple[str, ...], 
             ),
         )
     return ("nsenter", "-t", str(pid), *(flags[name] for name in other), "--"), ()
-
-
-def parse_environment(text: str, place: str) -> dict[str, str]:
-    r"""Variables of saved text, by name. ``place``: for the error. Raises: InputError.
-
-    >>> parse_environment("A=1\nB=x\ny\n", "f"), parse_environment('{"A": "1"}', "f")
-    ({'A': '1', 'B': 'x\ny'}, {'A': '1'})
-    """
-    if text.lstrip()[:1] == "{":
-        return _parse_json(text, place)
-    if "\0" in text:
-        pairs = [entry.partition("=") for entry in text.split("\0")]
-        return {name: value for name, equals, value in pairs if name and equals}
-    environ: dict[str, str] = {}
-    values: list[str] = []
-    name = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        match = _ASSIGNMENT.fullmatch(line)
-        if match:
-            if name:
-                environ[name] = "\n".join(values)
-            name, values = match[1], [_unquoted(match[2]) if line.startswith(("declare", "export")) else match[2]]
-        elif name:
-            values.append(line)
-        elif line.strip() and not line.startswith("#"):
-            raise InputError(
-                filled(
-                    "{0}, line {1}: {2}; expected NAME=value, as `env` prints it",
-                    place,
-                    number,
-                    f"{printable(line, 60)!r}",
-                )
-            )
-    if name:
-        environ[name] = "\n".join(values)
-    if not environ:
-        raise InputError(filled("{0}: no variable in it; expected NAME=value lines, as `env` prints them", place))
-    return environ
-
-
-def _unquoted(value: str) -> str:
-    try:
-        return "".join(shlex.split(value)[:1])
-    except ValueError:
-        return value
-
-
-class _Record(msgspec.Struct):
-    """What of a file of `doctor node` counts here."""
-
-    launch: LaunchOptions
-
-
-def _parse_json(text: str, place: str) -> dict[str, str]:
-    """An object of names and texts, or a record of `doctor node`."""
-    try:
-        return msgspec.json.decode(text, type=dict[str, str])
-    except msgspec.DecodeError:
-        pass
-    try:
-        return dict(msgspec.json.decode(text, type=_Record).launch.environ)
-    except (msgspec.DecodeError, RecursionError):
-        raise InputError(
-            filled('{0}: expected JSON such as {"NAME": "value"}, or a file of doctor node or --save', place)
-        ) from None
 
 
 def _read(path: str, option: str, expected: str) -> str:

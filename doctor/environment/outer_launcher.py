@@ -45,9 +45,10 @@ def same_rank_numbers(line: LaunchLine) -> dict[str, str]:
 def same_node_rank(line: LaunchLine, tasks: int | None) -> int | None:
     """What the line says, or takes by default, of its host's number; the default where it runs on several hosts."""
     call = line.innermost
-    if call is None or not tasks or tasks < 2 or any(name.startswith("PET_") for name in line.unresolved):
-        return call.node_rank if call else None
-    return call.fixed_node_rank
+    if call is None:
+        return None
+    is_started_once = not tasks or tasks < 2 or any(name.startswith("PET_") for name in line.unresolved)
+    return None if is_started_once and call.node_rank is None else call.fixed_node_rank
 
 
 def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bool]:
@@ -63,6 +64,9 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     ):
         return 1, False
     outer = line.launchers[-2] if len(line.launchers) > 1 else None
+    if outer and "set by a loop" in outer.unresolved.get("host", "") and line.is_repeated:
+        # a loop over the other hosts may give them a number; rank 0 is that of one host
+        return (most_nodes(line) if line.launchers[-1].node_rank == 0 else None), False
     if outer is None or line.conditional:
         return None, False
     if outer.launcher != "srun":

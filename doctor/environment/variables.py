@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 
 import msgspec
 
+from doctor.engine.errors import InputError
+from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 
 MOST_RANKS = 9_999_999
+_ASSIGNMENT = re.compile(r"(?:declare -x |export )?([A-Za-z_][A-Za-z0-9_.()%]*)=(.*)", re.ASCII | re.DOTALL)
 
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK_ID", "RANK_SIZE")
 """A rank's numbers as PyTorch and Ascend programs read them, whoever sets them."""
@@ -98,3 +102,68 @@ class EnvironmentVariables:
 def or_unknown(number: int | None) -> str:
     """A number in a sentence; ``?`` for None."""
     return "?" if number is None else str(number)
+
+
+def parse_environment(text: str, place: str) -> dict[str, str]:
+    r"""Variables of saved text, by name. ``place``: for the error. Raises: InputError.
+
+    >>> parse_environment("A=1\nB=x\ny\n", "f"), parse_environment('{"A": "1"}', "f")
+    ({'A': '1', 'B': 'x\ny'}, {'A': '1'})
+    """
+    if text.lstrip()[:1] == "{":
+        return _parse_json(text, place)
+    if "\0" in text:
+        pairs = [entry.partition("=") for entry in text.split("\0")]
+        return {name: value for name, equals, value in pairs if name and equals}
+    environ: dict[str, str] = {}
+    values: list[str] = []
+    name = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _ASSIGNMENT.fullmatch(line)
+        if match:
+            if name:
+                environ[name] = "\n".join(values)
+            name, values = match[1], [_unquoted(match[2]) if line.startswith(("declare", "export")) else match[2]]
+        elif name:
+            values.append(line)
+        elif line.strip() and not line.startswith("#"):
+            raise InputError(
+                filled(
+                    "{0}, line {1}: {2}; expected NAME=value, as `env` prints it",
+                    place,
+                    number,
+                    f"{printable(line, 60)!r}",
+                )
+            )
+    if name:
+        environ[name] = "\n".join(values)
+    if not environ:
+        raise InputError(filled("{0}: no variable in it; expected NAME=value lines, as `env` prints them", place))
+    return environ
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return "".join(shlex.split(value)[:1])
+    except ValueError:
+        return value
+
+
+class _Record(msgspec.Struct):
+    """What of a file of `doctor node` counts here."""
+
+    launch: LaunchOptions
+
+
+def _parse_json(text: str, place: str) -> dict[str, str]:
+    """An object of names and texts, or a record of `doctor node`."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError:
+        pass
+    try:
+        return dict(msgspec.json.decode(text, type=_Record).launch.environ)
+    except (msgspec.DecodeError, RecursionError):
+        raise InputError(
+            filled('{0}: expected JSON such as {"NAME": "value"}, or a file of doctor node or --save', place)
+        ) from None

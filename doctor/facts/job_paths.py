@@ -87,22 +87,32 @@ def read_paths(arguments: ProbeArguments) -> dict[str, dict[str, object]]:
     return states
 
 
-def find_program(arguments: ProbeArguments) -> dict[str, str]:
-    """Runs on the host: whether the file that the launch line starts is there, as the job sees it."""
-    path = arguments.get("program", "")
+def _state(path: str) -> str:
     try:
         os.stat(path)
     except OSError as error:
-        return {"path": path, "state": "missing" if _is_absence(error) else str(error.strerror)}
-    return {"path": path, "state": "there"}
+        return "missing" if _is_absence(error) else str(error.strerror)
+    return "there"
+
+
+def find_program(arguments: ProbeArguments) -> dict[str, object]:
+    """Runs on the host: whether the file that the launch line starts, and those that it names, are there for the job.
+
+    A file may also be meant beside the program.
+    """
+    path = arguments.get("program", "")
+    names = arguments.get("files", [])
+    beside = {name: os.path.join(os.path.dirname(path), os.path.basename(name)) for name in names if path}
+    files = {name: "there" if _state(beside.get(name, name)) == "there" else _state(name) for name in names}
+    return {"path": path, "state": _state(path), "files": files}
 
 
 class JobProgram(Fact, frozen=True):
-    """The file that the launch line starts, and whether the host has it.
+    """The file that the launch line starts, the configurations that it names, and whether the host has them.
 
     Raw output, as JSON::
 
-        {"path": "/work/train.py", "state": "missing"}
+        {"path": "/work/train.py", "state": "missing", "files": {"/work/ds.json": "there"}}
     """
 
     probe = ask(find_program, job=True)
@@ -110,15 +120,23 @@ class JobProgram(Fact, frozen=True):
     path: str
     state: str
     """there, missing."""
+    files: dict[str, str] = {}
+    """The same by configuration."""
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The same by path of the program and of each configuration."""
+        return {**({self.path: self.state} if self.path else {}), **self.files}
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> JobProgram:
-        values = msgspec.convert(answer.json(), dict[str, str])
-        if not values["path"]:
+        program = msgspec.convert(answer.json(), cls)
+        if not program.states:
             raise Absent("no launch line names the path of a program that every host must have")
-        if values["state"] not in ("there", "missing"):
-            raise Unreadable(f"{values['path']}: {values['state']}")
-        return cls(path=values["path"], state=values["state"])
+        for path, state in program.states.items():
+            if state not in ("there", "missing"):
+                raise Unreadable(f"{path}: {state}")
+        return program
 
 
 class PathState(msgspec.Struct, frozen=True):

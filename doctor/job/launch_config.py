@@ -50,7 +50,7 @@ _MASTER_OPTIONS = {
 FIRST_OF_SLURM = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 """In a script of Slurm: the name of the allocation's first host."""
 
-_COMMANDS = {"openmpi": "mpirun", "hydra": "mpiexec", "ssh": "pdsh"}
+_COMMANDS = {"openmpi": "mpirun", "hydra": "mpiexec"}
 """By launcher, the command that people know it by where that is another word."""
 
 Product = Literal["A1", "A2", "A3"]
@@ -143,16 +143,14 @@ class LaunchConfig(LaunchSettings, frozen=True):
     @property
     def refused_options(self) -> list[tuple[str, str, str, str]]:
         """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
-        return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?"))]
+        return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?", "!"))]
 
     @property
     def missing_options(self) -> list[tuple[str, str, str, str]]:
-        """Options that a launcher of the line needs, unless its configuration gives them: launcher, option, the value
-        to give where it is known, and then why; else what was expected.
+        """Options that a launcher of the line needs: launcher, option, the value to give where it is known, and then
+        why; else what was expected. Before the option ``?`` where a configuration may give it, ``!`` where none does.
         """
-        return [
-            (name, option[1:], value, expected) for name, option, value, expected in self.refused if option[:1] == "?"
-        ]
+        return [row for row in self.refused if row[1].startswith(("?", "!"))]
 
     @property
     def differing(self) -> dict[str, str]:

@@ -133,6 +133,17 @@ def is_read_on_npus_alone(variable: str) -> bool:
     return _NPU_ALONE.fullmatch(variable) is not None
 
 
+def is_other_spelling(setting: EnvSetting) -> bool:
+    """A word of the variable with its letters in another order or case, which no later release adds.
+
+    >>> [is_other_spelling(EnvSetting("HCCL_OP_EXPANSION_MODE", value, "")) for value in ("AVI", "aiv", "AIV2")]
+    [True, True, False]
+    """
+    row = value_rows().get(setting.variable)
+    letters = sorted(setting.value.lower())
+    return row is not None and any(letters == sorted(choice.lower()) for choice in row.choices)
+
+
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 

@@ -27,6 +27,7 @@ from doctor.engine.texts import filled, joined
 from doctor.engine.utc_time import utc_text
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
+from doctor.job.job_size import OF_STEP, RANK_OF_TORCHRUN
 from doctor.job.variables import at_start, relevant
 from doctor.session.connection import ssh_to
 from doctor.session.examine_options import ExamineOptions
@@ -116,21 +117,31 @@ def _arguments(
 ) -> dict[str, object]:
     """What questions on the hosts get: what the run keeps, how the launcher logs in, and what a job starts with."""
     login = msgspec.to_builtins(options.login) if options.login else None
-    is_of_job, program = bool(options.job_environ) or options.gates_job, options.program
+    is_of_job = bool(options.job_environ) or options.gates_job
+    program, *files = (
+        os.path.abspath(path) if path and (is_local or os.path.isabs(path)) else ""
+        for path in (options.program, *options.files)
+    )
     return {
         **msgspec.to_builtins(inputs),
         "login": login,
         "import_folder": options.import_folder,
-        "program": os.path.abspath(program) if program and (is_local or os.path.isabs(program)) else "",
+        "program": program,
+        "files": sorted({*files} - {""}),
         "environ": at_start(options.job_environ or caller, with_path=is_of_job),
     }
 
 
 def _rank_to_be(inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """The rank that this process is, by host, where no launcher of a launch line numbers it anew."""
-    numbers = {name: printable(environ[name], 40) for name in ("RANK", "WORLD_SIZE") if environ.get(name)}
-    is_rank = options.gates_job and inventory.local and not options.launch.read_from and len(numbers) == 2
-    return {inventory.hosts[0]: numbers} if is_rank else {}
+    is_rank = options.gates_job and inventory.local and not options.launch.read_from
+    if not is_rank or not (environ.get("RANK") and environ.get("WORLD_SIZE")):
+        return {}
+    of_torchrun = any(environ.get(name) for name in RANK_OF_TORCHRUN)
+    of_slurm = ("SLURM_PROCID", "SLURM_NTASKS") if environ.get(OF_STEP) else ()
+    of_task = () if of_torchrun else ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", *of_slurm)
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", *of_task)
+    return {inventory.hosts[0]: {name: printable(environ[name], 40) for name in names if environ.get(name)}}
 
 
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:

@@ -56,6 +56,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     import_folder: str = ""
     """The folder that the job's Python looks into first: absolute; empty where no launch line tells it."""
     program: str = ""
+    files: tuple[str, ...] = ()
+    """Configurations of its launch line, as ``program``."""
     """The file that the launch line starts on each host: empty where it is not known, relative where each host
     chooses the folder."""
     after_reboot: bool = False

@@ -11,7 +11,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.environment.job_environment import JobEnvironment, of_job_script, of_launch_line
+from doctor.environment.job_environment import JobEnvironment, launches_of_job_script, of_launch_line
 from doctor.session.script_launches import launches_of_script
 from doctor.session.several_launches import places
 from doctor.session.training_files import MAX_FILES, followed, read_text
@@ -72,10 +72,10 @@ def launches_of(
         if path.endswith(_OTHERS):
             continue
         try:
-            environment = of_job_script(path, environ, followed(path, environ))
+            environments = launches_of_job_script(path, environ, followed(path, environ))
         except InputError:
             continue  # no launch line: what reads the training says so
-        launches.append(_with_places(environment, path, options))
+        launches += [_with_places(environment, path, options) for environment in environments]
     return launches
 
 

@@ -38,7 +38,7 @@ def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_fi
     lines = [follower for entry in entries for follower in follow(entry, environ, read_file)]
     lines += _of_other_scripts(script, name, environ, read_file)
     lines += [LaunchText(_not_understood(part), name, text) for part in script.not_understood]
-    if not lines:
+    if not lines and not script.services:
         raise NoTrainingError(
             filled("{0}: starts no training; expected a line with torchrun, msrun, srun, ... or python", name)
         )

@@ -34,7 +34,9 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
     """
     result: dict[str, str] = {}
     sources: dict[str, str] = {}
-    for number, content in enumerate(text.splitlines(), 1):
+    lines = text.splitlines()
+    end = next((at for at, content in enumerate(lines[line - 1 :], line) if not content.endswith("\\")), line)
+    for number, content in enumerate(lines, 1):
         if content.lstrip().startswith("#"):
             continue
         if len(result) > _MOST_PLACES:
@@ -42,6 +44,8 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
         for variable in _SETS.findall(content) if number <= line else []:
             result[printable(variable, 80)] = f"{name}:{number}"
         for option, variable in _GIVES.findall(content):
+            if number > end and _dashes(option) in result:  # of another launch
+                continue
             result[printable(_dashes(option), 80)] = f"{name}:{number}"
             sources[printable(_dashes(option), 80)] = variable
     for option, variable in sources.items():

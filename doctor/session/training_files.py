@@ -13,11 +13,12 @@ from doctor.engine.bounded_read import plain_lines, read_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.environment.commands import openmpi_slots
 from doctor.job.job_script import NotAJobScript
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
-from doctor.job.training.assemble import GivenFiles, LaunchText, assemble, read_configuration
+from doctor.job.training.assemble import GivenFiles, LaunchText, assemble, named_configurations, read_configuration
 from doctor.job.training.python_code import read_python
 from doctor.job.training.tree import UnreadableFile
 from doctor.session.code_revision import code_of_line
@@ -92,16 +93,16 @@ def _launch_text(command: Sequence[str], environ: Mapping[str, str]) -> LaunchTe
 
 
 def training_of_line(
-    line: LaunchLine | None, script: str = "", time_limit_s: float | None = None
+    line: LaunchLine | None, script: str = "", time_limit_s: float | None = None, own_slots: int = 0
 ) -> TrainingLaunch | None:
     """The training that a launch line starts, with the files that it names; ``script``: where it stands.
 
-    ``time_limit_s``: that of the job, in seconds; None where it is not known.
+    ``time_limit_s``: that of the job, in seconds; None where it is not known. ``own_slots``: as in `LaunchText`.
     """
     if line is None:
         return None
     folders = ["", *([os.path.dirname(script)] if script else [])]
-    entry = LaunchText(line, printable(script, 200), time_limit_s=time_limit_s)
+    entry = LaunchText(line, printable(script, 200), time_limit_s=time_limit_s, own_slots=own_slots)
     named = _NamedFiles(folders)
     return assemble(follow(entry, {}, named.read), GivenFiles(), named.read)
 
@@ -131,14 +132,23 @@ def program_path(source: JobEnvironment) -> str:
     folder they are called in: srun(1) ``--chdir``, mpirun(1) ``-wdir``, deepspeed/launcher/multinode_runner.py.
     """
     line = source.line
-    if line is None or line.is_module or "program" in line.unresolved or line.program in ("", "-", "-c"):
+    if line is None or line.is_module or line.program in ("", "-", "-c"):
         return ""
-    if _in_container(line, source.environ) or not (line.interpreter or "/" in line.program):
+    if {"program", "folder of the program"} & line.unresolved.keys() or not (line.interpreter or "/" in line.program):
         return ""
-    if not os.path.isabs(line.program) and _CHANGES_FOLDER.search(line.text):
-        return ""
+    return next(iter(_where_it_starts(source, [line.program])), "")
+
+
+def _where_it_starts(source: JobEnvironment, paths: Sequence[str]) -> list[str]:
+    """Those of the paths of a launch line whose place on the hosts is known, as `program_path` says."""
+    line = source.line
+    by_directive = any(name.startswith("container") for name in source.requested.options)
+    if line is None or line.conditional or by_directive or _in_container(line, source.environ):
+        return []
+    changes_folder = source.is_of_script or _CHANGES_FOLDER.search(line.text)
     keeps_folder = any(call.launcher in _KEEP_FOLDER for call in line.launchers[:1])
-    return os.path.abspath(line.program) if keeps_folder else line.program
+    known = [path for path in paths if os.path.isabs(path) or not changes_folder]
+    return [os.path.abspath(path) for path in known] if keeps_folder else known
 
 
 def _in_container(line: LaunchLine, environ: Mapping[str, str]) -> bool:
@@ -155,13 +165,22 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
     limits = [limit for limit in (launch.time_limit_s, launch.time_left_s) if limit is not None]
     return msgspec.structs.replace(
         options,
-        training=training_of_line(source.written or source.line, script, min(limits, default=None)),
+        training=training_of_line(source.written or source.line, script, min(limits, default=None), _own_slots(source)),
         login=source.login,
         job_environ=source.environ,
         import_folder=import_folder(source),
-        program="" if script else program_path(source),
+        program=program_path(source),
+        files=tuple(_where_it_starts(source, named_configurations(source.line))) if source.line else (),
         code=code_of_line(source.line) if options.reads_settings else None,
     )
+
+
+def _own_slots(source: JobEnvironment) -> int:
+    """Of mpirun that starts on this host: see `LaunchText`."""
+    call = source.line.innermost if source.line and source.starts_here else None
+    if call is None or call.launcher != "openmpi" or any("oversubscribe" in name for name in source.environ):
+        return 0
+    return openmpi_slots(call.command)
 
 
 def read_text(path: str) -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 from pathlib import Path
 
 import pytest
 
+from doctor import Skip
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Status
+from doctor.environment.commands import openmpi_slots
+from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig
 from doctor.session.lint_files import launches_of
+from doctor.session.training_files import training_of_line
 from tests.checks.launch_lines import config, run_check
 from tests.checks.run_check import advice
+from tests.checks.tables import check
 
 
 def test_an_option_that_the_launcher_refuses() -> None:
@@ -84,3 +91,69 @@ def test_the_remedy_says_what_to_write(line: str, remedy: str) -> None:
     todo = advice("launch-option-refused", run_check("launch-option-refused", config(line)))
     assert remedy in todo
     assert todo.count("add `") <= 1
+
+
+@pytest.fixture
+def openmpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Open MPI's mpirun on the PATH, for root, with files of two cores."""
+    (tmp_path / "orterun").write_text("#!/bin/sh\n")
+    (tmp_path / "orterun").chmod(0o755)
+    (tmp_path / "mpirun").symlink_to("orterun")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    for cpu in range(4):
+        (tmp_path / f"cpu{cpu}").write_text(f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "environ", "is_refused"),
+    [
+        ("mpirun -np 2 python t.py", {}, True),
+        ("timeout 9 mpirun -np 2 python t.py", {}, True),
+        ("env OMPI_ALLOW_RUN_AS_ROOT=1 mpirun -np 2 python t.py", {}, True),
+        ("mpirun --allow-run-as-root -np 2 python t.py", {}, False),
+        ("mpirun -np 2 python t.py", {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}, False),
+        ("sudo -u job mpirun -np 2 python t.py", {}, False),
+        ("docker run image mpirun -np 2 python t.py", {}, False),
+        ("mpirun $OPTIONS -np 2 python t.py", {}, True),
+    ],
+)
+def test_open_mpi_as_root(openmpi: Path, line: str, environ: dict[str, str], is_refused: bool) -> None:
+    launch = of_launch_line(shlex.split(line), environ).complete(LaunchOptions())
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    options = [(finding.values["option"], finding.is_warning) for finding in outcome.findings]
+    assert options == ([("--allow-run-as-root", False)] if is_refused else [])
+
+
+def test_another_mpi_takes_root(openmpi: Path) -> None:
+    """MPICH and Intel MPI do, and have no slots."""
+    (openmpi / "orterun").rename(openmpi / "hydra")
+    (openmpi / "mpirun").unlink()
+    (openmpi / "mpirun").symlink_to("hydra")
+    launch = of_launch_line(["mpirun", "-np", "9", "python", "t.py"], {}).complete(LaunchOptions())
+    assert not run_check("launch-option-refused", LaunchConfig.from_options(launch)).findings
+    assert openmpi_slots("mpirun", str(openmpi / "cpu*")) == 0
+
+
+def test_slots_are_cores_unless_its_parameters_lift_the_limit(openmpi: Path) -> None:
+    assert openmpi_slots("mpirun", str(openmpi / "cpu*")) == 2
+    parameters = openmpi.parent / "etc" / "openmpi-mca-params.conf"
+    parameters.parent.mkdir(exist_ok=True)
+    for text, slots in (("# rmaps_base_oversubscribe = 1\n", 2), ("rmaps_base_oversubscribe = 1\n", 0)):
+        parameters.write_text(text)
+        assert openmpi_slots("mpirun", str(openmpi / "cpu*")) == slots
+
+
+@pytest.mark.parametrize(
+    ("options", "is_refused"),
+    [("-np 3", True), ("-np 2", False), ("-np 3 --oversubscribe", False), ("-np 3 --map-by :OVERSUBSCRIBE", False)],
+)
+def test_more_ranks_than_cores(options: str, is_refused: bool) -> None:
+    source = of_launch_line(["mpirun", *options.split(), "python", "t.py"], {})
+    training = training_of_line(source.line, own_slots=2)
+    assert training is not None
+    messages: list[str] = []
+    with contextlib.suppress(Skip):
+        messages += map(str, check("launch-ranks-contradict").function(training))
+    assert messages == (["mpirun starts 3 ranks, and this host has 2 slots"] if is_refused else [])

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.fact import Absent, Unreadable
-from doctor.environment.job_environment import of_launch_line
+from doctor.environment.job_environment import of_job_script, of_launch_line
 from doctor.facts.job_paths import JobProgram, find_program
-from doctor.session.training_files import program_path
+from doctor.job import LaunchConfig
+from doctor.session.examine_options import ExamineOptions
+from doctor.session.training_files import program_path, with_launch_line
 from tests.checks.run_check import advice, fleet, messages, run_check
 from tests.facts.answers import answered
 
@@ -90,3 +92,51 @@ def test_the_program_is_looked_for_where_its_place_is_known(line: str, path: str
 def test_a_container_that_the_environment_names_holds_the_program() -> None:
     environ = {"SLURM_CONTAINER_IMAGE": "torch"}
     assert program_path(of_launch_line(["srun", "python", "/work/train.py"], environ)) == ""
+
+
+def test_configurations_of_the_launch_line(tmp_path: Path) -> None:
+    (tmp_path / "conf.yaml").write_text("a: 1\n")
+    (tmp_path / "train.py").write_text("")
+    names = [str(tmp_path / name) for name in ("conf.yaml", "ds.json", "sub/conf.yaml")]
+    fact = answered(JobProgram, find_program({"program": str(tmp_path / "train.py"), "files": names}))
+    assert list(fact.files.values()) == ["there", "missing", "there"]  # the last one beside the program
+    assert answered(JobProgram, find_program({"files": names})).states[names[1]] == "missing"
+    line = f"torchrun train.py --deepspeed {names[1]}"
+    for launch_line, is_warning in ((line, False), ("torchrun train.py --deepspeed ds.json", True)):
+        outcome = run_check("launch-program-missing", fleet(1, fact), LaunchConfig(launch_line=launch_line))
+        assert [(finding.values["path"], finding.is_warning) for finding in outcome.findings] == [
+            (names[1], is_warning)
+        ]
+    others = {**fleet(1, fact), "w2": [answered(JobProgram, find_program({"files": names[:1]}))]}
+    assert len(run_check("launch-program-missing", others, LaunchConfig()).findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "files"),
+    [
+        ("torchrun t.py --deepspeed ds.json --output_dir o.json", ["ds.json"]),
+        ("llamafactory-cli train conf.yaml", ["conf.yaml"]),
+        ("accelerate launch --config_file a.yaml t.py --config_name gpt2", ["a.yaml"]),
+        ("deepspeed t.py --deepspeed_config /work/ds.json", ["/work/ds.json"]),
+        ("srun --chdir=/x -n 4 python t.py --config c.yaml", []),
+        ("docker run image torchrun t.py --config /c.yaml", []),
+        ("torchrun t.py --config https://host/c.yaml", []),
+    ],
+)
+def test_which_configurations_are_looked_for(line: str, files: list[str]) -> None:
+    options = with_launch_line(ExamineOptions(), of_launch_line(shlex.split(line), {}))
+    assert [os.path.relpath(path) if "/work" not in path else path for path in options.files] == files
+
+
+def test_of_a_job_script_absolute_paths_are_looked_for(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    for text, program, files in (
+        ("torchrun /work/t.py --config /work/c.yaml --deepspeed ds.json", "/work/t.py", ("/work/c.yaml",)),
+        ("torchrun t.py", "", ()),
+        ("torchrun /work/$USER/t.py", "", ()),
+        ("#SBATCH --container-image=x\nsrun torchrun /work/t.py", "", ()),
+        ("if [ $A ]; then torchrun /work/t.py; fi", "", ()),
+    ):
+        script.write_text(text + "\n")
+        options = with_launch_line(ExamineOptions(), of_job_script(str(script), {}), str(script))
+        assert (options.program, options.files) == (program, files), text

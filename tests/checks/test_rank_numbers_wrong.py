@@ -63,7 +63,10 @@ OWN_NUMBER = {
     "one host": SBATCH.replace("2", "1") + "srun torchrun --nnodes 1 --node_rank 0 t.py",
     "a counting loop": "for ((i = 0; i < 2; i++)); do srun -N1 -n1 -r $i torchrun --nnodes 2 --node_rank $i t.py; done",
     "one step for each host": SBATCH + "srun -N1 -n1 -w a torchrun --nnodes 2 --node_rank 0 t.py",
-    "a loop over the hosts": "for h in a b; do ssh $h torchrun --nnodes 2 --node_rank 0 t.py & done",
+    "a loop over the other hosts": "for h in $WORKERS; do ssh $h torchrun --nnodes 2 --node_rank 1 t.py & done",
+    "a branch of a loop": "for h in a b; do if [ $h = a ]; then ssh $h torchrun --nnodes 2 --node_rank 0 t; fi; done",
+    "another host of a loop": "for p in 1 2; do ssh $HEAD torchrun --nnodes 2 --node_rank 0 --master_port $p t; done",
+    "a loop that counts": "for h in a b; do ssh $h torchrun --nnodes 2 --node_rank $n t.py & n=$((n + 1)); done",
     "this host's own line": "torchrun --nnodes 2 --node_rank 0 --master_addr a t.py",
     "msrun counts": SBATCH + "srun msrun --worker_num 16 --local_worker_num 8 --master_addr a t.py",
     "pdsh counts": "pdsh -w n[1-4] 'torchrun --nnodes 4 --node_rank %n --master_addr n1 t.py'",
@@ -83,6 +86,61 @@ def test_what_gives_each_host_its_own_number_is_no_finding(text: str, environ: d
     script.write_text(text + "\n")
     launch = of_job_script(str(script), environ).complete(LaunchOptions())
     assert not run_check("rank-numbers-wrong", LaunchConfig.from_options(launch)).findings
+
+
+def outcome_of(text: str, folder: Path, environ: dict[str, str] | None = None) -> Outcome:
+    script = folder / "job.sh"
+    script.write_text(text + "\n")
+    return run_check(
+        "rank-numbers-wrong",
+        LaunchConfig.from_options(of_job_script(str(script), environ or {}).complete(LaunchOptions())),
+    )
+
+
+def test_a_loop_of_ssh_gives_each_host_the_same_number(tmp_path: Path) -> None:
+    for command in ("ssh $h torchrun", "ssh root@$h cd /job '&&' torchrun", 'ssh -p 22 "$h" "cd /job; torchrun"'):
+        text = f"for h in n1 n2 n3; do {command} --nnodes 3 --node_rank 0 --master_addr n1 t.py & done"
+        text = text.replace('torchrun"', "torchrun").replace("t.py &", 't.py" &') if command.endswith('"') else text
+        [finding] = outcome_of(text, tmp_path).findings
+        assert str(finding) == "ssh starts torchrun 3 times, and each of them gets node rank 0", text
+        assert "n=0; for host in <hosts>; do ssh $host" in finding.values["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ("--node_rank 0", Status.UNKNOWN),
+        ("--node_rank 1", Status.UNKNOWN),
+        ("--node_rank ${NODE_RANK:-0}", Status.SKIPPED),  # each host has its own
+        ("--node_rank 0 --rdzv_backend c10d --rdzv_endpoint a:1", Status.SKIPPED),
+        ("--rdzv_backend c10d --rdzv_endpoint a:1", Status.SKIPPED),
+    ],
+)
+def test_the_scripts_of_other_hosts_are_not_known(options: str, status: Status, tmp_path: Path) -> None:
+    assert outcome_of(f"torchrun --nnodes 2 --master_addr a {options} t.py", tmp_path).status is status
+    assert outcome_of(f"torchrun --nnodes 1 --master_addr a {options.replace('1', '0')} t.py", tmp_path).status in (
+        Status.SKIPPED,
+    )
+
+
+RANK_TO_BE = {"RANK": "0", "WORLD_SIZE": "2"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "variables"),
+    [
+        ({"LOCAL_RANK": "x"}, [("LOCAL_RANK", False)]),
+        ({"LOCAL_RANK": "-1"}, [("LOCAL_RANK", False)]),
+        ({"LOCAL_RANK": "0"}, []),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, [("RANK", True)]),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, []),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "16"}, []),  # mpirun started another launcher
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, [("RANK", True)]),
+    ],
+)
+def test_the_other_numbers_of_the_rank_to_be(environ: dict[str, str], variables: list[tuple[str, bool]]) -> None:
+    findings = ranks(n0={**RANK_TO_BE, **environ}).findings
+    assert [(finding.values["variable"], finding.is_warning) for finding in findings] == variables
 
 
 def test_a_script_that_every_task_runs_counts_in_each_of_them(tmp_path: Path) -> None:

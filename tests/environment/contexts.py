@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from doctor.environment.job_context import JobContext, choose_scope, detect
-from doctor.environment.job_environment import parse_environment
 from doctor.environment.launchers import launchers
 from doctor.environment.schedulers import schedulers
+from doctor.environment.variables import parse_environment
 from tests.checks.tables import a2
 
 Environ = dict[str, str]

@@ -23,8 +23,8 @@ from doctor.environment.job_environment import (
     of_launch_line,
     of_process,
     of_this_shell,
-    parse_environment,
 )
+from doctor.environment.variables import parse_environment
 from doctor.job import LaunchConfig
 from doctor.job.launch_line import read_launch_line
 from tests.examples import examples

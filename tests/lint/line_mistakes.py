@@ -134,7 +134,46 @@ MISTAKES: dict[str, Planted] = {
         "launch-settings-invalid"),
     "base port of HCCL": Planted(
         ASCEND + "export HCCL_IF_BASE_PORT=65530 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-settings-invalid"),
+    # What an option takes
+    "seconds with a unit": Planted(
+        ASCEND + "msrun --worker_num 16 --local_worker_num 8 --master_addr n1 --node_rank $R --join=True \\\n"
+        "  --cluster_time_out=5m t.py #@\n", "launch-option-refused"),
+    "true in small letters": Planted(
+        ASCEND + "msrun --worker_num 8 --local_worker_num 8 --join=true t.py #@\n", "launch-option-refused"),
+    "devices in words": Planted("deepspeed --num_gpus all t.py #@\n", "launch-option-refused"),
+    "restarts in words": Planted(
+        "torchrun --standalone --max_restarts three t.py #@\n", "launch-option-refused"),
+    "a value for accelerate": Planted(
+        "accelerate launch --num_processes 8 --mixed_precision BF16 t.py #@\n", "launch-option-refused"),
+    "the first of two launches": Planted(
+        "torchrun --standalone --nproc_per_node eight prepare.py #@\ntorchrun --standalone --nproc_per_node 8 t.py\n",
+        "launch-option-refused"),
+    "a key of verl": Planted(
+        f"{VERL.replace('nnodes=1', 'nnode=2')} actor_rollout_ref.rollout.tensor_model_parallel_size=2 #@\n",
+        "launch-option-refused"),
+    # Ray
+    "a port of Ray": Planted(
+        f"ray start --head --port 637900 #@\n{VERL} trainer.n_gpus_per_node=8\n", "launch-option-refused"),
+    "a worker of Ray at its own host": Planted(
+        'if [ "$NODE_RANK" = 0 ]; then\n  ray start --head --port 6379\nelse\n'
+        "  ray start --address 127.0.0.1:6379 --block #@\nfi\n", "launch-option-refused"),
+    "a worker of Ray under srun": Planted(
+        SBATCH + "srun -N1 -n1 -w gpu01 ray start --head --port 6379 --block &\n"
+        f"srun -N1 -n1 -w gpu02 ray start --address localhost:6379 --block & #@\n{VERL} trainer.n_gpus_per_node=8\n",
+        "launch-option-refused"),
+    # A space behind the sign of an assignment
+    "an address behind a space": Planted(
+        "export MASTER_ADDR= 10.0.0.1 #@\ntorchrun --nnodes 2 --node_rank $R --master_addr n1 t.py\n",
+        "launch-option-refused"),
+    "devices behind a space": Planted(
+        "CUDA_VISIBLE_DEVICES= 0,1 #@\ntorchrun --standalone --nproc_per_node 2 t.py\n", "launch-option-refused"),
     # Counts and numbers
+    "a loop of ssh": Planted(
+        'for host in n1 n2; do\n  ssh $host "cd /job && torchrun --nnodes 2 --node_rank 0 --master_addr n1 t.py" & #@\n'
+        "done\n", "rank-numbers-wrong"),
+    "letters of HCCL's mode": Planted(
+        "export HCCL_OP_EXPANSION_MODE=AVI #@\ntorchrun --standalone --nproc_per_node 8 t.py\n",
+        "launch-settings-invalid"),
     "node_rank beyond": Planted(
         "#!/bin/bash\ntorchrun --nnodes 2 --nproc_per_node 8 \\\n  --node_rank 2 --master_addr n1 t.py #@\n",
         "launch-option-refused"),
@@ -375,6 +414,19 @@ SOUND: dict[str, Planted] = {
     "python with --no-python": Planted(
         "torchrun --standalone --nproc_per_node 8 --no-python python train.py\n", ""),
     "a module of the name python": Planted("torchrun --standalone --nproc_per_node 8 -m python.train\n", ""),
+    "an empty variable before a command": Planted(
+        "export LD_PRELOAD= NCCL_DEBUG=INFO\nCUDA_VISIBLE_DEVICES= python prepare.py\n"
+        "CUDA_VISIBLE_DEVICES=\nMASTER_ADDR= ./clean.sh\ntorchrun --standalone --nproc_per_node 8 t.py\n", ""),
+    "Ray on one host": Planted(
+        f"ray stop --force\nray start --head --port 6379 --num-gpus 8\nray start --address 127.0.0.1:6379\n{VERL}"
+        " trainer.n_gpus_per_node=8 trainer.device=cuda +trainer.nnode=1\n", ""),
+    "Ray's head by the platform's variable": Planted(
+        'HEAD=${PET_MASTER_ADDR:-"127.0.0.1"}\nif [ "$PET_NODE_RANK" = 0 ]; then\n  ray start --head --port=6379\n'
+        "else\n  ray start --address=$HEAD:6379 --block\nfi\n", ""),
+    "Ray's head by a variable": Planted(
+        SBATCH + "srun -N1 -n1 -w $head ray start --head --node-ip-address=$ip --port=$port --num-cpus \\\n"
+        '  "${SLURM_CPUS_PER_TASK}" --block &\nsrun -N1 -n1 -w $other ray start --address $ip:$port --block &\n'
+        f"{VERL} trainer.n_gpus_per_node=8\n", ""),
     "jobs of one host each under srun": Planted(
         "export MASTER_ADDR=gpu01\nsrun -N 8 -n 8 torchrun --standalone --nproc_per_node 8 t.py\n", ""),
     "an array that is changed": Planted(

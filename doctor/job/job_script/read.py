@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.addresses import means_own_host
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script.directives import Directive, Resources, read_directives, resources, variables_of
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
@@ -35,6 +37,8 @@ class JobScript(msgspec.Struct, frozen=True, kw_only=True):
     resources: Resources = Resources()
     launch_lines: tuple[LaunchLine, ...] = ()
     """Commands with a launcher, or Python programs, in the order of the script."""
+    services: tuple[LaunchLine, ...] = ()
+    """Commands that start what ranks of the job meet in: ``ray start``."""
     unread: tuple[UnreadText, ...] = ()
     """What was not followed: sourced files, ``eval``, text that no shell accepts."""
     refused: bool = False
@@ -58,9 +62,17 @@ class JobScript(msgspec.Struct, frozen=True, kw_only=True):
 
         Without a launcher the last Python program. None without one.
         """
+        return next(iter(self.job_lines), None)
+
+    @property
+    def job_lines(self) -> list[LaunchLine]:
+        """`job_line`, and then the others with a launcher, each by the rules of a launch alone."""
         candidates = [line for line in self.launch_lines if line.launchers] or list(self.launch_lines)
-        certain = [line for line in candidates if not line.conditional]
-        return next(reversed(certain or candidates), None)
+        if not candidates:
+            return list(self.services)
+        job_line = next(reversed([line for line in candidates if not line.conditional] or candidates))
+        others = [*candidates, *self.services]
+        return [job_line, *(line for line in others if line is not job_line)]
 
 
 def read_job_script(
@@ -74,8 +86,7 @@ def read_job_script(
     >>> script.resources.nodes, script.job_line.world_size, script.job_line.environ
     (4, 4, {'A': '1'})
     """
-    directives = tuple(read_directives(_script_lines(text)))
-    requested = resources(directives)
+    requested = resources(directives := tuple(read_directives(_script_lines(text))))
     inherited = {**variables_of(requested), **(environ or {})}
     shell = evaluate(text, inherited, arguments)
     listed: list[LaunchLine] = []
@@ -99,11 +110,32 @@ def read_job_script(
         directives=directives,
         resources=requested,
         launch_lines=_completed(listed, shell, not (scripts or strange) and _is_alone(shell, requested)),
+        services=tuple(_of_service(line, requested, text) for line in listed if _is_service(line)),
         unread=tuple(skipped),
         refused=shell.refused,
         not_understood=tuple(strange[:_MOST_LINES]),
         scripts=tuple(scripts),
     )
+
+
+def _is_service(line: LaunchLine) -> bool:
+    return line.innermost is not None and line.innermost.launcher == "ray"
+
+
+def _of_service(line: LaunchLine, requested: Resources, text: str) -> LaunchLine:
+    """A worker of Ray on another host than its head is to find it at an address that leads there.
+
+    Where the address is a variable's default, as in ``${MASTER_ADDR:-127.0.0.1}``, the job may set another one.
+    """
+    call = line.launchers[-1]
+    is_elsewhere = line.conditional or len(line.launchers) > 1 or (requested.nodes or 0) > 1
+    address = call.rdzv_endpoint.rpartition(":")[0]
+    is_written = f"--address {call.rdzv_endpoint}" in text.replace("=", " ").replace('"', "").replace("'", "")
+    if "head" in call.options or not (is_elsewhere and is_written and means_own_host(address)):
+        return line
+    expected = "the address of the host of `ray start --head`, such as 10.0.0.1:6379"
+    problem = OptionProblem(call.command, "--address", printable(call.rdzv_endpoint, 80), expected)
+    return msgspec.structs.replace(line, problems=(*line.problems, problem))
 
 
 def _recognized(command: ShellCommand, inherited: Mapping[str, str]) -> tuple[list[LaunchLine], list[UnreadText]]:
@@ -127,7 +159,8 @@ def _is_alone(shell: ShellText, requested: Resources) -> bool:
 def _completed(lines: Sequence[LaunchLine], shell: ShellText, is_alone: bool) -> tuple[LaunchLine, ...]:
     """The lines, each with what bash makes of the script's mistakes before it, and whether nothing runs elsewhere."""
     mistakes = tuple(OptionProblem("bash", *mistake) for mistake in shell.mistakes)
-    return tuple(msgspec.structs.replace(line, problems=line.problems + mistakes, is_alone=is_alone) for line in lines)
+    own = [line for line in lines if not _is_service(line)]
+    return tuple(msgspec.structs.replace(line, problems=line.problems + mistakes, is_alone=is_alone) for line in own)
 
 
 def _script_lines(text: str) -> list[str]:

@@ -427,6 +427,11 @@ def _horovodrun(row: LauncherRow, command: str, options: Options, environ: Mappi
     return _started(row, command, options, nodes=len(hosts) or None, ranks=ranks, hosts=hosts)
 
 
+def _ray(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
+    """A service of one host, which starts no ranks by itself."""
+    return _started(row, command, options, argv=())
+
+
 _READERS: Mapping[str, Callable[[LauncherRow, str, Options, Mapping[str, str]], Started]] = {
     "accelerate": _accelerate,
     "colossalai": _colossalai,
@@ -435,6 +440,7 @@ _READERS: Mapping[str, Callable[[LauncherRow, str, Options, Mapping[str, str]], 
     "hydra": _hydra,
     "msrun": _msrun,
     "openmpi": _openmpi,
+    "ray": _ray,
     "srun": _srun,
     "torchrun": _torchrun,
 }

@@ -34,7 +34,7 @@ class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):
 
     launcher: str
     """``torchrun``, ``openmpi``, ``hydra``, ``srun``, ``msrun``, ``accelerate``, ``deepspeed``, ``colossalai``,
-    ``horovodrun``, ``ssh``."""
+    ``horovodrun``, ``ray``, ``ssh``."""
     command: str
     """As it stands in the line, such as ``python -m torch.distributed.run``."""
     nodes: int | None = None
@@ -117,6 +117,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """In the script, from 1; 0: not of a script."""
     conditional: bool = False
     """In a branch, a loop or a function of the script."""
+    is_repeated: bool = False
+    """In no branch and no function: it runs in each round of the loops around it, if there are any."""
     computed_on_hosts: frozenset[str] = frozenset()
     """Source texts that a shell on each host computes for itself, such as ``$(hostname)``; see `unresolved`."""
     is_alone: bool = False

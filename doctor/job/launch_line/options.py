@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.job.job_size import python_number
 from doctor.job.launch_line.model import OptionProblem
 from doctor.job.shell.word import Word
 
@@ -40,6 +41,8 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
     """``NAME=value`` among the options sets a variable, as for ``env``."""
     choices: dict[str, tuple[str, ...]] = {}
     """By option, all values that it takes."""
+    numbers: str = ""
+    """Options that take a whole number, as Python's int() reads it."""
     usual: dict[str, tuple[str, ...]] = {}
     """By option, its values beside those that a site adds: a misspelt one is refused."""
 
@@ -146,21 +149,26 @@ class Options:
         return [word for name in names for values in self.by_name.get(name, ()) for word in values[:1]]
 
     def refuse(self, names: Iterable[str], expected: str) -> None:
-        """Notes a value that the launcher refuses."""
+        """Notes a value that the launcher refuses, once for each option."""
         name = next((name for name in names if name in self.by_name), "")
         word = self.word(name)
-        self.problems.append(
-            OptionProblem(self.command, _dashed(name), printable(word.text, 80) if word else "", expected)
-        )
+        if not any(problem.option == _dashed(name) for problem in self.problems):
+            self.problems.append(
+                OptionProblem(self.command, _dashed(name), printable(word.text, 80) if word else "", expected)
+            )
 
     def refuse_unlisted(self, table: OptionTable) -> None:
-        """Notes the values that the table's columns ``choices`` and ``usual`` do not allow, in upper or lower case."""
-        for name, allowed in {**table.choices, **table.usual}.items():
-            value = self.text(name).lower()
-            if value in ("", *allowed):
-                continue
-            if name in table.choices or any(is_misspelt(value, other) for other in allowed):
+        """Notes the values that the table's columns ``choices``, ``numbers`` and ``usual`` do not allow."""
+        for name, allowed in table.choices.items():
+            if self.text(name) not in ("", *allowed):
                 self.refuse([name], ", ".join(allowed))
+        for name, allowed in table.usual.items():
+            value = self.text(name).lower()
+            if value not in ("", *allowed) and any(is_misspelt(value, other) for other in allowed):
+                self.refuse([name], ", ".join(allowed))
+        for name in table.numbers.split():
+            if (value := self.text(name)) and python_number(value) is None:
+                self.refuse([name], "a whole number")
 
     @property
     def value_of_flag(self) -> str:

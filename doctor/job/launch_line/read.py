@@ -18,7 +18,7 @@ from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine,
 from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
 from doctor.job.shell.script_evaluation import ShellCommand, evaluate
-from doctor.job.shell.variables import OPEN
+from doctor.job.shell.variables import with_open_parts
 from doctor.job.shell.word import Word, literal_words
 
 MAX_WORDS = 8192
@@ -258,7 +258,9 @@ class _Reader:
         if unwrapped.container:
             self.fields["container"] = printable(unwrapped.container, 200)
         if unwrapped.is_shell_text:
-            call = LaunchCall(launcher="ssh", command=unwrapped.label, hosts=unwrapped.hosts)
+            host = unwrapped.open_host
+            hosts, unresolved = ((), {"host": host}) if host else (unwrapped.hosts, {})
+            call = LaunchCall(launcher="ssh", command=unwrapped.label, hosts=hosts, unresolved=unresolved)
             self.launchers.append(call)
             self._shell_text(unwrapped.argv, depth)
             return ()
@@ -290,7 +292,7 @@ class _Reader:
 
     def _shell_text(self, argv: tuple[Word, ...], depth: int) -> None:
         """Follows the command of a shell text that starts ranks, else its last one."""
-        text, open_parts = _with_open_parts(argv)
+        text, open_parts = with_open_parts(argv)
         environ = environ_of_tasks({**(self.outside if self.inherits else {}), **self.environ}, self.launchers)
         shell = evaluate(text, environ, open_parts=open_parts)
         for part in shell.unread:
@@ -357,21 +359,6 @@ def _is_python(word: Word) -> bool:
 def _is_launcher(word: Word) -> bool:
     name = word.text.rpartition("/")[2]
     return name in launcher_rows() or name in recipes.SUBCOMMANDS
-
-
-def _with_open_parts(argv: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
-    """The words as one text for `evaluate`, in which numbers stand for what is not resolved."""
-    parts: list[Word] = []
-    text = ""
-    for position, word in enumerate(argv):
-        text += " " if position else ""
-        for piece in word.pieces or (word,):
-            if piece.unresolved:
-                text += f"{OPEN}{len(parts)}{OPEN}"
-                parts.append(piece)
-            else:
-                text += piece.text
-    return text, tuple(parts)
 
 
 def _command_with_launcher(commands: Sequence[ShellCommand]) -> ShellCommand | None:
@@ -447,4 +434,5 @@ def with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:
         unresolved={**unresolved, **line.unresolved},
         line=command.line,
         conditional=command.conditional,
+        is_repeated=command.is_repeated,
     )

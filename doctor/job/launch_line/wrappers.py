@@ -32,33 +32,34 @@ class Unwrapped(NamedTuple):
     """The words are the text of a shell, joined with spaces."""
     hosts: tuple[str, ...] = ()
     """Other hosts on which it runs."""
+    open_host: str = ""
+    """The source text of the host, where it is not known."""
 
 
 def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     """What a command runs; None where it is no wrapper. ``words``: those after its name."""
     if name == "env":
         return _unwrap_env(argv)
-    subcommand = argv[0].text if argv else ""
-    wrapper = wrapper_rows().get((name, subcommand))
-    if wrapper and subcommand:
-        name, argv = f"{name} {subcommand}", argv[1:]
-    else:
-        wrapper = wrapper_rows().get((name, ""))
+    first = argv[0].text if argv else ""
+    wrapper = wrapper_rows().get((name, first)) or wrapper_rows().get((name, ""))
     if wrapper is None:
         return None
-    nice = re.fullmatch(r"-[0-9]{1,2}", argv[0].text) if name == "nice" and argv else None
-    options = split_options(name, argv[1:] if nice else argv, wrapper)
+    if first and first in wrapper.subcommands:
+        name, argv = f"{name} {first}", argv[1:]
+    if name == "nice" and re.fullmatch(r"-[0-9]{1,2}", first):
+        argv = argv[1:]
+    options = split_options(name, argv, wrapper)
     rest = options.rest
     environ, unresolved, passed = _variables(options, wrapper.variables)
     unresolved_options = {key: text for key, text in options.unresolved.items() if key.startswith("options")}
     positional = rest[0].text if wrapper.positionals and rest else ""
+    open_host = rest[0].unresolved if wrapper.is_remote and positional else ""
     if wrapper.is_remote and unresolved_options and _is_command(positional):  # `ssh $HOST "cd /job && torchrun ..."`
-        positional, unresolved_options = "", {}
+        positional, open_host, unresolved_options = "", unresolved_options.get("options", ""), {}
     else:
         rest = rest[wrapper.positionals :]
     if wrapper.after_dashes:
-        dashes = next((position for position, word in enumerate(rest) if word.text == "--"), -1)
-        rest = rest[dashes + 1 :]
+        rest = rest[next((position for position, word in enumerate(rest) if word.text == "--"), -1) + 1 :]
     if wrapper.runs_python:
         module = options.word("m")
         rest = (Word("python3"), *((Word("-m"), module) if module else ()), *rest)
@@ -73,6 +74,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         container=positional if wrapper.is_container else "",
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
+        open_host=open_host,
     )
 
 

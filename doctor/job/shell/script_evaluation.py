@@ -14,7 +14,7 @@ import msgspec
 
 from doctor.engine.texts import filled
 from doctor.job.shell.tokens import Part, Token, UnreadableShell, tokenize
-from doctor.job.shell.variables import MAX_ELEMENTS, ShellVariables
+from doctor.job.shell.variables import ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
 from doctor.job.shell.word import UnreadText, Word, unread
 from doctor.job.variable_names import intended_name
 
@@ -23,7 +23,6 @@ _MOST_EXPORTED = 512
 _MOST_UNREAD = 64
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OPENING = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac", "{": "}"}
 _BRANCH = ("elif", "else")
@@ -49,6 +48,8 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """Variables that the text removes."""
     conditional: bool
     """In a branch, a loop or a function: it may run never, or more than once."""
+    is_repeated: bool = False
+    """Nothing but loops makes it conditional: it runs in each of their rounds."""
 
 
 class ShellText(msgspec.Struct, frozen=True):
@@ -224,7 +225,7 @@ class _Evaluation:
         in_function = any(block.is_function for block in self.blocks)
         self.variables.own_arguments = not (in_function or self.argument_changes)
         assignments: list[Token] = []
-        while command and _assigned_name(command[0]):
+        while command and assigned_name(command[0]):
             assignments.append(command.pop(0))
         if not command:
             for token in assignments:
@@ -289,7 +290,7 @@ class _Evaluation:
         return bool(self.after) or any(not block.certain for block in self.blocks)
 
     def _assign(self, token: Token) -> None:
-        match = _ASSIGNMENT.match(token.parts[0].text)
+        match = ASSIGNMENT.match(token.parts[0].text)
         if match is None:
             return
         name, adds = match[1], bool(match[2])
@@ -332,7 +333,7 @@ class _Evaluation:
         exports = (command == "export" and "n" not in flags) or "x" in flags
         before = ""
         for number, token in enumerate(arguments):
-            name = _assigned_name(token)
+            name = assigned_name(token)
             if name:
                 self._assign(token)
             elif _NAME.fullmatch(token.keyword):
@@ -342,6 +343,9 @@ class _Evaluation:
                     [token.keyword[1:]] if token.keyword[1:] else [token.keyword for token in arguments[number + 1 :]]
                 )
                 self.mistakes.append((command, f"{before} {token.keyword}", f"{command} {before}={''.join(after[:1])}"))
+            if number and (apart := value_apart(arguments[number - 1], token)):
+                emptied = arguments[number - 1].keyword
+                self.mistakes.append((command, f"{emptied} {apart}", f"{command} {emptied}{apart}"))
             before = name
             if name and exports:
                 self.variables.exported.add(name)
@@ -399,6 +403,9 @@ class _Evaluation:
         if after.startswith("=") and re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
             meant = after[1:] or "".join(word.text for word in argv[2:3])
             self.mistakes.append((name, after, f"{name}={meant}"))
+        if assignments and len(argv) == 1 and (apart := value_apart(assignments[-1], argv[0])):
+            emptied = assignments[-1].keyword
+            self.mistakes.append((emptied, apart, f"{emptied}{apart}"))
         exported: dict[str, Word] = {}
         if len(self.variables.exported) > _MOST_EXPORTED:
             self._note("...", filled("more than {0} exported variables", _MOST_EXPORTED), line)
@@ -407,8 +414,8 @@ class _Evaluation:
             if isinstance(value, Word):
                 exported[name] = value
         for token in assignments:
-            name = _assigned_name(token)
-            match = _ASSIGNMENT.match(token.parts[0].text)
+            name = assigned_name(token)
+            match = ASSIGNMENT.match(token.parts[0].text)
             if match and token.elements is None:
                 first = token.parts[0]._replace(text=token.parts[0].text[match.end() :])
                 exported[name] = self.variables.single((first, *token.parts[1:]))
@@ -420,6 +427,7 @@ class _Evaluation:
                 unresolved={name: word.unresolved for name, word in exported.items() if word.unresolved},
                 unset=frozenset(self.variables.unset - exported.keys()),
                 conditional=self._is_conditional(),
+                is_repeated=not self.after and all(block.certain or block.keyword in _LOOPS for block in self.blocks),
             )
         )
 
@@ -437,11 +445,3 @@ _IGNORED = frozenset(_SILENT.split())
 
 def _is_arithmetic(token: Token) -> bool:
     return len(token.parts) == 1 and token.parts[0].kind == "unresolved" and token.parts[0].text.startswith("((")
-
-
-def _assigned_name(token: Token) -> str:
-    """The variable that a word assigns, or the empty string."""
-    if not token.parts or token.parts[0].kind != "text" or token.parts[0].quoted:
-        return ""
-    match = _ASSIGNMENT.match(token.parts[0].text)
-    return match[1] if match else ""

@@ -7,14 +7,20 @@ import re
 from collections.abc import Mapping
 
 from doctor.engine.texts import beginning, filled
-from doctor.job.shell.tokens import Part
+from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
+from doctor.job.shell.tokens import Part, Token
 from doctor.job.shell.word import Word
+from doctor.job.variables import JOB_WIDE, RANK_NUMBERS
 
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
 LONGEST_VALUE = 32_768
 MAX_ELEMENTS = 1024
 _BUDGET = 4 << 20
 """Characters that all expansions of one text may produce."""
-_OF_A_SCHEDULER = re.compile(r"(SLURM|PBS|LSB|LSF|SGE|PE|CCS|FLUX|OMPI|PMI|PMIX|COBALT|OAR|PJM|KUBERNETES|VC)_")
+_OF_A_SCHEDULER = re.compile(
+    r"(SLURM|PBS|LSB|LSF|SGE|PE|CCS|FLUX|OMPI|PMI|PMIX|COBALT|OAR|PJM|KUBERNETES|VC)_"
+    r"|(?:NODE|GROUP|HOST|MACHINE)_RANK\Z"
+)
 
 _OF_ARRAY = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]{0,200})\[([@*]|[0-9]{1,4})\]\}", re.ASCII)
 _ELEMENT = re.compile(r"\$\{([A-Za-z_]\w*)\[", re.ASCII)
@@ -201,7 +207,7 @@ class ShellVariables:
         return (Word(part.source, part.source, may_be_several=True),)
 
     def _is_known_unset(self, name: str) -> bool:
-        """A scheduler may set its variables when the script runs; others are as they are in the environment."""
+        """A scheduler may set its variables when the script runs, and each host has its number; others are as now."""
         if name.isdecimal():
             return self.own_arguments
         return name in self.unset or not _OF_A_SCHEDULER.match(name)
@@ -217,6 +223,24 @@ class ShellVariables:
         text = re.sub(r"\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?", number, part.text, flags=re.ASCII)
         result = arithmetic(text)
         return Word(part.source, part.source) if result is None else Word(str(result))
+
+
+_VALUE = re.compile(r"[0-9][0-9.,:]{0,80}|\$\S.{0,200}|`.{0,200}", re.ASCII)
+_HOST = re.compile(r"localhost|[A-Za-z][\w-]{0,60}[0-9](?:\.[\w.-]{1,200})?", re.ASCII)
+_NEVER_EMPTY = frozenset((*JOB_WIDE, *RANK_NUMBERS, *SIZE_VARIABLES))
+
+
+def value_apart(assignment: Token, following: Token | Word) -> str:
+    """What stands behind ``NAME=`` and a space and is its value, as no command begins so; else empty."""
+    name, equals, rest = assignment.keyword.partition("=")
+    if isinstance(following, Word):
+        text = following.text
+    else:
+        text = "".join(part.source or part.text for part in following.parts)
+    if not equals or rest:
+        return ""
+    is_value = (name in _NEVER_EMPTY or text[:1].isdigit()) and _VALUE.fullmatch(text)
+    return text if is_value or (name in ("MASTER_ADDR", "MS_SCHED_HOST") and _HOST.fullmatch(text)) else ""
 
 
 _LONGEST = 80
@@ -266,3 +290,26 @@ def _binary(operator: ast.operator, first: int, second: int) -> int:
         case ast.Mod():
             return abs(first) % abs(second) * (1 if first >= 0 else -1)
     raise ValueError("not an operator of the shell")
+
+
+def with_open_parts(argv: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    """The words as one text for `evaluate`, in which numbers stand for what is not resolved."""
+    parts: list[Word] = []
+    text = ""
+    for position, word in enumerate(argv):
+        text += " " if position else ""
+        for piece in word.pieces or (word,):
+            if piece.unresolved:
+                text += f"{OPEN}{len(parts)}{OPEN}"
+                parts.append(piece)
+            else:
+                text += piece.text
+    return text, tuple(parts)
+
+
+def assigned_name(token: Token) -> str:
+    """The variable that a word assigns, or the empty string."""
+    if not token.parts or token.parts[0].kind != "text" or token.parts[0].quoted:
+        return ""
+    match = ASSIGNMENT.match(token.parts[0].text)
+    return match[1] if match else ""

@@ -78,6 +78,8 @@ class LaunchText(NamedTuple):
     """That the script asks the scheduler for, or the line sets."""
     gpus_per_node: int | None = None
     """That the script asks the scheduler for."""
+    own_slots: int = 0
+    """Ranks that Open MPI starts on this host, where the line starts here; 0: not known."""
 
     @property
     def where(self) -> str:
@@ -158,7 +160,7 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     used = [_with_machine(configuration, entry) for configuration in used]
     launch = _launch(entry)
     launch.update(_launch_of_accelerate(used, launch))
-    launch.update(_slots(line, read_file))
+    launch.update(_slots(entry, read_file))
     launch.update(_launch_of_verl(used))
     launch.update(counts)
     _multiply(launch)
@@ -190,6 +192,12 @@ def _mindformers_options(arguments: Arguments) -> dict[str, Setting]:
         for option, setting in arguments.options.items()
         if option in settings_by_option
     }
+
+
+def named_configurations(line: LaunchLine) -> list[str]:
+    """Paths with the suffix of a configuration that the launch line names and that are known."""
+    paths = _named(Arguments(line.arguments, line.unresolved_arguments, ""), line)
+    return [path for path in paths if path.endswith(_SUFFIXES[:4]) and not re.search(r"[$`*?]|://", path)]
 
 
 def _named(arguments: Arguments, line: LaunchLine) -> list[str]:
@@ -378,9 +386,11 @@ def _with_machine(configuration: Configuration, entry: LaunchText) -> Configurat
     return msgspec.structs.replace(configuration, settings=changed)
 
 
-def _slots(line: LaunchLine, read_file: ReadFile) -> dict[str, Setting]:
+def _slots(entry: LaunchText, read_file: ReadFile) -> dict[str, Setting]:
     """The fewest slots of a host in the hostfile that deepspeed's line names; all slots of that of mpirun."""
-    call = line.innermost
+    line, call = entry.line, entry.line.innermost
+    if call is not None and not (call.hosts or call.hostfile or _oversubscribes(line)) and entry.own_slots:
+        return {"all_slots": Setting("slots", entry.own_slots, "this host")}
     if call is not None and call.launcher == "openmpi" and "host" in call.options and not _oversubscribes(line):
         named = [re.fullmatch(r"[^\s:\[]+:([0-9]{1,5})", host, re.ASCII) for host in call.option("host").split(",")]
         count = sum(int(match[1]) for match in named if match)

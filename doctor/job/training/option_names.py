@@ -14,6 +14,12 @@ recipes/configs; torchtitan, config/job_config.py; InternEvo, configs/7B_sft.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from doctor.engine.sanitize import printable
+from doctor.job.launch_line.model import LaunchLine, OptionProblem
+from doctor.job.launch_line.options import is_misspelt
+
 MEGATRON = {
     "tensor-model-parallel-size": "tensor",
     "pipeline-model-parallel-size": "pipeline",
@@ -162,6 +168,18 @@ VERL = {
     "actor_rollout_ref.rollout.tensor_model_parallel_size": "tensor",
 }
 """Hydra's overrides of verl."""
+
+
+def misspelt_overrides(line: LaunchLine) -> Iterator[OptionProblem]:
+    """Overrides of verl by a key that is another one, misspelt: Hydra ends at a key that the configuration has not."""
+    if not (line.is_module and line.program.startswith("verl.")):
+        return
+    for word in line.arguments:
+        key, equals, value = word.partition("=")
+        meant = [name for name in VERL if is_misspelt(key, name)] if equals and key not in VERL else []
+        if len(meant) == 1:
+            yield OptionProblem(line.program, printable(key, 80), printable(value, 80), meant[0])
+
 
 LIGHTNING = {
     "trainer.devices": "devices",

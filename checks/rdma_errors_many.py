@@ -20,9 +20,9 @@ def rdma_errors_many(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     the second in which a check looks, and end the job an hour later.
 
     ## What to do
-    On {host}, for {port}: `mlxlink -d {device} -c`, `ibqueryerrors`, or `ethtool -S` of its interface. Clean and reseat
-    the cable or transceiver on both ends, then replace it; look at the switch port's counters. `perfquery -R` sets the
-    counters of InfiniBand to 0.
+    On {host}, for {port}: `grep -r . /sys/class/infiniband/{device}/ports/*/*counters`, with InfiniBand
+    `ibqueryerrors`, with an adapter of NVIDIA `mlxlink -d {device} -c`. Clean and reseat the cable or transceiver on
+    both ends, then replace it; look at the switch port's counters. `perfquery -R` sets the counters of InfiniBand to 0.
 
     ## Source
     `counters` and `hw_counters` of /sys/class/infiniband/NAME/ports, divided by the time since the host was started.

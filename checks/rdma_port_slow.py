@@ -13,9 +13,9 @@ def rdma_port_slow(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     A port that came up with fewer lanes, or at a lower speed, slows every collective down to its own speed.
 
     ## What to do
-    On {host}, `mlxlink -d {device}` shows the speed, the lanes and the cable of the port (`ibstat {device}` and `rdma
-    link` its state). Clean and reseat the transceiver or cable, on both ends, and try another switch port. With RoCE
-    both ends must have the same speed set, or negotiate it.
+    On {host}, `ibstat {device}` and `rdma link` show the state and the rate of the port, and of an adapter of NVIDIA
+    `mlxlink -d {device}` the speed, the lanes and the cable. Clean and reseat the transceiver or cable, on both ends,
+    and try another switch port. With RoCE both ends must have the same speed set, or negotiate it.
 
     ## Source
     `rate` of /sys/class/infiniband/NAME/ports, as `400 Gb/sec (4X NDR)` (Linux ABI, sysfs-class-infiniband). InfiniBand

@@ -104,11 +104,16 @@ class EthernetModules(Fact, frozen=True):
 
         -- ens1f0 mlx5_0 --
                 Identifier                                : 0x11 (QSFP28)
+                Alarm/warning flags implemented           : Yes
                 Module temperature                        : 42.17 degrees C / 107.90 degrees F
                 Laser tx bias current (Channel 1)         : 6.662 mA
                 Rcvr signal avg optical power(Channel 1)  : 0.7682 mW / -1.15 dBm
                 Module temperature high alarm threshold   : 75.00 degrees C / 167.00 degrees F
                 Module temperature low alarm threshold    : -5.00 degrees C / 23.00 degrees F
+                Laser bias current high alarm threshold   : 10.500 mA
+                Laser bias current low alarm threshold    : 0.000 mA
+                Laser rx power high alarm threshold       : 2.1878 mW / 3.40 dBm
+                Laser rx power low alarm threshold        : 0.0467 mW / -13.31 dBm
         -- exit 0 --
     """
 
@@ -139,7 +144,7 @@ class EthernetModules(Fact, frozen=True):
 
 def _module(block: ToolBlock, adapter: str) -> EthernetModule:
     """Raises: ValueError where the tool failed, or what it printed cannot be."""
-    if block.code != 0:
+    if block.code != 0 or block.problem:
         raise ValueError(_failure(block))
     matches = (_ROW.fullmatch(line.strip()) for line in block.text.splitlines())
     rows = {match[1].rstrip(): match[2].strip() for match in matches if match}
@@ -170,13 +175,25 @@ def _module(block: ToolBlock, adapter: str) -> EthernetModule:
                 if not (quantity.laser and lane in unlit):
                     name = f"{quantity.name} {lane}" if lane else quantity.name
                     readings[name] = OpticalReading(value, low, high, quantity.unit)
+    if _is_cut(rows, lanes):
+        raise ValueError(filled("ethtool's output was cut off"))
     return EthernetModule(adapter, read["alarm"], read["warning"])
+
+
+def _is_cut(rows: Mapping[str, str], lanes: Mapping[str, object]) -> bool:
+    """The identifier alone, or limits that are implemented and do not reach to the last ones, of received light."""
+    has_limits = any("threshold" in row for row in rows)
+    is_limited = has_limits or rows.get("Alarm/warning flags implemented") == "Yes"
+    has_last = "Laser rx power low alarm threshold" in rows or (has_limits and "Rx power" not in lanes)
+    return rows.keys() == {"Identifier"} or (is_limited and not has_last)
 
 
 def _failure(block: ToolBlock) -> str:
     """Why a card's block holds no module. ``code``: of ``timeout``, which ends the tool after 10 s with 124."""
     if block.code is None:
         return filled("ethtool's output was cut off")
+    if block.code == 0:
+        return "ethtool -m: " + block.problem
     if block.code == 124:
         return filled("ethtool: no answer in {0} s", 10)
     if _NOT_PERMITTED in block.text:
@@ -300,12 +317,14 @@ class EthernetCounters(Fact, frozen=True):
         uptime = re.match(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ", first.text)
         if first.name != "uptime" or not uptime:
             raise Unreadable("/proc/uptime cannot be read")
+        if first.problem:
+            raise Unreadable(first.problem)
         by_interface, unread, adapters = dict[str, dict[str, int]](), dict[str, str](), dict[str, str]()
         for block in blocks[:MOST]:
             name, _, adapter = block.name.partition(" ")
             if re.search("no stats available|Operation not supported", block.text):
                 continue
-            if block.code != 0:
+            if block.code != 0 or block.problem:
                 unread[name] = _failure(block).replace("ethtool -m", "ethtool -S")
                 continue
             rows = re.findall(r"^[ \t]{0,16}(\S{1,64}): ([^\r\n]{0,80})\r?$", block.text, re.M | re.ASCII)

@@ -111,6 +111,8 @@ def read_rdma(arguments: ProbeArguments) -> list[dict[str, object]]:
             ports.append(values)
         device = {
             "name": name,
+            "driver": os.path.basename(os.path.realpath(os.path.join(TOP, name, "device", "driver"))),
+            "vendor": _read(TOP, name, "device", "vendor")[2:],
             "type": _read(TOP, name, "hca_type"),
             "node": _read(TOP, name, "node_type"),
             "board": _read(TOP, name, "board_id"),
@@ -187,6 +189,20 @@ class RdmaPort(msgspec.Struct, frozen=True):
         }
 
 
+_RDMA_MODULES = {
+    "mlx5_core": "mlx5_ib",
+    "mlx4_core": "mlx4_ib",
+    "bnxt_en": "bnxt_re",
+    "hns3": "hns_roce_hw_v2",
+    "mana": "mana_ib",
+    "ionic": "ionic_rdma",
+    "cxgb4": "iw_cxgb4",
+    "qede": "qedr",
+    **dict.fromkeys(("ice", "i40e", "idpf"), "irdma"),
+}
+"""The kernel module of RDMA by the driver of the PCI function (drivers/infiniband/hw of Linux), where they are two."""
+
+
 class RdmaDevice(msgspec.Struct, frozen=True):
     """One adapter."""
 
@@ -204,6 +220,16 @@ class RdmaDevice(msgspec.Struct, frozen=True):
 
     Source: Linux, drivers/infiniband/core/sysfs.c, node_type_show.
     """
+
+    driver: str = ""
+    """Of its PCI function, such as ``mlx5_core``; empty in older records, and ``driver`` for a software adapter."""
+    vendor: str = ""
+    """PCI vendor, such as ``15b3``; empty in older records, and for a software adapter."""
+
+    @property
+    def module(self) -> str:
+        """The kernel module that makes it an RDMA adapter; empty where it is not known."""
+        return _RDMA_MODULES.get(self.driver, self.driver) if self.vendor else ""
 
     @property
     def has_connections(self) -> bool:

@@ -41,9 +41,9 @@ def rdma_devices_differ(adapters: PerHost[RdmaPorts], interfaces: PerHost[Interf
     }
     yield from _on_other_rails(adapters, interfaces or {})
     for finding in differing(found, "its RDMA adapters are {observed}; {count} of {total} hosts have {expected}"):
-        own = {device.name for device in adapters[finding.hosts[0]].devices}
+        names = {device.name for device in adapters[finding.hosts[0]].devices}
         fleet = [device for host in adapters for device in adapters[host].devices if device.module]
-        missing = min(fleet, key=lambda device: device.name in own, default=None)
+        missing = min(fleet, key=lambda device: device.name in names, default=None)
         yield finding.with_values(
             module=missing.module if missing else None,
             driver=missing.driver if missing else None,

@@ -131,17 +131,19 @@ def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
 def block_problems(blocks: Sequence[ToolBlock]) -> list[str]:
     """Of each block why it is no answer, or empty: it lacks chips that it counts, or a row that most of them have."""
     rows = [list(labelled_values(block.text)) for block in blocks]
-    labels = [{label for label, _ in own} for own in rows]
-    counts = Counter(label for own in labels for label in own)
+    labels = [{label for label, _ in labelled} for labelled in rows]
+    counts = Counter(label for labelled in labels for label in labelled)
     usual = [label for label, count in counts.items() if count * 2 > sum(map(bool, labels))]
     problems = []
-    for block, own, present in zip(blocks, rows, labels, strict=True):
-        chips = [int(value) for label, value in own if label == "Chip Count" and re.fullmatch("[0-9]{1,3}", value)]
-        ids = sum(label == "Chip ID" for label, _ in own)
+    for block, labelled, present in zip(blocks, rows, labels, strict=True):
+        chips = [int(value) for label, value in labelled if label == "Chip Count" and re.fullmatch("[0-9]{1,3}", value)]
+        ids = sum(label == "Chip ID" for label, _ in labelled)
         lacking = [label for label in usual if label not in present]
-        if block.problem or not own:
+        if block.problem or not labelled:
             problems.append(block.problem)
-        elif chips and ids < chips[0] and (ids or own[-1][0] != "Chip Count"):  # -t board ends with it, and has no ids
+        elif (
+            chips and ids < chips[0] and (ids or labelled[-1][0] != "Chip Count")
+        ):  # -t board ends with it, and has no ids
             problems.append(filled("its answer has {0} of {1} chips", ids, chips[0]))
         else:
             problems.append(filled("its answer has no row: {0}", lacking[0]) if lacking else "")

@@ -60,7 +60,7 @@ class Quantity(NamedTuple):
     limits: str
     unit: str
     laser: bool
-    """Of a lane that the card drives; none where its laser has no current."""
+    """Of a lane that the card drives; none where its laser has no current and that of another lane has."""
 
 
 QUANTITIES = (
@@ -159,7 +159,8 @@ def _module(block: ToolBlock, adapter: str) -> EthernetModule:
     volts = lanes.get("voltage", {}).get(_SINGLE)
     if volts is not None and not _POSSIBLE_VOLTAGE[0] <= volts <= _POSSIBLE_VOLTAGE[1]:
         raise ValueError(filled("ethtool -m: the module's values cannot be right: {0} V", volts))
-    unlit = {lane for lane, current in lanes.get("bias current", {}).items() if current == 0}
+    currents = lanes.get("bias current", {})
+    unlit = {lane for lane, current in currents.items() if current == 0} if any(currents.values()) else set[int]()
     read = {"alarm": dict[str, OpticalReading](), "warning": dict[str, OpticalReading]()}
     for quantity in QUANTITIES:
         values = lanes.get(quantity.name, {})

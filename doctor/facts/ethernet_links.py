@@ -241,14 +241,16 @@ class Counter(NamedTuple):
     """It stands still on every sound link, so that one port among few is judged as well."""
     rdma: bool = False
     """The port's RDMA adapter counts the same, and has checks of its own."""
+    damage: bool = False
+    """Symbols or packets that were damaged on the wire, never for lack of room."""
 
 
 COUNTERS = (
     # mlx5: Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst
     Counter("link_down_events_phy", alone=True, rdma=True),
-    Counter("rx_symbol_err_phy", rdma=True),
-    Counter("rx_pcs_symbol_err_phy"),
-    Counter("rx_crc_errors_phy"),
+    Counter("rx_symbol_err_phy", rdma=True, damage=True),
+    Counter("rx_pcs_symbol_err_phy", damage=True),
+    Counter("rx_crc_errors_phy", damage=True),
     Counter("rx_(?:jabbers|fragments)_phy"),
     Counter("[rt]x_discards_phy", least=1000),
     Counter("rx_prio[0-7]_(?:discards|buf_discard|cong_discard)", least=1000),
@@ -259,15 +261,15 @@ COUNTERS = (
     Counter("tx_(?:global_pause|prio[0-7]_pause)_duration", daily=86_400_000.0),
     # bnxt_en: bnxt_ethtool.c, rx and tx port statistics, extended ones too
     Counter("link_down_events", alone=True),
-    Counter("rx_(?:pcs_symbol_err|fec_uncorrectable_blocks|fcs_err_frames|align_err_frames|jbr_frames)"),
+    Counter("rx_(?:pcs_symbol_err|fec_uncorrectable_blocks|fcs_err_frames|align_err_frames|jbr_frames)", damage=True),
     Counter("rx_stat_discard|rx_discard_packets_cos[0-7]", least=1000),
     # ixgbe, igb, e1000e, i40e (port., or .nic of later ones), ice (.nic): *_ethtool.c
-    Counter(r"(?:port\.)?rx_crc_errors(?:\.nic)?"),
+    Counter(r"(?:port\.)?rx_crc_errors(?:\.nic)?", damage=True),
     Counter(r"(?:port\.)?(?:illegal_bytes|rx_jabber|rx_fragments)(?:\.nic)?"),
     Counter(r"(?:port\.)?mac_(?:local|remote)_faults(?:\.nic)?"),
     Counter(r"rx_align_errors|align_errors"),
     # hns3: hclge_main.c, g_mac_stats_string
-    Counter("mac_rx_(?:fcs_err|jabber|fragment)_pkt_num"),
+    Counter("mac_rx_(?:fcs_err|jabber|fragment)_pkt_num", damage=True),
     Counter("mac_tx_err_all_pkt_num"),
 )
 """Errors of the wire and of the card, by the kernel's driver; of what a busy network makes it takes more of them.

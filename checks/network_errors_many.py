@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.analysis.outliers.rates import Count, HighRate, high_rates
+from doctor.analysis.outliers.rates import DAMAGED_DAILY, Count, HighRate, high_rates
 from doctor.facts.ethernet_links import EthernetCounters, judged
 
 
@@ -25,9 +25,10 @@ def network_errors_many(cards: PerHost[EthernetCounters]) -> Iterator[Finding]:
     the host was started. There is no limit that holds for all: a finding is a counter of at least 10 (discards: 1000)
     whose daily rate is ten times that of the middle of the fleet's hosts, each with the middle of its cards that have
     it, and at least one a day; pauses count from a thousandth of the time. With fewer than four cards only links that
-    went down, modules that were too hot and pause storms are judged. It can be wrong where the driver was loaded anew,
-    which sets the counters to 0, and where one host has had other work than the rest. Bits that FEC corrected are not
-    judged; what the card's RDMA adapter counts as well, rdma-errors-many judges.
+    went down, modules that were too hot and pause storms are judged, and 10,000 damaged symbols or packets a day: the
+    error rate of 10^-12 that IEEE 802.3 allows lets 8640 bits of 100 Gbit/s pass. It can be wrong where the driver was
+    loaded anew, which sets the counters to 0, and where one host has had other work than the rest. Bits that FEC
+    corrected are not judged; what the card's RDMA adapter counts as well, rdma-errors-many judges.
     """
     counts: dict[str, dict[tuple[str, str], Count]] = defaultdict(dict)
     for host, fact in cards.items():
@@ -40,7 +41,8 @@ def network_errors_many(cards: PerHost[EthernetCounters]) -> Iterator[Finding]:
     for name, ports in counts.items():
         row = judged(name)
         if row:
-            for port, rate in high_rates(ports, alone=row.alone, least=row.least, daily=row.daily).items():
+            few = row.daily if row.alone else DAMAGED_DAILY if row.damage else None
+            for port, rate in high_rates(ports, few_daily=few, least=row.least, daily=row.daily).items():
                 high[port][name] = rate
     for (host, interface), rates in sorted(high.items()):
         name, worst = max(rates.items(), key=lambda item: item[1].daily)

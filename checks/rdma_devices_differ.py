@@ -21,10 +21,10 @@ def rdma_devices_differ(adapters: PerHost[RdmaPorts], interfaces: PerHost[Interf
     traffic crosses the spine of the network, or goes to a rail that cannot be reached.
 
     ## What to do
-    On {host}, where an adapter is missing: `modprobe mlx5_core` and `echo 1 > /sys/bus/pci/rescan` bring it back if its
-    driver was not loaded or it was removed; `lspci -d 15b3:` and `dmesg | grep mlx5` show whether it has failed. Then
-    reseat or replace it. Names are given by udev (rdma-core, 60-rdma-persistent-naming.rules): use one rule on all
-    hosts. The link layer is set in the adapter's firmware: `mlxconfig query | grep LINK_TYPE`.
+    On {host}, where an adapter is missing: `modprobe {module}` and `echo 1 > /sys/bus/pci/rescan` bring it back if its
+    driver was not loaded or it was removed; `lspci -d {vendor}:` and `dmesg | grep {driver}` show whether it has
+    failed. Then reseat or replace it. Names are given by udev (rdma-core, 60-rdma-persistent-naming.rules): use one
+    rule on all hosts. The link layer of NVIDIA's adapters is set in their firmware: `mlxconfig query | grep LINK_TYPE`.
 
     ## Source
     /sys/class/infiniband and `link_layer` of its ports; what most hosts have is the norm. Where each adapter has an
@@ -40,7 +40,15 @@ def rdma_devices_differ(adapters: PerHost[RdmaPorts], interfaces: PerHost[Interf
         for host, own in adapters.items()
     }
     yield from _on_other_rails(adapters, interfaces or {})
-    yield from differing(found, "its RDMA adapters are {observed}; {count} of {total} hosts have {expected}")
+    for finding in differing(found, "its RDMA adapters are {observed}; {count} of {total} hosts have {expected}"):
+        names = {device.name for device in adapters[finding.hosts[0]].devices}
+        fleet = [device for host in adapters for device in adapters[host].devices if device.module]
+        missing = min(fleet, key=lambda device: device.name in names, default=None)
+        yield finding.with_values(
+            module=missing.module if missing else None,
+            driver=missing.driver if missing else None,
+            vendor=missing.vendor if missing else None,
+        )
 
 
 def _on_other_rails(adapters: PerHost[RdmaPorts], interfaces: Mapping[str, Interfaces]) -> Iterator[Finding]:

@@ -13,7 +13,8 @@ def rdma_errors_growing(adapters: RdmaPorts) -> Iterator[Finding]:
     `Got completion with error 12`.
 
     ## What to do
-    On {host}, for {port}: `mlxlink -d {device} -c` or `ibqueryerrors`. symbol_error, link_downed, port_rcv_errors: the
+    On {host}, for {port}: `grep -r . /sys/class/infiniband/{device}/ports/*/*counters`, with InfiniBand
+    `ibqueryerrors`, with an adapter of NVIDIA `mlxlink -d {device} -c`. symbol_error, link_downed, port_rcv_errors: the
     cable, transceiver or switch port. out_of_sequence, packet_seq_err, local_ack_timeout_err, to_retransmits,
     requester_timeout: packets are lost on the way, check PFC and ECN on hosts and switches.
 

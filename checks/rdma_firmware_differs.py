@@ -16,8 +16,9 @@ def rdma_firmware_differs(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     hard to trace.
 
     ## What to do
-    Stop the jobs of {host}. Get the image of firmware {expected} for {board} from the card's vendor; `mlxfwmanager
-    --query` shows the cards. For each of {devices}: `flint -d {first_device} -i <image> burn`, then `reboot`.
+    Stop the jobs of {host}. Get the image of firmware {expected} for {board} from the card's vendor. For each of
+    {devices}, of NVIDIA: `flint -d {first_device} -i <image> burn`; of another vendor: `devlink dev info` shows the
+    cards, and `devlink dev flash pci/<address> file <image>` writes it. Then `reboot`.
 
     ## Source
     `fw_ver` and `board_id` of /sys/class/infiniband/NAME; adapters with the same board_id are compared, and the

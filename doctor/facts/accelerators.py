@@ -32,6 +32,8 @@ class AcceleratorVendor(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """PCI classes, four digits: all such devices of the vendor are accelerators."""
     devices: tuple[str, ...] = ()
     """PCI device ids that are accelerators in any PCI class."""
+    integrated: str = ""
+    """How the address of a processor's own graphics begins; empty for a vendor that has none."""
     files: tuple[str, ...] = ()
     """How the names of their files under /dev begin."""
     module: str = ""
@@ -115,7 +117,8 @@ class OtherAccelerators(Fact, frozen=True):
         prefixes: set[str] = set()
         for slot, vendor_id, device, kind, driver in answered.devices:
             vendor = accelerator_vendors().get(vendor_id)
-            is_meant = vendor is not None and (device in vendor.devices or kind in vendor.classes)
+            is_integrated = vendor is not None and bool(vendor.integrated) and slot.startswith(vendor.integrated)
+            is_meant = vendor is not None and not is_integrated and (device in vendor.devices or kind in vendor.classes)
             is_unlisted = kind == PROCESSING and vendor_id not in _OTHER_WORK
             if (is_meant or is_unlisted) and driver not in FOR_GUESTS:
                 name = vendor.name if vendor else ""

@@ -14,7 +14,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.gpu_report import short_bus
-from doctor.facts.reported_value import reported_count, tool_blocks, value_state
+from doctor.facts.reported_value import ToolBlock, reported_count, tool_blocks, value_state
 from doctor.facts.rocm_smi import ERRORS, IDENTITY, QUERIES, rocm_rows
 
 _SCRIPT = f"""command -v amd-smi >/dev/null || {{
@@ -27,12 +27,14 @@ _SCRIPT = f"""command -v amd-smi >/dev/null || {{
 for query in "list" "metric --ecc" "static --asic --bus --driver" "static --partition" \\
   "topology --access --link-type"; do
   echo "-- $query --"
-  timeout 15 amd-smi $query --json </dev/null 2>/dev/null
+  timeout 15 amd-smi $query --json </dev/null 2>&1
   echo "-- exit $? --"
 done"""
 REQUIRED = ("list", "metric --ecc", "static --asic --bus --driver")
 """Queries that all releases have; the modes of partitions are elsewhere in the newest ones."""
 ROCM = "rocm-smi "
+_EXPECTED = r"required groups|low-power state|UNKNOWN ERROR|Correctable Error"
+"""Of a user that lacks a group, an idle GPU, and the table of `ERRORS`, whose rows are judged by themselves."""
 MAX_GPUS = 256
 
 
@@ -82,14 +84,20 @@ class AmdGpus(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> AmdGpus:
         parts = _parts(answer.text())
+        problems = {
+            query if query.startswith(ROCM) else "amd-smi " + query: block.problem
+            for query, block in parts.items()
+            if block.code == 0 and block.problem
+        }
         if any(query.startswith(ROCM) for query in parts):
-            return cls._of_rows(_rows_of_rocm_smi(parts), "rocm-smi")
+            gpus = cls._of_rows(_rows_of_rocm_smi(parts), "rocm-smi")
+            return msgspec.structs.replace(gpus, unread=problems | gpus.unread)
         for query in REQUIRED:
             if query not in parts:
                 raise _not_read(query, "", 124)
         rows: dict[int, dict[str, Any]] = {}
-        unread: dict[str, str] = {}
-        for query, (text, code) in parts.items():
+        unread = problems
+        for query, (_, text, code, _) in parts.items():
             try:
                 for row in _gpu_rows(query, text, code):
                     rows.setdefault(row["gpu"], {}).update(row)
@@ -114,24 +122,24 @@ class AmdGpus(Fact, frozen=True):
         return cls(gpus=tuple(gpus), tool=tool, unread=unread)
 
 
-def _parts(text: str) -> dict[str, tuple[str, int]]:
+def _parts(text: str) -> dict[str, ToolBlock]:
     """Each query with what was printed for it and its exit status; one that was cut off is left out."""
-    blocks = tool_blocks(text, r"list|metric --ecc|(?:static|topology|rocm-smi) --[a-z -]{1,80}")
-    return {block.name: (block.text, block.code) for block in blocks if block.code is not None}
+    blocks = tool_blocks(text, r"list|metric --ecc|(?:static|topology|rocm-smi) --[a-z -]{1,80}", _EXPECTED)
+    return {block.name: block for block in blocks if block.code is not None}
 
 
-def _rows_of_rocm_smi(parts: Mapping[str, tuple[str, int]]) -> dict[int, dict[str, Any]]:
+def _rows_of_rocm_smi(parts: Mapping[str, ToolBlock]) -> dict[int, dict[str, Any]]:
     """Raises: Unreadable."""
     printed = {query.removeprefix(ROCM): answered for query, answered in parts.items()}
-    documents = {query: _document(text) for query, (text, _) in printed.items() if query != ERRORS}
-    identity, code = printed.get(IDENTITY, ("", 124))
+    documents = {query: _document(block.text) for query, block in printed.items() if query != ERRORS}
+    identity = printed.get(IDENTITY, ToolBlock("", "", 124))
     cards = documents.get(IDENTITY)
     if not isinstance(cards, dict):
-        raise _not_read(ROCM + IDENTITY, identity, code)
-    return rocm_rows(cards, documents, printed.get(ERRORS, ("", 0))[0], code)
+        raise _not_read(ROCM + IDENTITY, identity.text, identity.code)
+    return rocm_rows(cards, documents, printed[ERRORS].text if ERRORS in printed else "", identity.code or 0)
 
 
-def _not_read(query: str, text: str, code: int) -> Unreadable:
+def _not_read(query: str, text: str, code: int | None) -> Unreadable:
     """Why a query has no answer. ``code``: of ``timeout``, which ends the tool after 15 s with 124."""
     name = query if query.startswith(ROCM) else "amd-smi " + query
     first = strip_control_chars(text.strip().partition("\n")[0], 120)
@@ -156,7 +164,7 @@ def _document(text: str) -> object:
     return None
 
 
-def _gpu_rows(query: str, text: str, code: int) -> Iterator[dict[str, Any]]:
+def _gpu_rows(query: str, text: str, code: int | None) -> Iterator[dict[str, Any]]:
     """The GPUs of one document, which newer releases put under ``gpu_data``. Raises: Unreadable."""
     document = _document(text)
     rows = document.get("gpu_data") if isinstance(document, dict) else document

@@ -60,7 +60,7 @@ class Quantity(NamedTuple):
     limits: str
     unit: str
     laser: bool
-    """Of a lane that the card drives; none where its laser has no current."""
+    """Of a lane that the card drives; none where its laser has no current and that of another lane has."""
 
 
 QUANTITIES = (
@@ -104,11 +104,16 @@ class EthernetModules(Fact, frozen=True):
 
         -- ens1f0 mlx5_0 --
                 Identifier                                : 0x11 (QSFP28)
+                Alarm/warning flags implemented           : Yes
                 Module temperature                        : 42.17 degrees C / 107.90 degrees F
                 Laser tx bias current (Channel 1)         : 6.662 mA
                 Rcvr signal avg optical power(Channel 1)  : 0.7682 mW / -1.15 dBm
                 Module temperature high alarm threshold   : 75.00 degrees C / 167.00 degrees F
                 Module temperature low alarm threshold    : -5.00 degrees C / 23.00 degrees F
+                Laser bias current high alarm threshold   : 10.500 mA
+                Laser bias current low alarm threshold    : 0.000 mA
+                Laser rx power high alarm threshold       : 2.1878 mW / 3.40 dBm
+                Laser rx power low alarm threshold        : 0.0467 mW / -13.31 dBm
         -- exit 0 --
     """
 
@@ -139,7 +144,7 @@ class EthernetModules(Fact, frozen=True):
 
 def _module(block: ToolBlock, adapter: str) -> EthernetModule:
     """Raises: ValueError where the tool failed, or what it printed cannot be."""
-    if block.code != 0:
+    if block.code != 0 or block.problem:
         raise ValueError(_failure(block))
     matches = (_ROW.fullmatch(line.strip()) for line in block.text.splitlines())
     rows = {match[1].rstrip(): match[2].strip() for match in matches if match}
@@ -154,7 +159,8 @@ def _module(block: ToolBlock, adapter: str) -> EthernetModule:
     volts = lanes.get("voltage", {}).get(_SINGLE)
     if volts is not None and not _POSSIBLE_VOLTAGE[0] <= volts <= _POSSIBLE_VOLTAGE[1]:
         raise ValueError(filled("ethtool -m: the module's values cannot be right: {0} V", volts))
-    unlit = {lane for lane, current in lanes.get("bias current", {}).items() if current == 0}
+    currents = lanes.get("bias current", {})
+    unlit = {lane for lane, current in currents.items() if current == 0} if any(currents.values()) else set[int]()
     read = {"alarm": dict[str, OpticalReading](), "warning": dict[str, OpticalReading]()}
     for quantity in QUANTITIES:
         values = lanes.get(quantity.name, {})
@@ -170,13 +176,25 @@ def _module(block: ToolBlock, adapter: str) -> EthernetModule:
                 if not (quantity.laser and lane in unlit):
                     name = f"{quantity.name} {lane}" if lane else quantity.name
                     readings[name] = OpticalReading(value, low, high, quantity.unit)
+    if _is_cut(rows, lanes):
+        raise ValueError(filled("ethtool's output was cut off"))
     return EthernetModule(adapter, read["alarm"], read["warning"])
+
+
+def _is_cut(rows: Mapping[str, str], lanes: Mapping[str, object]) -> bool:
+    """The identifier alone, or limits that are implemented and do not reach to the last ones, of received light."""
+    has_limits = any("threshold" in row for row in rows)
+    is_limited = has_limits or rows.get("Alarm/warning flags implemented") == "Yes"
+    has_last = "Laser rx power low alarm threshold" in rows or (has_limits and "Rx power" not in lanes)
+    return rows.keys() == {"Identifier"} or (is_limited and not has_last)
 
 
 def _failure(block: ToolBlock) -> str:
     """Why a card's block holds no module. ``code``: of ``timeout``, which ends the tool after 10 s with 124."""
     if block.code is None:
         return filled("ethtool's output was cut off")
+    if block.code == 0:
+        return "ethtool -m: " + block.problem
     if block.code == 124:
         return filled("ethtool: no answer in {0} s", 10)
     if _NOT_PERMITTED in block.text:
@@ -223,14 +241,16 @@ class Counter(NamedTuple):
     """It stands still on every sound link, so that one port among few is judged as well."""
     rdma: bool = False
     """The port's RDMA adapter counts the same, and has checks of its own."""
+    damage: bool = False
+    """Symbols or packets that were damaged on the wire, never for lack of room."""
 
 
 COUNTERS = (
     # mlx5: Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst
     Counter("link_down_events_phy", alone=True, rdma=True),
-    Counter("rx_symbol_err_phy", rdma=True),
-    Counter("rx_pcs_symbol_err_phy"),
-    Counter("rx_crc_errors_phy"),
+    Counter("rx_symbol_err_phy", rdma=True, damage=True),
+    Counter("rx_pcs_symbol_err_phy", damage=True),
+    Counter("rx_crc_errors_phy", damage=True),
     Counter("rx_(?:jabbers|fragments)_phy"),
     Counter("[rt]x_discards_phy", least=1000),
     Counter("rx_prio[0-7]_(?:discards|buf_discard|cong_discard)", least=1000),
@@ -241,15 +261,15 @@ COUNTERS = (
     Counter("tx_(?:global_pause|prio[0-7]_pause)_duration", daily=86_400_000.0),
     # bnxt_en: bnxt_ethtool.c, rx and tx port statistics, extended ones too
     Counter("link_down_events", alone=True),
-    Counter("rx_(?:pcs_symbol_err|fec_uncorrectable_blocks|fcs_err_frames|align_err_frames|jbr_frames)"),
+    Counter("rx_(?:pcs_symbol_err|fec_uncorrectable_blocks|fcs_err_frames|align_err_frames|jbr_frames)", damage=True),
     Counter("rx_stat_discard|rx_discard_packets_cos[0-7]", least=1000),
     # ixgbe, igb, e1000e, i40e (port., or .nic of later ones), ice (.nic): *_ethtool.c
-    Counter(r"(?:port\.)?rx_crc_errors(?:\.nic)?"),
+    Counter(r"(?:port\.)?rx_crc_errors(?:\.nic)?", damage=True),
     Counter(r"(?:port\.)?(?:illegal_bytes|rx_jabber|rx_fragments)(?:\.nic)?"),
     Counter(r"(?:port\.)?mac_(?:local|remote)_faults(?:\.nic)?"),
     Counter(r"rx_align_errors|align_errors"),
     # hns3: hclge_main.c, g_mac_stats_string
-    Counter("mac_rx_(?:fcs_err|jabber|fragment)_pkt_num"),
+    Counter("mac_rx_(?:fcs_err|jabber|fragment)_pkt_num", damage=True),
     Counter("mac_tx_err_all_pkt_num"),
 )
 """Errors of the wire and of the card, by the kernel's driver; of what a busy network makes it takes more of them.
@@ -300,12 +320,14 @@ class EthernetCounters(Fact, frozen=True):
         uptime = re.match(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ", first.text)
         if first.name != "uptime" or not uptime:
             raise Unreadable("/proc/uptime cannot be read")
+        if first.problem:
+            raise Unreadable(first.problem)
         by_interface, unread, adapters = dict[str, dict[str, int]](), dict[str, str](), dict[str, str]()
         for block in blocks[:MOST]:
             name, _, adapter = block.name.partition(" ")
             if re.search("no stats available|Operation not supported", block.text):
                 continue
-            if block.code != 0:
+            if block.code != 0 or block.problem:
                 unread[name] = _failure(block).replace("ethtool -m", "ethtool -S")
                 continue
             rows = re.findall(r"^[ \t]{0,16}(\S{1,64}): ([^\r\n]{0,80})\r?$", block.text, re.M | re.ASCII)

@@ -25,6 +25,7 @@ from doctor.engine.fact import (
 )
 from doctor.engine.texts import beginning, filled, joined
 from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_report, short_bus
+from doctor.facts.reported_value import complaint, require_no_complaint
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 
 __all__ = [
@@ -157,8 +158,6 @@ _HANDLE = re.compile(
 )
 _DAMAGED = re.compile(r"infoROM is corrupted(?: at gpu ([0-9A-Fa-f:.]{7,16}))?", re.I)
 """Manual of nvidia-smi, return value 14; the warning stands after the report, or on stderr."""
-_COMPLAINT = re.compile(r"\b(?:error|fail(?:ed|ure)?|unable|corrupt\w*|cannot|invalid|warning)\b", re.I)
-_OF_THE_HOST = re.compile(r"ld\.so|LD_PRELOAD|no version information available|setlocale|cannot change locale", re.I)
 _TABLE_ROW = re.compile(r"^[0-9]+, ", re.M)
 
 
@@ -326,12 +325,13 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
         damaged = tuple(short_bus(match[1] or "") for match in _DAMAGED.finditer(printed))
         if output.code == 14 and not damaged:
             damaged = ("",)
+        unfinished = "" if lost or damaged else _unfinished(output.out)
         return NvidiaSmi(
-            kind="lost" if lost else "",
-            text=text if lost else "",
+            kind="lost" if lost else "other" if unfinished else "",
+            text=text if lost else unfinished,
             lost=lost,
             damaged=damaged,
-            beside="" if lost or damaged else _beside(lines, output.code) or _unfinished(output.out),
+            beside="" if lost or damaged else _beside(lines, output.code) or complaint(output.out),
         )
     return NvidiaSmi(kind=_failure_kind(output, printed, bool(lost)), text=text, lost=lost)
 
@@ -347,8 +347,7 @@ def _around_report(text: str) -> str:
 
 def _beside(lines: list[str], code: int) -> str:
     """What is wrong although the report is complete; warnings of the host's loader and shell are not the tool's."""
-    complaints = [line for line in lines if _COMPLAINT.search(line) and not _OF_THE_HOST.search(line)]
-    if complaints:
+    if complaints := [line for line in lines if complaint(line)]:
         return beginning(" / ".join(complaints[:2]), 300)
     if not code:
         return ""
@@ -357,7 +356,9 @@ def _beside(lines: list[str], code: int) -> str:
 
 def _unfinished(text: str) -> str:
     """What is wrong where the report has no end."""
-    return "" if "</nvidia_smi_log>" in text else "its report has no end: </nvidia_smi_log>"
+    if "</nvidia_smi_log>" not in text:
+        return "its report has no end: </nvidia_smi_log>"
+    return filled("its answer stands there twice") if text.count("<nvidia_smi_log>") > 1 else ""
 
 
 def _safe_report(text: str) -> GpuReport | None:
@@ -396,4 +397,6 @@ def tool_text(answer: ProbeAnswer) -> str:
         raise Absent("nvidia-smi lists no GPU")
     if kind in _ROOT_CAUSES:
         raise Unreadable(f"nvidia-smi: {beginning(printed.strip().partition(chr(10))[0], 200)}", _ROOT_CAUSES[kind])
-    return answer.text(codes=(0, 3, 255))
+    text = answer.text(codes=(0, 3, 255))
+    require_no_complaint("nvidia-smi", printed, r"all links are inactive|infoROM is corrupted|[Nn]ot supported")
+    return text

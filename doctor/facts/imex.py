@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
+from doctor.facts.reported_value import require_no_complaint
 
 MAX_NODES = 256
 _NODE = re.compile(r"^Node #[0-9]{1,4}[ \t]+-[ \t]+([0-9A-Za-z.:_-]{1,64})[ \t]+-[ \t]+(\S{1,40}(?: \S{1,20})?)", re.M)
@@ -42,7 +43,8 @@ class ImexDomain(Fact, frozen=True):
             # A scheduler's prolog, or Kubernetes, starts the service for a job, and not before.
             raise Absent("the service nvidia-imex does not run, or has no domain")
         text = answer.text(codes=(0,) if state is None or state[1].upper() == "UP" else tuple(range(256)))
-        if state is None:
+        if len(_STATE.findall(text)) != 1 or state is None:
             raise Unreadable("nvidia-imex-ctl: no state of the domain")
+        require_no_complaint("nvidia-imex-ctl", f"{text}\n{answer[''].err}", r"^[A-Z] - ")
         nodes = {match[1]: match[2].strip() for match in _NODE.finditer(text)}
         return cls(state=state[1].upper(), nodes=dict(list(nodes.items())[:MAX_NODES]))

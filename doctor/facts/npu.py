@@ -276,8 +276,10 @@ class NpuChips(DeviceList, frozen=True):
         return cls(chips=chips, unread={"a row of npu-smi info -m": bad_rows[0]} if bad_rows else {})
 
     def unanswered(self, outputs: Mapping[str, Output]) -> tuple[str, ...]:
-        """Cards, or chips, without a block in the output of a tool that is run once for each of them."""
+        """Cards, or chips, without a block in the output of a tool that is run once for each, or a row of a table."""
         text = outputs[""].out if "" in outputs else ""
+        if rows := len(_TABLE_ROW.findall(text)):
+            return (filled("{0} more NPUs", len(self.chips) - rows),) if rows < len(self.chips) else ()
         blocks = re.findall(r"(?m)^-- ([0-9]{1,9})(?: ([0-9]{1,4}))? --[ \t\r]*$", text)
         if any(chip for _, chip in blocks):
             chips = {(int(card), int(chip or 0)) for card, chip in blocks}
@@ -285,6 +287,12 @@ class NpuChips(DeviceList, frozen=True):
             return tuple(filled("NPU card {0} chip {1}", chip.npu, chip.chip) for chip in lacking)
         cards = {int(card) for card, _ in blocks}
         return tuple(filled("NPU card {0}", card) for card in sorted({chip.npu for chip in self.chips} - cards))
+
+
+_TABLE_ROW = re.compile(
+    r"^[ \t>]*(?:\|[^|\n]{0,60}){1,2}\|[ \t]*(?:[0-9A-Fa-f]{2,8}:[0-9A-Fa-f:.]{4,12}|NA)[ \t]*\|", re.M
+)
+"""The second row of a chip in the table of ``npu-smi info``, which has its Bus-Id."""
 
 
 def card_and_chip(chips: NpuChips | None, device: int) -> dict[str, Any]:

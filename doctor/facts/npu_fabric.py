@@ -8,8 +8,14 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.npu import NpuChips
-from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, labelled_values, read_npu_smi_text, strip_escapes
-from doctor.facts.reported_value import reported_count, reported_word
+from doctor.facts.npu_smi import (
+    UNSUPPORTED_PATTERN,
+    block_problems,
+    labelled_values,
+    read_npu_smi_text,
+    strip_escapes,
+)
+from doctor.facts.reported_value import reported_count, reported_word, tool_blocks
 
 RELATIONS = frozenset({"X", "SYS", "PHB", "HCCS", "PXB", "PIX", "SIO", "HCCS_SW", "UB", "NA"})
 """Of ``npu-smi info -t topo`` (print_npu_topo_info in npu_info_print_ext.c of github.com/hicann/driver)."""
@@ -38,6 +44,7 @@ class NpuTopology(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuTopology:
         output = answer[""]
+        rows: list[int] = []
         if output.ended == "exited" and re.search(UNSUPPORTED_PATTERN, f"{output.out}\n{output.err}", re.I):
             raise Absent("npu-smi shows no topology on this product, or in this container")
         header: list[int] = []
@@ -49,12 +56,15 @@ class NpuTopology(Fact, frozen=True):
                 header = numbers
             elif header and len(numbers) == 1 and cells and set(cells[1 : len(header) + 1]) <= RELATIONS:
                 row = dict(zip(header, cells[1 : len(header) + 1], strict=False))
+                rows.append(numbers[0] if len(row) == len(header) else -1)
                 for other, relation in row.items():
                     if numbers[0] < other:
                         relations[f"{numbers[0]}-{other}"] = relation
         if not relations:
             raise Unreadable("npu-smi info -t topo: no relation of two NPUs")
-        return cls(relations=relations)
+        is_complete = sorted(rows) == sorted(header)
+        reason = filled("npu-smi info -t topo: {0} of {1} rows could be read", len(rows), len(header))
+        return cls(relations=relations, unread={} if is_complete else {"npu-smi info -t topo": reason})
 
 
 _HCCS_SCRIPT = """table=$(npu-smi info -m </dev/null 2>&1) || { code=$?; printf '%s\\n' "$table"; exit $code; }
@@ -62,7 +72,8 @@ printf '%s\\n' "$table" | tr -d '\\r' | while read -r card chip rest; do
   case "$card$chip" in '' | *[!0-9]*) continue ;; esac
   case "$rest" in *Mcu*) continue ;; esac
   echo "-- $card $chip --"
-  timeout 5 npu-smi info -t hccs -i "$card" -c "$chip" </dev/null 2>&1 || true
+  timeout 5 npu-smi info -t hccs -i "$card" -c "$chip" </dev/null 2>&1
+  echo "-- exit $? --"
 done
 """
 
@@ -77,6 +88,7 @@ class NpuHccs(Fact, frozen=True):
                 hccs tx packets                : [1993002168   1434439505   1588783520]
                 hccs retry count               : [0            0            0]
                 hccs error count               : [0            0            0]
+        -- exit 0 --
     """
 
     probe = run(
@@ -94,14 +106,16 @@ class NpuHccs(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuHccs:
-        pieces = re.split(r"(?m)^-- (\d{1,9}) (\d{1,4}) --[ \t\r]*$", read_npu_smi_text(answer[""]))
+        blocks = tool_blocks(read_npu_smi_text(answer[""], is_one_answer=False), r"\d{1,9} \d{1,4}")
+        has_ends = any(block.code is not None for block in blocks)  # records of older releases have none
         health: dict[str, str] = {}
         errors: dict[str, int] = {}
         lanes: dict[str, tuple[int, ...]] = {}
         first_error_lane: dict[str, str] = {}
         unread: dict[str, str] = {}
         unsupported = 0
-        for card, chip, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        for block, problem in zip(blocks, block_problems(blocks), strict=True):
+            (card, chip), text = block.name.split(), block.text
             values = dict(labelled_values(text))
             state = values.get("hccs health status", "")
             if state in ("OK", "NOK"):
@@ -114,7 +128,11 @@ class NpuHccs(Fact, frozen=True):
                     if lane := reported_word(name, values.get(name), "[0-9]{1,3}"):
                         first_error_lane[f"{card}-{chip}"] = lane
                 except Unreadable as why:
-                    unread[filled("NPU card {0} chip {1}", card, chip)] = str(why)
+                    problem = str(why)
+                if problem := problem or (
+                    filled("npu-smi's output was cut off") if has_ends and block.code is None else ""
+                ):
+                    unread[filled("NPU card {0} chip {1}", card, chip)] = problem
             elif re.search(UNSUPPORTED_PATTERN, text, re.I):
                 unsupported += 1
             else:

@@ -143,7 +143,7 @@ class NpuHealth(Fact, frozen=True):
         unread: dict[str, str] = {}
         for card in card_answers(answer):
             reports, strange = _parse_reports(card.card, card.text)
-            if strange:
+            if strange := strange or card.beside:
                 unread[filled("NPU card {0}", card.card)] = filled("health: {0}", strange)
             if card.code == 0 and reports:
                 chips += reports

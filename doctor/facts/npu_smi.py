@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
@@ -11,12 +12,17 @@ import msgspec
 from doctor.engine.fact import Absent, DeviceList, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import beginning, filled
-from doctor.facts.reported_value import tool_blocks
+from doctor.facts.reported_value import ToolBlock, require_no_complaint, tool_blocks
 
 UNSUPPORTED_PATTERN = (
     r"not support|cannot be executed on a VM|not found\. *$|Error parameter of -t|Invalid parameter of -t"
 )
 """The tool's answers where the product, the driver or the container has no such query."""
+
+
+INCOMPLETE = "may not be completely installed"
+_EXPECTED = f"{INCOMPLETE}|DrvMngGetConsoleLogLevel failed"
+"""Printed beside a good answer: the one is a fact of its own, the other is of the user's log level."""
 
 
 class StartFailure(msgspec.Struct, frozen=True):
@@ -44,8 +50,11 @@ def find_start_failure(output: Output) -> StartFailure | None:
     return None
 
 
-def read_npu_smi_text(output: Output) -> str:
-    """What npu-smi printed. Raises: Absent, Unreadable with the check that tells why it did not start."""
+def read_npu_smi_text(output: Output, is_one_answer: bool = True) -> str:
+    """What npu-smi printed. Raises: Absent, Unreadable with the check that tells why it did not start.
+
+    ``is_one_answer``: of one call. Of several, each is judged by itself.
+    """
     if output.ended == "absent":
         raise Absent(output.err or "npu-smi is not installed")
     failure = find_start_failure(output)
@@ -54,6 +63,7 @@ def read_npu_smi_text(output: Output) -> str:
     why = unusable_reason(output)
     if why:
         raise Unreadable(filled("npu-smi: {0}", why))
+    require_no_complaint("npu-smi", f"{output.out}\n{output.err}" if is_one_answer else output.err, _EXPECTED)
     return output.out
 
 
@@ -85,12 +95,14 @@ class CardAnswer(msgspec.Struct, frozen=True):
     text: str
     code: int | None
     """Exit status; None where the output was cut before it."""
+    beside: str = ""
+    """Why the text is no answer although npu-smi ended well."""
 
     @property
     def problem(self) -> str:
         """Why there is no answer, or empty."""
         if self.code == 0 and self.text.strip():
-            return ""
+            return self.beside
         if self.code in (None, 124):
             return filled("npu-smi: no answer in {0} s", CALL_SECONDS)
         return strip_control_chars(self.text.strip().partition("\n")[0] or "npu-smi printed nothing", 120)
@@ -104,13 +116,38 @@ def per_card_probe(query: str, inventory: type[DeviceList]) -> Probe:
 
 def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
     """The output for each card. Raises: Absent where the product has no such query, Unreadable."""
-    blocks = tool_blocks(read_npu_smi_text(answer[""]), r"\d{1,9}")
-    answers = [CardAnswer(int(block.name), block.text, block.code) for block in blocks]
+    blocks = tool_blocks(read_npu_smi_text(answer[""], is_one_answer=False), r"\d{1,9}", _EXPECTED)
+    answers = [
+        CardAnswer(int(block.name), block.text, block.code, problem)
+        for block, problem in zip(blocks, block_problems(blocks), strict=True)
+    ]
     if not answers:
         raise Unreadable("npu-smi info -l: it lists no card")
     if all(_is_unsupported(card.text) for card in answers):
         raise Absent(filled("npu-smi has no such query here: {0}", answers[0].problem))
     return answers
+
+
+def block_problems(blocks: Sequence[ToolBlock]) -> list[str]:
+    """Of each block why it is no answer, or empty: it lacks chips that it counts, or a row that most of them have."""
+    rows = [list(labelled_values(block.text)) for block in blocks]
+    labels = [{label for label, _ in labelled} for labelled in rows]
+    counts = Counter(label for labelled in labels for label in labelled)
+    usual = [label for label, count in counts.items() if count * 2 > sum(map(bool, labels))]
+    problems = []
+    for block, labelled, present in zip(blocks, rows, labels, strict=True):
+        chips = [int(value) for label, value in labelled if label == "Chip Count" and re.fullmatch("[0-9]{1,3}", value)]
+        ids = sum(label == "Chip ID" for label, _ in labelled)
+        lacking = [label for label in usual if label not in present]
+        if block.problem or not labelled:
+            problems.append(block.problem)
+        elif (
+            chips and ids < chips[0] and (ids or labelled[-1][0] != "Chip Count")
+        ):  # -t board ends with it, and has no ids
+            problems.append(filled("its answer has {0} of {1} chips", ids, chips[0]))
+        else:
+            problems.append(filled("its answer has no row: {0}", lacking[0]) if lacking else "")
+    return problems
 
 
 def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[dict[int, V], dict[str, str]]:
@@ -120,13 +157,13 @@ def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[d
     for card in card_answers(answer):
         value, problem = None, card.problem
         try:
-            value = None if problem else parse(card.text)
+            value = parse(card.text) if problem in ("", card.beside) else None
         except Unreadable as why:
             problem = str(why)
-        if value is None:
-            unread[filled("NPU card {0}", card.card)] = problem or "not understood"
-        else:
+        if value is not None:
             values[card.card] = value
+        if value is None or problem:
+            unread[filled("NPU card {0}", card.card)] = problem or "not understood"
     if not values:
         raise Unreadable(next(iter(unread.values())))
     return values, unread

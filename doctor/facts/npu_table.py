@@ -9,7 +9,8 @@ import msgspec
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
-from doctor.facts.npu_smi import read_npu_smi_text, row_excerpt, table_rows
+from doctor.facts.npu import NpuChips
+from doctor.facts.npu_smi import INCOMPLETE, read_npu_smi_text, row_excerpt, table_rows
 from doctor.facts.reported_value import value_state
 
 NO_VALUES = "every value is 0: the card does not answer npu-smi"
@@ -70,7 +71,7 @@ class NpuTable(Fact, frozen=True):
         +===========================+===============+====================================================+
     """
 
-    probe = run("npu-smi info", requires="npu-smi", root=True, lane="npu-smi", timeout=20)
+    probe = run("npu-smi info", requires="npu-smi", root=True, lane="npu-smi", timeout=20, inventory=NpuChips)
 
     npus: tuple[NpuState, ...]
     processes: tuple[NpuProcess, ...]
@@ -98,7 +99,7 @@ class NpuTable(Fact, frozen=True):
         return cls(
             npus=tuple(table.states),
             processes=tuple(table.processes),
-            incomplete_install="may not be completely installed" in text,
+            incomplete_install=INCOMPLETE in text,
             process_problem=table.process_problem(),
             unread=table.unread,
         )
@@ -161,6 +162,8 @@ class _Table:
         state = _parse_state(values, cells[place])
         if state is None:
             self._note(upper_row + cells)
+        elif any((state.npu, state.chip) == (other.npu, other.chip) for other in self.states):
+            self.unread[filled("NPU {0}", state.device)] = filled("its answer stands there twice")
         elif _has_no_values(values):
             self.unread[filled("NPU {0}", state.device)] = NO_VALUES
         else:

@@ -42,6 +42,8 @@ class NvLinks(Fact, frozen=True):
         for line in text.splitlines():
             if match := re.match(r"GPU ([0-9]{1,3}): ([^(]{0,80})", line):
                 gpu = int(match[1])
+                if gpu in active:
+                    unread[filled("GPU {0}", gpu)] = filled("its answer stands there twice")
                 active[gpu] = 0
                 products[gpu] = match[2].strip()
             elif gpu >= 0 and re.match(r"\s+Link [0-9]+: [0-9.]+ GB/s", line):
@@ -59,6 +61,11 @@ class NvLinks(Fact, frozen=True):
         )
         if not active or not has_links:
             raise Absent("nvidia-smi lists no NVLinks")
+        listed = {gpu: count + len(inactive.get(gpu, ())) for gpu, count in active.items()}
+        for gpu, count in listed.items():  # those of one product have as many links
+            most = max(listed[other] for other in listed if products[other] == products[gpu])
+            if count < most:
+                unread.setdefault(filled("GPU {0}", gpu), filled("{0} of {1} NVLinks are listed", count, most))
         return cls(active, {gpu: tuple(links) for gpu, links in inactive.items()}, products, unread=unread)
 
 
@@ -159,7 +166,9 @@ class GpuTopology(Fact, frozen=True):
         ]
         if not links:
             raise Unreadable("nvidia-smi topo -m: no row that fits its header")
-        return cls(links=tuple(links))
+        is_complete = [row[0] for row in links] == devices
+        reason = filled("nvidia-smi topo -m: {0} of {1} rows could be read", len(links), len(devices))
+        return cls(links=tuple(links), unread={} if is_complete else {"nvidia-smi topo -m": reason})
 
 
 _FABRIC = """echo "switches $(ls /proc/driver/nvidia-nvswitch/devices 2>/dev/null | wc -l)"

@@ -13,6 +13,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.facts.gpu import is_virtual_machine
 from doctor.remote.runtime.reading import names_in, read_text
 
 ROCE_V2 = "RoCE v2"
@@ -98,6 +99,7 @@ def _port(name: str, number: str) -> dict[str, Any]:
 def read_rdma(arguments: ProbeArguments) -> list[dict[str, object]]:
     """Runs on the host: every adapter and port of /sys/class/infiniband; counters are read twice, a second apart."""
     names = sorted(os.listdir(TOP))[:128] if os.path.isdir(TOP) else []
+    machine = " ".join(_read("/sys/class/dmi/id", name) for name in ("sys_vendor", "product_name"))
 
     adapters = []
     active = []
@@ -111,6 +113,14 @@ def read_rdma(arguments: ProbeArguments) -> list[dict[str, object]]:
             ports.append(values)
         device = {
             "name": name,
+            "driver": os.path.basename(os.path.realpath(os.path.join(TOP, name, "device", "driver"))),
+            "vendor": _read(TOP, name, "device", "vendor")[2:],
+            "pcie": [
+                _read(TOP, name, "device", "current_link_speed"),
+                _read(TOP, name, "device", "current_link_width"),
+                _read(TOP, name, "device", "max_link_width"),
+            ],
+            "machine": machine,
             "type": _read(TOP, name, "hca_type"),
             "node": _read(TOP, name, "node_type"),
             "board": _read(TOP, name, "board_id"),
@@ -187,6 +197,20 @@ class RdmaPort(msgspec.Struct, frozen=True):
         }
 
 
+_RDMA_MODULES = {
+    "mlx5_core": "mlx5_ib",
+    "mlx4_core": "mlx4_ib",
+    "bnxt_en": "bnxt_re",
+    "hns3": "hns_roce_hw_v2",
+    "mana": "mana_ib",
+    "ionic": "ionic_rdma",
+    "cxgb4": "iw_cxgb4",
+    "qede": "qedr",
+    **dict.fromkeys(("ice", "i40e", "idpf"), "irdma"),
+}
+"""The kernel module of RDMA by the driver of the PCI function (drivers/infiniband/hw of Linux), where they are two."""
+
+
 class RdmaDevice(msgspec.Struct, frozen=True):
     """One adapter."""
 
@@ -204,6 +228,39 @@ class RdmaDevice(msgspec.Struct, frozen=True):
 
     Source: Linux, drivers/infiniband/core/sysfs.c, node_type_show.
     """
+
+    driver: str = ""
+    """Of its PCI function, such as ``mlx5_core``; empty in older records, and ``driver`` for a software adapter."""
+    vendor: str = ""
+    """PCI vendor, such as ``15b3``; empty in older records, and for a software adapter."""
+
+    pcie: tuple[str, str, str] = ("", "", "")
+    """Speed (``16.0 GT/s PCIe``), lanes and most lanes of its PCIe link; empty texts where the kernel shows none."""
+    machine: str = ""
+    """Vendor and product of the machine, as its firmware has them."""
+
+    @property
+    def pcie_link(self) -> str:
+        """``x8 at 16.0 GT/s PCIe``; empty where not known, as for a virtual function, and in a virtual machine, whose
+        bridge may show a link of its own.
+        """
+        speed, lanes, _ = self.pcie
+        is_known = re.match(r"[0-9.]{1,6} GT/s", speed) and re.fullmatch("[1-9][0-9]?", lanes)
+        return f"x{lanes} at {speed}" if is_known and not self.virtual and not is_virtual_machine(self.machine) else ""
+
+    @property
+    def pcie_gigabits(self) -> float | None:
+        """What a PCIe link with fewer lanes than it may have carries, in Gbit/s; None for one that has all."""
+        speed, lanes, most = self.pcie
+        if not self.pcie_link or not re.fullmatch("[1-9][0-9]?", most) or int(lanes) >= int(most):
+            return None
+        rate = float(speed.partition(" ")[0])
+        return rate * int(lanes) * (0.8 if rate <= 5 else 128 / 130)
+
+    @property
+    def module(self) -> str:
+        """The kernel module that makes it an RDMA adapter; empty where it is not known."""
+        return _RDMA_MODULES.get(self.driver, self.driver) if self.vendor else ""
 
     @property
     def has_connections(self) -> bool:

@@ -80,10 +80,13 @@ class RdmaModules(Fact, frozen=True):
         if not blocks:
             raise Absent("no adapter of the driver mlx5_core")
         by_device, unread = dict[str, RdmaModule](), dict[str, str]()
-        for name, printed, code in blocks[:MOST]:
+        for name, printed, code, problem in blocks[:MOST]:
             rows = _rows(printed)
             if code != 0 or "State" not in rows:
                 unread[name] = _reason(printed, code)
+                continue
+            if problem:
+                unread[name] = "mlxlink: " + problem
                 continue
             try:
                 by_device[name] = _module(rows)
@@ -125,6 +128,8 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
         for number, value in enumerate(lanes):
             name = f"{quantity} {number}" if len(lanes) > 1 else quantity
             readings[name] = OpticalReading(value, low, high, unit)
+    if not rows.keys() & {*QUANTITIES, "Identifier", "Cable Technology"}:
+        raise ValueError(filled("mlxlink's output was cut off"))
     rate, opcode = rows.get("Effective Physical BER", "N/A"), rows.get("Status Opcode", "0")
     return RdmaModule(
         rows["State"],

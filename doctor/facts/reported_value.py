@@ -64,6 +64,49 @@ def reported_word(name: str, text: str | None, form: str) -> str:
     raise Unreadable(f"{name}: {strip_control_chars(bare, 80) or filled('no value')}")
 
 
+_COMPLAINT = re.compile(
+    r"\b(?:error|fatal|fail(?:ed|ure)?|unable|corrupt\w*|cannot|invalid|warning|not respond\w*|timed out"
+    r"|connection refused)\b",
+    re.I,
+)
+_OF_THE_HOST = re.compile(r"ld\.so|LD_PRELOAD|no version information available|setlocale|cannot change locale", re.I)
+_LABEL = re.compile(r"\s*([A-Za-z][^:\n]{0,60}?)\s*:(?!\S*:)\s*(.*?)\s*")
+_NUMBER = re.compile(r"[\[ ]*-?[0-9][\w.,%/ \[\]-]{0,60}")
+_SENTENCE = re.compile(
+    r"cannot|could not|unable|fail|invalid|corrupt|^(?:fatal|errors?|warning|\w+-smi|hccn_tool|mlxlink|ethtool)$", re.I
+)
+"""What a label does not have; a name of a tool stands before its message."""
+
+
+def complaint(text: str, expected: str = "") -> str:
+    r"""What a tool printed beside its answer that tells of a failure: its first such line; empty for none.
+
+    Rows of tables, of JSON and ``label: value`` are its answer, whose reader judges them; warnings of the host's loader
+    and shell are not the tool's. ``expected``: a regular expression of lines that the reader knows.
+
+    >>> complaint("PCIe Error Count : 0\nError: query of device 1 failed"), complaint("| 0 | Warning |")
+    ('Error: query of device 1 failed', '')
+    """
+    if "\0" in text:
+        return filled("bytes that are no text")
+    for line in text.splitlines() if _COMPLAINT.search(text) else ():
+        if not _COMPLAINT.search(line) or _OF_THE_HOST.search(line) or (expected and re.search(expected, line)):
+            continue
+        row = _LABEL.fullmatch(line)
+        is_answer = row and (
+            not _SENTENCE.search(row[1]) or (len(row[1].split()) > 1 and _NUMBER.fullmatch(row[2] or "0"))
+        )
+        if not is_answer and line.lstrip("\x1b[0m> \t")[:1] not in tuple('|+:"{}<'):
+            return strip_control_chars(line.strip(), 160)
+    return ""
+
+
+def require_no_complaint(tool: str, text: str, expected: str = "") -> None:
+    """Raises: Unreadable where the tool printed a `complaint`."""
+    if why := complaint(text, expected):
+        raise Unreadable(filled("{0}: beside its answer it printed: {1}", tool, why))
+
+
 class ToolBlock(NamedTuple):
     """What a tool printed for one device or query."""
 
@@ -71,6 +114,8 @@ class ToolBlock(NamedTuple):
     text: str
     code: int | None
     """Its exit status; None where the output was cut before it."""
+    problem: str = ""
+    """Why its text is no answer although the tool ended well: it holds a `complaint`, or is one of two of the name."""
 
 
 IDLE_PERCENT = 12
@@ -88,18 +133,24 @@ def held_memory(unit: str, used: int, total: int) -> dict[str, str]:
     return {"observed": f"{used} {unit}", "expected": f"{total * IDLE_PERCENT // 100} {unit}"}
 
 
-def tool_blocks(text: str, names: str) -> list[ToolBlock]:
+def tool_blocks(text: str, names: str, expected: str = "") -> list[ToolBlock]:
     r"""The blocks of a script that calls a tool for each of several names, a pattern without groups.
 
+    ``expected``: see `complaint`.
+
     >>> tool_blocks("-- mlx5_0 --\nState : Active\n-- exit 0 --\n-- mlx5_1 --\nSta", r"mlx5_\d{1,3}")[0]
-    ToolBlock(name='mlx5_0', text='State : Active\n', code=0)
+    ToolBlock(name='mlx5_0', text='State : Active\n', code=0, problem='')
     """
     pieces = re.split(rf"(?ma)^-- ({names}) --[ \t\r]*\n", text)
-    blocks = []
+    blocks: list[ToolBlock] = []
     for name, piece in zip(pieces[1::2], pieces[2::2], strict=True):
         printed, _, end = piece.rpartition("-- exit ")
         code = re.match(r"([0-9]{1,3}) --", end)
-        blocks.append(ToolBlock(name, printed if code else piece, int(code[1]) if code else None))
+        why = complaint(piece if blocks else f"{pieces[0]}\n{piece}", expected)
+        problem = filled("beside its answer it printed: {0}", why) if why else ""
+        if pieces[1::2].count(name) > 1:
+            problem = filled("its answer stands there twice")
+        blocks.append(ToolBlock(name, printed if code else piece, int(code[1]) if code else None, problem))
     return blocks
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, run
 from doctor.engine.texts import beginning, filled
+from doctor.facts.reported_value import require_no_complaint
 from doctor.remote.runtime.reading import read_text
 
 RESULT = "/var/log/ascend_check/environment_check_before.txt"
@@ -107,6 +108,7 @@ class DcgmHealth(Fact, frozen=True):
                 filled("dcgmi: {0}", beginning(printed.strip().partition("\n")[0], MAX_CHARS) or "no answer")
             )
         text = answer.text(codes=tuple(range(256)))
+        require_no_complaint("dcgmi", f"{text[: text.find('{')]}\n{text[text.rfind('}') :]}\n{answer[''].err}")
         try:
             body = json.loads(text[text.find("{") : text.rfind("}") + 1])["body"]
             return cls(

@@ -68,12 +68,18 @@ def test_cards_alike_are_no_finding() -> None:
 
 
 def test_few_cards_are_judged_by_what_stands_still_on_each_sound_link() -> None:
-    assert observed({"w1": [counters(printed.MLX5_SICK)]}) == []
+    assert observed({"w1": [counters(printed.MLX5_SMALL)]}) == []
     flapping = printed.MLX5_SMALL.replace("link_down_events_phy: 0", "link_down_events_phy: 412")
     assert observed({"w1": [counters(flapping)]}) == [("w1", "eth0", ["link_down_events_phy"])]
     storm = printed.MLX5_SMALL.replace("storm_error_events: 0", "storm_error_events: 2")
     assert observed({"w1": [counters(storm, uptime=3600)]}) == [("w1", "eth0", ["tx_pause_storm_error_events"])]
     assert observed({"w1": [counters(storm, uptime=400 * 86400.0)]}) == []
+
+
+def test_millions_of_damaged_packets_are_found_on_one_card_alone() -> None:
+    text = printed.MLX5_SICK + "     rx_discards_phy: 9999999\n"
+    assert observed({"w1": [counters(text)]}) == [("w1", "eth0", ["rx_crc_errors_phy", "rx_symbol_err_phy"])]
+    assert observed({"w1": [counters(text, uptime=4000 * 86400.0)]}) == []
 
 
 def test_what_the_rdma_adapter_counts_as_well_is_not_said_twice() -> None:

@@ -21,7 +21,9 @@ def texts_of(*texts: str) -> list[str]:
     return [text for _, text in messages(run_check(NAME, {"w1": [modules(*texts)]}))]
 
 
-@pytest.mark.parametrize("text", [printed.AVAGO, COOL, printed.INTEL_SR, printed.COPPER_RJ45, printed.PASSIVE])
+@pytest.mark.parametrize(
+    "text", [printed.AVAGO, COOL, printed.INTEL_SR, printed.COPPER_RJ45, printed.PASSIVE, printed.OEM_T8]
+)
 def test_healthy_modules(text: str) -> None:
     """Lanes that the card does not drive are dark, and so are their readings."""
     assert texts_of(text, text.replace("\n", "\r\n")) == []
@@ -67,9 +69,23 @@ def test_the_same_module_is_judged_once() -> None:
     assert len(messages(run_check(NAME, other))) == 1
 
 
-@pytest.mark.parametrize("text", [printed.ALL_ONES, printed.ALL_ZEROS, printed.CONTRADICTING, *dict(printed.FAILURES)])
+@pytest.mark.parametrize(
+    "text", [printed.ALL_ONES, printed.CUMULUS_ONES, printed.ALL_ZEROS, printed.CONTRADICTING, *dict(printed.FAILURES)]
+)
 def test_what_cannot_be_read_is_unknown_and_not_healthy(text: str) -> None:
     sound = modules_answer(printed.AVAGO).out
     answer = Output(out=f"{sound}-- ens2 --\n{text}-- exit {int(text in dict(printed.FAILURES))} --\n")
     outcome = run_check(NAME, {"w1": [read_outputs(EthernetModules, one=answer)]})
     assert not outcome.findings and "w1" in outcome.unknown
+
+
+@pytest.mark.parametrize("text", [printed.DELL_DARK, printed.WEAK_LASER])
+def test_a_laser_that_is_off_or_weak(text: str) -> None:
+    """The one lane of a card with a link: its laser has no current, or too little, and no light comes in."""
+    findings = " ".join(texts_of(text))
+    assert all(quantity in findings for quantity in ("bias current", "Tx power", "Rx power")) and "eth0" in findings
+
+
+def test_a_module_into_which_no_light_comes() -> None:
+    (text,) = texts_of(printed.OEM_DARK)
+    assert "eth0" in text and "Rx power" in text

@@ -57,3 +57,23 @@ def test_a_port_that_is_on_the_rail_of_another(networks: tuple[int, ...], expect
 def test_no_plan_of_rails_no_verdict(hosts: dict[str, tuple[int, ...]]) -> None:
     facts = {host: on_networks(*networks) for host, networks in hosts.items()}
     assert not run_check("rdma-devices-differ", facts).findings
+
+
+@pytest.mark.parametrize(
+    ("driver", "vendor", "module"),
+    [
+        ("mlx5_core", "15b3", "mlx5_ib"),
+        ("bnxt_en", "14e4", "bnxt_re"),
+        ("ice", "8086", "irdma"),
+        ("hns3", "19e5", "hns_roce_hw_v2"),
+        ("efa", "1d0f", "efa"),
+        ("", "", None),
+    ],
+)
+def test_the_remedy_names_the_driver_of_the_missing_adapter(driver: str, vendor: str, module: str | None) -> None:
+    more = {"driver": driver, "vendor": vendor}
+    hosts = {**fleet(3, rdma(port(), port(), **more)), "w4": [rdma(port(), **more)]}
+    (finding,) = run_check("rdma-devices-differ", hosts).findings
+    assert finding.hosts == ("w4",) or list(finding.hosts) == ["w4"]
+    values = finding.values
+    assert (values["module"], values["driver"] or "", values["vendor"] or "") == (module, driver, vendor)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from doctor.facts.rdma import RdmaPorts
 from tests.checks.gpu_hosts import port, rdma
 from tests.checks.run_check import fleet, messages, run_check
 
@@ -33,3 +36,38 @@ def test_an_adapter_of_aws_has_no_lanes() -> None:
 def test_a_port_that_is_down_has_no_speed() -> None:
     hosts = {**fleet(3, rdma()), "w4": [rdma(port(), port(state="1: DOWN", rate="10 Gb/sec (4X SDR)"))]}
     assert messages(run_check("rdma-port-slow", hosts)) == []
+
+
+def linked(speed: str, lanes: str, machine: str = "Supermicro SYS-821GE-TNHR") -> RdmaPorts:
+    """A port of 400 Gbit/s on a PCIe link of so many lanes of 16."""
+    return rdma(port(), pcie=(speed, lanes, "16"), machine=machine)
+
+
+def test_fewer_lanes_of_pcie_than_the_port_needs() -> None:
+    few = linked("32.0 GT/s PCIe", "8")
+    text = "the PCIe link of mlx5_0 is x8 at 32.0 GT/s PCIe and carries 252 Gbit/s, its port 400 Gbit/s"
+    assert messages(run_check("rdma-port-slow", {"w1": [few]})) == [("w1", text)]
+    assert messages(run_check("rdma-port-slow", fleet(3, few))) == [(f"w{number}", text) for number in (1, 2, 3)]
+
+
+def test_a_pcie_link_that_differs_from_the_other_hosts() -> None:
+    hosts = {**fleet(3, linked("32.0 GT/s PCIe", "16")), "w4": [linked("16.0 GT/s PCIe", "16")]}
+    assert messages(run_check("rdma-port-slow", hosts)) == [
+        ("w4", "the PCIe link of mlx5_0 is x16 at 16.0 GT/s PCIe; 3 of 4 hosts have x16 at 32.0 GT/s PCIe")
+    ]
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        linked("16.0 GT/s PCIe", "16"),  # an older processor, on all hosts alike
+        linked("64.0 GT/s PCIe", "8"),  # carries what the port needs
+        linked("2.5 GT/s PCIe", "1", "QEMU Standard PC (Q35 + ICH9, 2009)"),  # the bridge of a virtual machine
+        linked("Unknown", "0"),
+        linked("", ""),
+        rdma(port(state="1: DOWN"), pcie=("32.0 GT/s PCIe", "8", "16")),
+        rdma(port(), pcie=("32.0 GT/s PCIe", "8", "16"), virtual=True),
+    ],
+)
+def test_pcie_links_that_are_no_fault(healthy: RdmaPorts) -> None:
+    assert messages(run_check("rdma-port-slow", fleet(3, healthy))) == []

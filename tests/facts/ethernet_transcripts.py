@@ -88,6 +88,110 @@ Module temperature high warning | On
         *("3.5481 mW / 5.50 dBm", "0.1288 mW / -8.90 dBm", "2.8184 mW / 4.50 dBm", "0.2042 mW / -6.90 dBm"),
     )
 )
+DELL_DARK = _rows(  # public file 53238510496: 25GBASE-SR of Dell, whose laser has no current
+    """
+Identifier | 0x03 (SFP)
+Laser bias current | 0.000 mA
+Laser output power | 0.0000 mW / -inf dBm
+Receiver signal average optical power | 0.0000 mW / -inf dBm
+Module temperature | 29.90 degrees C / 85.82 degrees F
+Module voltage | 3.3528 V
+Alarm/warning flags implemented | Yes
+Laser bias current low alarm | On
+Laser rx power low alarm | On
+"""
+    + _limits("Laser bias current", "13.000 mA", "0.500 mA", "11.000 mA", "1.000 mA")
+    + _limits(
+        "Laser output power",
+        *("2.1878 mW / 3.40 dBm", "0.1148 mW / -9.40 dBm", "1.7378 mW / 2.40 dBm", "0.1445 mW / -8.40 dBm"),
+    )
+    + _limits("Module temperature", *_celsius(90, -5, 88, 0))
+    + _limits("Module voltage", "3.5000 V", "3.0800 V", "3.4800 V", "3.1000 V")
+    + _limits(
+        "Laser rx power",
+        *("2.1878 mW / 3.40 dBm", "0.0741 mW / -11.30 dBm", "1.7378 mW / 2.40 dBm", "0.0933 mW / -10.30 dBm"),
+    )
+)
+WEAK_LASER = _rows(  # public file 17454850552: an SFP+ module of 2016
+    """
+Identifier | 0x03 (SFP)
+Laser bias current | 0.394 mA
+Laser output power | 0.0251 mW / -16.00 dBm
+Receiver signal average optical power | 0.0000 mW / -inf dBm
+Module temperature | 29.54 degrees C / 85.16 degrees F
+Module voltage | 3.3194 V
+Alarm/warning flags implemented | Yes
+"""
+    + _limits("Laser bias current", "13.200 mA", "2.000 mA", "12.600 mA", "3.000 mA")
+    + _limits(
+        "Laser output power",
+        *("1.0000 mW / 0.00 dBm", "0.1585 mW / -8.00 dBm", "0.7943 mW / -1.00 dBm", "0.1995 mW / -7.00 dBm"),
+    )
+    + _limits("Module temperature", *_celsius(78, -13, 73, -8))
+    + _limits("Module voltage", "3.7000 V", "2.9000 V", "3.6000 V", "3.0000 V")
+    + _limits(
+        "Laser rx power",
+        *("1.0000 mW / 0.00 dBm", "0.0100 mW / -20.00 dBm", "0.7943 mW / -1.00 dBm", "0.0158 mW / -18.01 dBm"),
+    )
+)
+OEM_DARK = _rows(  # public file 40523657666: an SFP+ module into which no light comes
+    """
+Identifier | 0x03 (SFP)
+Laser bias current | 6.000 mA
+Laser output power | 0.5000 mW / -3.01 dBm
+Receiver signal average optical power | 0.0000 mW / -inf dBm
+Module temperature | 54.22 degrees C / 129.59 degrees F
+Module voltage | 3.3368 V
+Alarm/warning flags implemented | Yes
+"""
+    + _limits("Laser bias current", "15.000 mA", "1.000 mA", "13.000 mA", "2.000 mA")
+    + _limits(
+        "Laser output power",
+        *("1.9952 mW / 3.00 dBm", "0.1584 mW / -8.00 dBm", "1.5848 mW / 2.00 dBm", "0.1778 mW / -7.50 dBm"),
+    )
+    + _limits("Module temperature", *_celsius(80, -10, 75, -5))
+    + _limits("Module voltage", "3.6000 V", "3.0000 V", "3.5000 V", "3.1000 V")
+    + _limits(
+        "Laser rx power",
+        *("1.1220 mW / 0.50 dBm", "0.0199 mW / -17.01 dBm", "1.0000 mW / 0.00 dBm", "0.0223 mW / -16.52 dBm"),
+    )
+)
+OEM_T8 = _rows(  # the same host: a sound module for a copper cable, with values like those of light
+    """
+Identifier | 0x03 (SFP)
+Laser bias current | 6.000 mA
+Laser output power | 0.5010 mW / -3.00 dBm
+Receiver signal average optical power | 0.5010 mW / -3.00 dBm
+Module temperature | 67.64 degrees C / 153.75 degrees F
+Module voltage | 3.2538 V
+Alarm/warning flags implemented | Yes
+"""
+    + _limits("Laser bias current", "15.000 mA", "1.000 mA", "13.000 mA", "2.000 mA")
+    + _limits(
+        "Laser output power",
+        *("1.1220 mW / 0.50 dBm", "0.1862 mW / -7.30 dBm", "1.0000 mW / 0.00 dBm", "0.2344 mW / -6.30 dBm"),
+    )
+    + _limits("Module temperature", *_celsius(80, -10, 75, -5))
+    + _limits("Module voltage", "3.5999 V", "2.9000 V", "3.5000 V", "3.0000 V")
+    + _limits(
+        "Laser rx power",
+        *("1.1220 mW / 0.50 dBm", "0.0645 mW / -11.90 dBm", "1.0000 mW / 0.00 dBm", "0.0812 mW / -10.90 dBm"),
+    )
+)
+CUMULUS_ONES = _rows(  # public file 6753360411: a guide of Cumulus Linux; the memory of the module reads as ones
+    """
+Identifier | 0xff (reserved or unknown)
+Optical diagnostics support | Yes
+Laser bias current | 130.046 mA
+Laser output power | 6.5025 mW / 8.13 dBm
+Receiver signal average optical power | 6.5535 mW / 8.16 dBm
+Module temperature | 0.00 degrees C / 32.00 degrees F
+Module voltage | 6.5282 V
+Alarm/warning flags implemented | Yes
+Laser rx power high alarm threshold | 6.5535 mW / 8.16 dBm
+Laser rx power low alarm threshold | 6.5535 mW / 8.16 dBm
+"""
+)
 TRANSITION = _rows(  # NETDEV/CAM0+VB-Zwr2Z+s1SS_rqokWcku43dwbZcRRFHZRdZJLFpkxXdQ@mail.gmail.com: ixgbe, 10GBASE-LR
     """
 Identifier | 0x03 (SFP)

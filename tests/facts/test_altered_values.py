@@ -198,3 +198,84 @@ def test_an_answer_that_failed_leaves_no_check_green(fact: type[Fact]) -> None:
                 green += [f"{check.name}: {key} {what}" for check in checks if passed(check, facts)]
     allowed = [words for name, words in MAY_FAIL if name == fact.__name__]
     assert not [line for line in green if not any(words in line for words in allowed)]
+
+
+FOREIGN = (
+    "Error: query of device 1 failed, ret is -7",
+    "[ERROR] 2026-11-27 08:00:00 device 1: operation failed",
+    "WARNING: device at slot 3 is not responding",
+)
+MAY_STAND = {
+    # What stays green although the value is another one, and why: the fact and words of the alteration.
+    ("EthernetCounters", "cut in"): "it prints no zeros, so that fewer rows are an answer too",
+    ("Neighbours", "cut at line 0"): "the tool prints nothing where no neighbour is",
+    ("Neighbours", "empty"): "the same",
+    ("NpuFrequencies", "cut in line 14"): "its last row, which no check needs",
+    ("NpuTable", "| 0000:42:00.0"): "behind the last NPU",
+    ("NpuTable", "| 0000:9D:00.0"): "the same",
+    ("NpuTable", "running processes"): "of the list of processes, which npu-busy alone needs",
+    ("NpuTable", "Process id"): "the same",
+    ("NpuTable", "twice"): "the same table again",
+    ("NvLinks", "cut at line 2"): "one GPU alone: how many links it has is not known from it",
+    ("NvidiaSmi", "line"): "gpu-tool-fails reports it",
+    ("NvidiaSmi", "zero bytes"): "GpuInventory is unread",
+    ("NvidiaSmi", "twice"): "gpu-tool-fails reports it",
+    ("Optics", "RxPower Low Thres"): "rows behind the last limit",
+    ("Optics", "Bias"): "the same",
+    ("Optics", "Flag"): "the same",
+    ("Optics", "SNR"): "the same",
+    **dict.fromkeys(
+        (("RdmaModules", word) for word in ("Temp", "Volt", "Bias", "Power", "Identifier")), "rows behind the first"
+    ),
+}
+
+
+def altered(text: str) -> Iterator[tuple[str, str]]:
+    """The text cut at every line, in a block as well, with a line or bytes that are no answer, empty, and twice."""
+    lines = text.splitlines(keepends=True)
+    for place in range(len(lines)):
+        before = next((line.strip() for line in reversed(lines[:place]) if line.strip(" \t\n+-=")), "")
+        if place <= 40 or place % 10 == 0:
+            yield f"cut at line {place}, behind {before}", "".join(lines[:place])
+    for begin in [match.end() for match in re.finditer(r"(?m)^-- (?!exit)[^\n]+ --\n", text)][:1]:
+        end = text.find("-- exit", begin)
+        body = text[begin:end].splitlines(keepends=True) if end > 0 else []
+        for place in range(len(body)):
+            before = "".join(body[:place]).strip().rpartition("\n")[2]
+            yield f"cut in line {place}, behind {before}", text[:begin] + "".join(body[:place]) + text[end:]
+    for line in FOREIGN:
+        for place in (0, len(lines) // 2, len(lines)):
+            yield f"{line!r} at line {place}", "".join((*lines[:place], line + "\n", *lines[place:]))
+    yield "zero bytes", text[: len(text) // 2] + "\0" * 16 + text[len(text) // 2 :]
+    yield "only zero bytes", "\0" * 64
+    yield "empty", ""
+    yield "twice", text + text
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [fact for fact in READERS if fact.probe.kind == "run" and fact.__name__ not in NO_TOOL],
+    ids=lambda fact: fact.__name__,
+)
+def test_an_output_that_is_cut_or_has_more_than_an_answer_leaves_no_check_green(fact: type[Fact]) -> None:
+    """The tool ended well each time."""
+    green = []
+    for host in (record(), with_examples()):
+        name = fact.output_name()
+        base = FactCache(dict.fromkeys(("w1", "w2", "w3"), host))
+        outputs = host.outputs.get(name, {})
+        checks = [check for check in checks_of(fact) if is_needed(check, fact) and passed(check, base)]
+        for key, output in list(outputs.items())[:1] if checks else ():
+            for what, text in altered(output.out):
+                changed = {**host.outputs, name: {**outputs, key: msgspec.structs.replace(output, out=text)}}
+                facts = OneAltered(base, msgspec.structs.replace(host, outputs=changed), name)
+                if facts.get("w1", fact) != base.get("w2", fact) or not what.startswith(("cut", "twice")):
+                    green += [f"{check.name}: {what}" for check in checks if passed(check, facts)]
+            windows = msgspec.structs.replace(output, out=output.out.replace("\n", "\r\n"))
+            comma = msgspec.structs.replace(output, out=re.sub(r"(\d)\.(\d)", r"\1,\2", output.out))
+            for other in (windows, comma):  # read or not, but no traceback
+                changed = {**host.outputs, name: {**outputs, key: other}}
+                facts = OneAltered(base, msgspec.structs.replace(host, outputs=changed), name)
+                assert all(passed(check, facts) in (True, False) for check in checks)
+    allowed = [words for name, words in MAY_STAND if name == fact.__name__]
+    assert not [line for line in green if not any(words in line for words in allowed)]

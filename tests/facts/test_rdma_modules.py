@@ -202,6 +202,9 @@ Effective Physical BER          : 15E-255
 Raw Physical Errors Per Lane    : {errors}
 Raw Physical BER                : {rate}
 Link Error Recovery Counter     : 0
+
+Module Info
+Identifier                      : QSFP28
 """
 HDR100_PORTS = (
     ("3183333,242074", "1E-8"),

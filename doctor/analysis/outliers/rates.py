@@ -25,6 +25,8 @@ FACTOR = 10
 FEWEST = 4
 """Ports from which on there is a middle to compare with."""
 DAY = 86400
+DAMAGED_DAILY = 10_000.0
+"""Damaged symbols or packets a day that no sound link has: 10^-12 (IEEE 802.3) of 100 Gbit/s are 8640 bits a day."""
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -63,11 +65,12 @@ class HighRate(msgspec.Struct, frozen=True):
 
 
 def high_rates(
-    counts: Mapping[Port, Count], *, alone: bool = False, least: int = LEAST, daily: float = 1.0
+    counts: Mapping[Port, Count], *, few_daily: float | None = None, least: int = LEAST, daily: float = 1.0
 ) -> dict[Port, HighRate]:
     """The ports whose counter grows far faster than that of the others; a count of the first day counts as a day's.
 
-    ``alone``: judged also where there are fewer than `FEWEST` ports. ``daily``: the least rate of interest.
+    ``daily``: the least rate of interest. ``few_daily``: the same where there are fewer than `FEWEST` ports; None for a
+    counter that is then not judged.
 
     >>> fleet = {(f"w{n}", "eth0"): Count(2, 30 * DAY) for n in range(4)} | {("w9", "eth0"): Count(412, 30 * DAY)}
     >>> list(high_rates(fleet))
@@ -76,14 +79,16 @@ def high_rates(
     {}
     """
     rates = {port: count.value / max(count.uptime / DAY, 1.0) for port, count in counts.items() if count.uptime > 0}
-    if not rates or (len(rates) < FEWEST and not alone):
+    is_few = len(rates) < FEWEST
+    least_rate = few_daily if is_few else daily
+    if not rates or least_rate is None:
         return {}
     of_host: dict[str, list[float]] = {}
     for (host, _), rate in rates.items():
         of_host.setdefault(host, []).append(rate)
-    expected = median([median(ports) for ports in of_host.values()]) if len(rates) >= FEWEST else 0.0
+    expected = median([median(ports) for ports in of_host.values()]) if not is_few else 0.0
     return {
         port: HighRate(counts[port].value, rate, expected)
         for port, rate in rates.items()
-        if counts[port].value >= least and rate >= daily and rate > FACTOR * expected
+        if counts[port].value >= least and rate >= least_rate and rate > FACTOR * expected
     }

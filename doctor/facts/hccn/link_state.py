@@ -78,8 +78,8 @@ class LinkRecord(msgspec.Struct, frozen=True):
 def _parse_record(text: str) -> LinkRecord:
     bare = re.sub(r"(?m)^[ \t]*\[(?:devid|device) \d+\]", "", text)
     head, header, rest = bare.partition("link change records")
-    if not header:
-        raise ValueError("no list of changes")
+    if not header or header in rest:
+        raise ValueError("no list of changes, or several")
     changes = []
     for line in rest.splitlines():
         if "LINK" in line:
@@ -87,7 +87,15 @@ def _parse_record(text: str) -> LinkRecord:
             changes.append((_parse_time(when), _STATES[state.strip()]))
         elif re.match(r"\s*[A-Z][a-z]{2} [A-Z][a-z]{2} ", line):
             raise ValueError(line)
+    ups = sum(state == "UP" for _, state in changes)
+    counted = re.search(r"(?m)^[ \t]*link up count[ \t]*:[ \t]*([0-9]{1,9})[ \t\r]*$", head)
+    if counted and len(changes) < LISTED_CHANGES and ups < int(counted[1]):
+        raise ValueError("fewer changes than it counts")
     return LinkRecord(_parse_time(single_field("current time", head)), tuple(changes))
+
+
+LISTED_CHANGES = 5
+"""The tool lists at least so many of the last changes."""
 
 
 class LinkHistory(Fact, frozen=True):

@@ -32,9 +32,11 @@ def _parse_neighbour(text: str) -> Neighbour | None:
         return None
     # the text under each `... TLV` line
     pieces = re.split(r"(?m)^[ \t]*(\S.*) TLV[ \t\r]*$", text)
-    if pieces[0].strip() or len(pieces) < 3:
+    if pieces[0].strip() or len(pieces) < 3 or "End of LLDPDU" not in pieces[1::2]:
         raise ValueError("not LLDP")
     parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    if pieces.count("Chassis ID") > 1:
+        raise ValueError("two neighbours")
     description = parts.get("System Description", "")
     able = parts.get("System Capabilities", "")
     switch = "Routing" in description or re.search(r"Enabled capabilities:.{0,200}?\b(Bridge|Router)\b", able)
@@ -60,6 +62,7 @@ class Neighbours(Fact, frozen=True):
                 120
         System Name TLV
                 leaf-1
+        End of LLDPDU TLV
     """
 
     probe = hccn_probe("-lldp -g")

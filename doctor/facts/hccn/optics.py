@@ -88,6 +88,8 @@ def _parse_module(text: str) -> OpticalModule | None:
     lines = (line.partition(":") for line in text.splitlines())
     rows = {name.strip(): value.strip() for name, colon, value in lines if colon and name.strip()}
     quantities = [name for name in rows if name.rstrip("0123456789") in _THRESHOLD_NAMES]
+    if any(len(re.findall(rf"(?m)^[ \t]*{name}[ \t]*:", text)) > 1 for name in quantities):
+        raise ValueError("a value that stands there twice")
     if not quantities:
         raise ValueError("a module without any quantity")
     failed = tuple(name for name in quantities if "fail" in rows[name].lower())
@@ -99,12 +101,15 @@ def _parse_module(text: str) -> OpticalModule | None:
 
 
 def _parse_readings(rows: Mapping[str, str]) -> Iterator[tuple[str, OpticalReading]]:
-    """Raises: ValueError for a value that is there and cannot be read."""
+    """Raises: ValueError for a value that is there and cannot be read, or whose limits are cut off."""
+    has_limits = any(name.endswith(" Thres") for name in rows)
     for name, text in rows.items():
         limits = _THRESHOLD_NAMES.get(name.rstrip("0123456789"))
         if limits is None or _not_measured(text):
             continue
-        low, high = (rows.get(f"{limits} {end} Thres", "NA") for end in ("Low", "High"))
+        low, high = (rows.get(f"{limits} {end} Thres", "" if has_limits else "NA") for end in ("Low", "High"))
+        if "" in (low, high):
+            raise ValueError("a value without its limits")
         if not _not_measured(low) and not _not_measured(high):
             value, unit = _parse_quantity(text)
             yield name, OpticalReading(value, _parse_quantity(low)[0], _parse_quantity(high)[0], unit)

@@ -11,6 +11,7 @@ from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
 from doctor.facts.hccn.tool import single_field
 from doctor.facts.npu import NpuChips
+from doctor.facts.reported_value import require_no_complaint
 
 _UNSUPPORTED_PATTERN = r"does not support|not supported|Command or option is not found"
 """npu-smi's output where the product has no super pods."""
@@ -71,6 +72,7 @@ class SuperPodId(Fact, frozen=True):
         if re.search(_UNSUPPORTED_PATTERN, text):
             raise Absent("this product has no super pods")
         answer.text()
+        require_no_complaint("npu-smi", text)
         try:
             numbers = [int(single_field(name, text)) for name in ("Super Pod ID", "Server Index", "Super Pod Size")]
         except ValueError:

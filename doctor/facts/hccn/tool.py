@@ -13,6 +13,7 @@ from doctor.engine.fact import Absent, Fact, Output, Probe, ProbeAnswer, Unreada
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.npu import NpuInventory
+from doctor.facts.reported_value import require_no_complaint
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Fact)
@@ -217,6 +218,7 @@ def refusal_text(text: str, limit: int) -> str:
 
 def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:
     """``parse`` of the text. Raises: Unreadable when it does not fit (a ValueError or LookupError)."""
+    require_no_complaint("hccn_tool", text)
     try:
         return parse(text)
     except (ValueError, LookupError):

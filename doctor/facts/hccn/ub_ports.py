@@ -23,19 +23,24 @@ def _parse_ports(text: str) -> dict[str, str]:
         raise Absent("only NPUs of the 950 family have UB ports that hccn_tool lists")
     ports: dict[str, str] = {}
     header: list[str] = []
+    is_open = False  # a table has a line below its rows
     for line in text.splitlines():
+        is_open = bool(header) and (is_open or line.strip().startswith("|")) and not line.strip().startswith("+")
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.strip().startswith("|") else []
         names = [cell.replace(" ", "") for cell in cells]  # of one tool's releases and documents: UDie ID, UdieID
         if "PortID" in names and "LinkStatus" in names:
             header = [name.lower() for name in names]
         elif header and len(cells) == len(header):
             row = dict(zip(header, cells, strict=True))
-            ports[f"{int(row.get('udieid') or 0)}/{int(row['portid'])}"] = row["linkstatus"]
+            name = f"{int(row.get('udieid') or 0)}/{int(row['portid'])}"
+            if name in ports:
+                raise ValueError("a port that is listed twice")
+            ports[name] = row["linkstatus"]
         elif cells:
             header = []
     if not ports and "Interface Name" in text:
         raise Absent("the NPU has no UB port, as a single card")
-    if not ports:
+    if not ports or is_open:
         raise ValueError
     return ports
 

@@ -35,7 +35,8 @@ SECOND_ROUND_AFTER_TRAINING = 12.0
 """Seconds at most; a third of them where no collective is wrong."""
 LOCAL_AGAIN = 1e-4
 """From the reference run's reduced gradient, as a share of its norm: from there on the rank computes its own part
-again, alone, so that who made the sum wrong is told from those that hold it."""
+again, alone, so that who made the sum wrong is told from those that hold it. From there on, of any quantity, all ranks
+compute the reference run again behind the last layout."""
 REFERENCE_BLOCKS = 512
 """The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
 
@@ -60,6 +61,8 @@ def stage_training(ctx: RankContext) -> None:
     reference_run(ctx)
     for index, layout in enumerate(ctx.plan["layouts"]):
         train_layout(ctx, index, layout)
+    if ctx.comm.sum_over_ranks(ctx.distant_steps):
+        repeat_reference_run(ctx)
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
 
@@ -104,6 +107,30 @@ def reference_run(ctx: RankContext) -> None:
     )  # fmt: skip
     if ctx.is_first:
         ctx.emit("reference-update", update=model.squared_norms(model.flat - start))
+
+
+def repeat_reference_run(ctx: RankContext) -> None:
+    """Each step of the reference run once more, from the parameters before it.
+
+    What a rank has computed wrongly since then shows on it alone, even where two hosts share each model.
+    """
+    model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
+    before, repeated = ctx.initial_weights or {}, {"repeated": 0.0, "repeated_loss": 0.0}
+    for step, reference in enumerate(ctx.reference):
+        with torch.no_grad():
+            model.flat.copy_(model.share_of(before))
+        model.forward_backward(make_batch(ctx, model, rng, step, True))
+        of_blocks = torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1)
+        gradient, expected = model.reduce_gradient(), model.share_of(reference.gradient)
+        for name, values, others in (
+            ("repeated", gradient, expected),
+            ("repeated_loss", of_blocks, reference.losses),
+        ):
+            if math.isfinite(float(others.norm())):
+                distance = relative_distance(values, others)
+                repeated[name] = max(repeated[name], 1.0 if distance is None else distance)
+        before = reference.weights
+    ctx.emit("reference-repeated", **repeated)
 
 
 def emit_blocks(ctx: RankContext, step: int, batch: Batch) -> None:
@@ -181,6 +208,7 @@ def train_step(
 
 def note_distance(ctx: RankContext, *errors: float | None) -> None:
     """Counts a wrong result where any of these distances from the serial training is large."""
+    ctx.distant_steps += any(error is not None and error > LOCAL_AGAIN for error in errors)
     ctx.wrong_results += any(error is not None and error > SERIAL_DISTANCE for error in errors)
 
 

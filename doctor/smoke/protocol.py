@@ -148,6 +148,8 @@ class AgentMessage(msgspec.Struct, frozen=True):
     """Established connections, like ``evidence``."""
     listening: tuple[tuple[int, str, int], ...] = ()
     """Rank, address, port."""
+    addresses: tuple[str, ...] = ()
+    """With ``sockets``: those that the host has at the moment."""
     probes: tuple[tuple[str, int, str, float], ...] | None = None
     """Address, port, result, seconds."""
     pressure: HostPressure | None = None

@@ -96,6 +96,18 @@ def test_who_has_the_address_of_another_host_as_well() -> None:
     assert bridge.other_holder("172.17.0.1", "w0") == ""
 
 
+def test_whose_address_another_host_has_by_now() -> None:
+    hosts = {"w1": ["10.1.0.1", "172.17.0.1", "fe80::1"], "w2": ["10.1.0.2", "172.17.0.1"], "w3": ["10.1.0.3"]}
+    owners = AddressOwners(hosts)
+    assert owners.taken(owners) == []
+    assert owners.taken(AddressOwners({**hosts, "w2": [*hosts["w2"], "10.1.0.1"]})) == [("w2", "10.1.0.1", "w1")]
+    moved = {**hosts, "w1": [], "w3": ["10.1.0.3", "10.1.0.1"]}
+    assert owners.taken(AddressOwners(moved)) == [], "an address that moves with its service belongs to one host"
+    assert owners.taken(AddressOwners({**hosts, "w3": ["10.1.0.3", "172.17.0.1", "fe80::1"]})) == []
+    both = {**hosts, "w2": [*hosts["w2"], "10.1.0.1"], "w3": [*hosts["w3"], "10.1.0.1"]}
+    assert owners.taken(AddressOwners(both)) == [], "which of several is the one is not told"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
 def test_every_address_of_an_interface_is_reported() -> None:
     script = 'ip addr add 192.0.2.7/24 dev lo && ip addr add 192.0.2.8/24 dev lo && exec "$0" -c '

@@ -44,6 +44,11 @@ class AddressOwners:
         others = [host for host in holders if host != owner]
         return others[0] if len(others) == 1 and owner in holders and not address.startswith(("127.", "::1")) else ""
 
+    def taken(self, now: AddressOwners) -> list[tuple[str, str, str]]:
+        """(holder, address, owner): addresses that were one host's alone and that another host has as well by now."""
+        rows = [(now.other_holder(address, owner), address, owner) for address, owner in sorted(self._owner.items())]
+        return [row for row in rows if row[0] and not row[1].startswith("fe80:")]
+
     def host(self, address: str, asker: str) -> str:
         """The host that ``asker`` reaches at this address; the address itself where its owner is not known."""
         if address.startswith("127.") or address == "::1":

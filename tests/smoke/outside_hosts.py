@@ -181,13 +181,11 @@ LATER: tuple[Case, ...] = (
         "resolv.conf is a pipe",
         (*START, *JOIN, *HANGS),
         before="rm -f /etc/resolv.conf; mkfifo /etc/resolv.conf; touch MARK",
-        must=False,
     ),
     Case(
         "hosts file is a pipe",
         (*START, *JOIN, *HANGS, "host-unreachable"),
         before="rm -f /etc/hosts; mkfifo /etc/hosts; touch MARK",
-        must=False,
     ),
     Case("no PATH", START, wrapper="touch MARK; export PATH=/nowhere"),
     Case("the SSH server's process is stopped", SILENT, command(SERVED), must=False),

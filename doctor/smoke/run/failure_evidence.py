@@ -28,6 +28,7 @@ from doctor.smoke.hang.standstill import (
     explain_standstill,
     explain_wrong_size,
     foreign_calls,
+    sleeping_apart,
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
@@ -105,13 +106,18 @@ def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, Host
 def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     """A failure of ranks that are late to join, with who causes it; None where nothing shows that.
 
-    A rank is named where it is within a call that is neither torch's nor an import, a host or a link where new
-    connections between the hosts get no answer, twice, and a host whose debug level makes another number of groups.
+    A rank is named where it is within a call that is neither torch's nor an import, or where it alone sleeps in a
+    function of the kernel that waits for no other rank, such as a name lookup that reads a pipe. A host or a link where
+    new connections between the hosts get no answer, twice, and a host whose debug level makes another number of groups.
     """
     failure = _with_stacks(failure, run.channels)
     if foreign := foreign_calls(failure):
         text = filled("{0}: it is in {1}, which is not torch", failure.text, next(iter(foreign.values())))
         return blame(failure, failure.kind, foreign, text)
+    asleep = sleeping_apart(failure, run.sleeping)
+    if 0 < len(asleep) < len(failure.concerned):
+        sentence = filled("it sleeps in {0} of the kernel, which waits for no other rank", next(iter(asleep.values())))
+        return blame(failure, failure.kind, asleep, joined(": ", (failure.text, sentence)))
     if lasting := _lasting_links(run, {}):
         return _because_of_links(failure, run.plan, lasting)
     hosts, sentence = unlike_debug(_imported(run.progress))

@@ -175,6 +175,8 @@ class PathJudge:
         places = list(self._slow_places(effects))
         doubtful += [place for place in places if place.is_suspicious and not place.is_sure]
         links = [place for place in places if place.is_sure and self._ends_are_fast(effects, place)]
+        hosts += (of_host := list(self._hosts_of(places, links)))
+        links = [place for place in links if not any({*place.paths} <= {*outlier.paths} for outlier in of_host)]
         return (*sorted(hosts, key=_by_ratio), *sorted(links, key=_by_ratio)), tuple(sorted(doubtful, key=_by_ratio))
 
     # -- hosts
@@ -375,6 +377,23 @@ class PathJudge:
             if others and median_low(self.usual[path] - effects[path] for path in others) > between:
                 return False
         return True
+
+    def _hosts_of(self, places: Sequence[PathOutlier], links: Sequence[PathOutlier]) -> Iterator[PathOutlier]:
+        """Hosts whose paths of one way are all slow, most of them surely, each for itself: the host is the one cause.
+
+        Few measurements, of paths that are slow to different degrees, may say more of each than of all together.
+        """
+        by_path = {path: place for place in places for path in place.paths}
+        named = {path for place in links for path in place.paths}
+        for host in self.ends:
+            for way in self.ways:
+                host_paths = tuple(path for path in self.paths_of[host] if _belongs(path, host, way))
+                if by_path.keys() >= {*host_paths} and len(named & {*host_paths}) > max(1, len(host_paths) / 2):
+                    parts = [by_path[path] for path in host_paths]
+                    log, norm = median_low(part.log for part in parts), median_low(part.peer_log for part in parts)
+                    chance, measured = min(part.chance for part in parts), sum(part.measured for part in parts)
+                    yield PathOutlier("host", (host,), way, log, norm, chance, measured, host_paths, len(host_paths))
+                    break
 
     # -- chance
 

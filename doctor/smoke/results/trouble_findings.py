@@ -10,6 +10,7 @@ from doctor.engine.fact import Unreadable
 from doctor.engine.pairwise_blame import part_values
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
+from doctor.facts.interfaces import DELETE_DELAY
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.hang.describe import format_group
 from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
@@ -58,6 +59,8 @@ TAKEN = (
     ),
 )
 """Of two hosts with one address."""
+HELD_BACK = (r"\b(?:netem|tbf) on (?=\S{1,64} of ([\w.-]{1,200}) )(\S{1,64}) of ", DELETE_DELAY)
+"""Of a queueing discipline."""
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 ACCELERATORS = {**DEVICES, "gloo": "CPU"}
 """What a run trains on: a remedy for another kind of device is left out of the report."""

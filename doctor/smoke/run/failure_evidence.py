@@ -87,6 +87,8 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         failure = _with_named_peers(failure, run)
         failure = _with_links(failure, run, finished)
         failure = _with_versions(failure, plan, progress)
+    if failure.kind in ("network", "budget") and not failure.parts:
+        failure = _with_delays(failure, run)
     return _with_logs(failure, progress)
 
 
@@ -202,6 +204,19 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure], host_cou
         text = filled("{0}: {1}", failure.text, beginning(" ".join(starved.values()), 300))
         failure = blame(failure, failure.kind, starved, text)
     return msgspec.structs.replace(failure, evidence=(*failure.evidence, *texts))
+
+
+def _with_delays(failure: Failure, run: ObservedRun) -> Failure:
+    """Laid at the hosts whose queueing discipline holds back what they send."""
+    endpoints = run.channels.endpoints
+    answers = run.channels.query("sockets", {name: ListSockets() for name in endpoints}, LATE_ANSWER)
+    delays = {endpoints[name].host: line.delays for name, line in answers.items()}
+    texts = network_evidence.held_back(delays, len(run.plan.ranks_by_host), failure.links)
+    if not texts:
+        return failure
+    ranks = [place.rank for place in run.plan.places if place.host in texts]
+    text = joined(": ", filter(None, (failure.text, joined("; ", sorted(texts.values())[:4]))))
+    return blame(msgspec.structs.replace(failure, links=()), failure.kind, ranks, text)
 
 
 def _with_stacks(failure: Failure, channels: Channels) -> Failure:

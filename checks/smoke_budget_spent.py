@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import HELD_BACK, failure_findings
 
 
 @check(severity=WARNING, area="smoke")
@@ -15,17 +15,21 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     gave up waiting for others that had not joined yet.
 
     ## What to do
+    {remedy}
+
     Give it more time (`--budget`), or less work (`--layout`, `--steps`). If `import torch` takes most of it, the
     interpreter is on a slow file system: the report shows how long it took. If something else runs on the hosts, end
     it first.
 
     ## Source
     The clock of the controller, from the first connection on. Ranks that a CPU quota of their control group held back
-    in most of its periods (`cpu.stat`) are named; otherwise those behind the others, or none where all are. This
+    in most of its periods (`cpu.stat`) are named, and hosts whose queueing discipline holds back what they send, as in
+    `smoke-network-silent`; otherwise those behind the others, or none where all are. This
     verdict can be wrong about ranks whose quota is set outside of what their host shows them (a container).
     """
     yield from failure_findings(
         run,
         "the run did not end in time {where}: {text}",
         "budget",
+        remedies=(HELD_BACK,),
     )

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import HELD_BACK, TAKEN, failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -16,6 +16,8 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     at its first large one.
 
     ## What to do
+    {remedy}
+
     {pings} Where it fails: `ip -br address` and `ip route`, then the cable and the switch port. Where it passes: `nft
     list ruleset` and `iptables-save` for rules that drop, `ping -c 3 -M do -s 1472 {peer}` from the other end for
     full-size packets (8972 with an MTU of 9000), `ip -s link` for drops. Where the library took the wrong interface,
@@ -28,10 +30,12 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     half a second, if the kernel's counters show that a waiting rank's socket sends the same bytes again. Time in which
     connections of the waiting ranks carry bytes does not count: slow is not silent. Then every host connects to every
     other: where that fails for all pairs of a host, the host is named, else the pair. Where no part that hangs together
-    holds more than half of the hosts, no host is to blame: the finding names all parts. Where no socket and no new
-    connection shows a broken link, bytes may only be late: the run waits for 27 s more, and no host is named then
-    either. This verdict can be wrong where a link is cut for seconds only: a
-    job waits longer than this run does.
+    holds more than half of the hosts, no host is to blame: the finding names all parts. A host that has the address of
+    an end of such a link as well, since the run began, is named; so is one end whose `netem` or `tbf` (`tc qdisc show`)
+    limits what it sends to less than 10 Mbit/s, drops 2 % or delays by 0.1 s, where most hosts have none. Where no
+    socket and no new connection shows a broken link, bytes may only be late: the run waits for 27 s more, and no host
+    is named then either. This verdict can be wrong where a link is cut for seconds only: a job waits longer than this
+    run does.
     """
     yield from failure_findings(
         run,
@@ -41,4 +45,5 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
             else "data does not arrive in a collective that was not recorded: {links}"
         ),
         "network",
+        remedies=(TAKEN, HELD_BACK),
     )

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, failure_findings
+from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, TAKEN, failure_findings
 
 LOOPBACK = (
     r"([\w.-]{1,200}) \((127\.[\d.]+|::1)\)",
@@ -14,16 +14,16 @@ LOOPBACK = (
     ),
 )
 """Of a master on another host."""
-TAKEN = (
-    r"([\w.-]{1,200}) has ([\da-fA-F.:]{3,45}) as well, the address of ",
-    (
-        "On {0}, `ip -o address show to {1}` prints the interface and prefix of the address, and `ip address del "
-        "{1}/<prefix> dev <interface>` as root takes it from this host. `grep -rsF {1} /etc` prints the files that may "
-        "set it again at boot."
-    ),
-)
 REMEDIES = (
     DEVICE_MEMORY,
+    (
+        r"\bTORCH_DISTRIBUTED_DEBUG is DETAIL on (.{1,300}) and not on ",
+        (
+            "`unset TORCH_DISTRIBUTED_DEBUG` before the program in the job's script; where the script does not set it, "
+            "`grep -rs TORCH_DISTRIBUTED_DEBUG /etc/environment /etc/profile.d ~/.bashrc` on {0} prints the file that "
+            "does. Or `export TORCH_DISTRIBUTED_DEBUG=DETAIL` on all hosts."
+        ),
+    ),
     (
         (
             r"\bdoes not resolve\b|\bname resolution\b|Name or service not known"
@@ -80,7 +80,9 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     Of a job that a launcher has started, ranks that said nothing are named where they are fewer than half of all and
     can be of one host, or others of their host came. To be late is no error: when each rank that has not joined has had
     20 s in which it could run, the hosts try new connections to each other's ranks, twice, and a host that no other
-    reaches is named, or a rank that is within a call which is neither torch's nor an import. Where nothing is found,
+    reaches is named, or a rank that is within a call which is neither torch's nor an import, or that alone sleeps in a
+    function of the kernel which waits for no other rank (a name lookup that reads a pipe), or the hosts where
+    TORCH_DISTRIBUTED_DEBUG is DETAIL, or is not, unlike on most. Where nothing is found,
     the run goes on until its budget ends (`smoke-budget-spent`). This verdict can be wrong where all hosts but the
     master's have the same fault of their own.
     """

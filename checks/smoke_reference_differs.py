@@ -32,7 +32,8 @@ def smoke_reference_differs(
     100 times as far off as that of another such rank differs, too. A host without NumPy draws other masks and is no
     device that differs (`smoke-numpy-missing`).
     Its first step is computed twice: on a CPU the second gradient and the second losses have the same bits, on an
-    accelerator, which may add in any order, they are within 1e-4 of their norm. An error that strikes both times alike
+    accelerator, which may add in any order, they are within 1e-4 of their norm. Where a layout is off, all its steps
+    are computed again behind the last layout, and are within 1e-4. An error that strikes both times alike
     shows only by the other ranks. This verdict can be wrong where a library chooses other instructions from one call
     to the next.
     """

@@ -18,37 +18,16 @@ from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, as
 from doctor.engine.sanitize import seconds_text
 from doctor.engine.texts import filled, joined
 from doctor.facts.network import MAX_ADDRESSES
-from doctor.remote.runtime.netlink import listed_addresses, netlink_attributes, netlink_entries
+from doctor.remote.runtime.netlink import (
+    listed_addresses,
+    name_text,
+    netlink_attributes,
+    netlink_entries,
+    sending_delays,
+)
 
 MAX_LINKS = 2048
 """Interfaces of one host. A host of many containers has hundreds."""
-
-
-def _text(value: bytes) -> str:
-    return value.split(b"\0")[0].decode("utf-8", "replace")
-
-
-def _sending_delays(names: dict[int, str]) -> list[list[object]]:
-    """Interface, kind, seconds, share lost and bytes a second of each netem and tbf (linux/pkt_sched.h)."""
-    delays: list[list[object]] = []
-    try:
-        disciplines = netlink_entries(38, socket.AF_UNSPEC, 20, 4096)
-    except OSError:  # a kernel without traffic control
-        return delays
-    for entry, values in disciplines:
-        kind, options = _text(values.get(1, b"")), values.get(2, b"")
-        name = names.get(struct.unpack("=i", entry[4:8])[0], "")
-        if kind == "netem" and len(options) >= 24:
-            more = netlink_attributes(options[24:])
-            rate = struct.unpack("=Q", more[8])[0] if 8 in more else struct.unpack("=I", more.get(6, bytes(4))[:4])[0]
-            ticks, _, loss = struct.unpack("=III", options[:12])
-            seconds = struct.unpack("=q", more[10])[0] / 1e9 if 10 in more else ticks * 64e-9
-            delays.append([name, kind, seconds, loss / 0xFFFFFFFF, rate])
-        elif kind == "tbf":
-            more = netlink_attributes(options)
-            rate = struct.unpack("=I", more.get(1, bytes(12))[8:12])[0]
-            delays.append([name, kind, 0.0, 0.0, struct.unpack("=Q", more[4])[0] if 4 in more else rate])
-    return delays
 
 
 def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
@@ -56,8 +35,8 @@ def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
     links, names = [], {}
     for entry, values in netlink_entries(18, socket.AF_UNSPEC, 16, 4096):
         index, flags = struct.unpack("=iI", entry[4:12])
-        name = names[index] = _text(values.get(3, b""))
-        kind = _text(netlink_attributes(values.get(18, b"")).get(1, b""))
+        name = names[index] = name_text(values.get(3, b""))
+        kind = name_text(netlink_attributes(values.get(18, b"")).get(1, b""))
         mtu = struct.unpack("=I", values[4])[0] if 4 in values else 0
         physical = os.path.exists("/sys/class/net/" + name + "/device")
         links.append([name, bool(flags & 1), bool(flags & 64), bool(flags & 8), mtu, kind, physical, 10 in values])
@@ -65,7 +44,7 @@ def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
     for index, family, value, prefix, label in listed_addresses(4096):
         if index in names:
             address = socket.inet_ntop(family, value)
-            addresses.append([_text(label) or names[index], names[index], address, prefix])
+            addresses.append([name_text(label) or names[index], names[index], address, prefix])
     routes, limit = [], 4096
     for family in (socket.AF_INET, socket.AF_INET6):
         for entry, values in netlink_entries(26, family, 12, 4 * limit):
@@ -85,7 +64,7 @@ def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
         "addresses": addresses,
         "routes": routes if len(routes) <= limit else None,
         "has_rules": rules,
-        "delays": _sending_delays(names)[:64],
+        "delays": sending_delays(names)[:64],
     }
 
 
@@ -158,6 +137,10 @@ class RouteTarget(msgspec.Struct, frozen=True, array_like=True):
     """Empty for a route over several interfaces."""
 
 
+LEAST_RATE, LEAST_LOSS, LEAST_SECONDS = 1.25e6, 0.02, 0.1
+"""10 Mbit/s, and what lets TCP send as little over a way of 50 ms."""
+
+
 class SendingDelay(msgspec.Struct, frozen=True, array_like=True):
     """A queueing discipline (tc-netem(8), tc-tbf(8)) that delays, loses or limits what an interface sends."""
 
@@ -169,6 +152,11 @@ class SendingDelay(msgspec.Struct, frozen=True, array_like=True):
     """The share of packets that it drops at random."""
     rate: float
     """Bytes a second; 0: any."""
+
+    @property
+    def holds_back(self) -> bool:
+        """It slows a training so much that data seems not to arrive."""
+        return 0 < self.rate < LEAST_RATE or self.loss >= LEAST_LOSS or self.seconds >= LEAST_SECONDS
 
     @property
     def deeds(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Union
 
 import msgspec
 
+from doctor.facts.interfaces import SendingDelay
 from doctor.facts.smoke.events import RankEvent as RankEvent
 from doctor.facts.smoke.events import StageFact
 from doctor.smoke.model import CpuSpin, Snapshot
@@ -148,6 +149,10 @@ class AgentMessage(msgspec.Struct, frozen=True):
     """Established connections, like ``evidence``."""
     listening: tuple[tuple[int, str, int], ...] = ()
     """Rank, address, port."""
+    addresses: tuple[str, ...] = ()
+    """With ``sockets``: those that the host has at the moment."""
+    delays: tuple[SendingDelay, ...] = ()
+    """With ``sockets``: of its interfaces that have an address."""
     probes: tuple[tuple[str, int, str, float], ...] | None = None
     """Address, port, result, seconds."""
     pressure: HostPressure | None = None

@@ -31,6 +31,7 @@ from doctor.facts.smoke import (
     RankDevice,
     RankJoined,
     ReferenceBlocks,
+    ReferenceRepeated,
     ReferenceRun,
     ReferenceUpdate,
     SmokeCollectives,
@@ -269,6 +270,7 @@ def place_in(layout: Layout, rank: int) -> tuple[int, int, int]:
 def training(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOST:
     fields: dict[type[RankEvent], str] = {
         ReferenceRun: "reference",
+        ReferenceRepeated: "reference_repeated",
         ReferenceBlocks: "reference_blocks",
         ReferenceUpdate: "reference_update",
         LayoutBegun: "begun",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.facts.smoke import ReferenceRun
+from doctor.facts.smoke import ReferenceRepeated, ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.smoke import findings_of, root_causes, run_check, start_events, started, training
 from tests.checks.trained import DP4, TP4, Trained, healthy, leading, off
@@ -146,3 +146,19 @@ def test_losses_that_do_not_repeat_are_told_where_the_gradient_does() -> None:
 
 def test_losses_of_an_accelerator_may_differ_in_their_last_bits() -> None:
     assert not wrong(Trained(DP4, devices=True), 2, code_path="NVIDIA H100", repeated_loss=1e-7).findings(NAME)
+
+
+def test_what_a_rank_computes_wrongly_by_the_end_is_its_alone() -> None:
+    """Where two hosts share each model, the layout names both."""
+    trained = Trained(Layout(pp=2, dp=2))
+    trained.steps(lambda event: {"loss_error": 5e-3 if event.rank == 3 else 0.0} if event.rank >= 2 else None)
+    assert trained.only_finding("smoke_loss_differs").values["tie"]
+    trained.events += [ReferenceRepeated(rank, 2e-2 if rank == 3 else 0.0, 0.0) for rank in range(4)]
+    assert trained.only_finding(NAME).values["ranks"] == [3]
+    assert leading(trained) == {NAME}
+
+
+def test_another_order_of_adding_by_the_end_accuses_nobody() -> None:
+    trained = Trained(DP4)
+    trained.events += [ReferenceRepeated(rank, 3e-7 * rank, 8e-5) for rank in range(4)]
+    assert not trained.findings(NAME)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from doctor.facts.smoke import TorchImported
-from doctor.smoke.results.environments import minority_torch
+from doctor.smoke.results.environments import minority_torch, unlike_debug
 from tests.checks.smoke import alter, findings_of, ran, run_check, start_events, started
 
 NAME = "smoke_version_differs"
@@ -53,3 +53,14 @@ def test_whose_torch_is_rarer() -> None:
     assert hosts == ["c"]
     assert sentence.endswith("2.13.0 on 2 hosts; 2.6.0 on 1 host.")
     assert minority_torch({host: imported[host] for host in ("a", "c")})[0] == ["a", "c"]
+
+
+def test_whose_debug_level_makes_groups_of_its_own() -> None:
+    imported = {host: [TorchImported(-1, 1.0, "2.13.0", "3.11.7")] for host in ("w1", "w2", "w3")}
+    assert unlike_debug({**imported, "w4": []}) == ([], "")
+    with_it = [TorchImported(-1, 1.0, "2.13.0", "3.11.7", detail=True)]
+    hosts, sentence = unlike_debug({**imported, "w3": with_it})
+    assert (hosts, "is DETAIL on w3 and not on w[1-2]:" in sentence) == (["w3"], True)
+    assert unlike_debug({**imported, "w2": with_it, "w3": with_it})[0] == ["w1"]
+    assert unlike_debug({"w1": imported["w1"], "w3": with_it})[0] == ["w3"], "of two, the one that sets it"
+    assert unlike_debug(dict.fromkeys(imported, with_it)) == ([], "")

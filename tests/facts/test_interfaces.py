@@ -12,8 +12,9 @@ from hypothesis import given
 
 from doctor.collect.collector_request import function_source
 from doctor.engine.fact import Unreadable
-from doctor.facts.interfaces import Interfaces, LinkAddress, _sending_delays, list_interfaces
+from doctor.facts.interfaces import Interfaces, LinkAddress, list_interfaces
 from doctor.remote.runtime import netlink
+from doctor.remote.runtime.netlink import sending_delays
 from tests.checks.network import interfaces, link
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, runs_on_python_3_6
@@ -65,8 +66,8 @@ def test_what_delays_loses_and_limits_sending(monkeypatch: pytest.MonkeyPatch) -
     rows = [(b"netem", netem), (b"netem", exact), (b"tbf", tbf), (b"tbf", b""), (b"netem", b"x"), (b"fq_codel", b"")]
     entry = struct.pack("=4xi12x", 7)
     entries = [(entry, {1: kind + b"\0", 2: options}) for kind, options in rows]
-    monkeypatch.setattr("doctor.facts.interfaces.netlink_entries", lambda *_: entries)
-    listed = answered(Interfaces, {**RAW_INTERFACES, "delays": _sending_delays({7: "eth0"})})
+    monkeypatch.setattr("doctor.remote.runtime.netlink.netlink_entries", lambda *_: entries)
+    listed = answered(Interfaces, {**RAW_INTERFACES, "delays": sending_delays({7: "eth0"})})
     assert isinstance(listed, Interfaces)
     assert [delay.deeds for delay in listed.delays] == [
         "delays by 50 ms and drops 1 %",

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from doctor.analysis.outliers import FALSE_ALARM_RATE
+from doctor.analysis.outliers.pairs import PathJudge, PathTime
 from doctor.net.matrix import PathSpeed
 from doctor.net.run.conduct import MAX_SUSPECTS, REPETITIONS
 from doctor.net.run.repeats import path_beside
@@ -303,3 +304,23 @@ def test_what_a_limited_host_did_to_its_paths_accuses_no_other(hosts: int) -> No
 
 
 RATES = {"arrival_single": 3.4e9, "arrival_multi": 3.6e9}
+
+
+def test_a_host_whose_paths_are_all_named_is_the_cause() -> None:
+    """Where the other hosts differ much among themselves, what its paths show together may be no proof."""
+
+    def judged(slow: set[int]) -> list[tuple[str, tuple[int, ...], str]]:
+        random = Random(1)
+        times = []
+        for source in range(5):
+            for target in (host for host in range(5) if host != source):
+                is_slow = target == 4 and source in slow
+                for number in range(8 if is_slow else 1):
+                    log = (4.4 if is_slow else float(target % 4)) + random.gauss(0, 0.05)
+                    times.append(PathTime((source, target), log, log, number))
+        outliers, _ = PathJudge(times, (5.0, 10.0), apart=True, figures=5).outliers()
+        return sorted((outlier.kind, outlier.hosts, outlier.way) for outlier in outliers)
+
+    assert judged({0, 1, 2, 3}) == [("host", (4,), "inbound")]
+    assert {kind for kind, _, _ in judged({1, 2, 3})} == {"direction"}
+    assert judged(set()) == []

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from doctor.smoke.programs.worker.processes import take_turns_on_cpus
+from doctor.smoke.programs.worker.work_timing import CpuTour
 
 CPUS = len(os.sched_getaffinity(0))
 
@@ -59,3 +60,14 @@ def test_a_sandbox_that_forbids_it_is_no_error(monkeypatch: pytest.MonkeyPatch) 
     take_turns_on_cpus(100 * CPUS)
     monkeypatch.delattr(os, "SCHED_BATCH")
     take_turns_on_cpus(100 * CPUS)
+
+
+def test_a_rank_stays_on_its_cpus_where_a_sandbox_forbids_to_choose_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    tour = CpuTour.__new__(CpuTour)
+    tour.rank, tour.cpus = 0, [0, 1]
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    assert not tour.move(0) and not tour.move(1)
+    tour.end()

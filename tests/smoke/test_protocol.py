@@ -82,7 +82,12 @@ def events() -> list[dict[str, Any]]:
     ranks = [
         *complete.events,
         *Ranks(2, ["start", "rendezvous", "pace", "teardown"], fails).events,
-        *Ranks(2, ["start", "rendezvous", "devices", "collectives", "teardown"], wrong).events,
+        *Ranks(
+            2,
+            ["start", "rendezvous", "devices", "collectives", "training", "teardown"],
+            wrong,
+            layouts=(Layout(dp=2, zero=True),),
+        ).events,
     ]
     return [{name: value for name, value in event.items() if name != TEXTS} for event in ranks]
 

@@ -9,7 +9,16 @@ from itertools import permutations
 
 import pytest
 
-from doctor.smoke.hang.network_evidence import AddressOwners, by_host, failed_links, sentences, stuck_links, targets
+from doctor.facts.interfaces import SendingDelay
+from doctor.smoke.hang.network_evidence import (
+    AddressOwners,
+    by_host,
+    failed_links,
+    held_back,
+    sentences,
+    stuck_links,
+    targets,
+)
 from doctor.smoke.run.failure_evidence import main_thread_stack
 
 HOSTS = {f"w{n}": [f"10.0.0.{n}", "127.0.0.1", "172.17.0.1"] for n in range(4)}
@@ -94,6 +103,30 @@ def test_who_has_the_address_of_another_host_as_well() -> None:
     assert [owners.other_holder(address, "w1") for address in ("127.0.0.1", "10.1.0.2", "head")] == ["", "", ""]
     bridge = AddressOwners({host: ["172.17.0.1"] for host in HOSTS})
     assert bridge.other_holder("172.17.0.1", "w0") == ""
+
+
+def test_whose_address_another_host_has_by_now() -> None:
+    hosts = {"w1": ["10.1.0.1", "172.17.0.1", "fe80::1"], "w2": ["10.1.0.2", "172.17.0.1"], "w3": ["10.1.0.3"]}
+    owners = AddressOwners(hosts)
+    assert owners.taken(owners) == []
+    assert owners.taken(AddressOwners({**hosts, "w2": [*hosts["w2"], "10.1.0.1"]})) == [("w2", "10.1.0.1", "w1")]
+    moved = {**hosts, "w1": [], "w3": ["10.1.0.3", "10.1.0.1"]}
+    assert owners.taken(AddressOwners(moved)) == [], "an address that moves with its service belongs to one host"
+    assert owners.taken(AddressOwners({**hosts, "w3": ["10.1.0.3", "172.17.0.1", "fe80::1"]})) == []
+    both = {**hosts, "w2": [*hosts["w2"], "10.1.0.1"], "w3": [*hosts["w3"], "10.1.0.1"]}
+    assert owners.taken(AddressOwners(both)) == [], "which of several is the one is not told"
+
+
+def test_whose_queueing_discipline_holds_back_what_it_sends() -> None:
+    slow, lossy = SendingDelay("eth0", "tbf", 0.0, 0.0, 37_500.0), SendingDelay("eth1", "netem", 0.0, 0.05, 0.0)
+    usual = SendingDelay("eth0", "tbf", 0.0, 0.0, 1.25e9), SendingDelay("eth0", "netem", 0.001, 0.0, 0.0)
+    rows = {"w1": [slow], "w2": usual, "w3": []}
+    assert held_back(rows, 3, []) == {"w1": "tbf on eth0 of w1 limits to 0.3 Mbit/s"}
+    assert held_back(rows, 3, [("w1", "w2"), ("w3", "w1")]).keys() == {"w1"}
+    assert not held_back(rows, 3, [("w1", "w2"), ("w2", "w3")]), "it explains one of two links"
+    assert held_back({"w1": [], "w2": [lossy]}, 2, []) == {"w2": "netem on eth1 of w2 drops 5 %"}
+    assert not held_back({host: [slow] for host in HOSTS}, len(HOSTS), []), "a fleet that is meant to be so"
+    assert not held_back({"w2": usual}, 2, [])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")

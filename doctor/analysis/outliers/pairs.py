@@ -5,7 +5,7 @@ The paths are measured against each other: no table says what a network should d
 Noise model: a healthy measurement lies above the usual one of its peers by an excess whose tail is exponential, that is
 a power law of the time itself; measured noise is mostly lighter. Its scale is the median excess of the peers, and never
 less than `MIN_NOISE` or than what repeats of one path differ by. A scale that is estimated from few values is itself
-uncertain, which the chance takes into account (`_log_chance`). Where many peers were measured, their order tells as
+uncertain, which the chance takes into account (`log_chance`). Where many peers were measured, their order tells as
 much, for noise of any distribution. The false-alarm rate is that of a fleet: of all hosts, paths, ways and figures
 together (Bonferroni).
 
@@ -24,7 +24,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.analysis.outliers import FALSE_ALARM_RATE
+from doctor.analysis.outliers import FALSE_ALARM_RATE, log_chance
 
 SLOW_END, SLOW_LINK = 1.15, 1.5
 """How many times as long as on other paths the same data takes at least: to or from a slow host, over a slow link."""
@@ -175,6 +175,9 @@ class PathJudge:
         places = list(self._slow_places(effects))
         doubtful += [place for place in places if place.is_suspicious and not place.is_sure]
         links = [place for place in places if place.is_sure and self._ends_are_fast(effects, place)]
+        of_host = list(self._hosts_of(places, links))
+        hosts += of_host
+        links = [place for place in links if not any({*place.paths} <= {*outlier.paths} for outlier in of_host)]
         return (*sorted(hosts, key=_by_ratio), *sorted(links, key=_by_ratio)), tuple(sorted(doubtful, key=_by_ratio))
 
     # -- hosts
@@ -376,6 +379,20 @@ class PathJudge:
                 return False
         return True
 
+    def _hosts_of(self, places: Sequence[PathOutlier], links: Sequence[PathOutlier]) -> Iterator[PathOutlier]:
+        """Hosts whose paths of one way are all slow, most of them surely, each for itself: the host is one cause."""
+        by_path = {path: place for place in places for path in place.paths}
+        for host in self.ends:
+            for way in self.ways:
+                paths = tuple(path for path in self.paths_of[host] if _belongs(path, host, way))
+                parts = [by_path[path] for path in paths if path in by_path]
+                if len(parts) == len(paths) and sum(part in links for part in parts) > max(1, len(paths) / 2):
+                    part = min(parts, key=lambda part: (part.chance, part.log))
+                    measured = sum(part.measured for part in parts)
+                    of_host = {"hosts": (host,), "way": way, "paths": paths, "slow_paths": len(paths)}
+                    yield msgspec.structs.replace(part, kind="host", measured=measured, **of_host)
+                    break
+
     # -- chance
 
     def _scale(self, groups: Sequence[tuple[Sequence[float], float]]) -> tuple[float, int]:
@@ -397,22 +414,10 @@ class PathJudge:
         peers, norm = groups[-1]
         as_slow = sum(log - norm >= excess for log in peers)
         order = math.log(math.comb(above + as_slow, above)) - math.log(math.comb(above + len(peers), above))
-        noise = min(_log_chance(above, excess, *self._scale(groups)), order)
+        noise = min(log_chance(above, excess, *self._scale(groups)), order)
         both = max(noise, above * math.log(self.disturbed))
         tests = math.log(2 * self.tests) + ways
         return math.exp(tests + noise), math.exp(min(tests + both, 0.0))
-
-
-def _log_chance(above: int, excess: float, scale: float, degrees: int) -> float:
-    """The logarithm of the chance that so many healthy measurements all lie so far above the middle one.
-
-    Half of the measurements lie above it; by how much is exponential, with a scale that is estimated from ``degrees``
-    values: the predictive distribution has a power's tail.
-
-    >>> math.exp(_log_chance(1, 0.0, 1.0, 1)), round(math.exp(_log_chance(2, 1.0, 1.0, 10**6)), 4)
-    (0.5, 0.0338)
-    """
-    return -above * math.log(2) - degrees * math.log1p(above * excess / (degrees * scale))
 
 
 def _belongs(path: Path, host: int, way: Way) -> bool:

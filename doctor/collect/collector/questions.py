@@ -6,7 +6,14 @@ import time
 from doctor.collect.collector.jobs import Job
 from doctor.remote.runtime.connecting import connect_all
 from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash, make_proof, read_proof
-from doctor.remote.runtime.netlink import listed_addresses, netlink_attributes, netlink_entries, netlink_messages
+from doctor.remote.runtime.netlink import (
+    listed_addresses,
+    name_text,
+    netlink_attributes,
+    netlink_entries,
+    netlink_messages,
+    sending_delays,
+)
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import fork_child, run_tool
 from doctor.remote.runtime.reading import effective_time, find_tool, matching_paths, names_in, read_text
@@ -25,9 +32,11 @@ HELPERS = (
     make_proof,
     read_proof,
     listed_addresses,
+    name_text,
     netlink_attributes,
     netlink_entries,
     netlink_messages,
+    sending_delays,
     read_text,
     run_tool,
 )

@@ -31,6 +31,16 @@ class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     """The same of the losses of that step's blocks."""
 
 
+class ReferenceRepeated(RankEvent, frozen=True, tag="reference-repeated"):
+    """The same of all its steps, computed again behind the last layout where some step of a layout was not right.
+
+    Of the step that is furthest; 1 where it is not finite.
+    """
+
+    repeated: float
+    repeated_loss: float
+
+
 class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):
     """The data of one step, block by block; from rank 0 alone."""
 
@@ -114,6 +124,7 @@ class SmokeTraining(StageFact, frozen=True):
     every_rank = True
     event_types = (
         ReferenceRun,
+        ReferenceRepeated,
         ReferenceBlocks,
         ReferenceUpdate,
         LayoutBegun,
@@ -122,6 +133,7 @@ class SmokeTraining(StageFact, frozen=True):
     )
 
     reference: tuple[ReferenceRun, ...] = ()
+    reference_repeated: tuple[ReferenceRepeated, ...] = ()
     reference_blocks: tuple[ReferenceBlocks, ...] = ()
     reference_update: tuple[ReferenceUpdate, ...] = ()
     begun: tuple[LayoutBegun, ...] = ()

@@ -97,3 +97,31 @@ def netlink_attributes(rest):
         values[attribute & 0x3FFF] = rest[4:size]
         rest = rest[(size + 3) & ~3 :]
     return values
+
+
+def name_text(value):
+    """The text of an attribute that ends with a zero byte."""
+    return value.split(b"\0")[0].decode("utf-8", "replace")
+
+
+def sending_delays(names):
+    """Interface, kind, seconds, share lost and bytes a second of each netem and tbf (linux/pkt_sched.h)."""
+    delays = []
+    try:
+        disciplines = netlink_entries(38, 0, 20, 4096)
+    except OSError:  # a kernel without traffic control
+        return delays
+    for entry, values in disciplines:
+        kind, options = name_text(values.get(1, b"")), values.get(2, b"")
+        name = names.get(struct.unpack("=i", entry[4:8])[0], "")
+        if kind == "netem" and len(options) >= 24:
+            more = netlink_attributes(options[24:])
+            rate = struct.unpack("=Q", more[8])[0] if 8 in more else struct.unpack("=I", more.get(6, bytes(4))[:4])[0]
+            ticks, _, loss = struct.unpack("=III", options[:12])
+            seconds = struct.unpack("=q", more[10])[0] / 1e9 if 10 in more else ticks * 64e-9
+            delays.append([name, kind, seconds, loss / 0xFFFFFFFF, rate])
+        elif kind == "tbf":
+            more = netlink_attributes(options)
+            rate = struct.unpack("=I", more.get(1, bytes(12))[8:12])[0]
+            delays.append([name, kind, 0.0, 0.0, struct.unpack("=Q", more[4])[0] if 4 in more else rate])
+    return delays

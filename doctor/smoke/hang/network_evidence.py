@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from doctor.engine.pairwise_blame import blame, partners
 from doctor.engine.texts import filled
+from doctor.facts.interfaces import SendingDelay
 
 Socket = tuple[int, str, int, int, int]
 """Rank, its peer's address and port, unacknowledged bytes, retransmits."""
@@ -43,6 +44,11 @@ class AddressOwners:
         holders = self._holders.get(address, [])
         others = [host for host in holders if host != owner]
         return others[0] if len(others) == 1 and owner in holders and not address.startswith(("127.", "::1")) else ""
+
+    def taken(self, now: AddressOwners) -> list[tuple[str, str, str]]:
+        """(holder, address, owner): addresses that were one host's alone and that another host has as well by now."""
+        rows = [(now.other_holder(address, owner), address, owner) for address, owner in sorted(self._owner.items())]
+        return [row for row in rows if row[0] and not row[1].startswith("fe80:")]
 
     def host(self, address: str, asker: str) -> str:
         """The host that ``asker`` reaches at this address; the address itself where its owner is not known."""
@@ -107,6 +113,22 @@ def failed_links(
     silent = sorted(end[0] for end, others in suspects.items() if 1 < len(others) == len(tried[end]))
     failed = tuple(sorted((source, target) for source, target, worked in pairs if not worked))
     return failed, tuple(silent), tuple(tuple(end[0] for end in part) for cut in cuts[:1] for part in cut.parts)
+
+
+def held_back(delays: Mapping[str, Iterable[SendingDelay]], host_count: int, links: Iterable[Link]) -> dict[str, str]:
+    """By host whose queueing discipline holds back what it sends: what it does.
+
+    Empty where more than half of the hosts have one, and where a link that bytes do not get through on has none at
+    either end.
+    """
+    texts = {
+        host: filled("{0} on {1} of {2} {3}", row.kind, row.interface, host, row.deeds)
+        for host, rows in delays.items()
+        for row in rows
+        if row.holds_back
+    }
+    explains = all(not texts.keys().isdisjoint(ends) for ends in links)
+    return texts if explains and 2 * len(texts) <= host_count else {}
 
 
 def sentences(

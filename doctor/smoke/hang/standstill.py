@@ -64,6 +64,13 @@ def foreign_calls(failure: Failure) -> dict[int, str]:
     return {rank: frame for rank in failure.concerned if (frame := foreign_frame(failure.stacks.get(rank, "")))}
 
 
+def sleeping_apart(failure: Failure, sleeping: Mapping[int, str]) -> dict[int, str]:
+    """By rank, of those that it names or that wait: the function of the kernel that it sleeps in, where that waits for
+    no other rank; ``sleeping`` has that of each.
+    """
+    return {rank: name for rank in failure.concerned if OWN_WAIT.match(name := sleeping.get(rank, ""))}
+
+
 def other_collectives(failure: Failure) -> dict[int, str]:
     """By rank, of those that are in the collective: the one of torch that it is in, where that is another.
 
@@ -97,7 +104,6 @@ def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = Mapping
     """
     concerned = failure.concerned
     call = filled("inside the call of {0} ", failure.op) if failure.op else ""
-    asleep = {rank: name for rank, name in sorted(sleeping.items()) if OWN_WAIT.match(name) and rank in concerned}
     callers = {rank: frame for rank in concerned if (frame := second_caller(failure.stacks.get(rank, "")))}
     for foreign, template in (
         (foreign_calls(failure), "{0}it is in {1}, which is not torch"),
@@ -106,7 +112,7 @@ def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = Mapping
             other_collectives(failure),
             "{0}it is in {1} of torch: it makes another call than it means to",
         ),
-        (asleep, "{0}it sleeps in {1} of the kernel, which waits for no other rank"),
+        (sleeping_apart(failure, sleeping), "{0}it sleeps in {1} of the kernel, which waits for no other rank"),
     ):
         if foreign and len(foreign) < len(concerned):
             return blame(failure, "blocked", foreign, filled(template, call, next(iter(foreign.values()))))

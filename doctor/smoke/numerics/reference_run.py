@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from doctor.facts.smoke import ReferenceRun, SmokeTraining
+from doctor.facts.smoke import ReferenceRepeated, ReferenceRun, SmokeTraining
 
 LOSS_TOLERANCE = 1e-4
 """Relative. Healthy runs differ by up to 2e-7 in fp32, the mildest wrong program that was tried by 1e-3."""
@@ -47,8 +47,20 @@ class MajorityReference(msgspec.Struct, frozen=True):
 
 
 def reference_events(training: Mapping[str, SmokeTraining]) -> dict[int, ReferenceRun]:
-    """The reference run of each rank that reported one."""
-    return {event.rank: event for fact in training.values() for event in fact.reference}
+    """The reference run of each rank that reported one, with what it came to when the rank computed it again."""
+    again = {event.rank: event for fact in training.values() for event in fact.reference_repeated}
+    events = {event.rank: event for fact in training.values() for event in fact.reference}
+    return {rank: _repeated(event, again[rank]) if rank in again else event for rank, event in events.items()}
+
+
+def _repeated(event: ReferenceRun, again: ReferenceRepeated) -> ReferenceRun:
+    """The larger distance of each kind; behind the layouts, a program may have changed the order of adding by now."""
+    changed: dict[str, float] = {}
+    for name in ("repeated", "repeated_loss"):
+        before, distance = getattr(event, name), getattr(again, name)
+        if before is not None and distance > max(before, LOSS_TOLERANCE):
+            changed[name] = distance
+    return msgspec.structs.replace(event, **changed)
 
 
 def majority_reference(training: Mapping[str, SmokeTraining]) -> MajorityReference | None:

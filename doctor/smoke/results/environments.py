@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from doctor.analysis.majority import split
+from doctor.engine.pairwise_blame import folded
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import SmokeStart, TorchImported
 
@@ -52,6 +53,23 @@ def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[lis
     text = joined("; ", (filled("{0} on {1} host{2}", version, count, "s" * (count > 1)) for version, count in counts))
     return list(parts.differing), filled(
         "The ranks run different versions of torch, which may not understand each other: {0}.", text
+    )
+
+
+def unlike_debug(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[list[str], str]:
+    """Hosts with another TORCH_DISTRIBUTED_DEBUG=DETAIL than most, or those with it at a tie, and a sentence of it.
+
+    Empty where all have the same.
+    """
+    with_it = {host: any(event.detail for event in events) for host, events in imported.items() if events}
+    parts = split(sorted(with_it), with_it.__getitem__, False)
+    if parts is None:
+        return [], ""
+    names = (folded([host for host, detail in with_it.items() if detail is value]) for value in (True, False))
+    return list(parts.differing), filled(
+        "TORCH_DISTRIBUTED_DEBUG is DETAIL on {0} and not on {1}: with it, torch makes a second group, where each rank "
+        "waits for all others",
+        *names,
     )
 
 

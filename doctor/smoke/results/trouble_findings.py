@@ -10,6 +10,7 @@ from doctor.engine.fact import Unreadable
 from doctor.engine.pairwise_blame import part_values
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
+from doctor.facts.interfaces import DELETE_DELAY
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.hang.describe import format_group
 from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
@@ -49,6 +50,17 @@ DEVICE_MEMORY = (
 Sources: torch, c10/cuda/CUDACachingAllocator.cpp and cublas's status; CANN, ACL_ERROR_RT_MEMORY_ALLOCATION; "CUDA
 error: out of memory" at torch.cuda.set_device, beside a process that held all but 0.2 of the 140 GiB of an H200.
 """
+TAKEN = (
+    r"([\w.-]{1,200}) has ([\da-fA-F.:]{3,45}) as well, the address of",
+    (
+        "On {0}, `ip -o address show to {1}` prints the interface and prefix of the address, and `ip address del "
+        "{1}/<prefix> dev <interface>` as root takes it from this host. `grep -rsF {1} /etc` prints the files that may "
+        "set it again at boot."
+    ),
+)
+"""Of two hosts with one address."""
+HELD_BACK = (r"\b(?:netem|tbf) on (?=\S{1,64} of ([\w.-]{1,200}) )(\S{1,64}) of ", DELETE_DELAY)
+"""Of a queueing discipline."""
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 ACCELERATORS = {**DEVICES, "gloo": "CPU"}
 """What a run trains on: a remedy for another kind of device is left out of the report."""

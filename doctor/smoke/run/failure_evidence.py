@@ -28,11 +28,12 @@ from doctor.smoke.hang.standstill import (
     explain_standstill,
     explain_wrong_size,
     foreign_calls,
+    sleeping_apart,
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
 from doctor.smoke.protocol import DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
-from doctor.smoke.results.environments import minority_torch
+from doctor.smoke.results.environments import minority_torch, unlike_debug
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
 
@@ -86,6 +87,8 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         failure = _with_named_peers(failure, run)
         failure = _with_links(failure, run, finished)
         failure = _with_versions(failure, plan, progress)
+    if failure.kind in ("network", "budget") and not failure.parts:
+        failure = _with_delays(failure, run)
     return _with_logs(failure, progress)
 
 
@@ -105,15 +108,23 @@ def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, Host
 def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     """A failure of ranks that are late to join, with who causes it; None where nothing shows that.
 
-    A rank is named where it is within a call that is neither torch's nor an import, and a host or a link where new
-    connections between the hosts get no answer, twice.
+    A rank is named where it is within a call that is neither torch's nor an import, or where it alone sleeps in a
+    function of the kernel that waits for no other rank, such as a name lookup that reads a pipe. A host or a link where
+    new connections between the hosts get no answer, twice, and a host whose debug level makes another number of groups.
     """
     failure = _with_stacks(failure, run.channels)
     if foreign := foreign_calls(failure):
         text = filled("{0}: it is in {1}, which is not torch", failure.text, next(iter(foreign.values())))
         return blame(failure, failure.kind, foreign, text)
-    lasting = _lasting_links(run, {})
-    return _because_of_links(failure, run.plan, lasting) if lasting else None
+    asleep = sleeping_apart(failure, run.sleeping)
+    if 0 < len(asleep) < len(failure.concerned):
+        sentence = filled("it sleeps in {0} of the kernel, which waits for no other rank", next(iter(asleep.values())))
+        return blame(failure, failure.kind, asleep, joined(": ", (failure.text, sentence)))
+    if lasting := _lasting_links(run, {}):
+        return _because_of_links(failure, run.plan, lasting)
+    hosts, sentence = unlike_debug(_imported(run.progress))
+    ranks = [place.rank for place in run.plan.places if place.host in hosts]
+    return blame(failure, failure.kind, ranks, joined(": ", (failure.text, sentence))) if hosts else None
 
 
 def _lasting_links(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evidence.Probe]]) -> _LinkEvidence | None:
@@ -193,6 +204,19 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure], host_cou
         text = filled("{0}: {1}", failure.text, beginning(" ".join(starved.values()), 300))
         failure = blame(failure, failure.kind, starved, text)
     return msgspec.structs.replace(failure, evidence=(*failure.evidence, *texts))
+
+
+def _with_delays(failure: Failure, run: ObservedRun) -> Failure:
+    """Laid at the hosts whose queueing discipline holds back what they send."""
+    endpoints = run.channels.endpoints
+    answers = run.channels.query("sockets", {name: ListSockets() for name in endpoints}, LATE_ANSWER)
+    delays = {endpoints[name].host: line.delays for name, line in answers.items()}
+    texts = network_evidence.held_back(delays, len(run.plan.ranks_by_host), failure.links)
+    if not texts:
+        return failure
+    ranks = [place.rank for place in run.plan.places if place.host in texts]
+    text = joined(": ", filter(None, (failure.text, joined("; ", sorted(texts.values())[:4]))))
+    return blame(msgspec.structs.replace(failure, links=()), failure.kind, ranks, text)
 
 
 def _with_stacks(failure: Failure, channels: Channels) -> Failure:
@@ -286,6 +310,8 @@ class _LinkEvidence(NamedTuple):
     cut: tuple[str, ...]
     parts: tuple[tuple[str, ...], ...]
     tried: Mapping[str, Sequence[network_evidence.Probe]]
+    taken: tuple[tuple[str, str, str], ...]
+    """Holder, address, owner: ends of these links whose address another host has since the run began."""
 
     def sentences(self) -> tuple[str, ...]:
         return network_evidence.sentences(self.stuck, self.failed, self.cut, bool(self.tried))
@@ -306,7 +332,11 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     probes = channels.query("probes", orders, PROBE + ANSWER) if orders else {}
     tried = {hosts[name]: line.probes or () for name, line in probes.items()}
     tried = {host: (*tried.get(host, ()), *by_ranks.get(host, ())) for host in (*tried, *by_ranks)}
-    return _LinkEvidence(stuck, *network_evidence.failed_links(tried, addresses), tried)
+    failed, cut, parts = network_evidence.failed_links(tried, addresses)
+    now = network_evidence.AddressOwners({hosts[name]: line.addresses for name, line in answers.items()})
+    concerned = {end for link in (*stuck, *failed) for end in link}
+    taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
+    return _LinkEvidence(stuck, failed, cut, parts, tried, taken)
 
 
 def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> Failure:
@@ -314,6 +344,12 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
     links = _link_evidence(run, {})
     if not (links.stuck or links.failed or links.cut or failure.links) and failure.certainty == "timeout":
         return explain_standstill(failure, finished, bool(links.tried))
+    if links.taken:
+        holder, address, owner = links.taken[0]
+        text = filled("{0} has {1} as well, the address of {2}", holder, address, owner)
+        evidence = (*failure.evidence, *links.sentences())
+        failure = msgspec.structs.replace(failure, links=(), evidence=evidence)
+        return blame(failure, "network", run.plan.ranks_by_host[holder], text)
     culprits = tuple(place.rank for place in run.plan.places if place.host in links.cut) or failure.culprit_ranks
     return failure.blaming(
         () if links.parts else culprits,
@@ -328,15 +364,18 @@ def _with_versions(failure: Failure, plan: SmokePlan, progress: StageProgress) -
 
     Not where a connection was found to be cut: then that is why.
     """
-    imported = {
-        host: [event for event in events if isinstance(event, TorchImported)]
-        for host, events in progress.events.items()
-    }
-    hosts, sentence = minority_torch(imported)
+    hosts, sentence = minority_torch(_imported(progress))
     if not hosts or failure.links:
         return failure
     culprits = [place.rank for place in plan.places if place.host in hosts]
     return failure.blaming(culprits, evidence=(sentence, *failure.evidence))
+
+
+def _imported(progress: StageProgress) -> dict[str, list[TorchImported]]:
+    return {
+        host: [event for event in events if isinstance(event, TorchImported)]
+        for host, events in progress.events.items()
+    }
 
 
 def _with_logs(failure: Failure, progress: StageProgress) -> Failure:

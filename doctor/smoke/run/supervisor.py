@@ -321,9 +321,11 @@ class _Supervisor:
         master = (self.plan.master_addr, self.plan.master_port)
         if silent := self.silence.evaluate(now, self.snapshots, self.addresses, master):
             raise _RunStopped(self.make_failure(silent.kind, silent.names, silent.text, limit=silent.limit))
-        own_time = {rank: snap.effective for rank, snap in self.snapshots.items() if snap.stage == "rendezvous"}
+        joining = {rank: snap for rank, snap in self.snapshots.items() if snap.stage == "rendezvous"}
+        own_time = {rank: snap.effective for rank, snap in joining.items()}
         overdue = self.progress.overdue(now, own_time, channels.cpu_wait)
-        if overdue or (overdue := late_failure(own_time, self.observed)):
+        asleep = {rank: snap.waits_for for rank, snap in joining.items() if snap.process in ("S", "D")}
+        if overdue or (overdue := late_failure(own_time, self.observed._replace(sleeping=asleep))):
             raise _RunStopped(overdue)
 
     @property

@@ -17,6 +17,7 @@ from doctor.smoke.programs.agent.network import (
     interface_addresses,
     interface_speeds,
     listen_on,
+    network_state,
     probe_connections,
     tcp_sockets,
 )
@@ -179,7 +180,7 @@ class Agent(OrderedProgram):
         self.controller.send(stacks=stacks, due=bool(self.stacks_due), limits=self.watcher.reached_limits())
 
     def send_sockets(self):
-        """The ranks' connections, and where they listen."""
+        """The ranks' connections, where they listen, the host's addresses, and what slows down its sending."""
         alive = [monitor for monitor in self.watcher.monitors.values() if monitor.pid and not monitor.ended]
         ranks = dict((monitor.pid, monitor.rank) for monitor in alive)
         connections, listening = [], []
@@ -188,7 +189,7 @@ class Agent(OrderedProgram):
                 connections.append([ranks[pid], peer[0], peer[1], unacked, retransmits])
             else:
                 listening.append([ranks[pid], local[0], local[1]])
-        self.controller.send(sockets=connections, listening=listening)
+        self.controller.send(sockets=connections, listening=listening, **network_state())
 
     def send_probes(self, targets, seconds=0.6):
         """Connects to all targets at once."""

@@ -6,7 +6,7 @@ import socket
 import struct
 
 from doctor.remote.runtime.connecting import NO_ROUTE, connect_all
-from doctor.remote.runtime.netlink import diagnosed_tcp, listed_addresses
+from doctor.remote.runtime.netlink import diagnosed_tcp, listed_addresses, sending_delays
 from doctor.remote.runtime.reading import names_in, read_text
 from doctor.smoke.programs.agent.procfs import open_files
 
@@ -125,6 +125,16 @@ def interface_addresses():
         if index in names:
             addresses[names[index]].append(socket.inet_ntop(family, value))
     return addresses
+
+
+def network_state():
+    """The host's addresses, and what slows down the sending of interfaces that have one."""
+    by_interface = interface_addresses()
+    names = dict((index, name) for index, name in socket.if_nameindex() if by_interface.get(name) and name != "lo")
+    return {
+        "addresses": [address for some in by_interface.values() for address in some][:1024],
+        "delays": [row for row in sending_delays(names) if row[0]][:64],
+    }
 
 
 def interface_speeds():

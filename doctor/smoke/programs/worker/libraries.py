@@ -89,6 +89,7 @@ def load_libraries(orders: Orders, events: EventWriter) -> None:
         numpy=numpy.__version__ if numpy else None,
         python=".".join(map(str, sys.version_info[:3])),
         backend_ok=available,
+        detail=os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL",
         text="" if available else filled("this torch was built without {0}", backend),
     )
     if not available:

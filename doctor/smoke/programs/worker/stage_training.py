@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
@@ -29,13 +29,14 @@ LEARNING_BLOCKS = 32
 MOST_SERIAL_BLOCKS = 4096
 """Of all steps of the serial training together: about a second on a CPU."""
 SERIAL_DISTANCE = 0.01
-"""From the serial training, as a share, from which on what a rank holds counts as a wrong result: the collectives are
-repeated, which are exact, and show whose it is if one of them became wrong after its test."""
+"""From the serial training, as a share, from which on what a rank has learned, or an accelerator trained, counts as a
+wrong result: the collectives are repeated, which are exact, and show whose it is if one became wrong after its test."""
 SECOND_ROUND_AFTER_TRAINING = 12.0
 """Seconds at most; a third of them where no collective is wrong."""
 LOCAL_AGAIN = 1e-4
 """From the reference run's reduced gradient, as a share of its norm: from there on the rank computes its own part
-again, alone, so that who made the sum wrong is told from those that hold it."""
+again, alone, so that who made the sum wrong is told from those that hold it. From there on, of any quantity, all ranks
+compute the reference run again behind the last layout."""
 REFERENCE_BLOCKS = 512
 """The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
 
@@ -60,6 +61,8 @@ def stage_training(ctx: RankContext) -> None:
     reference_run(ctx)
     for index, layout in enumerate(ctx.plan["layouts"]):
         train_layout(ctx, index, layout)
+    if ctx.comm.sum_over_ranks(ctx.distant_steps):
+        repeat_reference_run(ctx)
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
 
@@ -106,6 +109,30 @@ def reference_run(ctx: RankContext) -> None:
         ctx.emit("reference-update", update=model.squared_norms(model.flat - start))
 
 
+def repeat_reference_run(ctx: RankContext) -> None:
+    """Each step of the reference run once more, from the parameters before it.
+
+    What a rank has computed wrongly since then shows on it alone, even where two hosts share each model.
+    """
+    model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
+    before, repeated = ctx.initial_weights or {}, {"repeated": 0.0, "repeated_loss": 0.0}
+    for step, reference in enumerate(ctx.reference):
+        with torch.no_grad():
+            model.flat.copy_(model.share_of(before))
+        model.forward_backward(make_batch(ctx, model, rng, step, True))
+        of_blocks = torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1)
+        gradient, expected = model.reduce_gradient(), model.share_of(reference.gradient)
+        for name, values, others in (
+            ("repeated", gradient, expected),
+            ("repeated_loss", of_blocks, reference.losses),
+        ):
+            if math.isfinite(float(others.norm())):
+                distance = relative_distance(values, others)
+                repeated[name] = max(repeated[name], 1.0 if distance is None else distance)
+        before = reference.weights
+    ctx.emit("reference-repeated", **repeated)
+
+
 def emit_blocks(ctx: RankContext, step: int, batch: Batch) -> None:
     """The checksums of every block of the step."""
     for start in range(0, len(batch.blocks), BLOCKS_PER_EVENT):
@@ -136,7 +163,10 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> None:
         batch = make_batch(ctx, model, rng, step, True)
         weights = ctx.reference[step - 1].weights if 0 < step <= len(ctx.reference) else ctx.initial_weights
         trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None, weights)
-        note_distance(ctx, trained["grad_error"], trained["params_error"], trained["loss_error"])
+        errors = trained["grad_error"], trained["params_error"], trained["loss_error"]
+        ctx.distant_steps += exceeds(LOCAL_AGAIN, errors)
+        # An accelerator may multiply with fewer bits in every healthy run.
+        ctx.wrong_results += exceeds(LOCAL_AGAIN if ctx.device.type == "cpu" else SERIAL_DISTANCE, errors)
         ctx.emit("step", layout=index, step=step, **trained)
     seconds = round(time.monotonic() - started, 3)
     ctx.emit("end", layout=index, update=model.squared_norms(model.flat - start), seconds=seconds)
@@ -179,9 +209,9 @@ def train_step(
     )  # fmt: skip
 
 
-def note_distance(ctx: RankContext, *errors: float | None) -> None:
-    """Counts a wrong result where any of these distances from the serial training is large."""
-    ctx.wrong_results += any(error is not None and error > SERIAL_DISTANCE for error in errors)
+def exceeds(limit: float, errors: Iterable[float | None]) -> bool:
+    """Whether any of these distances from the serial training is larger."""
+    return any(error is not None and error > limit for error in errors)
 
 
 def stage_learning(ctx: RankContext) -> None:
@@ -247,7 +277,7 @@ def compare_learned(
     blocks = mesh.blocks(count)
     serial = of_blocks[:, blocks.start : blocks.stop].mean(1)
     loss_error = max((relative_distance(loss, serial[step]) or 0 for step, loss in enumerate(losses)), default=None)
-    note_distance(ctx, error, loss_error)
+    ctx.wrong_results += exceeds(SERIAL_DISTANCE, (error, loss_error))
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
         error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error,

@@ -111,11 +111,14 @@ class CpuTour:
         self.cpus = sorted(os.sched_getaffinity(0)) if ctx.device.type == "cpu" else []
 
     def move(self, step: int) -> bool:
-        """Whether the rank is on another CPU from now on."""
+        """Whether the rank is on another CPU from now on. Where a sandbox forbids the call, it stays where it is."""
         if len(self.cpus) < 2:
             return False
-        os.sched_setaffinity(0, {self.cpus[(self.rank + step) % len(self.cpus)]})
-        return True
+        try:
+            os.sched_setaffinity(0, {self.cpus[(self.rank + step) % len(self.cpus)]})
+        except OSError:
+            self.cpus = []
+        return bool(self.cpus)
 
     def end(self) -> None:
         """Back to all CPUs."""

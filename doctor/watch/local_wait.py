@@ -19,7 +19,7 @@ from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.procfs import open_files, process_status
 from doctor.watch.attach.inspector.live_environment import memory_at
-from doctor.watch.attach.inspector.rank_state import awaited_files, call_by_function, thread_call
+from doctor.watch.attach.inspector.rank_state import PAGE, awaited_files, call_by_function, thread_call
 from doctor.watch.attach.rank_activity import LONGEST_WAIT
 from doctor.watch.peer_wait import threads_of
 
@@ -33,6 +33,11 @@ LIMITS = {
     22: (3, "milliseconds"), 271: (2, "timespec"), 73: (2, "timespec"), 270: (4, "timespec"), 72: (4, "timespec"),
     23: (4, "timeval"),
 }  # fmt: skip
+
+RESTARTED = frozenset(
+    {"", "running", PAGE, "read", "write", "open", "recv", "send", "accept", "wait", "lock", "sync", "stat"}
+)
+"""Calls that the kernel takes up again after a signal with SA_RESTART, and what is no call. Source: signal(7)."""
 
 
 class _Call(NamedTuple):
@@ -63,6 +68,18 @@ def local_wait(pid: int, processes: Collection[int], *, loads: bool = False) -> 
     if call.is_private_futex and any(_sleeps(pid, thread) for thread in threads_of(pid)[1:]):
         return "waits for a thread that sleeps"
     return ""
+
+
+def undisturbed_thread(pid: int) -> int:
+    """A thread that a signal does not take out of a call: pause, nanosleep, poll and their like would end early.
+
+    One that waits for a lock without a limit, the main one first; else the main one. 0 where it is in such a call.
+    """
+    for thread in threads_of(pid):
+        call = _call(pid, thread)
+        if call.kind == "futex" and _seconds_left(pid, call) == math.inf:
+            return thread
+    return pid if _call(pid, pid).kind in RESTARTED else 0
 
 
 def _name(pid: int) -> str:

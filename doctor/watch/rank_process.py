@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from doctor.smoke.programs.recorder_page import PAGE_SIZE, STEP, STEP_SLOTS, STE
 from doctor.transport.host_texts import filled_here, take_texts
 from doctor.watch.attach.inspector.rank_state import process_tree
 from doctor.watch.effort import Effort
+from doctor.watch.local_wait import undisturbed_thread
 from doctor.watch.pace import WARM_STEPS, Entry, StepTimes
 from doctor.watch.paths import RankPaths
 from doctor.watch.verdict import UNKNOWN_END
@@ -26,6 +28,7 @@ from doctor.watch.verdict import UNKNOWN_END
 STACK_SIGNAL = signal.SIGRTMIN + 11
 """As in the hook."""
 MOST_EVENT_BYTES = 1 << 20
+_CURRENT = re.compile(r"^Current thread 0x", re.M)
 STACK_SECONDS = 0.5
 """For a rank to write its stacks."""
 LONGEST_STACK = 65536
@@ -230,8 +233,11 @@ class RankProcess(RankMonitor):
         if not _has_open(self.pid, self._stacks_descriptor, self._stacks_path):
             return ""  # it has closed it: what it would write goes into another file
         try:
+            thread = undisturbed_thread(self.pid)
+            if not thread:
+                return ""
             os.truncate(self._stacks_path, 0)  # the process appends
-            os.kill(self.pid, STACK_SIGNAL)
+            os.kill(thread, STACK_SIGNAL)
             self.effort.forget_switches()
             limit, size, last_size = time.monotonic() + STACK_SECONDS, 0, -1
             while time.monotonic() < limit and (not size or size != last_size):
@@ -239,9 +245,17 @@ class RankProcess(RankMonitor):
                 time.sleep(0.01)
                 size = self._stacks_path.stat().st_size
             with self._stacks_path.open("rb") as file:
-                return file.read(LONGEST_STACK).decode("utf-8", "replace") or None
+                file.seek(max(0, size - LONGEST_STACK))
+                return _main_as_current(file.read(LONGEST_STACK).decode("utf-8", "replace")) or None
         except OSError:
             return ""
+
+
+def _main_as_current(stacks: str) -> str:
+    """The stacks as if the main thread, which stands last, had taken the signal."""
+    others, gap, main = stacks.rpartition("\n\n")
+    main = main.replace("Thread 0x", "Current thread 0x", 1) if main.startswith("Thread 0x") else main
+    return _CURRENT.sub("Thread 0x", others) + gap + main
 
 
 def _has_open(pid: int, descriptor: int, path: Path) -> bool:

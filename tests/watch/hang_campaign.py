@@ -104,7 +104,7 @@ def conduct(kind: str, way: str = "run", patience: float = 60.0, **environ: str)
     """One job under `doctor watch`."""
     ranks = 4 if kind in FOUR else 3
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    with tempfile.TemporaryDirectory(prefix="h") as name:
+    with tempfile.TemporaryDirectory(prefix="h", ignore_cleanup_errors=True) as name:
         folder, file = Path(name), Path(name, "report.json")
         own = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "HOME": name, "XDG_STATE_HOME": name, **environ}
         if kind in SPAWNED:
@@ -127,8 +127,7 @@ def conduct(kind: str, way: str = "run", patience: float = 60.0, **environ: str)
             os.killpg(process.pid, signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(40)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        end_all(folder)
         struck = folder / "struck"
         said = file.stat().st_mtime if file.exists() else time.time()
         took = said - struck.stat().st_mtime if struck.exists() else -1.0
@@ -153,9 +152,26 @@ def _attach(process: subprocess.Popen[bytes], folder: Path, doctor: list[str]) -
     except subprocess.TimeoutExpired:
         text = ""
     took = time.monotonic() - began
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    end_all(folder)
     return json.loads(text or "{}"), took
+
+
+def end_all(home: Path) -> None:
+    """Ends the processes of a job, whose sessions are their own: each has this folder, or one in it, as its home."""
+    entry = b"\0HOME=" + os.fsencode(home)
+    while True:
+        pids = []
+        for place in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                environ = b"\0" + place.read_bytes()
+                if environ.partition(entry)[2][:1] in (b"\0", b"/") and int(place.parent.name) != os.getpid():
+                    pids.append(int(place.parent.name))
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
 
 
 def _findings(report: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...], str], ...]:
@@ -178,7 +194,9 @@ def main() -> None:
     _, bugs, healthy = SETS[options.set]
     kinds = [kind for kind in (*bugs, *healthy) if re.search(options.only, kind)]
     counts: Counter[str] = Counter()
-    with ThreadPoolExecutor(options.jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="h") as name, ThreadPoolExecutor(options.jobs) as pool:
+        tempfile.tempdir = name  # the folders of all jobs, whose processes end with this one
+        signal.signal(signal.SIGTERM, lambda *_: (end_all(Path(name)), os._exit(1)))
         for trial in pool.map(lambda kind: conduct(kind, options.way), kinds):
             group = "healthy" if trial.kind in healthy else "bug"
             counts[f"{group} {trial.verdict}"] += 1

@@ -82,6 +82,17 @@ def undisturbed_thread(pid: int) -> int:
     return pid if _call(pid, pid).kind in RESTARTED else 0
 
 
+def is_held_up(pid: int) -> bool:
+    """Whether a process is stopped, or each of its threads waits for a lock, or for long: then it answers nobody."""
+    if (process_status(pid) or "X")[0] in "Tt":  # type: ignore[no-untyped-call]
+        return True
+    calls = [_call(pid, thread) for thread in threads_of(pid)]
+    return bool(calls) and all(
+        call.kind in ("sleep", "futex", "pause") and call.number >= 0 and _seconds_left(pid, call) > LONGEST_WAIT
+        for call in calls
+    )
+
+
 def _name(pid: int) -> str:
     command = printable(read_text(f"/proc/{pid}/comm", 64).strip())
     return filled("{0} ({1})", pid, command) if command else str(pid)

@@ -7,12 +7,15 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from doctor.engine.sanitize import rank_names
+from doctor.engine.texts import filled
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.procfs import catches, cpu_times, process_status, stat_fields
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
@@ -208,12 +211,16 @@ class RankProcess(RankMonitor):
             return
         self.effort.look(self.pid, clock, self.age(clock), loads=latest.state == INPUT)  # type: ignore[no-untyped-call]
 
-    def snapshot(self, clock: float) -> dict[str, Any] | None:
-        """As of a smoke run's rank, with how long it has been at rest, and by what it gets on where it does."""
+    def snapshot(self, clock: float, ranks: Mapping[int, int] = MappingProxyType({})) -> dict[str, Any] | None:
+        """As of a smoke run's rank, with how long it has been at rest, and by what it gets on where it does.
+
+        ``ranks``: by pid, those of this host. One that keeps a lock for which another asks is waited for.
+        """
         fields: dict[str, Any] | None = super().snapshot(clock)  # type: ignore[no-untyped-call]
         if fields is not None:
             fields["rest"] = round(min(self.effort.rest(clock), fields.get("age", 0.0)), 3)
-            fields["effort"] = self.effort.kind
+            owners = [ranks[pid] for pid in self.effort.lock_owners if pid in ranks]
+            fields["effort"] = filled("waits for {0}", rank_names(owners[:1])) if owners else self.effort.kind
         return fields
 
     def times(self) -> tuple[int, int, int]:

@@ -49,7 +49,7 @@ GRACE = 1.0
 
 _ON_DEVICE = re.compile(r"(?:nc|hc|rc|xc|mc)cl|cncl")
 """Backends whose collectives run on a stream of the device."""
-
+_FOR_RANK = re.compile(r"waits for rank (\d{1,7})")
 RankPage = dict[str, Any]
 """What an agent read of a rank's page, by field."""
 TERMINATED = "signal 15"
@@ -357,12 +357,15 @@ class TrainingWatch:
     def _rests(self, rank: int) -> bool:
         """Whether the processes of a rank have done nothing for a while; also where it is not known.
 
-        Nor has one that waits for the job's store while all others are in collectives: none of them writes there.
+        Nor has one that waits for the job's store while all others are in collectives: none of them writes there; or
+        that asks for what a rank in a collective keeps locked.
         """
         rest, kind = self.efforts.get(rank, (math.inf, ""))
         if self.store_port and kind.endswith(f":{self.store_port}"):
             others = [snap for number, snap in self.snapshots.items() if number != rank]
             return len(others) == self.world - 1 and all(snap.state == "collective" for snap in others)
+        if owner := _FOR_RANK.fullmatch(kind):
+            return (snap := self.snapshots.get(int(owner[1]))) is not None and snap.state == "collective"
         return not kind and rest >= max(RESTING * self.patience, LEAST_REST)
 
     def limit_of(self, failure: Failure) -> float:

@@ -97,7 +97,9 @@ class Trial(NamedTuple):
             return "nothing"
         may, world = set(MAY_BE_NAMED[self.kind]), range(4 if self.kind in FOUR else 3)
         right = all(set(ranks or world) <= may for _, ranks, _ in self.findings[:1])
-        return ("right" if right else "wrong") + (" when ended" if self.ended else "")
+        told = re.search(r"long wait for ranks? ([\d, and-]+) on", self.stderr) if self.ended else None
+        in_run = ", told before" if told and set(map(int, re.findall(r"\d+", told[1]))) <= may else ""
+        return ("right" if right else "wrong") + (" when ended" if self.ended else "") + in_run
 
 
 def conduct(kind: str, way: str = "run", patience: float = 60.0, **environ: str) -> Trial:

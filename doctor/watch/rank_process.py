@@ -31,7 +31,7 @@ from doctor.watch.verdict import UNKNOWN_END
 STACK_SIGNAL = signal.SIGRTMIN + 11
 """As in the hook."""
 MOST_EVENT_BYTES = 1 << 20
-_CURRENT = re.compile(r"^Current thread 0x", re.M)
+_CURRENT = re.compile(rb"^Current thread 0x", re.M)
 STACK_SECONDS = 0.5
 """For a rank to write its stacks."""
 LONGEST_STACK = 65536
@@ -253,16 +253,16 @@ class RankProcess(RankMonitor):
                 size = self._stacks_path.stat().st_size
             with self._stacks_path.open("rb") as file:
                 file.seek(max(0, size - LONGEST_STACK))
-                return _main_as_current(file.read(LONGEST_STACK).decode("utf-8", "replace")) or None
+                return _main_as_current(file.read(LONGEST_STACK)).decode("utf-8", "replace") or None
         except OSError:
             return ""
 
 
-def _main_as_current(stacks: str) -> str:
+def _main_as_current(stacks: bytes) -> bytes:
     """The stacks as if the main thread, which stands last, had taken the signal."""
-    others, gap, main = stacks.rpartition("\n\n")
-    main = main.replace("Thread 0x", "Current thread 0x", 1) if main.startswith("Thread 0x") else main
-    return _CURRENT.sub("Thread 0x", others) + gap + main
+    others, gap, main = stacks.rpartition(b"\n\n")
+    main = main.replace(b"Thread 0x", b"Current thread 0x", 1) if main.startswith(b"Thread 0x") else main
+    return _CURRENT.sub(b"Thread 0x", others) + gap + main
 
 
 def _has_open(pid: int, descriptor: int, path: Path) -> bool:

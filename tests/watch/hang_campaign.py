@@ -74,6 +74,10 @@ FOUR = {"wrong_group", "mask_differs", "subgroups_of_some", "fsdp_other_seed", "
 SPAWNED = {"no_send", "locks_crossed", "stops_early", "other_order", "exits_quietly", "rollouts", "uneven_work"}
 
 
+OVER = 1000
+"""In place of an exit code: the job had ended by itself when it was looked at."""
+
+
 class Trial(NamedTuple):
     """A job, and what was said of it."""
 
@@ -94,7 +98,7 @@ class Trial(NamedTuple):
         if self.kind not in MAY_BE_NAMED:
             return "accused" if self.findings else "ended" if self.ended else "left alone" if not self.code else "fails"
         if not self.findings:
-            return "nothing"
+            return "over before the look" if self.code == OVER else "nothing"
         may, world = set(MAY_BE_NAMED[self.kind]), range(4 if self.kind in FOUR else 3)
         right = all(set(ranks or world) <= may for _, ranks, _ in self.findings[:1])
         told = re.search(r"long wait for ranks? ([\d, and-]+) on", self.stderr) if self.ended else None
@@ -135,14 +139,14 @@ def conduct(kind: str, way: str = "run", patience: float = 60.0, **environ: str)
         took = said - struck.stat().st_mtime if struck.exists() else -1.0
         report: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
         if looked is not None:
-            report, took = looked
-            code = 0  # the job was ended here
+            report, took, is_over = looked
+            code = OVER if is_over else 0  # the job was ended here
         log = (folder / "out").read_text("utf-8", "replace")[-300:]
         return Trial(kind, ended, code, _findings(report), took, (folder / "err").read_text("utf-8", "replace"), log)
 
 
-def _attach(process: subprocess.Popen[bytes], folder: Path, doctor: list[str]) -> tuple[dict[str, Any], float]:
-    """Three seconds after it went wrong, a look from outside."""
+def _attach(process: subprocess.Popen[bytes], folder: Path, doctor: list[str]) -> tuple[dict[str, Any], float, bool]:
+    """Three seconds after it went wrong, a look from outside; what it says in notes is written for whoever reads."""
     end = time.monotonic() + 60
     while not (folder / "struck").exists() and process.poll() is None and time.monotonic() < end:
         time.sleep(0.1)
@@ -153,9 +157,12 @@ def _attach(process: subprocess.Popen[bytes], folder: Path, doctor: list[str]) -
         text = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False).stdout
     except subprocess.TimeoutExpired:
         text = ""
-    took = time.monotonic() - began
+    took, is_over = time.monotonic() - began, process.poll() is not None
     end_all(folder)
-    return json.loads(text or "{}"), took
+    report = json.loads(text or "{}")
+    with Path(folder, "err").open("a") as file:
+        file.write("\n".join(report.get("smoke", {}).get("notes", ["no report"])))
+    return report, took, is_over
 
 
 def end_all(home: Path) -> None:
@@ -205,7 +212,7 @@ def main() -> None:
             print(f"{trial.kind:24} {trial.verdict:18} {trial.seconds:6.1f} s, exit {trial.code}", flush=True)
             for check, ranks, text in trial.findings[:2]:
                 print(f"    {check} {list(ranks)}: {text[:230]}")
-            if (not trial.findings and group == "bug") or "fails" in trial.verdict:
+            if trial.verdict == "nothing" or "fails" in trial.verdict:
                 print("    " + trial.stderr[-900:].replace("\n", "\n    "))
             sys.stdout.flush()
     print(", ".join(f"{name}: {number}" for name, number in sorted(counts.items())))

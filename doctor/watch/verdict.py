@@ -277,7 +277,7 @@ class TrainingWatch:
         failure = self.detector.feed(self.snapshots, now, late) if self.snapshots else None
         self._place_ended()
         failure = self._plausible(failure, stack) if failure is not None else None
-        self.overdue = self.detector.overdue(self.patience) if failure is None else None
+        self.overdue = (self.detector.overdue(self.patience) or self._all_ask()) if failure is None else None
         if self.overdue is not None and self._past_limit(self.overdue):
             failure, self.overdue = self.overdue, None
         self.likely = self._likely_hang() if failure is None else None
@@ -339,6 +339,12 @@ class TrainingWatch:
             stage="training",
             evidence=("The job was ended from outside during this wait: what was seen is likely, not certain.",),
         )
+
+    def _all_ask(self) -> Failure | None:
+        """All living ranks, where each is outside of any collective, and asks again and again."""
+        failure = self.detector.apart(self.patience)
+        kinds = {self.efforts.get(rank, (0.0, ""))[1] for rank in failure.culprit_ranks} if failure else set()
+        return failure if kinds and kinds <= QUIET_KINDS and kinds != {""} else None
 
     def without_sign(self) -> dict[int, tuple[float, str]]:
         """Living ranks that wait for a peer, or rest far longer than is usual in this job, outside of every collective.

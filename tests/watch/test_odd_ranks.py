@@ -120,6 +120,34 @@ def test_ranks_in_several_parts_of_one_call_make_nobody_odd() -> None:
     assert "in one call of the program" in finding.text
 
 
+TRAINS = [("train_step", "/job/train.py", 30), ("main", "/job/train.py", 7)]
+FORWARD = [("forward", "/x/site-packages/torch/distributed/utils.py", 3), *TRAINS]
+BACKWARD = [
+    ("_engine_run_backward", "/x/site-packages/torch/autograd/graph.py", 8),
+    ("train_step", "/job/train.py", 32),
+    TRAINS[1],
+]
+DONE = [("barrier", "/x/site-packages/torch/distributed/distributed_c10d.py", 99), ("main", "/job/train.py", 8)]
+
+
+@pytest.mark.parametrize(
+    ("stacks", "odd"),
+    [
+        ((FORWARD, BACKWARD, DONE), [2]),
+        ((FORWARD, BACKWARD, FORWARD[:1]), []),  # its program is not seen
+        ((FORWARD, BACKWARD), []),
+        ((FORWARD, DONE, BACKWARD, DONE), []),
+        ((FORWARD, BACKWARD, [FORWARD[0]] * 40), []),  # cut
+    ],
+)
+def test_who_is_not_in_the_step_that_the_others_are_in(
+    stacks: tuple[list[tuple[str, str, int]], ...], odd: list[int]
+) -> None:
+    """DDP: one rank waits in the forward pass, another in the backward pass of the same step, the third behind it."""
+    finding = judged(*(rank(n, None, stack, world=len(stacks)) for n, stack in enumerate(stacks)))
+    assert odd_rank_numbers(finding) == odd, finding.text
+
+
 def test_without_stacks_all_that_wait_look_alike() -> None:
     finding = judged(*(rank(n) for n in range(4)))
     assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])

@@ -174,6 +174,23 @@ def test_ranks_that_are_all_outside_of_collectives_when_the_job_is_ended(
     assert bool(ranks.watch.likely) is told
 
 
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        (["asks again and again"] * 3, True),
+        (["asks again and again", "", ""], True),
+        (["asks again and again", "works", ""], False),
+        (["", "", ""], False),
+    ],
+)
+def test_that_all_ranks_ask_again_and_again_is_told_and_no_verdict(kinds: list[str], told: bool) -> None:
+    ranks = three_after_two_steps(timeout=500.0)
+    for rank, kind in enumerate(kinds):
+        ranks.show(rank, "compute", 2, 2 * PATIENCE, rest=0.1 if kind else 2 * PATIENCE, effort=kind)
+    assert ranks.verdict(30.0) is None
+    assert bool(ranks.watch.overdue) is told
+
+
 @pytest.mark.parametrize(("port", "named"), [("29500", True), ("443", False), ("", False)])
 def test_who_waits_for_the_store_while_all_others_are_in_collectives_is_named(port: str, named: bool) -> None:
     """One that waits for another server may be answered, and so may two that are outside."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -324,6 +324,11 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
             return _blame(free, waiting)
         return Judgement("undecided", _sentence(free, waiting))
     parts = split(waiting, lambda view: view.where)
+    if (
+        parts and not parts.majority and all(view.outer_frames for view in waiting)
+    ):  # two parts of one step, and a rank that is not in this step
+        depth = _parting_depth(waiting)
+        parts = split(waiting, lambda view: view.outer_frames[depth : depth + 1]) or parts
     if parts and any(view.does.is_between_two for view in waiting):
         text = (
             "All ranks wait, some in send or recv for one other rank: which of them is odd, their number does not tell."
@@ -340,6 +345,12 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     if not waiting[0].does.place:
         return Judgement("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
     return Judgement("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")
+
+
+def _parting_depth(views: Sequence[SeenRank]) -> int:
+    """How many of the outermost calls of the program all of these have in common."""
+    levels = zip(*(view.outer_frames for view in views), strict=False)
+    return sum(1 for _ in takewhile(lambda frames: len(set(frames)) == 1, levels))
 
 
 def _moves(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> bool:

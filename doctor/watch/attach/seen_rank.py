@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from doctor.remote.runtime.stack_frames import is_of_program
+from doctor.watch.attach.inspector.python_stacks import MOST_FRAMES
 from doctor.watch.attach.rank_activity import AT_DEVICE, HELPED, IN_THREADS, LONGEST_WAIT, Activity, Kind
-from doctor.watch.attach.rank_report import ProcessReport
+from doctor.watch.attach.rank_report import Frame, ProcessReport
 
 _MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "unknown"})
 """What each step of a healthy job may be found in at every look."""
@@ -44,6 +46,14 @@ class SeenRank(msgspec.Struct, frozen=True):
         is_apart = self.does.kind == "compute" and not self.does.turns
         return (
             has_messages and not (self.does.unmoved or self.does.spins) and (is_apart or self.does.kind in _MAY_GO_ON)
+        )
+
+    @property
+    def outer_frames(self) -> tuple[Frame, ...]:
+        """The calls of the program, outermost first; none where the stack was cut."""
+        frames = self.report.frames
+        return (
+            tuple(frame for frame in reversed(frames) if is_of_program(frame[1])) if len(frames) < MOST_FRAMES else ()
         )
 
     @property

@@ -27,6 +27,7 @@ from doctor.watch.attach.inspector.open_requests import (
     takes_requests,
 )
 from doctor.watch.attach.inspector.python_stacks import (
+    LATE,
     find_py_spy,
     rank_in_locals,
     signal_number,
@@ -196,13 +197,16 @@ def add_look(ranks, number, helpers):
 
 
 def add_stacks(ranks, spy, deadline):
-    """Adds a stack to each rank, and which of its threads has it. A process that is stopped shows its stack as well."""
-    stacks, problems = spied_stacks([entry["pid"] for entry in ranks], spy, deadline)
+    """Adds a stack to each rank, and which of its threads has it. A process that is stopped shows its stack as well.
+
+    One for which the time was not enough at first is not tried again.
+    """
+    stacks, problems = spied_stacks([entry["pid"] for entry in ranks if entry["problem"] != LATE], spy, deadline)
     for entry in ranks:
         thread, frames = stacks.get(entry["pid"], (entry["pid"], []))
         entry["thread"] = entry["thread"] if entry["looks"] else thread
         entry["stacks"].append(frames)
-        entry["problem"] = problems.get(entry["pid"], "")
+        entry["problem"] = LATE if entry["problem"] == LATE else problems.get(entry["pid"], "")
 
 
 def set_signalled_stacks(ranks, number):
@@ -230,8 +234,9 @@ def main(request, program):
     ras = ras_answer(addresses) if has_gpu else ""
     took = look_repeatedly(ranks, spy, request["interval"], request["stack_seconds"])
     held_up_beside(set_file_waits(ranks))
+    until = time.monotonic() + request["stack_seconds"]
     for entry in ranks[:MOST_COUNTED] if spy else ():
-        entry["argument"] = rank_in_locals(entry["pid"], spy) if entry["rank"] is None else None
+        entry["argument"] = rank_in_locals(entry["pid"], spy, until) if entry["rank"] is None else None
     set_signalled_stacks(ranks, signal_number(request["signal"]))
     beside = [entry for entry in every if entry["pid"] not in pids]
     record = {

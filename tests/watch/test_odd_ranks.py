@@ -120,6 +120,16 @@ def test_ranks_in_several_parts_of_one_call_make_nobody_odd() -> None:
     assert "in one call of the program" in finding.text
 
 
+@pytest.mark.parametrize(("owner", "odd"), [(100, [2]), (999, []), (102, [])])
+def test_who_asks_again_and_again_for_what_a_waiting_rank_keeps_locked(owner: int, odd: list[int]) -> None:
+    """Though what may belong to its job works meanwhile. Another process may give the lock back."""
+    asks = {"children_ran": [0.0, 9.0], "lock_owners": [(owner, f"pid {owner} (python)")]}
+    finding = judged(rank(0, None, WAITS), rank(1, None, WAITS), rank(2, looks("sleep", switches=9), COMPUTES, **asks),
+                     rank(3, None, WAITS))  # fmt: skip
+    assert odd_rank_numbers(finding) == odd
+    assert f"a file that it has open is locked by pid {owner} (python)" in finding.text
+
+
 TRAINS = [("train_step", "/job/train.py", 30), ("main", "/job/train.py", 7)]
 FORWARD = [("forward", "/x/site-packages/torch/distributed/utils.py", 3), *TRAINS]
 BACKWARD = [

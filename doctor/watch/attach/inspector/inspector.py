@@ -15,7 +15,14 @@ from doctor.remote.runtime.streams import write_all
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, socket_owners, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
-from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, files_of, holders, other_ends
+from doctor.watch.attach.inspector.awaited_processes import (
+    Helpers,
+    far_end,
+    files_of,
+    holders,
+    lock_owners,
+    other_ends,
+)
 from doctor.watch.attach.inspector.connected import shared_sum
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside, seconds_off_cpu
 from doctor.watch.attach.inspector.live_environment import memory_maps
@@ -47,6 +54,7 @@ from doctor.watch.attach.inspector.rank_state import (
     children_of,
     descendants_ran,
     look,
+    process_name,
     ptrace_scope,
     running_threads,
     status_number,
@@ -132,6 +140,7 @@ def set_file_waits(ranks):
     files = files_of(waits)
     for entry in ranks:
         entry["awaits"] = [pid for pid in holders(other_ends(entry["pid"]), lambda: files) if pid != entry["pid"]][:16]
+        entry["lock_owners"] = [[pid, process_name(pid)] for pid in lock_owners(entry["pid"])[:4]]
         entry["file_wait"], entry["far_end"] = waits[entry["pid"]], far_end(entry["pid"])
         entry["children"] = [
             [child, state, call, awaited_path(child) or file] for child, state, call, file in children_of(entry["pid"])

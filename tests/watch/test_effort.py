@@ -17,7 +17,7 @@ import pytest
 from doctor.smoke.programs.agent.procfs import cpu_times
 from doctor.watch import effort as effort_module
 from doctor.watch.attach.inspector.awaited_processes import lock_owners, other_ends
-from doctor.watch.attach.inspector.rank_state import process_tree
+from doctor.watch.attach.inspector.rank_state import process_tree, sleeps_for
 from doctor.watch.effort import Effort
 from doctor.watch.peer_wait import awaited_peer
 from tests.watch.test_awaited_processes import until
@@ -171,6 +171,22 @@ def test_what_a_process_does(program: str, kind: str) -> None:
     if kind == "asks again and again":  # a loaded host lets it sleep longer, or wait for a CPU each time
         expected_kinds |= {"sleeps", "works"} if waited > 0.2 else {"sleeps"}
     assert observed in expected_kinds
+
+
+@pytest.mark.parametrize(
+    ("program", "seconds"),
+    [
+        ("time.sleep(500)", 500),
+        ("import subprocess; subprocess.run(['sleep', '300'])", 300),
+        ("import subprocess; subprocess.run(['cat'], stdin=os.pipe()[0])", -1),
+        ("os.read(os.pipe()[0], 1)", -1),
+        ("import select; select.select([], [], [], 100)", -1),
+    ],
+)
+def test_how_long_a_process_or_one_below_it_sleeps(program: str, seconds: float) -> None:
+    with python(program) as process:
+        time.sleep(1)
+        assert sleeps_for(process.pid, process.pid) == pytest.approx(seconds, abs=20 if seconds > 0 else 0)  # type: ignore[no-untyped-call]
 
 
 BEATS = "import threading; threading.Thread(target=lambda: [time.sleep(0.2) for _ in range(1000)]).start(); "

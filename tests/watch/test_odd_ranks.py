@@ -120,6 +120,27 @@ def test_ranks_in_several_parts_of_one_call_make_nobody_odd() -> None:
     assert "in one call of the program" in finding.text
 
 
+@pytest.mark.parametrize(
+    ("observed_looks", "seconds", "odd"),
+    [
+        (looks("sleep"), 80.0, []),
+        (looks("sleep"), 3000.0, [2]),
+        (looks("sleep"), -1.0, [2]),
+        (looks("sleep", switches=9), 0.1, [2]),  # it asks again and again
+        (looks("wait"), 80.0, []),  # its child sleeps
+        (looks("wait"), -1.0, [2]),
+        (looks("read", file="/tmp/fifo"), 80.0, [2]),
+    ],
+)
+def test_a_sleep_that_ends_before_long_holds_up_nobody_for_ever(
+    observed_looks: list[Look], seconds: float, odd: list[int]
+) -> None:
+    own = rank(2, observed_looks, COMPUTES, sleeps_for=seconds)
+    finding = judged(rank(0, None, WAITS), rank(1, None, WAITS), own, rank(3, None, WAITS))
+    assert odd_rank_numbers(finding) == odd
+    assert odd or "in 80 s at most: look again" in finding.text
+
+
 @pytest.mark.parametrize(("owner", "odd"), [(100, [2]), (999, []), (102, [])])
 def test_who_asks_again_and_again_for_what_a_waiting_rank_keeps_locked(owner: int, odd: list[int]) -> None:
     """Though what may belong to its job works meanwhile. Another process may give the lock back."""

@@ -208,6 +208,10 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         text = "{0} It reads or writes meanwhile: look again."
     elif all(view.does.works or view.does.transfers for view in views):
         text = "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
+    elif all(view.does.works or view.does.transfers or view.wakes_up for view in views):
+        text = "{0} What sleeps there goes on by itself, in {1} s at most: look again."
+        seconds = max(view.report.sleeps_for for view in views)
+        return Judgement("undecided", filled(text, _sentence(views, waiting), f"{seconds:.0f}"))
     elif waiting and all(view.goes_on for view in (*views, *waiting)):
         text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
     elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):

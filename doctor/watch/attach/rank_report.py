@@ -122,6 +122,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Processes of its host, no ranks of its job, at the other end of what its main thread waits for, as ``pid 7
     (redis-server)``, and whether they are stopped.
     """
+    sleeps_for: float = -1.0
+    """Seconds until its sleep ends, or that of a process below it that it may wait for; -1: none sleeps so."""
     lock_owners: list[tuple[int, str]] = []
     """Processes of its host that keep a file locked for themselves which it has open, with their names."""
     requests: list[tuple[str, float]] = []

@@ -40,6 +40,12 @@ class SeenRank(msgspec.Struct, frozen=True):
         return end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and not is_store else ""
 
     @property
+    def wakes_up(self) -> bool:
+        """The sleep that it is in, or that a process below it is in, ends by itself before long."""
+        sleeps = self.does.kind in ("child", "loader", "wait") or (self.does.kind == "sleep" and self.does.unmoved)
+        return sleeps and 0 <= self.report.sleeps_for <= LONGEST_WAIT
+
+    @property
     def goes_on(self) -> bool:
         """It may make steps that take long: it ran, at no one place alone, and bytes reached or left it."""
         has_messages = min(self.report.tcp, default=-1) >= 0 and self.report.tcp[-1] > self.report.tcp[0]

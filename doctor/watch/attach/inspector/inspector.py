@@ -57,6 +57,7 @@ from doctor.watch.attach.inspector.rank_state import (
     process_name,
     ptrace_scope,
     running_threads,
+    sleeps_for,
     status_number,
 )
 from doctor.watch.attach.inspector.recordings import (
@@ -140,6 +141,7 @@ def set_file_waits(ranks):
     files = files_of(waits)
     for entry in ranks:
         entry["awaits"] = [pid for pid in holders(other_ends(entry["pid"]), lambda: files) if pid != entry["pid"]][:16]
+        entry["sleeps_for"] = sleeps_for(entry["pid"], entry["thread"])
         entry["lock_owners"] = [[pid, process_name(pid)] for pid in lock_owners(entry["pid"])[:4]]
         entry["file_wait"], entry["far_end"] = waits[entry["pid"]], far_end(entry["pid"])
         entry["children"] = [

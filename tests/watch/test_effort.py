@@ -180,6 +180,7 @@ def test_what_a_process_does(program: str, kind: str) -> None:
         ("import subprocess; subprocess.run(['sleep', '300'])", 300),
         ("import subprocess; subprocess.run(['cat'], stdin=os.pipe()[0])", -1),
         ("os.read(os.pipe()[0], 1)", -1),
+        ("import threading; t = threading.Thread(target=time.sleep, args=[200]); t.start(); t.join()", 200),
         ("import select; select.select([], [], [], 100)", -1),
     ],
 )

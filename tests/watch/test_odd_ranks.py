@@ -141,6 +141,21 @@ def test_a_sleep_that_ends_before_long_holds_up_nobody_for_ever(
     assert odd or "in 80 s at most: look again" in finding.text
 
 
+@pytest.mark.parametrize(
+    ("observed_looks", "text"),
+    [
+        (looks("accept", file="socket"), "waits for a request, which may come yet"),
+        (looks("accept"), "waits for a request, which may come yet"),
+    ],
+)
+def test_who_may_go_on_is_not_named(observed_looks: list[Look], text: str) -> None:
+    finding = judged(
+        rank(0, None, WAITS), rank(1, None, WAITS), rank(2, observed_looks, COMPUTES), rank(3, None, WAITS)
+    )
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+    assert text in finding.text
+
+
 @pytest.mark.parametrize(("owner", "odd"), [(100, [2]), (999, []), (102, [])])
 def test_who_asks_again_and_again_for_what_a_waiting_rank_keeps_locked(owner: int, odd: list[int]) -> None:
     """Though what may belong to its job works meanwhile. Another process may give the lock back."""

@@ -208,6 +208,8 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         text = "{0} It reads or writes meanwhile: look again."
     elif all(view.does.works or view.does.transfers for view in views):
         text = "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
+    elif all(view.awaits_request for view in views):
+        text = "{0} It waits for a request, which may come yet: look again."
     elif all(view.does.works or view.does.transfers or view.wakes_up for view in views):
         text = "{0} What sleeps there goes on by itself, in {1} s at most: look again."
         seconds = max(view.report.sleeps_for for view in views)

@@ -46,6 +46,11 @@ class SeenRank(msgspec.Struct, frozen=True):
         return sleeps and 0 <= self.report.sleeps_for <= LONGEST_WAIT
 
     @property
+    def awaits_request(self) -> bool:
+        """It is a server, which rests until it is asked."""
+        return any(look is not None and look.call == "accept" for look in self.report.looks[-1:])
+
+    @property
     def goes_on(self) -> bool:
         """It may make steps that take long: it ran, at no one place alone, and bytes reached or left it."""
         has_messages = min(self.report.tcp, default=-1) >= 0 and self.report.tcp[-1] > self.report.tcp[0]

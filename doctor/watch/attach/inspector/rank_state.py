@@ -94,14 +94,15 @@ def seconds_left(pid, number, arguments):
 
 
 def sleeps_for(pid, thread):
-    """Seconds until the sleep of a thread ends, or the first of those of processes below; -1: none sleeps so.
-
-    Of those below where the thread waits for something.
+    """Seconds until the sleep of a thread ends, or the first of those of processes below, or of other threads of its
+    own where it waits for one of these; -1: none sleeps so.
     """
     kind, number, arguments = thread_call(pid, thread)
     calls = [(pid, number, arguments)] if kind == "sleep" else []
     if kind in ("read", "recv", "poll", "futex", "wait"):
         below = [(child,) + thread_call(child, child) for child in process_tree(pid)[1:]]
+        names = names_in("/proc/%d/task" % pid, MOST_TASKS) if kind == "futex" else ()
+        below += [(pid,) + thread_call(pid, int(name)) for name in names]
         calls = [(child, number, arguments) for child, kind, number, arguments in below if kind == "sleep"]
     seconds = min([seconds_left(*call) for call in calls] or [float("inf")])
     return -1.0 if seconds == float("inf") else max(seconds, 0.0)

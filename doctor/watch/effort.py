@@ -16,7 +16,14 @@ from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import read_text, thread_schedule
 from doctor.smoke.programs.agent.network import tcp_bytes
 from doctor.smoke.programs.agent.procfs import cpu_times, process_status
-from doctor.watch.attach.inspector.awaited_processes import beside, files_of, holders, lock_holders, other_ends
+from doctor.watch.attach.inspector.awaited_processes import (
+    beside,
+    files_of,
+    holders,
+    lock_holders,
+    lock_owners,
+    other_ends,
+)
 from doctor.watch.attach.inspector.rank_state import (
     MOST_PROCESSES,
     process_times,
@@ -24,7 +31,7 @@ from doctor.watch.attach.inspector.rank_state import (
     status_number,
     transferred,
 )
-from doctor.watch.local_wait import local_wait
+from doctor.watch.local_wait import is_held_up, local_wait
 from doctor.watch.peer_wait import awaited_peer, threads_of
 
 LOOK_SECONDS = 1.0
@@ -70,6 +77,10 @@ class Effort:
         self._woken = False
         self._ends: set[str] = set()
         self._answering: list[int] = []
+        self._awaited: set[str] = set()
+        """The other ends of what another of its threads waits for."""
+        self.lock_owners: list[int] = []
+        """The processes that keep a file locked which the rank has open, where it asks again and again."""
         self._looks_kept = 0
 
     def begin(self, clock: float) -> None:
@@ -100,23 +111,26 @@ class Effort:
             kind = "asks again and again"
         if not kind and _wants_cpus(before, now, seconds):
             kind = "works"
-        if not kind and (peer := awaited_peer(pid, now.processes)) and not self._is_stopped():
-            kind = filled("waits for {0}", peer)
         if not kind:
-            kind = local_wait(pid, now.processes, loads=loads)
+            kind = self._kind_of_wait(pid, now.processes, loads)
+        asks = kind in ("asks again and again", "sleeps")
+        self.lock_owners = lock_owners(pid) if asks else []  # type: ignore[no-untyped-call]
         if kind:
             self._alive_at, self.kind = clock, kind
         elif self.rest(clock) > LOOK_SECONDS:
             self.kind = ""
 
-    def _is_stopped(self) -> bool:
-        """Whether the processes of this host that have the other end of its wait are all stopped: none answers."""
-        states = [(process_status(process) or "?")[0] for process in self._answering]  # type: ignore[no-untyped-call]
-        return bool(states) and all(state in "Tt" for state in states)
+    def _kind_of_wait(self, pid: int, processes: Collection[int], loads: bool) -> str:
+        """Of a rank that does nothing. Where all processes of this host that could answer it are held up, none will."""
+        peer, process, links = awaited_peer(pid, processes)
+        self._awaited = other_ends(process, links) if links else set()  # type: ignore[no-untyped-call]
+        if peer and not (self._answering and all(map(is_held_up, self._answering))):
+            return filled("waits for {0}", peer)
+        return local_wait(pid, processes, loads=loads)
 
     def _others(self, pid: int) -> list[int]:
         """The processes that have the other end of its wait, among its own and all others of its user, or its lock."""
-        ends: set[str] = other_ends(pid)  # type: ignore[no-untyped-call]
+        ends: set[str] = other_ends(pid) or self._awaited  # type: ignore[no-untyped-call]
         self._looks_kept = (self._looks_kept + 1) % SEARCHED_EVERY
         if ends != self._ends or not self._looks_kept:
             found = holders(ends, lambda: files_of([*beside([pid]), *process_tree(pid)[1:]]))  # type: ignore[no-untyped-call]

@@ -9,8 +9,6 @@ A sleep's end is in the arguments of its system call (Linux, man 2 clock_nanosle
 from __future__ import annotations
 
 import math
-import struct
-import time
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -18,21 +16,17 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.procfs import open_files, process_status
-from doctor.watch.attach.inspector.live_environment import memory_at
-from doctor.watch.attach.inspector.rank_state import awaited_files, call_by_function, thread_call
+from doctor.watch.attach.inspector.rank_state import PAGE, awaited_files, call_by_function, seconds_left, thread_call
 from doctor.watch.attach.rank_activity import LONGEST_WAIT
 from doctor.watch.peer_wait import threads_of
 
 SHARED_FILES = ("pipe:", "socket:")
-FUTEX_PRIVATE, FUTEX_REALTIME, FUTEX_OPERATION, FUTEX_WAIT = 128, 256, 127, 0
-ABSOLUTE = 1
-# Number of a system call -> the argument that has its limit, and how it is stated. x86_64, aarch64: none is in both.
-LIMITS = {
-    35: (0, "timespec"), 101: (0, "timespec"), 230: (2, "clock"), 115: (2, "clock"), 202: (3, "futex"),
-    98: (3, "futex"), 7: (2, "milliseconds"), 232: (3, "milliseconds"), 281: (3, "milliseconds"),
-    22: (3, "milliseconds"), 271: (2, "timespec"), 73: (2, "timespec"), 270: (4, "timespec"), 72: (4, "timespec"),
-    23: (4, "timeval"),
-}  # fmt: skip
+FUTEX_PRIVATE = 128
+
+RESTARTED = frozenset(
+    {"", "running", PAGE, "read", "write", "open", "recv", "send", "accept", "wait", "lock", "sync", "stat"}
+)
+"""Calls that the kernel takes up again after a signal with SA_RESTART, and what is no call. Source: signal(7)."""
 
 
 class _Call(NamedTuple):
@@ -65,6 +59,29 @@ def local_wait(pid: int, processes: Collection[int], *, loads: bool = False) -> 
     return ""
 
 
+def undisturbed_thread(pid: int) -> int:
+    """A thread that a signal does not take out of a call: pause, nanosleep, poll and their like would end early.
+
+    One that waits for a lock without a limit, the main one first; else the main one. 0 where it is in such a call.
+    """
+    for thread in threads_of(pid):
+        call = _call(pid, thread)
+        if call.kind == "futex" and _seconds_left(pid, call) == math.inf:
+            return thread
+    return pid if _call(pid, pid).kind in RESTARTED else 0
+
+
+def is_held_up(pid: int) -> bool:
+    """Whether a process is stopped, or each of its threads waits for a lock, or for long: then it answers nobody."""
+    if (process_status(pid) or "X")[0] in "Tt":  # type: ignore[no-untyped-call]
+        return True
+    calls = [_call(pid, thread) for thread in threads_of(pid)]
+    return bool(calls) and all(
+        call.kind in ("sleep", "futex", "pause") and call.number >= 0 and _seconds_left(pid, call) > LONGEST_WAIT
+        for call in calls
+    )
+
+
 def _name(pid: int) -> str:
     command = printable(read_text(f"/proc/{pid}/comm", 64).strip())
     return filled("{0} ({1})", pid, command) if command else str(pid)
@@ -86,30 +103,7 @@ def _sleeps(pid: int, thread: int) -> bool:
 
 
 def _seconds_left(pid: int, call: _Call) -> float:
-    """Seconds until the call ends by its own limit, at most; infinite where it has none that can be read."""
-    place, form = LIMITS.get(call.number, (-1, ""))
-    if place < 0:
-        return math.inf
-    value = call.arguments[place]
-    if form == "milliseconds":
-        milliseconds = value & 0xFFFFFFFF
-        return math.inf if milliseconds & 0x80000000 else milliseconds / 1000
-    if not value:
-        return math.inf
-    seconds = _time_at(pid, value, 1e6 if form == "timeval" else 1e9)
-    if form == "clock" and call.arguments[1] & ABSOLUTE:
-        return seconds - (time.monotonic() if call.arguments[0] else time.time())
-    if form == "futex" and call.arguments[1] & FUTEX_OPERATION != FUTEX_WAIT:
-        return seconds - (time.time() if call.arguments[1] & FUTEX_REALTIME else time.monotonic())
-    return seconds
-
-
-def _time_at(pid: int, address: int, fractions: float) -> float:
-    data: bytes = memory_at(pid, address, 16)  # type: ignore[no-untyped-call]
-    if len(data) < 16:
-        return math.inf
-    seconds, fraction = struct.unpack("=qq", data)
-    return float(seconds + fraction / fractions)
+    return float(seconds_left(pid, call.number, call.arguments))  # type: ignore[no-untyped-call]
 
 
 def _waits_for_processes(pid: int, call: _Call, started: Collection[int]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import link_at, names_in
@@ -13,7 +14,15 @@ MOST_THREADS = 256
 UNREADABLE = "a peer that cannot be read"
 
 
-def awaited_peer(pid: int, processes: Collection[int]) -> str:
+class Awaited(NamedTuple):
+    """A peer, and by which of its connections which process waits for it."""
+
+    peer: str = ""
+    process: int = 0
+    links: frozenset[str] = frozenset()
+
+
+def awaited_peer(pid: int, processes: Collection[int]) -> Awaited:
     """Whom a rank waits for over TCP, as ``10.0.0.7:443``; empty where neither it nor its children wait for one.
 
     A rank whose main thread accepts connections is a server, which rests until it is asked.
@@ -26,14 +35,12 @@ def awaited_peer(pid: int, processes: Collection[int]) -> str:
             files = awaited_files(process, thread)  # type: ignore[no-untyped-call]
             if files == [-1]:
                 if thread == pid:
-                    return UNREADABLE
-            elif (
-                files
-                and (thread == pid or len(files) == 1)
-                and (peer := _tcp_peer(process, files, listens=thread == pid))
-            ):
-                return peer
-    return ""
+                    return Awaited(UNREADABLE)
+            elif files and (thread == pid or len(files) == 1):
+                links = frozenset(str(link_at(f"/proc/{process}/fd/{number}")) for number in files)
+                if peer := _tcp_peer(process, links, listens=thread == pid):
+                    return Awaited(peer, process, links)
+    return Awaited()
 
 
 def threads_of(pid: int) -> list[int]:
@@ -42,8 +49,7 @@ def threads_of(pid: int) -> list[int]:
     return [pid, *[int(name) for name in names if name != str(pid)][:MOST_THREADS]] if names else []
 
 
-def _tcp_peer(pid: int, files: Collection[int], *, listens: bool) -> str:
-    targets = {link_at(f"/proc/{pid}/fd/{number}") for number in files}
+def _tcp_peer(pid: int, targets: Collection[str], *, listens: bool) -> str:
     if not any(target.startswith("socket:[") for target in targets):
         return ""
     states = (ESTABLISHED, CONNECTING, *((LISTENS,) if listens else ()))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from doctor.engine.sanitize import rank_names
+from doctor.engine.texts import filled
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.procfs import catches, cpu_times, process_status, stat_fields
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
@@ -19,6 +23,7 @@ from doctor.smoke.programs.recorder_page import PAGE_SIZE, STEP, STEP_SLOTS, STE
 from doctor.transport.host_texts import filled_here, take_texts
 from doctor.watch.attach.inspector.rank_state import process_tree
 from doctor.watch.effort import Effort
+from doctor.watch.local_wait import undisturbed_thread
 from doctor.watch.pace import WARM_STEPS, Entry, StepTimes
 from doctor.watch.paths import RankPaths
 from doctor.watch.verdict import UNKNOWN_END
@@ -26,6 +31,7 @@ from doctor.watch.verdict import UNKNOWN_END
 STACK_SIGNAL = signal.SIGRTMIN + 11
 """As in the hook."""
 MOST_EVENT_BYTES = 1 << 20
+_CURRENT = re.compile(rb"^Current thread 0x", re.M)
 STACK_SECONDS = 0.5
 """For a rank to write its stacks."""
 LONGEST_STACK = 65536
@@ -205,12 +211,16 @@ class RankProcess(RankMonitor):
             return
         self.effort.look(self.pid, clock, self.age(clock), loads=latest.state == INPUT)  # type: ignore[no-untyped-call]
 
-    def snapshot(self, clock: float) -> dict[str, Any] | None:
-        """As of a smoke run's rank, with how long it has been at rest, and by what it gets on where it does."""
+    def snapshot(self, clock: float, ranks: Mapping[int, int] = MappingProxyType({})) -> dict[str, Any] | None:
+        """As of a smoke run's rank, with how long it has been at rest, and by what it gets on where it does.
+
+        ``ranks``: by pid, those of this host. One that keeps a lock for which another asks is waited for.
+        """
         fields: dict[str, Any] | None = super().snapshot(clock)  # type: ignore[no-untyped-call]
         if fields is not None:
             fields["rest"] = round(min(self.effort.rest(clock), fields.get("age", 0.0)), 3)
-            fields["effort"] = self.effort.kind
+            owners = [ranks[pid] for pid in self.effort.lock_owners if pid in ranks]
+            fields["effort"] = filled("waits for {0}", rank_names(owners[:1])) if owners else self.effort.kind
         return fields
 
     def times(self) -> tuple[int, int, int]:
@@ -230,8 +240,11 @@ class RankProcess(RankMonitor):
         if not _has_open(self.pid, self._stacks_descriptor, self._stacks_path):
             return ""  # it has closed it: what it would write goes into another file
         try:
+            thread = undisturbed_thread(self.pid)
+            if not thread:
+                return ""
             os.truncate(self._stacks_path, 0)  # the process appends
-            os.kill(self.pid, STACK_SIGNAL)
+            os.kill(thread, STACK_SIGNAL)
             self.effort.forget_switches()
             limit, size, last_size = time.monotonic() + STACK_SECONDS, 0, -1
             while time.monotonic() < limit and (not size or size != last_size):
@@ -239,9 +252,17 @@ class RankProcess(RankMonitor):
                 time.sleep(0.01)
                 size = self._stacks_path.stat().st_size
             with self._stacks_path.open("rb") as file:
-                return file.read(LONGEST_STACK).decode("utf-8", "replace") or None
+                file.seek(max(0, size - LONGEST_STACK))
+                return _main_as_current(file.read(LONGEST_STACK)).decode("utf-8", "replace") or None
         except OSError:
             return ""
+
+
+def _main_as_current(stacks: bytes) -> bytes:
+    """The stacks as if the main thread, which stands last, had taken the signal."""
+    others, gap, main = stacks.rpartition(b"\n\n")
+    main = main.replace(b"Thread 0x", b"Current thread 0x", 1) if main.startswith(b"Thread 0x") else main
+    return _CURRENT.sub(b"Thread 0x", others) + gap + main
 
 
 def _has_open(pid: int, descriptor: int, path: Path) -> bool:

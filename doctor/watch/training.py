@@ -132,7 +132,7 @@ class Training:
         """What is new of a rank of this host."""
         for event in events:
             self.take_event(rank, event, now)
-        fields = process.snapshot(now)
+        fields = process.snapshot(now, {other.pid: number for number, other in self.processes.items()})
         entries, process.timed.entries = process.timed.entries, []
         steps, process.timed.steps = process.timed.steps, []
         self.times[rank], self.cpu_waits[rank] = process.times(), process.cpu_wait

@@ -49,7 +49,7 @@ GRACE = 1.0
 
 _ON_DEVICE = re.compile(r"(?:nc|hc|rc|xc|mc)cl|cncl")
 """Backends whose collectives run on a stream of the device."""
-
+_FOR_RANK = re.compile(r"waits for rank (\d{1,7})")
 RankPage = dict[str, Any]
 """What an agent read of a rank's page, by field."""
 TERMINATED = "signal 15"
@@ -277,7 +277,7 @@ class TrainingWatch:
         failure = self.detector.feed(self.snapshots, now, late) if self.snapshots else None
         self._place_ended()
         failure = self._plausible(failure, stack) if failure is not None else None
-        self.overdue = self.detector.overdue(self.patience) if failure is None else None
+        self.overdue = (self.detector.overdue(self.patience) or self._all_ask()) if failure is None else None
         if self.overdue is not None and self._past_limit(self.overdue):
             failure, self.overdue = self.overdue, None
         self.likely = self._likely_hang() if failure is None else None
@@ -340,6 +340,12 @@ class TrainingWatch:
             evidence=("The job was ended from outside during this wait: what was seen is likely, not certain.",),
         )
 
+    def _all_ask(self) -> Failure | None:
+        """All living ranks, where each is outside of any collective, and asks again and again."""
+        failure = self.detector.apart(self.patience)
+        kinds = {self.efforts.get(rank, (0.0, ""))[1] for rank in failure.culprit_ranks} if failure else set()
+        return failure if kinds and kinds <= QUIET_KINDS and kinds != {""} else None
+
     def without_sign(self) -> dict[int, tuple[float, str]]:
         """Living ranks that wait for a peer, or rest far longer than is usual in this job, outside of every collective.
 
@@ -357,12 +363,15 @@ class TrainingWatch:
     def _rests(self, rank: int) -> bool:
         """Whether the processes of a rank have done nothing for a while; also where it is not known.
 
-        Nor has one that waits for the job's store while all others are in collectives: none of them writes there.
+        Nor has one that waits for the job's store while all others are in collectives: none of them writes there; or
+        that asks for what a rank in a collective keeps locked.
         """
         rest, kind = self.efforts.get(rank, (math.inf, ""))
         if self.store_port and kind.endswith(f":{self.store_port}"):
             others = [snap for number, snap in self.snapshots.items() if number != rank]
             return len(others) == self.world - 1 and all(snap.state == "collective" for snap in others)
+        if owner := _FOR_RANK.fullmatch(kind):
+            return (snap := self.snapshots.get(int(owner[1]))) is not None and snap.state == "collective"
         return not kind and rest >= max(RESTING * self.patience, LEAST_REST)
 
     def limit_of(self, failure: Failure) -> float:

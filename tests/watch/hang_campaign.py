@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PROGRAMS = Path(__file__).parent / "programs"
-LIMIT = 150.0
+LIMIT = 170.0
 SLOW = {"never_joins": 400.0, "spins": 200.0}
 """Seconds for a job of this kind."""
 BUGS: dict[str, tuple[int, ...]] = {
@@ -74,6 +74,10 @@ FOUR = {"wrong_group", "mask_differs", "subgroups_of_some", "fsdp_other_seed", "
 SPAWNED = {"no_send", "locks_crossed", "stops_early", "other_order", "exits_quietly", "rollouts", "uneven_work"}
 
 
+OVER = 1000
+"""In place of an exit code: the job had ended by itself when it was looked at."""
+
+
 class Trial(NamedTuple):
     """A job, and what was said of it."""
 
@@ -93,18 +97,20 @@ class Trial(NamedTuple):
         """Right is a finding whose ranks are some of those that may be named; without any it is of all ranks."""
         if self.kind not in MAY_BE_NAMED:
             return "accused" if self.findings else "ended" if self.ended else "left alone" if not self.code else "fails"
-        if not self.findings:
-            return "nothing"
         may, world = set(MAY_BE_NAMED[self.kind]), range(4 if self.kind in FOUR else 3)
         right = all(set(ranks or world) <= may for _, ranks, _ in self.findings[:1])
-        return ("right" if right else "wrong") + (" when ended" if self.ended else "")
+        told = re.search(r"long wait (?:for|of) ranks? ([\d, and-]+) on", self.stderr) if self.ended else None
+        in_run = ", told before" if told and set(map(int, re.findall(r"\d+", told[1]))) <= may else ""
+        if not self.findings:
+            return ("over before the look" if self.code == OVER else "nothing") + in_run
+        return ("right" if right else "wrong") + (" when ended" if self.ended else "") + in_run
 
 
 def conduct(kind: str, way: str = "run", patience: float = 60.0, **environ: str) -> Trial:
     """One job under `doctor watch`."""
     ranks = 4 if kind in FOUR else 3
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    with tempfile.TemporaryDirectory(prefix="h") as name:
+    with tempfile.TemporaryDirectory(prefix="h", ignore_cleanup_errors=True) as name:
         folder, file = Path(name), Path(name, "report.json")
         own = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "HOME": name, "XDG_STATE_HOME": name, **environ}
         if kind in SPAWNED:
@@ -127,21 +133,20 @@ def conduct(kind: str, way: str = "run", patience: float = 60.0, **environ: str)
             os.killpg(process.pid, signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(40)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        end_all(folder)
         struck = folder / "struck"
         said = file.stat().st_mtime if file.exists() else time.time()
         took = said - struck.stat().st_mtime if struck.exists() else -1.0
         report: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
         if looked is not None:
-            report, took = looked
-            code = 0  # the job was ended here
+            report, took, is_over = looked
+            code = OVER if is_over else 0  # the job was ended here
         log = (folder / "out").read_text("utf-8", "replace")[-300:]
         return Trial(kind, ended, code, _findings(report), took, (folder / "err").read_text("utf-8", "replace"), log)
 
 
-def _attach(process: subprocess.Popen[bytes], folder: Path, doctor: list[str]) -> tuple[dict[str, Any], float]:
-    """Three seconds after it went wrong, a look from outside."""
+def _attach(process: subprocess.Popen[bytes], folder: Path, doctor: list[str]) -> tuple[dict[str, Any], float, bool]:
+    """Three seconds after it went wrong, a look from outside; what it says in notes is written for whoever reads."""
     end = time.monotonic() + 60
     while not (folder / "struck").exists() and process.poll() is None and time.monotonic() < end:
         time.sleep(0.1)
@@ -152,10 +157,30 @@ def _attach(process: subprocess.Popen[bytes], folder: Path, doctor: list[str]) -
         text = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False).stdout
     except subprocess.TimeoutExpired:
         text = ""
-    took = time.monotonic() - began
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    return json.loads(text or "{}"), took
+    took, is_over = time.monotonic() - began, process.poll() is not None
+    end_all(folder)
+    report = json.loads(text or "{}")
+    with Path(folder, "err").open("a") as file:
+        file.write("\n".join(report.get("smoke", {}).get("notes", ["no report"])))
+    return report, took, is_over
+
+
+def end_all(home: Path) -> None:
+    """Ends the processes of a job, whose sessions are their own: each has this folder, or one in it, as its home."""
+    entry = b"\0HOME=" + os.fsencode(home)
+    while True:
+        pids = []
+        for place in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                environ = b"\0" + place.read_bytes()
+                if environ.partition(entry)[2][:1] in (b"\0", b"/") and int(place.parent.name) != os.getpid():
+                    pids.append(int(place.parent.name))
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
 
 
 def _findings(report: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...], str], ...]:
@@ -178,14 +203,16 @@ def main() -> None:
     _, bugs, healthy = SETS[options.set]
     kinds = [kind for kind in (*bugs, *healthy) if re.search(options.only, kind)]
     counts: Counter[str] = Counter()
-    with ThreadPoolExecutor(options.jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="h") as name, ThreadPoolExecutor(options.jobs) as pool:
+        tempfile.tempdir = name  # the folders of all jobs, whose processes end with this one
+        signal.signal(signal.SIGTERM, lambda *_: (end_all(Path(name)), os._exit(1)))
         for trial in pool.map(lambda kind: conduct(kind, options.way), kinds):
             group = "healthy" if trial.kind in healthy else "bug"
             counts[f"{group} {trial.verdict}"] += 1
             print(f"{trial.kind:24} {trial.verdict:18} {trial.seconds:6.1f} s, exit {trial.code}", flush=True)
             for check, ranks, text in trial.findings[:2]:
                 print(f"    {check} {list(ranks)}: {text[:230]}")
-            if (not trial.findings and group == "bug") or "fails" in trial.verdict:
+            if trial.verdict.startswith("nothing") or "fails" in trial.verdict:
                 print("    " + trial.stderr[-900:].replace("\n", "\n    "))
             sys.stdout.flush()
     print(", ".join(f"{name}: {number}" for name, number in sorted(counts.items())))

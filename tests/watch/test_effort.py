@@ -16,8 +16,8 @@ import pytest
 
 from doctor.smoke.programs.agent.procfs import cpu_times
 from doctor.watch import effort as effort_module
-from doctor.watch.attach.inspector.awaited_processes import other_ends
-from doctor.watch.attach.inspector.rank_state import process_tree
+from doctor.watch.attach.inspector.awaited_processes import lock_owners, other_ends
+from doctor.watch.attach.inspector.rank_state import process_tree, sleeps_for
 from doctor.watch.effort import Effort
 from doctor.watch.peer_wait import awaited_peer
 from tests.watch.test_awaited_processes import until
@@ -73,29 +73,76 @@ def test_who_has_the_other_end_of_a_wait_is_not_searched_for_at_each_look(monkey
         assert 2 <= len(searched) <= 4
 
 
-@pytest.mark.parametrize("stops", [False, True])
-def test_who_waits_for_a_stopped_process_of_its_host_rests(stops: bool) -> None:
-    """As for a key-value server that was stopped. One that lives may answer yet."""
+STOPS = "os.kill(os.getpid(), signal.SIGSTOP)"
+LOCKED = "threading.Lock().acquire(); lock = threading.Lock(); lock.acquire(); lock.acquire()"
+IN_THREAD = "thread = threading.Thread(target=client.recv, args=[1]); thread.start(); thread.join()"
+
+
+@pytest.mark.parametrize(
+    ("server", "wait", "rests"),
+    [
+        (STOPS, "client.recv(1)", True),
+        (STOPS, IN_THREAD, True),
+        (LOCKED, "client.recv(1)", True),
+        (LOCKED, IN_THREAD, True),
+        ("time.sleep(1000)", IN_THREAD, True),
+        ("time.sleep(100)", "client.recv(1)", False),
+        ("threading.Lock().acquire(timeout=100)", IN_THREAD, False),
+        ("server.accept()[0].recv(1)", "client.recv(1)", False),
+        ("threading.Thread(target=time.sleep, args=[100]).start(); " + LOCKED, IN_THREAD, False),
+        ("os.read(os.pipe()[0], 1)", "client.recv(1)", False),
+    ],
+)
+def test_who_waits_for_a_process_of_its_host_that_is_held_up_rests(server: str, wait: str, rests: bool) -> None:
+    """As for a server that was stopped, or is in a deadlock. One with a thread that may go on may answer yet."""
     program = (
-        "import socket, signal; server = socket.create_server(('127.0.0.1', 0))\n"
-        "if not os.fork():\n"
-        f"    os.kill(os.getpid(), signal.SIGSTOP) if {stops} else time.sleep(1000)\n"
-        "client = socket.create_connection(server.getsockname()); server.close(); client.recv(1)"
+        "import socket, signal, threading; server = socket.create_server(('127.0.0.1', 0))\n"
+        f"if not os.fork():\n    {server}; time.sleep(100)\n"
+        f"client = socket.create_connection(server.getsockname()); server.close(); {wait}"
     )
     with python(program) as rank:
-        until(lambda: awaited_peer(rank.pid, [rank.pid]))
+        until(lambda: awaited_peer(rank.pid, [rank.pid]).peer)
         effort = Effort()
         effort.begin(0.0)
-        for second in range(1, 6):
+        for second in range(1, 8):
             effort.look(rank.pid, 1.1 * second, 0.0, loads=False)
-        assert effort.kind.startswith("waits for 127.0.0.1:") is not stops
-        assert bool(effort.rest(6.0) > 3.0) is stops
+        assert effort.kind.startswith("waits for 127.0.0.1:") is not rests
+        assert bool(effort.rest(8.0) > 3.0) is rests
+
+
+@pytest.mark.parametrize(
+    ("keeps", "asks", "named"),
+    [
+        ("fcntl.flock", "fcntl.flock", True), ("fcntl.lockf", "fcntl.lockf", True),
+        ("None", "fcntl.flock", False), ("fcntl.flock", "None", False),
+    ],
+)  # fmt: skip
+def test_who_keeps_the_lock_for_which_a_process_asks_again_and_again(
+    keeps: str, asks: str, named: bool, tmp_path: Path
+) -> None:
+    """Not who has the file open without a lock, nor that of a file which the process has not open."""
+    file = tmp_path / "index.lock"
+    keeper = (
+        f"import fcntl; file = open({str(file)!r}, 'w'); {keeps} and {keeps}(file, fcntl.LOCK_EX)\ntime.sleep(1000)"
+    )
+    asking = f"""import fcntl
+file = open({str(file)!r} if {asks} else '/dev/null', 'w')
+while True:
+    try:
+        time.sleep(0.2)
+        {asks} and {asks}(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError: pass
+"""
+    with python(keeper) as owner, python(asking) as process:
+        time.sleep(0.5)
+        assert lock_owners(process.pid) == ([owner.pid] if named else [])  # type: ignore[no-untyped-call]
+        assert not named or lock_owners(owner.pid) == []  # type: ignore[no-untyped-call]
 
 
 def test_a_rank_that_accepts_connections_waits_for_a_request() -> None:
     with python("import socket; socket.create_server(('127.0.0.1', 0)).accept()") as rank:
-        until(lambda: awaited_peer(rank.pid, [rank.pid]))
-        assert awaited_peer(rank.pid, [rank.pid]).startswith("a request at 127.0.0.1:")
+        until(lambda: awaited_peer(rank.pid, [rank.pid]).peer)
+        assert awaited_peer(rank.pid, [rank.pid]).peer.startswith("a request at 127.0.0.1:")
 
 
 @pytest.mark.parametrize(
@@ -124,6 +171,23 @@ def test_what_a_process_does(program: str, kind: str) -> None:
     if kind == "asks again and again":  # a loaded host lets it sleep longer, or wait for a CPU each time
         expected_kinds |= {"sleeps", "works"} if waited > 0.2 else {"sleeps"}
     assert observed in expected_kinds
+
+
+@pytest.mark.parametrize(
+    ("program", "seconds"),
+    [
+        ("time.sleep(500)", 500),
+        ("import subprocess; subprocess.run(['sleep', '300'])", 300),
+        ("import subprocess; subprocess.run(['cat'], stdin=os.pipe()[0])", -1),
+        ("os.read(os.pipe()[0], 1)", -1),
+        ("import threading; t = threading.Thread(target=time.sleep, args=[200]); t.start(); t.join()", 200),
+        ("import select; select.select([], [], [], 100)", -1),
+    ],
+)
+def test_how_long_a_process_or_one_below_it_sleeps(program: str, seconds: float) -> None:
+    with python(program) as process:
+        time.sleep(1)
+        assert sleeps_for(process.pid, process.pid) == pytest.approx(seconds, abs=20 if seconds > 0 else 0)  # type: ignore[no-untyped-call]
 
 
 BEATS = "import threading; threading.Thread(target=lambda: [time.sleep(0.2) for _ in range(1000)]).start(); "
@@ -231,7 +295,7 @@ def test_a_connection_that_nobody_waits_for_is_no_wait() -> None:
         program = "import socket; link = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); time.sleep(100)"
         with python(program, str(server.getsockname()[1])) as process:
             time.sleep(0.5)
-            assert awaited_peer(process.pid, process_tree(process.pid)) == ""
+            assert awaited_peer(process.pid, process_tree(process.pid)).peer == ""
 
 
 def test_bytes_of_a_slow_copy_are_progress(tmp_path: Path) -> None:

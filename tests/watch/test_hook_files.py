@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,98 @@ def test_nothing_is_written_into_files_that_are_the_programs_own(tmp_path: Path)
     assert json.loads(page.with_suffix(".events").read_text().splitlines()[0])["stacks"] > 2
 
 
+WAITS = """
+import ctypes, os, select, signal, subprocess, sys, threading, time
+from doctor.watch.hook.rank_files import start_recording
+c = ctypes.CDLL(None, use_errno=True)
+signal.signal(signal.SIGALRM, lambda *_: None)
+class Time(ctypes.Structure):
+    _fields_ = [("seconds", ctypes.c_long), ("fraction", ctypes.c_long)]
+def limit(clock=None):
+    ahead = (clock() if clock else 0) + 1
+    return ctypes.byref(Time(int(ahead), int(ahead % 1 * 1e9)))
+def alarmed(call, *arguments):
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    return call(*arguments)
+none, read, lock, poller = (ctypes.c_char * 128)(), os.pipe()[0], threading.Lock(), select.epoll()
+c.sem_init(none, 0, 0)
+calls = {
+    "nanosleep": lambda: c.nanosleep(limit(), None), "usleep": lambda: c.usleep(999_999),
+    "clock_nanosleep": lambda: c.clock_nanosleep(0, 1, limit(time.time), None),
+    "poll": lambda: c.poll(None, 0, 1000), "select": lambda: c.select(0, None, None, None, limit()),
+    "epoll_wait": lambda: c.epoll_wait(poller.fileno(), (ctypes.c_char * 64)(), 1, 1000),
+    "pause": lambda: alarmed(c.pause), "sigsuspend": lambda: alarmed(c.sigsuspend, (ctypes.c_char * 128)()),
+    "sigtimedwait": lambda: c.sigtimedwait((ctypes.c_char * 128)(), None, limit()),
+    "sem_timedwait": lambda: c.sem_timedwait(none, limit(time.time)),
+    "read": lambda: alarmed(c.read, read, ctypes.create_string_buffer(1), 1),
+    "signal.pause": lambda: alarmed(signal.pause), "time.sleep": lambda: time.sleep(1),
+    "select.select": lambda: select.select([read], [], [], 1),
+    "lock": lambda: lock.acquire() and lock.acquire(timeout=1),
+    "sigwait": lambda: (signal.pthread_sigmask(0, [14]), alarmed(signal.sigwait, [14])),
+    "wait": lambda: subprocess.run(["sleep", "1"]).returncode, "computes": lambda: sum(range(30_000_000)) % 7,
+}
+def measured(call):
+    ctypes.set_errno(0)
+    began = time.monotonic()
+    result = call()
+    print(repr(result), ctypes.get_errno(), round(time.monotonic() - began, 1), flush=True)
+held = threading.Semaphore(0)
+if "alone" not in sys.argv:
+    threading.Thread(target=held.acquire, daemon=True).start()
+files = start_recording(0, 1)
+print("ready", flush=True)
+if "thread" in sys.argv:
+    side = threading.Thread(target=measured, args=[calls[sys.argv[1]]])
+    side.start()
+    side.join()
+else:
+    measured(calls[sys.argv[1]])
+"""
+CALLS = re.findall(r'"([a-z_.]+)": lambda', WAITS)
+FOR_MAIN = {"pause", "sigsuspend", "read", "signal.pause", "sigwait"}
+"""Ended by an alarm, which the main thread gets."""
+BESIDE: dict[str, list[str]] = {}
+"""By call: how it ends without doctor."""
+
+
+def ends_as(call: str, folder: Path, *how: str, stacks: int) -> tuple[list[str], str]:
+    """Result, errno and seconds of a program's call, during which doctor reads its stacks so many times."""
+    (folder / "ranks").mkdir(parents=True)
+    environ = {**os.environ, "DOCTOR_WATCH": str(folder)}
+    argv = [sys.executable, "-c", WAITS, call, *how]
+    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None and program.stdout.readline() == "ready\n"
+        (page,) = (folder / "ranks").glob("*.page")
+        process = RankProcess(page)
+        process.read_recorder()
+        process.new_events()
+        seen = ""
+        for _ in range(stacks):
+            time.sleep(0.1)
+            seen = process.stack() or ""
+        return program.stdout.read().split(), seen
+
+
+@pytest.mark.parametrize(
+    ("call", "how"),
+    [*((call, ()) for call in CALLS), *((call, ("thread",)) for call in CALLS if call not in FOR_MAIN),
+     *((call, ("alone",)) for call in CALLS)],
+)  # fmt: skip
+def test_a_call_of_the_program_ends_as_it_does_without_doctor(call: str, how: tuple[str, ...], tmp_path: Path) -> None:
+    """Also where no thread waits for a lock; then there may be no stack."""
+    beside = BESIDE.get(call) or ends_as(call, tmp_path / "beside", stacks=0)[0]
+    BESIDE[call] = beside
+    result, seen = ends_as(call, tmp_path / "watched", *how, stacks=3)
+    assert result[:-1] == beside[:-1], (result, beside)
+    assert call == "computes" or float(result[-1]) == pytest.approx(float(beside[-1]), abs=0.7)
+    assert how == ("alone",) or seen.count("Current thread 0x") == 1
+    main = seen.rpartition("\n\n")[2]
+    assert not seen or ("in measured" in main) == (how != ("thread",)), seen
+
+
 PRINTS_AN_ERROR = """
 import sys
+import time
 from doctor.watch.hook.rank_files import start_recording
 from doctor.watch.hook.training import report_exceptions
 files = start_recording(0, 1)

@@ -120,6 +120,80 @@ def test_ranks_in_several_parts_of_one_call_make_nobody_odd() -> None:
     assert "in one call of the program" in finding.text
 
 
+@pytest.mark.parametrize(
+    ("observed_looks", "seconds", "odd"),
+    [
+        (looks("sleep"), 80.0, []),
+        (looks("sleep"), 3000.0, [2]),
+        (looks("sleep"), -1.0, [2]),
+        (looks("sleep", switches=9), 0.1, [2]),  # it asks again and again
+        (looks("wait"), 80.0, []),  # its child sleeps
+        (looks("wait"), -1.0, [2]),
+        (looks("read", file="/tmp/fifo"), 80.0, [2]),
+    ],
+)
+def test_a_sleep_that_ends_before_long_holds_up_nobody_for_ever(
+    observed_looks: list[Look], seconds: float, odd: list[int]
+) -> None:
+    own = rank(2, observed_looks, COMPUTES, sleeps_for=seconds)
+    finding = judged(rank(0, None, WAITS), rank(1, None, WAITS), own, rank(3, None, WAITS))
+    assert odd_rank_numbers(finding) == odd
+    assert odd or "in 80 s at most: look again" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("observed_looks", "text"),
+    [
+        (looks("accept", file="socket"), "waits for a request, which may come yet"),
+        (looks("accept"), "waits for a request, which may come yet"),
+    ],
+)
+def test_who_may_go_on_is_not_named(observed_looks: list[Look], text: str) -> None:
+    finding = judged(
+        rank(0, None, WAITS), rank(1, None, WAITS), rank(2, observed_looks, COMPUTES), rank(3, None, WAITS)
+    )
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+    assert text in finding.text
+
+
+@pytest.mark.parametrize(("owner", "odd"), [(100, [2]), (999, []), (102, [])])
+def test_who_asks_again_and_again_for_what_a_waiting_rank_keeps_locked(owner: int, odd: list[int]) -> None:
+    """Though what may belong to its job works meanwhile. Another process may give the lock back."""
+    asks = {"children_ran": [0.0, 9.0], "lock_owners": [(owner, f"pid {owner} (python)")]}
+    finding = judged(rank(0, None, WAITS), rank(1, None, WAITS), rank(2, looks("sleep", switches=9), COMPUTES, **asks),
+                     rank(3, None, WAITS))  # fmt: skip
+    assert odd_rank_numbers(finding) == odd
+    assert f"a file that it has open is locked by pid {owner} (python)" in finding.text
+
+
+TRAINS = [("train_step", "/job/train.py", 30), ("main", "/job/train.py", 7)]
+FORWARD = [("forward", "/x/site-packages/torch/distributed/utils.py", 3), *TRAINS]
+BACKWARD = [
+    ("_engine_run_backward", "/x/site-packages/torch/autograd/graph.py", 8),
+    ("train_step", "/job/train.py", 32),
+    TRAINS[1],
+]
+DONE = [("barrier", "/x/site-packages/torch/distributed/distributed_c10d.py", 99), ("main", "/job/train.py", 8)]
+
+
+@pytest.mark.parametrize(
+    ("stacks", "odd"),
+    [
+        ((FORWARD, BACKWARD, DONE), [2]),
+        ((FORWARD, BACKWARD, FORWARD[:1]), []),  # its program is not seen
+        ((FORWARD, BACKWARD), []),
+        ((FORWARD, DONE, BACKWARD, DONE), []),
+        ((FORWARD, BACKWARD, [FORWARD[0]] * 40), []),  # cut
+    ],
+)
+def test_who_is_not_in_the_step_that_the_others_are_in(
+    stacks: tuple[list[tuple[str, str, int]], ...], odd: list[int]
+) -> None:
+    """DDP: one rank waits in the forward pass, another in the backward pass of the same step, the third behind it."""
+    finding = judged(*(rank(n, None, stack, world=len(stacks)) for n, stack in enumerate(stacks)))
+    assert odd_rank_numbers(finding) == odd, finding.text
+
+
 def test_without_stacks_all_that_wait_look_alike() -> None:
     finding = judged(*(rank(n) for n in range(4)))
     assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])

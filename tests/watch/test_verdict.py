@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -173,6 +174,23 @@ def test_ranks_that_are_all_outside_of_collectives_when_the_job_is_ended(
     assert bool(ranks.watch.likely) is told
 
 
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        (["asks again and again"] * 3, True),
+        (["asks again and again", "", ""], True),
+        (["asks again and again", "works", ""], False),
+        (["", "", ""], False),
+    ],
+)
+def test_that_all_ranks_ask_again_and_again_is_told_and_no_verdict(kinds: list[str], told: bool) -> None:
+    ranks = three_after_two_steps(timeout=500.0)
+    for rank, kind in enumerate(kinds):
+        ranks.show(rank, "compute", 2, 2 * PATIENCE, rest=0.1 if kind else 2 * PATIENCE, effort=kind)
+    assert ranks.verdict(30.0) is None
+    assert bool(ranks.watch.overdue) is told
+
+
 @pytest.mark.parametrize(("port", "named"), [("29500", True), ("443", False), ("", False)])
 def test_who_waits_for_the_store_while_all_others_are_in_collectives_is_named(port: str, named: bool) -> None:
     """One that waits for another server may be answered, and so may two that are outside."""
@@ -190,6 +208,65 @@ def test_who_waits_for_the_store_while_all_others_are_in_collectives_is_named(po
         (2, "compute", "waits for 127.0.0.1:29500"),
     ):
         ranks.show(rank, state, 2, 2 * PATIENCE, rest=0.1, effort=kind)
+    assert ranks.verdict(30.0) is None
+
+
+def four_of_whom_some(group_of: dict[int, list[int]], calls: dict[int, list[str]]) -> Failure | None:
+    """Two steps of all_reduce, then these calls: ``group`` forms the rank's own group, ``all`` is an all_reduce.
+
+    ``group_of``: by rank. A rank waits in its last call.
+    """
+    ranks = Ranks(4, timeout=500.0)
+    for step in (0, 1):
+        for rank in range(4):
+            ranks.call(rank, step)
+        ranks.verdict(step)
+    for rank, members in group_of.items():
+        ranks.watch.take_event(rank, {"ev": "group", "gid": 1, "name": "of", "ranks": members}, 2.0)
+    places = {}
+    for rank, names in calls.items():
+        rows, entered = [], {"0": 2}
+        for name in names:
+            group = 1 if name == "group" else 0
+            entered[str(group)] = entered.get(str(group), 0) + 1
+            about = ("", 0) if group else ("float32", 8)
+            rows.append([group, entered[str(group)], ("all_reduce", "new_group")[group], *about, -1, 2, "training"])
+        group, seq, operation, kind, numel, root, *_ = rows[-1]
+        places[rank] = {"entered": entered, "group": group, "seq": seq, "op": operation, "dtype": kind}
+        places[rank].update(numel=numel, root=root)
+        ranks.show(rank, "collective", 2, 0.0, calls=rows, **copy.deepcopy(places[rank]))
+    ranks.verdict(3.0)
+    for rank, place in places.items():
+        ranks.show(rank, "collective", 2, 4.0, **place)
+    return ranks.verdict(7.0)
+
+
+def test_who_leaves_out_a_group_that_ranks_of_other_groups_have_formed_is_named() -> None:
+    """Not the one that waits in it: ranks 0 and 1 have done before what it does."""
+    pairs = {0: [0, 1], 1: [0, 1], 2: [2, 3]}
+    failure = four_of_whom_some(pairs, {0: ["group", "all"], 1: ["group", "all"], 2: ["group"], 3: ["all"]})
+    assert failure and failure.culprit_ranks == (3,)
+
+
+def test_who_forms_a_group_alone_is_no_innocent() -> None:
+    """Ranks 2 and 3 are in the same collective as rank 0, and no members of the group: they show nothing."""
+    failure = four_of_whom_some({0: [0, 1], 1: [0, 1]}, {0: ["all"], 1: ["group"], 2: ["all"], 3: ["all"]})
+    assert failure and failure.culprit_ranks == (0, 1) and "Ambiguous" in failure.evidence[0]
+
+
+@pytest.mark.parametrize(("kind", "named"), [("waits for rank 0", True), ("waits for rank 7", False)])
+def test_who_asks_for_what_a_rank_in_a_collective_keeps_locked_is_named(kind: str, named: bool) -> None:
+    """A database with a transaction that rank 0 has begun. One that works may end it yet."""
+    ranks = three_after_two_steps(timeout=500.0)
+    all_but_one_wait(ranks, 2 * PATIENCE, rest=0.1, effort=kind)
+    failure = ranks.verdict(30.0)
+    assert (failure.culprit_ranks if failure else ()) == ((2,) if named else ())
+    ranks = three_after_two_steps(timeout=500.0)
+    ranks.call(1, 2)
+    ranks.verdict(2.1)
+    ranks.show(1, "enqueued", 2, 2 * PATIENCE)
+    ranks.show(0, "compute", 2, 2 * PATIENCE, rest=0.1, effort="works")
+    ranks.show(2, "compute", 2, 2 * PATIENCE, rest=0.1, effort=kind)
     assert ranks.verdict(30.0) is None
 
 

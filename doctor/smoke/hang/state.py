@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.describe import FailureBuilder, current_collective
-from doctor.smoke.hang.traces import CallLedger, Trace, form, same_call
+from doctor.smoke.hang.traces import CallLedger, Trace, form, goes_beyond, same_call
 from doctor.smoke.model import Collective, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE, ends_of
 
@@ -89,11 +89,13 @@ class RunState(FailureBuilder):
     def isolated_ranks(self, ranks: Collection[int]) -> list[int]:
         """The disputing ranks that no rank outside of the dispute acts like, if outside ranks act like others of them.
 
-        A rank that waits in a collective together with one of them may have no other way on, and is not outside.
+        A rank that waits in a collective together with one of them may have no other way on, and is not outside; but
+        one that has done before what a disputing rank does, and gone on, shows that this belongs there.
         """
         disputed = [rank for rank in sorted(ranks) if rank in self.traces]
         sides = {self._place(rank) for rank in disputed} - {None}
-        outside = [trace for rank, trace in self.traces.items() if rank not in ranks and self._place(rank) not in sides]
+        others = {rank: trace for rank, trace in self.traces.items() if rank not in ranks}
+        outside = [trace for rank, trace in others.items() if self._place(rank) not in sides]
         last = [self.traces[rank].last for rank in disputed]
         # Of calls of one place, those of other groups with its number tell what belongs there, whatever came before.
         of_one_place = len({(call.group, call.seq) for call in last if call}) == 1
@@ -105,6 +107,7 @@ class RunState(FailureBuilder):
                 or (of_one_place and self._calls_alike(self.traces[rank], outsider))
                 for outsider in outside
             )
+            and not any(goes_beyond(self.traces[rank], other, self.members) for other in others.values())
         ]
         return isolated if len(isolated) < len(disputed) else []
 

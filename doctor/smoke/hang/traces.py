@@ -194,6 +194,19 @@ def same_call(trace: Trace, other: Trace, members: Callable[[int], Sequence[int]
     )
 
 
+def goes_beyond(trace: Trace, other: Trace, members: Callable[[int], Sequence[int]]) -> bool:
+    """Whether another rank has made the same calls as this one, each in groups of its own, and at least one more."""
+    last = trace.steps[-1]
+    its = next(
+        (step for step in other.steps if (step.stage, step.run, step.step) == (last.stage, last.run, last.step)), last
+    )
+    return (
+        its is not last
+        and same_call(trace, other, members)
+        and (its is not other.steps[-1] or len(its.calls) > len(last.calls))
+    )
+
+
 def _parts(step: StepMark, members: Callable[[int], Sequence[int]]) -> list[tuple[object, ...]]:
     """The calls without the groups' numbers: with their sizes, and the root's place in them."""
     parts: list[tuple[object, ...]] = []

@@ -7,8 +7,8 @@ still in a wait for the whole interval, and no bytes passed between them, is the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise, takewhile
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -201,10 +201,19 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         own_end, _, end = view.report.far_end[0].partition(">") if view.report.far_end else ("", "", "")
         if view.far_end and f"{end}>{own_end}" not in links:  # else it waits for a rank that is looked at
             far_ends[view.report.pid] = end
+    locked_by = {(view.host, view.report.pid) for view in waiting}
+    if all(_asks_for_lock(view, locked_by) for view in views):
+        return _blame(views, waiting)
     if all(view.does.transfers for view in views):
         text = "{0} It reads or writes meanwhile: look again."
     elif all(view.does.works or view.does.transfers for view in views):
         text = "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
+    elif all(view.awaits_request for view in views):
+        text = "{0} It waits for a request, which may come yet: look again."
+    elif all(view.does.works or view.does.transfers or view.wakes_up for view in views):
+        text = "{0} What sleeps there goes on by itself, in {1} s at most: look again."
+        seconds = max(view.report.sleeps_for for view in views)
+        return Judgement("undecided", filled(text, _sentence(views, waiting), f"{seconds:.0f}"))
     elif waiting and all(view.goes_on for view in (*views, *waiting)):
         text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
     elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):
@@ -212,6 +221,11 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
     else:
         return _blame(views, waiting)
     return Judgement("undecided", filled(text, _sentence(views, waiting), next(iter(far_ends.values()), "")))
+
+
+def _asks_for_lock(view: SeenRank, ranks: Collection[tuple[str, int]]) -> bool:
+    """Whether it asks again and again for what one of the ranks that wait for it keeps locked."""
+    return view.does.kind == "sleep" and any((view.host, pid) in ranks for pid, _ in view.report.lock_owners)
 
 
 def _hold_up(holders: Sequence[SeenRank]) -> Judgement:
@@ -324,6 +338,11 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
             return _blame(free, waiting)
         return Judgement("undecided", _sentence(free, waiting))
     parts = split(waiting, lambda view: view.where)
+    if (
+        parts and not parts.majority and all(view.outer_frames for view in waiting)
+    ):  # two parts of one step, and a rank that is not in this step
+        depth = _parting_depth(waiting)
+        parts = split(waiting, lambda view: view.outer_frames[depth : depth + 1]) or parts
     if parts and any(view.does.is_between_two for view in waiting):
         text = (
             "All ranks wait, some in send or recv for one other rank: which of them is odd, their number does not tell."
@@ -340,6 +359,12 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     if not waiting[0].does.place:
         return Judgement("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
     return Judgement("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")
+
+
+def _parting_depth(views: Sequence[SeenRank]) -> int:
+    """How many of the outermost calls of the program all of these have in common."""
+    levels = zip(*(view.outer_frames for view in views), strict=False)
+    return sum(1 for _ in takewhile(lambda frames: len(set(frames)) == 1, levels))
 
 
 def _moves(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> bool:

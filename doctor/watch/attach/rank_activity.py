@@ -181,6 +181,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     text = filled("{0}{1}", text, where)
     if rank.answering and still and kind in ("wait", "file"):
         text = filled("{0}; at its other end is {1}", text, _answering(rank))
+    if rank.lock_owners and (kind == "sleep" or (kind == "file" and last.call == "lock")):
+        text = filled("{0}; a file that it has open is locked by {1}", text, rank.lock_owners[0][1])
     by_children = rank.children_ran[-1] - rank.children_ran[0] if rank.children_ran else 0.0
     names = [name for name, _ in rank.samples]
     works, transfers = _works(kind, rank, seconds, unmoved, by_children), _transfers(first, last)

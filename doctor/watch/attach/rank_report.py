@@ -122,6 +122,10 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Processes of its host, no ranks of its job, at the other end of what its main thread waits for, as ``pid 7
     (redis-server)``, and whether they are stopped.
     """
+    sleeps_for: float = -1.0
+    """Seconds until its sleep ends, or that of a process below it that it may wait for; -1: none sleeps so."""
+    lock_owners: list[tuple[int, str]] = []
+    """Processes of its host that keep a file locked for themselves which it has open, with their names."""
     requests: list[tuple[str, float]] = []
     """Who asked it something over a connection that it does not attend to, from before the first look to the last, and
     the seconds since (-1: not known); the process of its host as ``pid 7 (nginx)``, an address, or empty.
@@ -256,6 +260,7 @@ def _clean(rank: ProcessReport) -> ProcessReport:
         links=[printable(link, 120) for link in rank.links[:64]],
         native=[printable(text, 100) for text in rank.native[:2]],
         answering=[(printable(who, 120), stopped) for who, stopped in rank.answering[:4]],
+        lock_owners=[(pid, printable(who, 120)) for pid, who in rank.lock_owners[:4]],
         requests=[(printable(who, 120), seconds) for who, seconds in rank.requests[:4]],
         dumps=_paths(rank.dumps),
         heartbeat_logs=_paths(rank.heartbeat_logs),

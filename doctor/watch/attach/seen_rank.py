@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from doctor.remote.runtime.stack_frames import is_of_program
+from doctor.watch.attach.inspector.python_stacks import MOST_FRAMES
 from doctor.watch.attach.rank_activity import AT_DEVICE, HELPED, IN_THREADS, LONGEST_WAIT, Activity, Kind
-from doctor.watch.attach.rank_report import ProcessReport
+from doctor.watch.attach.rank_report import Frame, ProcessReport
 
 _MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "unknown"})
 """What each step of a healthy job may be found in at every look."""
@@ -38,12 +40,31 @@ class SeenRank(msgspec.Struct, frozen=True):
         return end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and not is_store else ""
 
     @property
+    def wakes_up(self) -> bool:
+        """The sleep that it is in, or that a process below it is in, ends by itself before long."""
+        sleeps = self.does.kind in ("child", "loader", "wait") or (self.does.kind == "sleep" and self.does.unmoved)
+        return sleeps and 0 <= self.report.sleeps_for <= LONGEST_WAIT
+
+    @property
+    def awaits_request(self) -> bool:
+        """It is a server, which rests until it is asked."""
+        return any(look is not None and look.call == "accept" for look in self.report.looks[-1:])
+
+    @property
     def goes_on(self) -> bool:
         """It may make steps that take long: it ran, at no one place alone, and bytes reached or left it."""
         has_messages = min(self.report.tcp, default=-1) >= 0 and self.report.tcp[-1] > self.report.tcp[0]
         is_apart = self.does.kind == "compute" and not self.does.turns
         return (
             has_messages and not (self.does.unmoved or self.does.spins) and (is_apart or self.does.kind in _MAY_GO_ON)
+        )
+
+    @property
+    def outer_frames(self) -> tuple[Frame, ...]:
+        """The calls of the program, outermost first; none where the stack was cut."""
+        frames = self.report.frames
+        return (
+            tuple(frame for frame in reversed(frames) if is_of_program(frame[1])) if len(frames) < MOST_FRAMES else ()
         )
 
     @property

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 
-from doctor.remote.runtime.reading import link_at, read_text
+from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.smoke.programs.agent.network import LISTENS
 from doctor.smoke.programs.agent.procfs import all_processes, cpu_times, open_files
 from doctor.watch.attach.inspector.connected import link_text, tcp_ends, unix_pairs, user_of
@@ -100,9 +100,12 @@ def files_of(others):
     return dict((other, open_files(other, MOST_OPEN)) for other in others)
 
 
-def other_ends(pid):
-    """Of what the main thread of a rank waits for, the ends on this host that others have: sockets, pipes, FIFOs."""
-    links = awaited_links(pid)
+def other_ends(pid, links=None):
+    """Of what the main thread of a rank waits for, the ends on this host that others have: sockets, pipes, FIFOs.
+
+    ``links``: of what another of its threads waits for, instead.
+    """
+    links = awaited_links(pid) if links is None else links
     ends_here = set(link for link in links if link.startswith("pipe:") or is_fifo(link))
     sockets = set(link[8:-1] for link in links if link.startswith("socket:"))
     if sockets:
@@ -130,6 +133,21 @@ def lock_holders(pid):
     locks = re.findall(r"^(\d+): (-> )?\w+ +\w+ +\w+ +(\d+) ", read_text("/proc/locks", 1 << 20), re.M)
     awaited = set(number for number, waits, waiter in locks if waits and int(waiter) == pid)
     return [int(holder) for number, waits, holder in locks if number in awaited and not waits]
+
+
+def lock_owners(pid):
+    """The processes that keep a file locked for themselves which a process has open, as one that tries again does."""
+    locks = re.findall(
+        r"^\d+: \w+ +\w+ +WRITE +(\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ", read_text("/proc/locks", 1 << 20), re.M
+    )
+    owners = dict((inode, int(owner)) for owner, inode in locks if int(owner) not in (0, pid))
+    pids = set()
+    for number in names_in("/proc/%d/fd" % pid, MOST_OPEN) if owners else ():
+        inode = re.search(r"^ino:\s*(\d+)", read_text("/proc/%d/fdinfo/%s" % (pid, number), 512), re.M)
+        owner = owners.get(inode.group(1)) if inode else None
+        if owner and link_at("/proc/%d/fd/%s" % (pid, number)) in open_files(owner, MOST_OPEN):
+            pids.add(owner)
+    return sorted(pids)
 
 
 def far_end(pid):

@@ -15,7 +15,14 @@ from doctor.remote.runtime.streams import write_all
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, socket_owners, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
-from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, files_of, holders, other_ends
+from doctor.watch.attach.inspector.awaited_processes import (
+    Helpers,
+    far_end,
+    files_of,
+    holders,
+    lock_owners,
+    other_ends,
+)
 from doctor.watch.attach.inspector.connected import shared_sum
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside, seconds_off_cpu
 from doctor.watch.attach.inspector.live_environment import memory_maps
@@ -27,6 +34,7 @@ from doctor.watch.attach.inspector.open_requests import (
     takes_requests,
 )
 from doctor.watch.attach.inspector.python_stacks import (
+    LATE,
     find_py_spy,
     rank_in_locals,
     signal_number,
@@ -46,8 +54,10 @@ from doctor.watch.attach.inspector.rank_state import (
     children_of,
     descendants_ran,
     look,
+    process_name,
     ptrace_scope,
     running_threads,
+    sleeps_for,
     status_number,
 )
 from doctor.watch.attach.inspector.recordings import (
@@ -131,6 +141,8 @@ def set_file_waits(ranks):
     files = files_of(waits)
     for entry in ranks:
         entry["awaits"] = [pid for pid in holders(other_ends(entry["pid"]), lambda: files) if pid != entry["pid"]][:16]
+        entry["sleeps_for"] = sleeps_for(entry["pid"], entry["thread"])
+        entry["lock_owners"] = [[pid, process_name(pid)] for pid in lock_owners(entry["pid"])[:4]]
         entry["file_wait"], entry["far_end"] = waits[entry["pid"]], far_end(entry["pid"])
         entry["children"] = [
             [child, state, call, awaited_path(child) or file] for child, state, call, file in children_of(entry["pid"])
@@ -196,13 +208,16 @@ def add_look(ranks, number, helpers):
 
 
 def add_stacks(ranks, spy, deadline):
-    """Adds a stack to each rank, and which of its threads has it. A process that is stopped shows its stack as well."""
-    stacks, problems = spied_stacks([entry["pid"] for entry in ranks], spy, deadline)
+    """Adds a stack to each rank, and which of its threads has it. A process that is stopped shows its stack as well.
+
+    One for which the time was not enough at first is not tried again.
+    """
+    stacks, problems = spied_stacks([entry["pid"] for entry in ranks if entry["problem"] != LATE], spy, deadline)
     for entry in ranks:
         thread, frames = stacks.get(entry["pid"], (entry["pid"], []))
         entry["thread"] = entry["thread"] if entry["looks"] else thread
         entry["stacks"].append(frames)
-        entry["problem"] = problems.get(entry["pid"], "")
+        entry["problem"] = LATE if entry["problem"] == LATE else problems.get(entry["pid"], "")
 
 
 def set_signalled_stacks(ranks, number):
@@ -230,8 +245,9 @@ def main(request, program):
     ras = ras_answer(addresses) if has_gpu else ""
     took = look_repeatedly(ranks, spy, request["interval"], request["stack_seconds"])
     held_up_beside(set_file_waits(ranks))
+    until = time.monotonic() + request["stack_seconds"]
     for entry in ranks[:MOST_COUNTED] if spy else ():
-        entry["argument"] = rank_in_locals(entry["pid"], spy) if entry["rank"] is None else None
+        entry["argument"] = rank_in_locals(entry["pid"], spy, until) if entry["rank"] is None else None
     set_signalled_stacks(ranks, signal_number(request["signal"]))
     beside = [entry for entry in every if entry["pid"] not in pids]
     record = {

@@ -18,6 +18,7 @@ from doctor.watch.attach.inspector.live_environment import memory_maps
 MOST_FRAMES = 40
 MAX_DUMP = 1 << 20
 TRIES = 3
+LATE = "py-spy did not answer in time"
 LOCALS_SECONDS = 5.0
 RANK_ARGUMENTS = ("rank", "global_rank", "process_id", "process_index")
 MOST_THREADS = 4096
@@ -77,7 +78,7 @@ def spied_stacks(pids, program, deadline):
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
-                out, err = b"", b"py-spy did not answer in time"
+                out, err = b"", LATE.encode("ascii")
             thread_frames = working_thread(out[:MAX_DUMP], pid)
             waiting[pid] += 1
             if thread_frames:
@@ -92,14 +93,15 @@ def spied_stacks(pids, program, deadline):
     return stacks, problems
 
 
-def rank_in_locals(pid, program):
+def rank_in_locals(pid, program, deadline):
     """The rank that the outermost of the program's functions has been given as an argument; None where none has.
 
-    As mp.spawn gives it. No other value of a local variable is kept.
+    As mp.spawn gives it. No other value of a local variable is kept. None where the time is over.
     """
     command = [program, "dump", "--nonblocking", "--locals", "--json", "--pid", str(pid)]
+    seconds = min(LOCALS_SECONDS, deadline - time.monotonic())
     try:
-        data = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=LOCALS_SECONDS, env=spy_environ())
+        data = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=seconds, env=spy_environ())
         threads = json.loads(data.decode("utf-8", "replace"))
         main = [entry for entry in threads if entry["os_thread_id"] == pid or entry["thread_name"] == "MainThread"]
         frames = [frame for entry in main for frame in entry["frames"] if is_of_program(frame["filename"])]

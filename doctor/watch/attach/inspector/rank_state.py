@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import struct
+import time
 
 from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, stat_fields, thread_times
@@ -41,6 +42,14 @@ MOST_POLLED = 8
 MOST_AWAITED = 64
 # Numbers of system calls, x86_64 and aarch64, whose arguments differ: no number is in two of the systems' sets.
 POLL, SELECT, EPOLL = (7, 271, 73), (23, 270, 72), (232, 281, 22)
+FUTEX_REALTIME, FUTEX_OPERATION, FUTEX_WAIT, ABSOLUTE = 256, 127, 0, 1
+# Number of a system call -> the argument that has its limit, and how it is stated. x86_64, aarch64: none is in both.
+LIMITS = {
+    35: (0, "timespec"), 101: (0, "timespec"), 230: (2, "clock"), 115: (2, "clock"), 202: (3, "futex"),
+    98: (3, "futex"), 7: (2, "milliseconds"), 232: (3, "milliseconds"), 281: (3, "milliseconds"),
+    22: (3, "milliseconds"), 271: (2, "timespec"), 73: (2, "timespec"), 270: (4, "timespec"), 72: (4, "timespec"),
+    23: (4, "timeval"),
+}  # fmt: skip
 SINGLE = ("read", "write", "recv", "send", "connect", "accept")  # calls whose first argument is a file
 
 
@@ -61,6 +70,42 @@ def thread_call(pid, thread):
     table = ARM if platform.machine() == "aarch64" else X86 if platform.machine() == "x86_64" else {}
     arguments = tuple(int(word, 16) for word in fields[1:7])
     return table.get(int(fields[0]), "call " + fields[0]), int(fields[0]), arguments
+
+
+def seconds_left(pid, number, arguments):
+    """Seconds until a call ends by its own limit, at most; infinite where it has none that can be read."""
+    place, form = LIMITS.get(number, (-1, ""))
+    if place < 0:
+        return float("inf")
+    value = arguments[place]
+    if form == "milliseconds":
+        milliseconds = value & 0xFFFFFFFF
+        return float("inf") if milliseconds & 0x80000000 else milliseconds / 1000.0
+    data = memory_at(pid, value, 16) if value else b""
+    if len(data) < 16:
+        return float("inf")
+    whole, fraction = struct.unpack("=qq", data)
+    seconds = whole + fraction / (1e6 if form == "timeval" else 1e9)
+    if form == "clock" and arguments[1] & ABSOLUTE:
+        return seconds - (time.monotonic() if arguments[0] else time.time())
+    if form == "futex" and arguments[1] & FUTEX_OPERATION != FUTEX_WAIT:
+        return seconds - (time.time() if arguments[1] & FUTEX_REALTIME else time.monotonic())
+    return seconds
+
+
+def sleeps_for(pid, thread):
+    """Seconds until the sleep of a thread ends, or the first of those of processes below, or of other threads of its
+    own where it waits for one of these; -1: none sleeps so.
+    """
+    kind, number, arguments = thread_call(pid, thread)
+    calls = [(pid, number, arguments)] if kind == "sleep" else []
+    if kind in ("read", "recv", "poll", "futex", "wait"):
+        below = [(child,) + thread_call(child, child) for child in process_tree(pid)[1:]]
+        names = names_in("/proc/%d/task" % pid, MOST_TASKS) if kind == "futex" else ()
+        below += [(pid,) + thread_call(pid, int(name)) for name in names]
+        calls = [(child, number, arguments) for child, kind, number, arguments in below if kind == "sleep"]
+    seconds = min([seconds_left(*call) for call in calls] or [float("inf")])
+    return -1.0 if seconds == float("inf") else max(seconds, 0.0)
 
 
 def awaited_files(pid, thread):

@@ -201,7 +201,7 @@ class LogReader:
         if self.places >= MAX_ALIKE:
             return False
         asserts = "  assert " in text and self.tracebacks.is_source(text)
-        is_kept = asserts or self.tracebacks.is_frame_of_program(text)
+        is_kept = asserts or self.tracebacks.is_telling_frame(text)
         self.places += is_kept
         return is_kept
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from doctor.diagnose.exception_actions import _table, kind_of
+from doctor.diagnose.excerpter.excerpt import LogReader
+from doctor.diagnose.excerpter.line_choice import ShapeIndex
+from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
 from tests.diagnose.test_actions import kind
 from tests.diagnose.test_rules import SIGNATURES, logs
 
@@ -123,3 +126,17 @@ def test_ranks_whose_tracebacks_show_several_stages_have_one_exception_of_unknow
 
 def test_a_wait_that_failed_is_no_number_out_of_its_range() -> None:
     assert kind_of("RuntimeError", "Deadline exceeded: Failed to connect to remote server") == ""
+
+
+def test_an_excerpt_keeps_the_message_that_stands_below_its_exception() -> None:
+    text = (
+        f"{HEAD}x.ValidationError: 1 validation error for M\n  Value error, no such model [type=value_error]\n"
+        "step 4\nstep 5\nstep 6\n"
+    )
+    literal = TRACEBACK_HEAD.encode()
+    reader = LogReader(ShapeIndex([([literal], literal)]), 1 << 16)  # type: ignore[no-untyped-call]
+    reader.start("a.log", 0, 0, 0)  # type: ignore[no-untyped-call]
+    reader.edge_lines = 0
+    reader.read_blocks(iter([text.encode()]))  # type: ignore[no-untyped-call]
+    kept = [line for _, line in reader.report()["kept"]]  # type: ignore[no-untyped-call]
+    assert "  Value error, no such model [type=value_error]" in kept and "step 6" not in kept

@@ -49,6 +49,8 @@ STAGE = re.compile(
 )  # of frames, as `path in function`: what the program did there
 HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
 NO_PLACE = ("", False, "")
+REFUSED = re.compile(r"\d{1,4} validation errors? for ")  # how pydantic counts what it refuses, and says it below
+BELOW = 3  # lines below that of an exception, in which its message may go on
 INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
 
 
@@ -76,6 +78,12 @@ def stage_of(frame):
 def stream_of(label):
     """What stays the same in the label of all lines of one traceback."""
     return MOVING.sub("", label)
+
+
+def goes_on_below(exception):
+    """Whether the message of an exception, by the match of its line, stands in the lines below."""
+    message = exception.group("message") or ""
+    return not message.strip() or REFUSED.match(message) is not None
 
 
 class OpenTracebacks:

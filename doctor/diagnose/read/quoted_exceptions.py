@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
+from doctor.diagnose.excerpter.tracebacks import REFUSED, TRACEBACK_HEAD
 
 OF_OTHERS = re.compile(
     r"reported as above|reader raises an exception"
@@ -25,7 +25,6 @@ _THROWN = re.compile(r"instance of '((?:\w{1,60}::){0,4}(?!Dist)\w{1,60})'$")
 """The exception of C++ over which a process ends. That of torch over a collective says what another rank did."""
 _REASON = re.compile(rb"(?:Last error:\s*\n(?:\[rank\d{1,6}\]: ?)?|^.{0,80} what\(\): {1,4})([^\n]{4,200})", re.M)
 """The reason in the last lines of torch's message of an error of NCCL, and behind the head of C++ for an exception."""
-_REFUSED = re.compile(r"\d{1,4} validation errors? for ")
 _FIELD = re.compile(r'(?:[^"\\]|\\.){0,4096}')
 _ESCAPE = re.compile(r'\\(["\\/])')
 
@@ -45,7 +44,7 @@ def continued(exception: str, message: str, below: Sequence[str]) -> str:
     ('x.SetupException: You requested GPUs: [0, 1]', '')
     """
     texts = [text.strip() for text in below if text.strip()]
-    if _REFUSED.match(message):
+    if REFUSED.match(message):
         refused = next((text for text in texts if " [type=" in text), "").rpartition(" [type=")[0]
         return ": ".join(("ValueError", refused.removeprefix("Value error, "))) if refused else ""
     return "" if message or not texts else ": ".join((exception, texts[0]))

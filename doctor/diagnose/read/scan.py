@@ -19,6 +19,7 @@ from doctor.diagnose.excerpter.line_choice import (
     whole_lines,
 )
 from doctor.diagnose.excerpter.tracebacks import (
+    BELOW,
     EXCEPTION,
     HEADLESS_LINES,
     RAY_ORIGIN,
@@ -360,10 +361,9 @@ class _Scanner:
 
     def _read_beside(self, values: dict[str, str], matched: dict[str, dict[str, str]], place: _Line) -> None:
         """What says more of an exception than its line: the condition of a bare assertion, or the lines below."""
-        below = [line[:MAX_LINE].decode("utf-8", "replace") for line in place.lines[place.at + 1 : place.at + 4]]
+        below = [line[:MAX_LINE].decode("utf-8", "replace") for line in place.lines[place.at + 1 :][:BELOW]]
         texts = [line[len(self.tracebacks.label_of(line)) :] for line in below]  # type: ignore[no-untyped-call]
-        if self.tracebacks.statement.startswith("assert "):
-            texts.insert(0, self.tracebacks.statement)
+        texts[:0] = [self.tracebacks.statement] if self.tracebacks.statement.startswith("assert ") else []
         if exception := continued(values["exception"], values.get("message", ""), texts):
             values["message"] = exception.partition(": ")[2]
             more = self._matches_of_exception(exception)

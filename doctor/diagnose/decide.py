@@ -244,11 +244,11 @@ def _with_local_fault(case: Case, cause: Cause) -> Cause:
     for process in processes_of(case, cause):
         fault = first_fault(case, process)
         if fault and len(cause.culprits) == 1:
-            shown = described(case.signatures, fault.event.signature, [fault.event])
-            title = title_of(shown, [fault.event])
+            row = described(case.signatures, fault.event.signature, [fault.event])
+            title = title_of(row, [fault.event])
             return msgspec.structs.replace(
                 cause,
-                signature=shown.id,
+                signature=row.id,
                 summary=filled("{0}; its own log shows: {1}", cause.summary, title),
                 evidence=(fault.event, *cause.evidence)[:4],
             )

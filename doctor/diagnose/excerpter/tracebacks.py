@@ -70,8 +70,8 @@ def label_before_head(text):
 
 def stage_of(frame):
     """What the program does in a frame, as `STAGE` names it; empty where the frame does not show it."""
-    shown = frame.group("path").replace("\\", "/") + " in " + (frame.group("function") or "")
-    stage = STAGE.search(shown)
+    path = frame.group("path").replace("\\", "/")
+    stage = STAGE.search(path + " in " + (frame.group("function") or ""))
     return stage.lastgroup if stage else ""
 
 

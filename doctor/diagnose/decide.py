@@ -11,6 +11,7 @@ from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileReading
+from doctor.diagnose.exception_actions import described
 from doctor.diagnose.launcher_reports import ended_itself, name_of_block
 from doctor.diagnose.rules.cluster_reports import RULE as BY_CLUSTER
 from doctor.diagnose.rules.cluster_reports import named_by_cluster
@@ -100,6 +101,8 @@ _RECORDER = (
     "the flight records of the next run, with TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8"
     " TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1"
 )
+_OF_DEVICE = frozenset({"runtime", "aicpu"})
+"""Components whose lines are of one process and its device, and of no communication."""
 _FAILED_ROLES = ERROR_ROLES | {"wrapper"}
 
 
@@ -160,7 +163,8 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     if undecidable:
         return [], undecidable
     if any(case.role(event) in _FAILED_ROLES for event in case.events) or _failed_reports(case):
-        return [], _not_decided(case)
+        lone = _of_lone_process(case)
+        return ([lone], None) if lone else ([], _not_decided(case))
     return [_outlived(cause) for cause in local_faults(outlived)] or odd_choices(case), None
 
 
@@ -240,10 +244,11 @@ def _with_local_fault(case: Case, cause: Cause) -> Cause:
     for process in processes_of(case, cause):
         fault = first_fault(case, process)
         if fault and len(cause.culprits) == 1:
-            title = title_of(case.signatures[fault.event.signature], [fault.event])
+            row = described(case.signatures, fault.event.signature, [fault.event])
+            title = title_of(row, [fault.event])
             return msgspec.structs.replace(
                 cause,
-                signature=fault.event.signature,
+                signature=row.id,
                 summary=filled("{0}; its own log shows: {1}", cause.summary, title),
                 evidence=(fault.event, *cause.evidence)[:4],
             )
@@ -298,6 +303,23 @@ def _not_decided(case: Case) -> Undecidable:
         needed = [*output, *needed[: len(case.unread)]] if output else needed
     timeout = ended_by(case)
     return Undecidable(joined("; ", (reason, timeout)) if timeout else reason, tuple(needed))
+
+
+def _of_lone_process(case: Case) -> Cause | None:
+    """What the only process that the logs show reports of its device, where no line is of a communication: the logs
+    show no other rank whose fault it could follow from.
+    """
+    failed = (event for event in case.events if case.role(event) in _FAILED_ROLES)
+    events = [e for e in failed if case.role(e) != "root" or not case.has_trait(e, "unspecific")]
+    signatures = [case.signatures[event.signature] for event in events]
+    others = case.world_size not in (None, 1) or case.labels or case.reports or len(case.processes) != 1
+    waited = any(row.role not in ("ambiguous", "wrapper") or row.timeout for row in signatures)
+    if others or waited or case.processes[0].rank or not any(_OF_DEVICE & {*row.components} for row in signatures):
+        return None
+    telling = min(events, key=lambda event: (case.has_trait(event, "unspecific"), event.line))
+    culprit = culprit_of(case.processes[0])
+    summary = filled("{0}: {1}", culprit.name, title_of(case.signatures[telling.signature], [telling]))
+    return Cause(telling.signature, "lone process", "possible", (culprit,), summary, (telling,))
 
 
 def _needed_logs(case: Case) -> list[str]:

@@ -38,6 +38,7 @@ GROUNDS = {
     "named by the scheduler": "the scheduler names it",
     "named by watch": "doctor watch, which saw the ranks live, names it",
     "named by HCCL": "HCCL names it",
+    "lone process": "it is the only process that the logs show, and no line is of a communication",
     "reported by ranks": "ranks report it, and it may follow from another fault",
     ONE_OF_TWO: "one of the two failed, and the logs do not show which",
 }

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from doctor.diagnose.events import Event
+from doctor.diagnose.exception_actions import is_shown_as
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
@@ -33,7 +34,7 @@ def code_name(table: str, code: str) -> str:
 
 def title_of(signature: Signature, events: Iterable[Event]) -> str:
     """The title, with what all these events have in common."""
-    alike = [event.values for event in events if event.signature == signature.id]
+    alike = [event.values for event in events if is_shown_as(event, signature)]
     details = {_detail(signature, values) for values in alike}
     messages = {strip_control_chars(hide_secrets(values.get("message", "")), MAX_MESSAGE) for values in alike}
     detail = details.pop() if len(details) == 1 else ""

@@ -1,8 +1,9 @@
-"""What to do about an exception that no signature knows, by its type: the rows of ``exception_actions.toml``."""
+"""What an exception is that no signature knows, and what to do about it: the rows of ``exception_actions.toml``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -21,13 +22,60 @@ class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     texts: tuple[str, ...] = ()
 
 
+class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    signature: str
+    types: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
+
+
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     row: tuple[_Row, ...]
+    kind: tuple[_Kind, ...]
 
 
 @cache
-def _rows() -> Sequence[_Row]:
-    return read_table(Path(__file__).with_suffix(".toml"), _Table).row
+def _table() -> _Table:
+    return read_table(Path(__file__).with_suffix(".toml"), _Table)
+
+
+@cache
+def _kinds() -> Sequence[tuple[_Kind, re.Pattern[str] | None]]:
+    return [(kind, re.compile("|".join(kind.phrases), re.I) if kind.phrases else None) for kind in _table().kind]
+
+
+def kind_of(exception: str, message: str, stage: str = "") -> str:
+    """The signature of the first kind that has the type, or a phrase of the message; else that of the stage of the
+    program; empty where nothing is known.
+
+    >>> kind_of("RuntimeError", "Unsupported SOC version: Ascend310B4"), kind_of("RuntimeError", "oops", "forward")
+    ('exception-of-support', 'exception-in-forward')
+    """
+    name = exception.rpartition(".")[2]
+    for kind, phrases in _kinds():
+        if name in kind.types or (phrases and phrases.search(message)):
+            return kind.signature
+    return f"exception-in-{stage}" if stage else ""
+
+
+def described(catalog: Mapping[str, Signature], signature: str, events: Iterable[Event]) -> Signature:
+    """The signature; of an exception that none knows, that of the kind or stage which all these events show."""
+    kinds = {_kind_of_event(event) for event in events if event.signature == signature}
+    unspecific = "unspecific" in catalog[signature].traits and len(kinds) == 1
+    return catalog.get(kinds.pop(), catalog[signature]) if unspecific else catalog[signature]
+
+
+def is_shown_as(event: Event, signature: Signature) -> bool:
+    """Whether it is an event of the signature, or of the kind that this describes."""
+    return event.signature == signature.id or signature.id == _kind_of_event(event)
+
+
+def _kind_of_event(event: Event) -> str:
+    values = event.values
+    return (
+        kind_of(values["exception"], values.get("message", ""), values.get("stage", ""))
+        if "exception" in values
+        else ""
+    )
 
 
 def remedy_of_exception(exception: str, otherwise: Remedy, place: str = "", message: str = "") -> Remedy:
@@ -40,7 +88,7 @@ def remedy_of_exception(exception: str, otherwise: Remedy, place: str = "", mess
     ('', 'fix-program')
     """
     name = exception.rpartition(".")[2]
-    for row in _rows():
+    for row in _table().row:
         by_type = name in row.types or exception.startswith(row.packages)
         if by_type or place.startswith(row.places) or any(text in message for text in row.texts):
             return row.action
@@ -51,7 +99,7 @@ def remedy_of_events(signature: Signature, events: Iterable[Event]) -> Remedy:
     """That of the signature of a cause. Of an exception that no signature knows, its type decides."""
     if "unspecific" not in signature.traits or not signature.action:
         return signature.action
-    of_cause = (event.values for event in events if event.signature == signature.id)
+    of_cause = (event.values for event in events if is_shown_as(event, signature))
     remedies: set[Remedy] = {
         remedy_of_exception(
             values.get("exception", ""), signature.action, values.get("place", ""), values.get("message", "")

@@ -72,7 +72,9 @@ NO_COMMAND = {
     "interrupted-by-user", "ms-strategy-pow2", "ms-strategy-invalid", "ms-data-queue-dtype", "ms-mask-random",
     "mpi-call-wrong", "mpi-argument-wrong", "mpi-not-initialized", "torch-npu-watchdog", "npu-aicore-vector-exception",
     "npu-507018-aicpu", "cann-op-arguments-wrong", "npu-call-refused", "python-exception", "native-call-failed",
-    "python-peer-lost", "ray-node-preempted",
+    "python-peer-lost", "ray-node-preempted", "cann-graph-refused", "exception-in-backward", "exception-in-collective",
+    "exception-in-forward", "exception-in-optimizer", "exception-in-wrapping", "exception-in-saving",
+    "exception-of-absence", "exception-of-order", "exception-of-size", "exception-of-value",
 }  # fmt: skip
 """A line of the program is to be corrected, which no command does, or the job is only started again."""
 

@@ -330,7 +330,7 @@ def test_lines_that_kubernetes_stamps_are_read_as_those_of_the_program() -> None
     ]
     for head in ("2025-07-25T07:53:08.217485080+08:00 stdout F ", "2025-07-25T07:53:08.217485080Z "):
         diagnosis = logs(run="".join(f"{head}{line}\n" for line in lines))
-        assert places(diagnosis) == [("python-exception", "certain", [(2, "", "")])]
+        assert places(diagnosis) == [("exception-of-absence", "certain", [(2, "", "")])]
         assert diagnosis.causes[0].evidence[0].time is not None
 
 

@@ -93,14 +93,14 @@ def test_both_ends_of_a_connection_of_open_mpis_daemons_are_named() -> None:
     assert cause.confidence != "certain"
 
 
-def test_an_excerpt_keeps_the_places_of_the_program() -> None:
+def test_an_excerpt_keeps_the_places_of_the_program_and_what_it_did() -> None:
     reader = LogReader(ShapeIndex([([HEAD[:-2].encode()], HEAD[:-2].encode())]), 1 << 16)  # type: ignore[no-untyped-call]
     reader.start("a.log", 0, 0, 0)  # type: ignore[no-untyped-call]
     reader.edge_lines = 0
     text = f"{HEAD}{PROGRAM}{LIBRARY}ValueError: 7\n"
     reader.read_blocks(iter([text.encode()]))  # type: ignore[no-untyped-call]
     kept = [line for _, line in reader.report()["kept"]]  # type: ignore[no-untyped-call]
-    assert [line for line in kept if "File" in line] == [PROGRAM.splitlines()[0]]
+    assert [line for line in kept if "File" in line] == [PROGRAM.splitlines()[0], LIBRARY.splitlines()[0]]
 
 
 @pytest.mark.parametrize(

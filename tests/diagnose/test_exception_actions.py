@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.diagnose.exception_actions import _rows
+from doctor.diagnose.exception_actions import _table, kind_of
+from doctor.diagnose.excerpter.excerpt import LogReader
+from doctor.diagnose.excerpter.line_choice import ShapeIndex
+from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
 from tests.diagnose.test_actions import kind
-from tests.diagnose.test_rules import logs
+from tests.diagnose.test_rules import SIGNATURES, logs
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 10, in <module>\n    main()\n'
 
@@ -42,7 +45,7 @@ def test_only_faults_of_the_program_send_its_author_to_it(exception: str, action
 
 
 def test_a_type_stands_in_one_row() -> None:
-    types = [name for row in _rows() for name in row.types]
+    types = [name for row in _table().row for name in row.types]
     assert len(types) == len(set(types))
 
 
@@ -56,7 +59,7 @@ def test_a_type_stands_in_one_row() -> None:
 )
 def test_words_of_a_program_are_no_code_of_a_library(message: str) -> None:
     (cause,) = logs(train=TRACEBACK + message + "\n").causes
-    assert cause.signature in ("program-failed", "python-exception"), cause.signature
+    assert cause.signature in ("program-failed", "python-exception", "exception-of-mismatch"), cause.signature
 
 
 @pytest.mark.parametrize("line", ["test error: 0.02", "eval finished with code 7 of 9 tasks", "Exceptions handled: 3"])
@@ -85,3 +88,55 @@ def test_an_exception_over_what_is_not_of_the_process_is_no_certain_fault_of_it(
 def test_an_exception_of_a_launcher_over_its_processes_is_not_its_own() -> None:
     text = "RuntimeError: Launcher detected that one or more processes exited with non-zero status\n"
     assert not logs(run=TRACEBACK + text).causes
+
+
+HEAD = 'Traceback (most recent call last):\n  File "train.py", line 9, in main\n    run()\n'
+LIBRARY = '  File "/opt/lib/python3.11/site-packages/{0}", line 7, in {1}\n    call()\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "function", "message", "signature"),
+    [
+        ("torch/utils/data/dataloader.py", "__next__", "oops", "exception-in-data"),
+        ("torch/nn/modules/module.py", "_call_impl", "oops", "exception-in-forward"),
+        ("transformers/modeling_utils.py", "from_pretrained", "oops", "exception-in-weights"),
+        ("torch/distributed/distributed_c10d.py", "all_reduce", "oops", "exception-in-collective"),
+        ("torch/nn/modules/module.py", "_call_impl", "dtype float8 is not supported", "exception-of-support"),
+        ("torch/nn/modules/module.py", "_call_impl", "the wait for the server timed out", "program-failed"),
+        ("x/y.py", "z", "oops", "program-failed"),
+    ],
+)
+def test_an_exception_that_no_signature_knows_is_described_by_its_message_or_its_stage(
+    path: str, function: str, message: str, signature: str
+) -> None:
+    text = f"{HEAD}{LIBRARY.format(path, function)}RuntimeError: {message}\n"
+    (cause,) = logs(train=text).causes
+    assert cause.signature == signature and message in cause.summary
+    assert SIGNATURES[signature].title in cause.summary
+
+
+def test_ranks_whose_tracebacks_show_several_stages_have_one_exception_of_unknown_kind() -> None:
+    ranks = {
+        f"rank_{rank}": HEAD + LIBRARY.format(path, "_call_impl") + "RuntimeError: oops\n"
+        for rank, path in enumerate(("torch/nn/modules/module.py", "torch/utils/data/dataloader.py"))
+    }
+    (cause,) = logs(**ranks).causes
+    assert cause.signature == "program-failed" and sorted(end.rank or 0 for end in cause.culprits) == [0, 1]
+
+
+def test_a_wait_that_failed_is_no_number_out_of_its_range() -> None:
+    assert kind_of("RuntimeError", "Deadline exceeded: Failed to connect to remote server") == ""
+
+
+def test_an_excerpt_keeps_the_message_that_stands_below_its_exception() -> None:
+    text = (
+        f"{HEAD}x.ValidationError: 1 validation error for M\n  Value error, no such model [type=value_error]\n"
+        "step 4\nstep 5\nstep 6\n"
+    )
+    literal = TRACEBACK_HEAD.encode()
+    reader = LogReader(ShapeIndex([([literal], literal)]), 1 << 16)  # type: ignore[no-untyped-call]
+    reader.start("a.log", 0, 0, 0)  # type: ignore[no-untyped-call]
+    reader.edge_lines = 0
+    reader.read_blocks(iter([text.encode()]))  # type: ignore[no-untyped-call]
+    kept = [line for _, line in reader.report()["kept"]]  # type: ignore[no-untyped-call]
+    assert "  Value error, no such model [type=value_error]" in kept and "step 6" not in kept

@@ -43,7 +43,7 @@ def test_a_library_row_behind_which_the_run_goes_on_is_no_certain_cause(name: st
         ("args.batch_size % len(devices) == 0", "batch-not-divisible"),
         ("config.num_attention_heads % tp_size == 0", "parallel-size-not-divisible"),
         ("len(set(t.dtype for t in tensors)) == 1", "tensor-types-differ"),
-        ("loss > 0", "program-failed"),
+        ("loss > 0", "exception-of-size"),
     ],
 )
 def test_a_bare_assertion_is_judged_by_its_condition(condition: str, name: str) -> None:

@@ -182,9 +182,21 @@ def test_a_launcher_names_nobody_as_silent_beside_errors_without_a_rank() -> Non
 def test_one_process_whose_error_may_be_of_another_is_told_with_what_it_shows() -> None:
     """https://github.com/open-mmlab/mmcv/issues/3203"""
     line = "        Aicpu kernel execute failed, device_id=0, stream_id=3, task_id=0.[FUNC:PrintAicpuErrorInfo]\n"
-    undecidable = logs(job=line).undecidable
-    assert undecidable is not None
-    assert undecidable.reason.startswith("AICPU execution exception or timeout; ")
+    (cause,) = logs(job=line).causes
+    assert (cause.signature, cause.rule, cause.confidence) == ("npu-507018-aicpu", "lone process", "possible")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "[rank3]: step 4 loss 2.1\n[rank3]: ValueError: bad\n",
+        "hccl.cc:12 [HCCL] AllReduce, world_size 8: EI0002: The wait execution of the Notify register times out.\n",
+        "E1019 08:21:39 3036 torch/distributed/elastic/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 3042)\n",
+    ],
+)
+def test_an_error_that_may_follow_from_another_rank_is_that_of_no_lone_process(other: str) -> None:
+    line = "        Aicpu kernel execute failed, device_id=0, stream_id=3, task_id=0.[FUNC:PrintAicpuErrorInfo]\n"
+    assert all(cause.rule != "lone process" for cause in logs(job=line + other).causes)
 
 
 def test_the_exception_before_the_exit_that_deepspeed_saw_is_the_cause() -> None:
@@ -279,7 +291,7 @@ LAUNCHER_SAW = (
 )
 def test_an_exception_without_traceback_or_end_of_a_process_is_not_certain(text: str, confidence: str) -> None:
     (cause,) = logs(job=text).causes
-    assert (cause.signature, cause.confidence) == ("program-failed", confidence)
+    assert (cause.signature, cause.confidence) == ("exception-of-mismatch", confidence)
 
 
 ENDED = "pure virtual method called\nterminate called without an active exception\n"

@@ -173,7 +173,7 @@ Root Cause (first observed failure):
     ("error", "signature"),
     [
         (MISMATCH, "program-failed"),
-        ("KeyError: 'input_ids'", "python-exception"),
+        ("KeyError: 'input_ids'", "exception-of-absence"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "cuda-oom"),
     ],
 )

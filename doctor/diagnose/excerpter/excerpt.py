@@ -18,7 +18,14 @@ from doctor.diagnose.excerpter.line_choice import (
     shown_part,
     whole_lines,
 )
-from doctor.diagnose.excerpter.tracebacks import HEADLESS_LINES, RAY_ORIGIN, TRACEBACK_HEAD, OpenTracebacks
+from doctor.diagnose.excerpter.tracebacks import (
+    BELOW,
+    HEADLESS_LINES,
+    RAY_ORIGIN,
+    TRACEBACK_HEAD,
+    OpenTracebacks,
+    goes_on_below,
+)
 from doctor.remote.runtime.host_texts import filled
 
 MAX_DUMP = 1 << 25  # bytes of a dump that is sent
@@ -70,7 +77,7 @@ class LogReader:
 
     def start(self, path, size, modified, inode):
         self.excerpt, self.tracebacks = Excerpt(self.limit), OpenTracebacks()
-        self.shapes, self.alike, self.places = {}, 0, 0
+        self.shapes, self.alike, self.places, self.below = {}, 0, 0, 0
         self.lines = self.bytes = self.crc = 0
         self.path, self.size, self.modified, self.inode = path, size, modified, inode
         self.notes, self.labels, self.complete = [], (), False
@@ -167,14 +174,14 @@ class LogReader:
                 self.tracebacks.open_headless(line[:MAX_LINE].decode("utf-8", "replace"))
         shapes = shapes_of(data)
         hot, numbered = self.index.hot_shapes(shapes), self.index.numbered(data)
-        if not (hot or numbered or self.tracebacks):
+        if not (hot or numbered or self.tracebacks or self.below):
             return
         lines = lines_of(data)
         for index, shape in enumerate(shapes):
             triggers = hot.get(shape, ())
             if index in numbered:
                 triggers = triggers + tuple(numbered[index])
-            if (triggers or self.tracebacks) and lines[index] and not self.index.is_quiet(lines[index]):
+            if (triggers or self.tracebacks or self.below) and lines[index] and not self.index.is_quiet(lines[index]):
                 line = shown_part(lines[index])[:MAX_LINE]
                 if self.is_chosen(line, triggers):
                     self.keep(lines, index, line)
@@ -188,10 +195,14 @@ class LogReader:
             if self.shapes[shape] > MAX_ALIKE or len(self.shapes) > 1 << 16:
                 self.alike += 1
                 chosen = False
+        chosen = chosen or self.below > 0
+        self.below -= self.below > 0
         if self.tracebacks:
             text = line.decode("utf-8", "replace")
             chosen = chosen or self.is_place(text)
-            chosen = self.tracebacks.read(text)[0] or chosen or RAY_ORIGIN.search(text) is not None
+            ends, exception = self.tracebacks.read(text)
+            self.below = BELOW if exception and goes_on_below(exception) else self.below
+            chosen = ends or chosen or RAY_ORIGIN.search(text) is not None
         if TRACEBACK_HEAD.encode() in line:
             self.tracebacks.open(line.decode("utf-8", "replace"))
         return chosen
@@ -201,7 +212,7 @@ class LogReader:
         if self.places >= MAX_ALIKE:
             return False
         asserts = "  assert " in text and self.tracebacks.is_source(text)
-        is_kept = asserts or self.tracebacks.is_frame_of_program(text)
+        is_kept = asserts or self.tracebacks.is_telling_frame(text)
         self.places += is_kept
         return is_kept
 

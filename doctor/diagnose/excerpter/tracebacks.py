@@ -24,9 +24,33 @@ RAY_ORIGIN = re.compile(
     r"\(pid=(?P<pid>\d{1,10}), ip=(?P<host>[\d.]{7,15})[,)]"
 )  # where the exception was raised that ray shows in the traceback of another process: RayTaskError
 IGNORED = re.compile(r"Exception ignored (?:in|while|from|on)\b|--- Logging error ---")
-FRAME = re.compile(r'(?P<indent> {0,40}?)(?:  |\t| )File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})')
+FRAME = re.compile(
+    r'(?P<indent> {0,40}?)(?:  |\t| )File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,7})'
+    r"(?:, in (?P<function>[\w.<>]{1,80}))?"
+)
+STAGE = re.compile(
+    r"(?P<data>torch/utils/data/|-packages/(?:datasets|webdataset|streaming|nvidia/dali)/|mindspore/dataset/"
+    r"| in (?:__getitem__|collate_fn|_?preprocess_\w+|load_dataset|get_datasets?|build_(?:\w{1,30}_)?datasets?)\b)"
+    r"|(?P<weights> in (?:from_pretrained|_?load_(?:state_dict|weights|model|checkpoint|pretrained|sharded)\w*)\b"
+    r"|torch/serialization\.py in _?load)"
+    r"|(?P<saving> in _?save_(?:pretrained|checkpoint|state|model)\w*|torch/serialization\.py in (?:_?save|__exit__))"
+    r"|(?P<settings>/argparse\.py |/omegaconf/|/hydra/_internal/|/pydantic/"
+    r"| in (?:_?parse_\w*args\w*|_?validate_\w*args|validate_config\w*|verify_\w*config|__post_init__)\b)"
+    r"|(?P<compiler>torch/_(?:inductor|dynamo)/(?!eval_frame)|/triton/(?:compiler|backends)/)"
+    r"|(?P<backward> in backward\b|torch/autograd/__init__\.py )"
+    r"|(?P<optimizer>torch/optim/|/apex/optimizers/| in (?:optimizer_step|_take_model_step|clip_grad_norm_?)\b)"
+    r"|(?P<wrapping>torch/nn/parallel/distributed\.py in __init__|/fsdp/\w{1,60}\.py in (?:__init__|_auto_wrap)"
+    r"|deepspeed/(?:__init__\.py in initialize|runtime/engine\.py in __init__)| in _?prepare_(?:model|\w{1,9}speed)\b)"
+    r"|(?P<forward>torch/nn/(?:modules/module|functional)\.py | in (?:forward|_?forward_\w+)\b)"
+    r"|(?P<building> in (?:build_model|get_model|model_provider|setup_model\w*|_?init(?:ialize)?_model|init_weights)\b)"
+    r"|(?P<collective>torch/distributed/(?:distributed_c10d|c10d_logger)\.py )"
+    r"|(?P<group> in (?:init_process_group|init_distributed\w*|initialize_distributed|init_worker_distributed\w*)\b)"
+    r"|(?P<import><frozen importlib|importlib/__init__\.py )"
+)  # of frames, as `path in function`: what the program did there
 HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
 NO_PLACE = ("", False, "")
+REFUSED = re.compile(r"\d{1,4} validation errors? for ")  # how pydantic counts what it refuses, and says it below
+BELOW = 3  # lines below that of an exception, in which its message may go on
 INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
 
 
@@ -44,9 +68,22 @@ def label_before_head(text):
     return match.group() if match and match.group() != between else label
 
 
+def stage_of(frame):
+    """What the program does in a frame, as `STAGE` names it; empty where the frame does not show it."""
+    path = frame.group("path").replace("\\", "/")
+    stage = STAGE.search(path + " in " + (frame.group("function") or ""))
+    return stage.lastgroup if stage else ""
+
+
 def stream_of(label):
     """What stays the same in the label of all lines of one traceback."""
     return MOVING.sub("", label)
+
+
+def goes_on_below(exception):
+    """Whether the message of an exception, by the match of its line, stands in the lines below."""
+    message = exception.group("message") or ""
+    return not message.strip() or REFUSED.match(message) is not None
 
 
 class OpenTracebacks:
@@ -70,6 +107,8 @@ class OpenTracebacks:
         self.place = ""  # that of the traceback which ended last
         self.statements = {}  # by label: the line of source below the last frame
         self.statement = ""  # that of the traceback which ended last
+        self.stages = {}  # by label: what the program did in the innermost frame that shows it
+        self.stage = ""  # that of the traceback which ended last
         self.rivals = {}  # of two that one first line may have begun: the other
 
     def __len__(self):
@@ -109,6 +148,7 @@ class OpenTracebacks:
         self.lines_left[stream] = TRACEBACK_LINES
         self.places.pop(stream, None)
         self.statements.pop(stream, None)
+        self.stages.pop(stream, None)
         self.headless.discard(stream)
         self.harmless.discard(stream)
         self.rivals.pop(self.rivals.pop(stream, ""), None)
@@ -119,10 +159,12 @@ class OpenTracebacks:
         self.lines_left.pop(stream, None)
         self.place = self.places.pop(stream, NO_PLACE)[0]
         self.statement = self.statements.pop(stream, "")
+        self.stage = self.stages.pop(stream, "")
         self.rivals.pop(self.rivals.pop(stream, ""), None)
 
     def note_place(self, stream, frame):
-        """Where the exception arose: the last frame of the program itself, else of a library."""
+        """Where the exception arose: the last frame of the program itself, else of a library; and in which stage."""
+        self.stages[stream] = stage_of(frame) or self.stages.get(stream, "")
         place, of_program, _ = self.places.get(stream, NO_PLACE)
         if is_of_program(frame.group("path")) or not of_program:
             place = "/".join(frame.group("path").replace("\\", "/").split("/")[-2:]) + ":" + frame.group("line")
@@ -139,11 +181,13 @@ class OpenTracebacks:
         """Whether the line is of a traceback that ends nothing."""
         return stream_of(self.label_of(text)) in self.harmless
 
-    def is_frame_of_program(self, text):
-        """Whether the line names a place of the program in an open traceback."""
+    def is_telling_frame(self, text):
+        """Whether the line names a place of the program in an open traceback, or shows what it did."""
         label = self.label_of(text)
         match = FRAME.match(text[len(label) :])
-        return match is not None and stream_of(label) in self.lines_left and is_of_program(match.group("path"))
+        if match is None or stream_of(label) not in self.lines_left:
+            return False
+        return is_of_program(match.group("path")) or stage_of(match) != ""
 
     def holds(self, text):
         """Whether the line has the label of an open traceback."""

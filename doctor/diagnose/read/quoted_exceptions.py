@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
+from doctor.diagnose.excerpter.tracebacks import REFUSED, TRACEBACK_HEAD
 
 OF_OTHERS = re.compile(
     r"reported as above|reader raises an exception"
@@ -15,6 +15,7 @@ OF_OTHERS = re.compile(
     r"(?:failed|died|crashed|exited)\b"
     r"|\bother (?:ranks|workers|processes)\b.{0,80}(?:fail|finish|died|exit)"
     r"|\b(?:exception|error|failure) (?:on|in|of) (?:one|another|some) (?:of the )?(?:ranks?|workers?|process(?:es)?)\b"
+    r"|\b[Ff]ailed to start (?:\w{1,20} ){0,2}(?:tracker|process|worker|server|engine|actor|replica)s?\b"
     r"|\b(?:child|background|worker|sub|or more)[ -]?process(?:es)?\b.{0,60}(?:fail|died|exited|terminated)"
 )
 """What the message of an exception says that only reports what failed elsewhere."""
@@ -32,6 +33,21 @@ def reason_below(lines: Sequence[bytes], at: int) -> str:
     """What the lines below one give as the reason of its error; empty where they give none."""
     reason = _REASON.search(b"\n".join(lines[at : at + 5]))
     return reason[1].decode("utf-8", "replace") if reason else ""
+
+
+def continued(exception: str, message: str, below: Sequence[str]) -> str:
+    """The exception whose message goes on below: where its line shows none, or counts what pydantic refuses.
+
+    >>> continued("x.ValidationError", "1 validation error for M", ["  Value error, no such model [type=value_error]"])
+    'ValueError: no such model'
+    >>> continued("x.SetupException", "", ["", "   You requested GPUs: [0, 1]"]), continued("KeyError", "'a'", ["b"])
+    ('x.SetupException: You requested GPUs: [0, 1]', '')
+    """
+    texts = [text.strip() for text in below if text.strip()]
+    if REFUSED.match(message):
+        refused = next((text for text in texts if " [type=" in text), "").rpartition(" [type=")[0]
+        return ": ".join(("ValueError", refused.removeprefix("Value error, "))) if refused else ""
+    return "" if message or not texts else ": ".join((exception, texts[0]))
 
 
 def thrown(text: str, reason: str) -> str:

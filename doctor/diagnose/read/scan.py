@@ -19,6 +19,7 @@ from doctor.diagnose.excerpter.line_choice import (
     whole_lines,
 )
 from doctor.diagnose.excerpter.tracebacks import (
+    BELOW,
     EXCEPTION,
     HEADLESS_LINES,
     RAY_ORIGIN,
@@ -27,7 +28,7 @@ from doctor.diagnose.excerpter.tracebacks import (
     label_before_head,
 )
 from doctor.diagnose.read.matcher import Candidate, Matcher
-from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, raised, reason_below, thrown
+from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, continued, raised, reason_below, thrown
 from doctor.diagnose.read.stamps import KUBELET, first_of_message, kubelet_time, read_stamp, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
@@ -298,9 +299,10 @@ class _Scanner:
         if matched.keys() & _EXCEPTIONS and OF_OTHERS.search(text):
             self.child_failed = text, place
             matched = {name: values for name, values in matched.items() if name not in _EXCEPTIONS}
-        if (alone := self.matcher.quoted & matched.keys()) and (match := EXCEPTION.match(text)):
+        if alone := {name for name in self.matcher.quoted & matched.keys() if "exception" not in matched[name]}:
+            match = EXCEPTION.match(text[len(self.tracebacks.label_of(text)) :])  # type: ignore[no-untyped-call]
             for name in alone:
-                matched[name] = match.groupdict("") | matched[name]
+                matched[name] = (match.groupdict("") if match else {}) | matched[name]
         for signature, values in matched.items():
             self._add(signature, values, text, place)
 
@@ -343,16 +345,13 @@ class _Scanner:
             matched.clear()
             self.child_failed = text, place
             return
-        if "message" not in values and self.tracebacks.statement.startswith("assert "):
-            values["message"] = self.tracebacks.statement
-            by_condition = self._matches_of_exception(": ".join((values["exception"], values["message"])))
-            matched |= {name: groups for name, groups in by_condition.items() if name not in _EXCEPTIONS}
+        self._read_beside(values, matched, place)
         if not matched:
             if self._is_of_another(values["exception"], place, text):
                 return
             matched[TRACEBACK] = values
         for name in self.matcher.quoted & matched.keys():
-            matched[name] |= values | {"place": self.tracebacks.place}
+            matched[name] |= values | {"place": self.tracebacks.place, "stage": self.tracebacks.stage}
         for values in matched.values():
             for key, value in self.origin.items():
                 values.setdefault(key, value)
@@ -360,15 +359,28 @@ class _Scanner:
             for values in matched.values():
                 values.setdefault("rank", str(self.opener))
 
+    def _read_beside(self, values: dict[str, str], matched: dict[str, dict[str, str]], place: _Line) -> None:
+        """What says more of an exception than its line: the condition of a bare assertion, or the lines below."""
+        below = [line[:MAX_LINE].decode("utf-8", "replace") for line in place.lines[place.at + 1 :][:BELOW]]
+        texts = [line[len(self.tracebacks.label_of(line)) :] for line in below]  # type: ignore[no-untyped-call]
+        texts[:0] = [self.tracebacks.statement] if self.tracebacks.statement.startswith("assert ") else []
+        if exception := continued(values["exception"], values.get("message", ""), texts):
+            values["message"] = exception.partition(": ")[2]
+            more = self._matches_of_exception(exception)
+            if more.keys() - _EXCEPTIONS:
+                matched.clear()
+                matched |= {name: groups for name, groups in more.items() if name not in _EXCEPTIONS}
+
     def _add(self, signature: str, values: dict[str, str], text: str, place: _Line) -> None:
         if signature in self.matcher.attempt_ends or "failed (exitcode: " in text:
             self._begin_attempt()
         stamp = read_stamp(first_of_message(text, place.lines[max(0, place.at - 8) : place.at]), self.year)
         if signature in self.matcher.progress:
             self.progress_left -= 1
-            if (stamp.pid, stamp.rank) in self.went_on:
+            who = stamp.pid, _number(values, "rank", stamp.rank)
+            if who in self.went_on:
                 return
-            self.went_on.add((stamp.pid, stamp.rank))
+            self.went_on.add(who)
         elif signature in self.matcher.outlived:
             self.progress_left = MAX_PROGRESS
             self.went_on.clear()

@@ -12,7 +12,7 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, culprit_of, first_evidence
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event
-from doctor.diagnose.exception_actions import remedy_of_events
+from doctor.diagnose.exception_actions import described, remedy_of_events
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.process import Process
@@ -177,7 +177,8 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     faults = sorted(faults, key=lambda fault: _time(fault.event))
     culprits = tuple(culprit_of(fault.process) for fault in faults)
     ranks = [culprit.rank for culprit in culprits if culprit.rank is not None]
-    title = title_of(case.signatures[signature], (fault.event for fault in faults))
+    row = described(case.signatures, signature, [fault.event for fault in faults])
+    title = title_of(row, (fault.event for fault in faults))
     if len(culprits) == 1:
         who = culprits[0].name
     elif len(ranks) == len(culprits):
@@ -189,11 +190,11 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     if "ends-all" in case.signatures[signature].traits:
         return Cause(signature, "local fault", "certain", (), title, events)
     summary = _with_others(case, faults, filled("{0}: {1}", who, title))
-    doubted = "has-other-ways" in case.signatures[signature].traits
+    doubted = "has-other-ways" in row.traits
     doubted = doubted or all(
         _only_of_kernel(case, fault) or _is_of_outside(case, fault) or _is_bare(case, fault) for fault in faults
     )
-    return Cause(signature, "local fault", "likely" if doubted else "certain", culprits, summary, events)
+    return Cause(row.id, "local fault", "likely" if doubted else "certain", culprits, summary, events)
 
 
 def _is_of_outside(case: Case, fault: Fault) -> bool:

@@ -304,6 +304,7 @@ _PAIRS = {
     "nccl-version-mismatch": "NCCL's versions differ between",
     "nccl-duplicate-gpu": "two ranks use one GPU:",
     "torch-models-differ": "the models differ between",
+    "zero3-ranks-disagree": "ZeRO-3 runs different modules on",
 }
 
 

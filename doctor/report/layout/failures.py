@@ -128,14 +128,16 @@ def filled_fix(
     ``place``: the hosts that the sentences name in place of that one.
     ``shortened_by``: the check whose page has the remedies of causes that are not the finding's; empty: all of them.
     """
+    edits = own_lines(finding, "corrected")
+    if edits and shortened_by:
+        return edits
     if fix == OF_THE_CAUSE:
-        return own_lines(finding, "remedy")
+        return [*edits, *own_lines(finding, "remedy")]
     filled_values = {name: value for name, value in finding.values.items() if value is not None}
     values = fleet.command_values(filled_values, MAX_COMMAND_CHARS)
     texts = fleet.localized_values(filled_values, MAX_COMMAND_CHARS)
     of_run = {"host": clean(hosts[0], 100)} if hosts else {}
-    if fleet.hosts and "{all_hosts}" in fix:
-        of_run["all_hosts"] = fleet.nodeset(fleet.hosts)
+    of_run |= {"all_hosts": fleet.nodeset(fleet.hosts)} if fleet.hosts and "{all_hosts}" in fix else {}
     values, texts = {**of_run, **values}, {**of_run, **({"host": place} if place else {}), **texts}
     blocks = [
         block.replace("{all_hosts}", " ".join(["{all_hosts}", *fleet.connection]))
@@ -148,7 +150,8 @@ def filled_fix(
             blocks = [f"{OF_THE_CAUSE} {phrase('(more: doctor explain {name})', name=shortened_by)}"]
     run = " ".join([shlex.quote(fleet.nodeset(fleet.hosts)), *fleet.connection]) if len(fleet.hosts) > 1 else ""
     lines = (fill_advice(block, values, texts) for block in blocks)
-    return [_OF_ALL_HOSTS.sub(lambda call: f"{call[0]} {run}".rstrip(), line) for line in lines if line.strip()]
+    filled_lines = (_OF_ALL_HOSTS.sub(lambda call: f"{call[0]} {run}".rstrip(), line) for line in lines if line.strip())
+    return [*edits, *filled_lines]
 
 
 @lru_cache(64)

@@ -346,7 +346,7 @@ class _FailureEntryBuilder:
         return label_lines("fix", lines) if self.fix else []
 
     def commands_of_others(self, hosts: Sequence[str], lines: Sequence[str]) -> list[str]:
-        """What is typed on each further host; empty where one has no other command, or for many hosts."""
+        """What is typed on each further host; empty where one has no command that changes it, or for many."""
         if len(hosts) >= MAX_OWN_COMMANDS:
             return []
         of_first = COMMAND.findall(" ".join(lines))
@@ -360,7 +360,7 @@ class _FailureEntryBuilder:
             )
             commands = COMMAND.findall(" ".join(texts))
             other = [command for command in commands if command not in of_first] or commands
-            changing = [command for command in other if changes_host(command)] or other[:1]
+            changing = [command for command in other if changes_host(command)]
             if not changing:
                 return []
             notes.append(phrase("On {hosts}: {commands}.", hosts=clean(host, 100), commands=", ".join(changing)))

@@ -34,7 +34,8 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     """
     if not launch.launch_line:
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
-    for launcher, option, value, expected in launch.refused_options:
+    for launcher, option, value, right in launch.refused_options:
+        expected = f"--{right[2:].replace('-', '_')}" if right.startswith("--") and "_" in option else right
         yield Finding(
             "{launcher} refuses {option} {observed}; expected {expected}",
             launcher=launcher,

@@ -24,9 +24,8 @@ def listen_queue_short(
     of unconnected ranks; TCPStore time-out).
 
     ## What to do
-    On {host}: `sysctl -w net.core.somaxconn=65535`, and to keep it:
-    `echo "net.core.somaxconn = 65535" >> /etc/sysctl.d/99-zz-cluster.conf`. It holds for
-    programs started afterwards.
+    On {host}: `sysctl -w net.core.somaxconn=65535 && echo "net.core.somaxconn = 65535" >>
+    /etc/sysctl.d/99-zz-cluster.conf`. It holds for programs started afterwards.
 
     ## In a container
     Start the container of {host} again with `docker run --sysctl net.core.somaxconn=65535`. In Kubernetes, Volcano and

@@ -14,7 +14,7 @@ WANTED = 4096
 def neighbour_table_small(
     table: NeighbourTable, addresses: HostAddresses, fleet: PerHost[HostAddresses]
 ) -> Iterator[Finding]:
-    """The kernel's table of neighbours has room for all hosts of the fleet that are in the host's own subnets.
+    r"""The kernel's table of neighbours has room for all hosts of the fleet that are in the host's own subnets.
 
     ## Why it matters
     The kernel keeps one entry for each address in its own subnets that it talks to. In a flat network of a thousand
@@ -22,9 +22,9 @@ def neighbour_table_small(
     available" or time out, and the kernel logs "neighbour: arp_cache: neighbor table overflow!".
 
     ## What to do
-    On {host}: `sysctl -w net.ipv4.neigh.default.gc_thresh3={wanted} net.ipv4.neigh.default.gc_thresh2={half}`, and to
-    keep it: `echo "net.ipv4.neigh.default.gc_thresh3 = {wanted}" >> /etc/sysctl.d/99-zz-cluster.conf` and
-    `echo "net.ipv4.neigh.default.gc_thresh2 = {half}" >> /etc/sysctl.d/99-zz-cluster.conf`.
+    On {host}: `sysctl -w net.ipv4.neigh.default.gc_thresh3={wanted} net.ipv4.neigh.default.gc_thresh2={half} && printf
+    '%s\n' 'net.ipv4.neigh.default.gc_thresh3 = {wanted}' 'net.ipv4.neigh.default.gc_thresh2 = {half}' >>
+    /etc/sysctl.d/99-zz-cluster.conf`.
 
     ## In a container
     The table is that of the machine on which the container of {host} runs. There, as root: `sysctl -w

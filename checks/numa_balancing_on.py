@@ -22,8 +22,8 @@ def numa_balancing_on(
     stop for moments, at random, and every rank waits for them.
 
     ## What to do
-    On {host}: `sysctl -w kernel.numa_balancing=0`, and to keep it:
-    `echo "kernel.numa_balancing = 0" >> /etc/sysctl.d/99-zz-cluster.conf`.
+    On {host}: `sysctl -w kernel.numa_balancing=0 && echo "kernel.numa_balancing = 0" >>
+    /etc/sysctl.d/99-zz-cluster.conf`.
 
     ## In a container
     The setting is that of the machine on which the container of {host} runs. There, as root: `sysctl -w

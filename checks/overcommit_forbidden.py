@@ -17,9 +17,9 @@ def overcommit_forbidden(memory: MemoryCommitment) -> Iterator[Finding]:
     (errno 12) while `free` shows free memory.
 
     ## What to do
-    On {host}: `sysctl -w vm.overcommit_memory=0`, and to keep it:
-    `echo "vm.overcommit_memory = 0" >> /etc/sysctl.d/99-zz-cluster.conf`. Where the strict mode is meant, raise
-    vm.overcommit_ratio until CommitLimit in /proc/meminfo leaves room for all ranks and their workers.
+    On {host}: `sysctl -w vm.overcommit_memory=0 && echo "vm.overcommit_memory = 0" >>
+    /etc/sysctl.d/99-zz-cluster.conf`. Where the strict mode is meant, raise vm.overcommit_ratio until CommitLimit in
+    /proc/meminfo leaves room for all ranks and their workers.
 
     ## In a container
     The setting is that of the machine on which the container of {host} runs. There, as root: `sysctl -w

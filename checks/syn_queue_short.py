@@ -24,8 +24,8 @@ def syn_queue_short(
     full the first packet of a connection is dropped and sent again after 1, 3, 7 seconds: ranks arrive late, or never.
 
     ## What to do
-    On {host}: `sysctl -w net.ipv4.tcp_max_syn_backlog=65535`, and to keep it:
-    `echo "net.ipv4.tcp_max_syn_backlog = 65535" >> /etc/sysctl.d/99-zz-cluster.conf`.
+    On {host}: `sysctl -w net.ipv4.tcp_max_syn_backlog=65535 && echo "net.ipv4.tcp_max_syn_backlog = 65535" >>
+    /etc/sysctl.d/99-zz-cluster.conf`.
 
     ## In a container
     Start the container of {host} again with `docker run --sysctl net.ipv4.tcp_max_syn_backlog=65535`. In Kubernetes,

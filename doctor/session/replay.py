@@ -94,13 +94,14 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
 
         evaluated = for_watched(checks)
     report = evaluate_in_time(run, evaluated, RunIntent(run), limit)
-    if run.launch.places:
-        from doctor.session.several_launches import launch_rules, of_scripts
+    if run.launch.places or (run.launch.launch_line and any(outcome.findings for outcome in report.outcomes)):
+        from doctor.session.several_launches import launch_rules, of_launch_line, of_scripts
 
         def evaluate(other: Run) -> Report:
             return evaluate_in_time(other, launch_rules(checks), RunIntent(other), limit)
 
-        report = of_scripts(report, run, checks, evaluate)
+        is_script = bool(run.launch.places)
+        report = of_scripts(report, run, checks, evaluate) if is_script else of_launch_line(report, run, checks)
     smoke = _part(run, "smoke") if run.smoke else None
     if names := {outcome.check for outcome in report.outcomes if outcome.findings}:
         from doctor.session.remedy_values import with_containers, with_places, with_rank_table

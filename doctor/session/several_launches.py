@@ -14,6 +14,7 @@ from doctor.engine.result import Finding, Outcome, Reason, Report
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job import LaunchConfig
+from doctor.session.corrected_lines import MAX_LINE, SLURM, corrected
 from doctor.session.select_checks import of_launch_alone
 
 _MOST_PLACES = 512
@@ -29,8 +30,10 @@ _BY_CHECK = {"master-address-local": _MEETING}
 def places(text: str, name: str, line: int) -> dict[str, str]:
     r"""For `LaunchOptions.places`. ``line``: of the launch; what stands behind a line that sets it is not in force.
 
-    >>> places("A=1\nB=2\ntorchrun --nnodes $A t.py", "run.sh", 3)
-    {'A': 'run.sh:1', 'B': 'run.sh:2', '--nnodes': 'run.sh:3, run.sh:1', '': 'run.sh:3'}
+    >>> list(places("A=1\nB=2\ntorchrun --nnodes $A t.py", "run.sh", 3).items())[:3]
+    [('A', 'run.sh:1'), ('B', 'run.sh:2'), ('--nnodes', 'run.sh:3, run.sh:1')]
+    >>> places("A=1\ntorchrun t.py", "run.sh", 2)
+    {'A': 'run.sh:1', 'run.sh:1': 'A=1', 'run.sh:2': 'torchrun t.py', '': 'run.sh:2'}
     """
     result: dict[str, str] = {}
     sources: dict[str, str] = {}
@@ -51,7 +54,13 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
     for option, variable in sources.items():
         if variable in result and result[variable] != result[option]:
             result[option] += f", {result[variable]}"
-    return {**result, "": f"{name}:{line}"}
+    lines = text.splitlines()
+    numbers = {int(place.rpartition(":")[2]) for place in ", ".join(result.values()).split(", ") if place} | {line}
+    texts = {
+        f"{name}:{number}": printable(lines[number - 1], MAX_LINE) for number in sorted(numbers) if number <= len(lines)
+    }
+    for_slurm = {SLURM: f"{name}:{line}"} if re.search(r"^#SBATCH\b", text, re.M) else {}
+    return {**result, **texts, **for_slurm, "": f"{name}:{line}"}
 
 
 def _dashes(option: str) -> str:
@@ -75,6 +84,26 @@ def of_scripts(report: Report, run: Run, checks: Sequence[Check], evaluate: Call
     return msgspec.structs.replace(report, outcomes=outcomes)
 
 
+def of_launch_line(report: Report, run: Run, checks: Sequence[Check]) -> Report:
+    """The report with the launch line as it is once a finding about it is corrected."""
+    rules = frozenset(of_launch_alone(checks, (LaunchConfig,)))
+    outcomes = tuple(
+        msgspec.structs.replace(
+            outcome,
+            findings=tuple(_with_line(finding, run.launch.launch_line, outcome.check) for finding in outcome.findings),
+        )
+        if outcome.check in rules
+        else outcome
+        for outcome in report.outcomes
+    )
+    return msgspec.structs.replace(report, outcomes=outcomes)
+
+
+def _with_line(finding: Finding, launch_line: str, check: str) -> Finding:
+    edits = corrected(check, finding.values, {"launch line": launch_line}, iter(["launch line"]))
+    return finding.with_values(corrected=edits) if edits else finding
+
+
 def launch_rules(checks: Sequence[Check]) -> list[Check]:
     """Those of the launch alone."""
     names = frozenset(of_launch_alone(checks, (LaunchConfig,)))
@@ -84,7 +113,7 @@ def launch_rules(checks: Sequence[Check]) -> list[Check]:
 def _placed(outcome: Outcome, launch: LaunchOptions, is_one_of_several: bool) -> Outcome:
     script = launch.places.get("", "")
     usual = _BY_CHECK.get(outcome.check, ())
-    findings = tuple(_with_place(finding, launch.places, usual) for finding in outcome.findings)
+    findings = tuple(_with_place(finding, launch.places, usual, outcome.check) for finding in outcome.findings)
     unknown = outcome.unknown
     if is_one_of_several:
         unknown = {
@@ -94,14 +123,16 @@ def _placed(outcome: Outcome, launch: LaunchOptions, is_one_of_several: bool) ->
     return msgspec.structs.replace(outcome, findings=findings, unknown=unknown)
 
 
-def _with_place(finding: Finding, by_name: dict[str, str], usual: Sequence[str]) -> Finding:
-    """With the line of the first name among its values that the script has, else that of the launch."""
+def _with_place(finding: Finding, by_name: dict[str, str], usual: Sequence[str], check: str) -> Finding:
+    """With the line of the first name among its values that the script has, else that of the launch; and corrected."""
     names = (_dashes(name) if name.startswith("-") else name for name in usual or _names(finding.values.values()))
     place = next((by_name[name] for name in names if name in by_name), by_name.get("", ""))
     evidence = finding.values.get("evidence", [])
     if not place:
         return finding
-    return finding.with_values(evidence=[*([evidence] if isinstance(evidence, str) else evidence), place])
+    edits = corrected(check, finding.values, by_name, iter(place.split(", ")[::-1]))
+    evidence = [*([evidence] if isinstance(evidence, str) else evidence), place]
+    return finding.with_values(evidence=evidence, **({"corrected": edits} if edits else {}))
 
 
 def _names(values: Iterable[Any]) -> Iterator[str]:

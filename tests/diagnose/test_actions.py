@@ -147,3 +147,29 @@ def test_how_much_memory_was_missing_and_who_held_it(text: str, phrases: tuple[s
 def test_a_line_that_does_not_show_it_says_nothing_of_memory(text: str) -> None:
     (cause,) = document(logs(rank_3=text + "\n"), CATALOG, 10).causes
     assert cause.memory == ""
+
+
+REFUSED = "srun: error: Task launch for StepId=2124.0 failed on node n7: Unable to layout tasks on given cpus\n"
+
+
+def test_a_job_that_slurm_has_is_started_again_by_its_number() -> None:
+    diagnosis = logs(run=REFUSED)
+    content = document(diagnosis, CATALOG, 10)
+    assert content.action and content.action.text.endswith("; `scontrol requeue 2124` starts it again")
+    again = "`scontrol requeuehold 2124 && scontrol update jobid=2124 excnodelist=n7 && scontrol release 2124`"
+    assert again in content.causes[0].fix[0] and "<job>" not in content.causes[0].fix[0]
+
+
+def test_logs_of_two_jobs_or_of_none_name_no_job_to_start_again() -> None:
+    other = "srun: error: Task launch for StepId=2125.0 failed on node n7: Unable to layout tasks on given cpus\n"
+    for text in (REFUSED + other, REFUSED.replace("StepId=2124.0", "step 2124.0"), REFUSED.replace("2124", "1" * 11)):
+        content = document(logs(run=text), CATALOG, 10)
+        assert content.action and "requeue" not in content.action.text
+        assert all("requeue" not in text for cause in content.causes for text in cause.fix)
+
+
+def test_corrected_settings_need_the_script_to_be_submitted() -> None:
+    text = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T12:00:00 DUE TO TIME LIMIT ***\n"
+    content = document(logs(run=text), CATALOG, 10)
+    assert content.action and "requeue" not in content.action.text
+    assert any("scontrol update jobid=7 timelimit=<more>" in text for text in content.causes[0].fix)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from doctor.engine.result import Severity
+from doctor.session.corrected_lines import corrected
 from tests.lint.launch_report import lint_report, naming, write_files
 from tests.lint.line_mistakes import MISTAKES, NOT_FOUND, SOUND, wrong_line
 
@@ -37,3 +39,93 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
         if outcome.severity_of(finding) is Severity.ERROR
     ]
     assert errors == []
+
+
+WITHOUT_A_CORRECTED_LINE = {
+    "localhost in a variable",
+    "127.0.0.1 in a string",
+    "no master",
+    "msrun without master",
+    "one rank for all tasks",
+    "each host its own master in a script",
+    "one node rank in a script",
+    "more tasks on named hosts than the launch has",
+    "accelerate without an address",
+    "node_rank beyond",
+    "node_rank from 1",
+    "machine_rank of accelerate",
+    "count in words",
+    "workers not divisible",
+    "WORLD_SIZE of another job",
+    "layers and stages",
+    "batch",
+    "verl: tensor parallelism of the rollout",
+    "DeepSpeed: batch of the file",
+    "MindFormers: sizes of the file",
+    "Accelerate: machine of the file",
+    "MindSpeed: experts",
+    "local rank as rank",
+    "every rank on device 0",
+    "world size as a constant",
+    "an address beyond 255",
+    "standalone for two hosts",
+    "deepspeed's hosts twice",
+    "processes that no division gives",
+    "more ranks than slots of --host",
+    "localhost before a port that is not known",
+    "localhost for the hosts of an array",
+}
+"""What belongs there is the user's to know, or is in another file."""
+WRITTEN = re.compile(
+    r"Line (\d+) of run\.sh must read: `(.*)`|Before line (\d+) of run\.sh add: `(.*)`|Delete line (\d+)"
+)
+
+
+def apply_edits(text: str, edits: list[str]) -> str:
+    lines: list[str | None] = list(text.splitlines())
+    for match in map(WRITTEN.match, edits):
+        assert match, edits
+        if match[1]:
+            is_continued = (lines[int(match[1]) - 1] or "").endswith("\\")
+            lines[int(match[1]) - 1] = match[2]
+            assert not is_continued or match[2].endswith("\\")
+        elif match[3]:
+            lines[int(match[3]) - 1] = f"{match[4]}\n{lines[int(match[3]) - 1]}"
+        else:
+            lines[int(match[5]) - 1] = ""
+    return "\n".join(line or "" for line in lines) + "\n"
+
+
+@pytest.mark.parametrize("name", [name for name in MISTAKES if name not in NOT_FOUND])
+def test_a_corrected_line_ends_its_finding_and_makes_no_other(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(tmp_path, MISTAKES[name])
+    monkeypatch.chdir(tmp_path)
+    before = {one.check: one.findings for one in lint_report(["run.sh"]).outcomes if one.findings}
+    edited = {
+        check: finding.values["corrected"]
+        for check, all_ in before.items()
+        for finding in all_
+        if "corrected" in finding.values
+    }
+    if not edited:
+        assert name in WITHOUT_A_CORRECTED_LINE
+        return
+    assert name not in WITHOUT_A_CORRECTED_LINE
+    script = tmp_path / "run.sh"
+    for edits in edited.values():
+        script.write_text(apply_edits(script.read_text(), edits))
+    after = {one.check: one.findings for one in lint_report(["run.sh"]).outcomes if one.findings}
+    assert not edited.keys() & after.keys(), (script.read_text(), after)
+    assert after.keys() <= before.keys(), script.read_text()
+
+
+def test_a_corrected_line_holds_no_secret_and_no_command_of_its_own() -> None:
+    values = {"variable": "HCCL_CONECT_TIMEOUT", "expected": "HCCL_CONNECT_TIMEOUT"}
+    secret = "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123 HCCL_CONECT_TIMEOUT=9 torchrun t.py"
+    (edit,) = corrected("launch-variable-misspelt", values, {"run.sh:2": secret}, iter(["run.sh:2"]))
+    assert "hf_abc" not in edit and "HCCL_CONNECT_TIMEOUT=9" in edit
+    with_backquote = "HCCL_CONECT_TIMEOUT=`date` torchrun t.py"
+    assert corrected("launch-variable-misspelt", values, {"run.sh:2": with_backquote}, iter(["run.sh:2"])) == []
+    assert corrected("launch-variable-misspelt", values, {}, iter(["run.sh:2"])) == []

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import re
 import subprocess
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doctor.engine.catalog import load_checks
+from doctor.engine.result import Finding, Outcome, Report
 from doctor.engine.shell_quote import placeholder_names, quote_value
+from doctor.report.formats.registry import RenderContext, render
 from doctor.report.layout.advice import fill_advice
 from tests.examples import examples
 
@@ -52,3 +57,28 @@ def test_the_place_is_seen_in_the_template(template: str) -> None:
         ["sh", "-c", fill_advice(template, {"v": value})[1:-1]], capture_output=True, text=True, check=True
     )
     assert ended.stdout.endswith(value)
+
+
+def commands_for(values_by_host: dict[str, dict[str, Any]]) -> str:
+    checks = {check.name: check for check in load_checks()}
+    check = checks["device-mtu-differs"]
+    findings = tuple(
+        Finding("the MTU of NPU {npu} is {observed}", hosts=(host,), observed=1500, expected=4096, **values)
+        for host, values in values_by_host.items()
+    )
+    outcome = Outcome(
+        check.name, check.severity, check.area, "claim", findings=findings, evaluated_hosts=tuple(values_by_host)
+    )
+    text = render("human", Report("hosts", tuple(values_by_host), (outcome,)), RenderContext(10, checks))
+    return " ".join(text.split())
+
+
+def test_each_host_has_its_own_command_where_few_differ() -> None:
+    text = commands_for({"n1": {"npu": 4}, "n2": {"npu": 5}, "n3": {"npu": 5}})
+    commands = re.findall(r"On (n\d): `\S*hccn_tool -i (\d) -mtu -s size 4096`", text)
+    assert sorted(commands) == [("n1", "4"), ("n2", "5"), ("n3", "5")] and "likewise for" not in text
+
+
+def test_many_hosts_have_the_command_of_the_first_and_say_so() -> None:
+    text = commands_for({f"n{number}": {"npu": number % 8} for number in range(12)})
+    assert text.count("-mtu -s size") == 1 and "likewise for the other 11 hosts" in text

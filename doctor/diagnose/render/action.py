@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Diagnosis
 from doctor.diagnose.exception_actions import remedy_of_events
-from doctor.diagnose.render.log_values import HOST_FORM
+from doctor.diagnose.render.log_values import HOST_FORM, slurm_job
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 
@@ -17,6 +17,8 @@ ActionKind = Literal[
     "drain-host", "fix-host", "retry", "fix-program", "fix-settings", "give-memory", "examine", "ask", "none"
 ]
 MAX_SHOWN = 4
+_STARTS_AGAIN = ("drain-host", "fix-host", "retry", "fix-program")
+"""Kinds after which the job runs again as it is. Slurm keeps the job script: a correction of it needs sbatch."""
 
 
 class ActionDocument(msgspec.Struct, frozen=True):
@@ -38,7 +40,10 @@ def action_of(diagnosis: Diagnosis, signatures: Mapping[str, Signature]) -> Acti
     kind: ActionKind = remedy_of_events(signatures[cause.signature], cause.evidence) or "examine"
     if cause.confidence == "possible" or cause.rule == ONE_OF_TWO:
         kind = "examine"
-    return ActionDocument(kind, _text(kind, cause, hosts), hosts, ranks)
+    text = _text(kind, cause, hosts)
+    if (job := slurm_job(diagnosis)) and kind in _STARTS_AGAIN:
+        text = phrase("{action}; `scontrol requeue {job}` starts it again", action=text, job=job["JOB"])
+    return ActionDocument(kind, text, hosts, ranks)
 
 
 def _without_cause(diagnosis: Diagnosis) -> ActionDocument:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from doctor.diagnose.diagnosis import Culprit
+from doctor.diagnose.diagnosis import Culprit, Diagnosis
 from doctor.diagnose.events import Event
 from doctor.report.layout.advice import mark_personal_words
 
@@ -54,6 +54,21 @@ _PLACES = {
     "CHECK": rf"(?<=doctor explain )CHECK{_AFTER}",
 }
 """Where a placeholder stands: in a command, and not in a sentence."""
+_SUBMITTED = re.compile(r"`sbatch(?: (--[a-z-]+)(?:=([^` ]+))?)? (?:<job>|JOB)\.sh`")
+"""A job submitted again, with at most one option."""
+_SLURM_FIELDS = {
+    "--exclude": "excnodelist=",
+    "--mem": "minmemorynode=",
+    "--time": "timelimit=",
+    "--no-requeue": "requeue=0",
+}
+"""Of sbatch's options: the field of a job that Slurm still has (scontrol(1), "SPECIFICATIONS FOR UPDATE COMMAND")."""
+_SLURM_JOBS = (
+    re.compile(r"\bStepId=(\d{1,10})\b"),
+    re.compile(r"\*{3} (?:JOB|STEP) (\d{1,10})\b"),
+    re.compile(r"(?:^|[/!:])slurm-(\d{1,10})(?=[._/!-]|$)"),
+)
+"""Lines of slurmstepd and srun, and sbatch's own name of an output file. An element of an array is no number alone."""
 _NOWHERE = r"(?!)"
 
 
@@ -80,6 +95,15 @@ def values_in_logs(events: Iterable[Event], culprits: Iterable[Culprit] = ()) ->
     return values_by_placeholder
 
 
+def slurm_job(diagnosis: Diagnosis) -> dict[str, str]:
+    """As ``JOB``, the number of the Slurm job whose logs these are; empty where they name none, or several."""
+    events = [event for cause in diagnosis.causes for event in cause.evidence]
+    texts = [*(event.text for event in events), *(summary.name for summary in diagnosis.files)]
+    numbers = {number for pattern in _SLURM_JOBS for text in texts for number in pattern.findall(text)}
+    numbers |= {value for event in events if (value := event.values.get("slurm_job", ""))}
+    return {"JOB": numbers.pop()} if len(numbers) == 1 and all(map(_JOB.fullmatch, numbers)) else {}
+
+
 def fill_advice(text: str, values: Mapping[str, str]) -> str:
     """The text with the values that are known; what a command leaves to its reader is marked.
 
@@ -94,7 +118,21 @@ def fill_values(text: str, values: Mapping[str, str]) -> str:
 
     >>> fill_values("hccn_tool -i N -link -g shows UP for N cards", {"N": "3"})
     'hccn_tool -i 3 -link -g shows UP for N cards'
+    >>> fill_values("`sbatch <job>.sh`", {"JOB": "77"}), fill_values("`sbatch --mem=0 JOB.sh`", {"JOB": "77"})[1:58]
+    ('`scontrol requeue 77`', 'scontrol requeuehold 77 && scontrol update jobid=77 minme')
     """
     for placeholder, value in values.items():
         text = re.sub(_PLACES.get(placeholder, _NOWHERE), lambda _, value=value: value, text)  # type: ignore[misc]
-    return text
+    job = values.get("JOB")
+    return _SUBMITTED.sub(lambda match: _started_again(match, job), text) if job else text
+
+
+def _started_again(submitted: re.Match[str], job: str) -> str:
+    """The job that Slurm has, back in its queue, instead of a script whose name no log shows."""
+    option, value = submitted[1], submitted[2] or ""
+    if not option:
+        return f"`scontrol requeue {job}`"
+    if option not in _SLURM_FIELDS:
+        return submitted[0]
+    field = f"{_SLURM_FIELDS[option]}{value}"
+    return f"`scontrol requeuehold {job} && scontrol update jobid={job} {field} && scontrol release {job}`"

@@ -20,6 +20,7 @@ from doctor.engine.texts import filled
 from doctor.report.layout.advice import (
     COMMAND,
     case_labels,
+    changes_host,
     command_notes,
     drain_note,
     fill_advice,
@@ -32,7 +33,7 @@ from doctor.report.layout.advice import (
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.fold import CheckFailure, FollowingFailure
 from doctor.report.layout.formatting import clean, count_noun, sentences, unwrap_lines
-from doctor.report.layout.group_findings import FindingGroup, alike, without_host_name
+from doctor.report.layout.group_findings import FindingGroup, alike, of_host, without_host_name
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page_model import MAX_MESSAGE_CHARS, DetailLevel, ReportEntry, ReportPart, label_lines
 
@@ -52,6 +53,8 @@ MAX_WHY_WIDTH = 140
 """Columns of a short why, two rows of 80: the first sentence at any length, and more sentences up to here."""
 MAX_DRAINED = 8
 """Hosts that a report offers to keep jobs off; with more, it is no fault of single hosts."""
+MAX_OWN_COMMANDS = 8
+"""Hosts whose own commands a fix prints; with more, those of the first."""
 MAX_BLOCKED = 3
 """Checks that a finding kept from a host, by name, without ``-v``."""
 
@@ -128,14 +131,16 @@ def filled_fix(
     ``place``: the hosts that the sentences name in place of that one.
     ``shortened_by``: the check whose page has the remedies of causes that are not the finding's; empty: all of them.
     """
+    edits = own_lines(finding, "corrected")
+    if edits and shortened_by:
+        return edits
     if fix == OF_THE_CAUSE:
-        return own_lines(finding, "remedy")
+        return [*edits, *own_lines(finding, "remedy")]
     filled_values = {name: value for name, value in finding.values.items() if value is not None}
     values = fleet.command_values(filled_values, MAX_COMMAND_CHARS)
     texts = fleet.localized_values(filled_values, MAX_COMMAND_CHARS)
     of_run = {"host": clean(hosts[0], 100)} if hosts else {}
-    if fleet.hosts and "{all_hosts}" in fix:
-        of_run["all_hosts"] = fleet.nodeset(fleet.hosts)
+    of_run |= {"all_hosts": fleet.nodeset(fleet.hosts)} if fleet.hosts and "{all_hosts}" in fix else {}
     values, texts = {**of_run, **values}, {**of_run, **({"host": place} if place else {}), **texts}
     blocks = [
         block.replace("{all_hosts}", " ".join(["{all_hosts}", *fleet.connection]))
@@ -148,7 +153,8 @@ def filled_fix(
             blocks = [f"{OF_THE_CAUSE} {phrase('(more: doctor explain {name})', name=shortened_by)}"]
     run = " ".join([shlex.quote(fleet.nodeset(fleet.hosts)), *fleet.connection]) if len(fleet.hosts) > 1 else ""
     lines = (fill_advice(block, values, texts) for block in blocks)
-    return [_OF_ALL_HOSTS.sub(lambda call: f"{call[0]} {run}".rstrip(), line) for line in lines if line.strip()]
+    filled_lines = (_OF_ALL_HOSTS.sub(lambda call: f"{call[0]} {run}".rstrip(), line) for line in lines if line.strip())
+    return [*edits, *filled_lines]
 
 
 @lru_cache(64)
@@ -327,9 +333,9 @@ class _FailureEntryBuilder:
         is_whole = is_shared or (group.count == 1 and not differ and "{host}" not in self.fix)
         if first and len(hosts) > 1 and not is_whole and (differ or any(first in line for line in lines)):
             others = _others(len(hosts))
-            lines = self.with_note(
-                lines, phrase("This is for {first}; likewise for {others}.", first=first, others=others)
-            )
+            note = phrase("This is for {first}; likewise for {others}.", first=first, others=others)
+            for line in self.commands_of_others([host for host in hosts if host != group.hosts[0]], lines) or [note]:
+                lines = self.with_note(lines, line)
         elif differ or (group.finding is not group.example and self.fix_placeholders):
             lines = self.with_note(lines, localized("This is for the first finding; likewise for the rest."))
         text = " ".join(lines)
@@ -338,6 +344,27 @@ class _FailureEntryBuilder:
         for note in (*command_notes(text), *drain_note(text, drained)):
             lines = self.with_note(lines, note)
         return label_lines("fix", lines) if self.fix else []
+
+    def commands_of_others(self, hosts: Sequence[str], lines: Sequence[str]) -> list[str]:
+        """What is typed on each further host; empty where one has no command that changes it, or for many."""
+        if len(hosts) >= MAX_OWN_COMMANDS:
+            return []
+        of_first = COMMAND.findall(" ".join(lines))
+        notes = []
+        for host in hosts:
+            groups = [group for group in self.failure.groups if host in group.hosts]
+            if len(groups) != 1 or groups[0].count != len(groups[0].hosts):
+                return []
+            texts = filled_fix(
+                self.fix, of_host(groups[0].example, host), [host], self.fleet, self.failure.outcome.check
+            )
+            commands = COMMAND.findall(" ".join(texts))
+            other = [command for command in commands if command not in of_first] or commands
+            changing = [command for command in other if changes_host(command)]
+            if not changing:
+                return []
+            notes.append(phrase("On {hosts}: {commands}.", hosts=clean(host, 100), commands=", ".join(changing)))
+        return notes
 
     def with_note(self, lines: list[str], note: str) -> list[str]:
         """The note on a line of its own; where lines are few, in the last one."""

@@ -91,6 +91,17 @@ def without_host_name(finding: Finding) -> dict[str, Any]:
     return {**values, **{key: name.sub("\0", value) for key, value in texts.items()}}
 
 
+def of_host(finding: Finding, host: str) -> Finding:
+    """The finding that says the same of another host, with that one's name in its texts."""
+    if finding.hosts == (host,):
+        return finding
+    values = {
+        name: value.replace("\0", host) if isinstance(value, str) else value
+        for name, value in without_host_name(finding).items()
+    }
+    return Finding(finding.template, hosts=(host,), **values)
+
+
 def _visible_fingerprint(finding: Finding) -> str:
     """The fingerprint of the displayed text: a remedy that differs by the host's own name alone is the same."""
     values = finding.values

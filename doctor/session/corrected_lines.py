@@ -1,0 +1,240 @@
+"""The lines of a job script, or the launch line, as they are when a finding is corrected. Pure.
+
+A line is written only where the finding itself has the value that belongs there; else its remedy says what is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from doctor.engine.secrets import hide_secrets
+from doctor.engine.texts import filled
+
+MAX_LINE = 600
+"""Characters of a line that is printed again."""
+SLURM = "#SBATCH"
+"""A name in `LaunchOptions.places` of a job script for Slurm."""
+_FIRST_HOST = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+_PORTS = {
+    "MASTER_PORT": "29500",
+    "HCCL_IF_BASE_PORT": "60000",
+    "--master-port": "29500",
+    "--main-process-port": "29500",
+}
+"""What these launchers and libraries take where nothing is given."""
+_RENDEZVOUS_PORT = "29400"
+_SWITCHES = ("yes", "true", "on")
+_TASK_NUMBERS = {"srun": "$SLURM_NODEID", "mpirun": "$OMPI_COMM_WORLD_RANK", "mpiexec": "$PMI_RANK"}
+_INNER = r"(?:torchrun|msrun|accelerate launch|python3? -m torch\.distributed\.(?:run|launch))"
+_NODE_RANK = re.compile(r" --(?:node|machine)[-_]rank(?:=| )(?:\"[^\"]*\"|\S+)")
+_OWN_VARIABLE = re.compile(r"\$(?!\{?SLURM_|\{?OMPI_|\{?PMI_|$|[\s\"'])")
+"""What the shell on the hosts may not have."""
+_STEP_SIZE = re.compile(r"\bsrun\b.*\s(?:-[nN]|--n(?:tasks|odes))")
+_EXPORTED = re.compile(r"`export ([^`]{1,300})`")
+_ASSIGNMENT = re.compile(r"([A-Z_][A-Z0-9_]*)=((?:\$\([^()]{0,200}\)|[^\s$])+)", re.ASCII)
+
+Values = Mapping[str, Any]
+
+
+def corrected(check: str, values: Values, places: Mapping[str, str], names: Iterator[str]) -> list[str]:
+    """What to write, each with its place; empty where the finding does not say it.
+
+    ``names``: the places of the finding, as `doctor.session.several_launches` names them, the likeliest first.
+    """
+    if check in _EXPORTING:
+        return list(_exports(_EXPORTING[check](values), places))
+    correct = _BY_CHECK.get(check)
+    for place in names if correct else ():
+        text = places.get(place, "")
+        new = correct(text, {**values, SLURM: SLURM in places}) if text and correct else None
+        if new is not None and new != text and len(new) < MAX_LINE and "`" not in new:
+            return [_written(place, new, text)]
+    return []
+
+
+def _written(place: str, new: str, text: str) -> str:
+    file, _, line = place.rpartition(":")
+    if not file:
+        return filled("The corrected launch line: `{0}`", hide_secrets(new))
+    if not new:
+        return filled("Delete line {0} of {1}: `{2}`", line, file, hide_secrets(text.strip()))
+    return filled("Line {0} of {1} must read: `{2}`", line, file, hide_secrets(new.strip()))
+
+
+def _exports(command: str, places: Mapping[str, str]) -> Iterator[str]:
+    """Each variable at the line that sets it, or before the launch."""
+    added = []
+    for name, value in _ASSIGNMENT.findall(command):
+        place = places.get(name, "")
+        text = places.get(place, "")
+        given = re.search(rf"\b{name}=(?:\"[^\"]*\"|'[^']*'|[^\s;]*)", text)
+        new = f"{text[: given.start()]}{name}={value}{text[given.end() :]}" if given else text
+        if place and new != text and "`" not in new and len(new) < MAX_LINE:
+            yield _written(place, new, text)
+        else:
+            added.append(f"{name}={value}")
+    file, _, line = places.get("", "").rpartition(":")
+    if added and file:
+        yield filled("Before line {0} of {1} add: `export {2}`", line, file, " ".join(added))
+
+
+def _exported_in_remedy(values: Values) -> str:
+    match = _EXPORTED.search(str(values.get("remedy", "")))
+    return match[1] if match else ""
+
+
+_EXPORTING: Mapping[str, Callable[[Values], str]] = {
+    "launch-timeouts-disordered": _exported_in_remedy,
+    "rank-table-path-relative": lambda values: (
+        f"{values['variable']}=$(realpath {values['path']})"
+        if re.fullmatch(r"[\w./-]+", str(values.get("path", "")), re.ASCII)
+        else ""
+    ),
+}
+
+
+def _name(option: str) -> str:
+    """The pattern of an option or a variable, with dashes or underscores."""
+    return r"(?<![\w-])" + re.sub(r"(?<=\w)[-_](?=\w)", "[-_]", re.escape(option).replace(r"\-", "-")) + r"(?![\w-])"
+
+
+def _renamed(text: str, values: Values) -> str | None:
+    variable, expected = str(values.get("variable", "")), str(values.get("expected", ""))
+    return re.sub(_name(variable), expected, text) if variable and re.fullmatch(r"\w+", expected, re.ASCII) else None
+
+
+def _with_value(text: str, name: str, observed: str, new: str) -> str:
+    """The value of an option or a variable replaced; unchanged where the line does not hold it."""
+    given = rf"({_name(name)}(?:=|[ \t]+)[\"']?){re.escape(observed)}(?![\w.])"
+    replaced = re.sub(given, lambda match: match[1] + new, text, count=1)
+    if replaced != text:
+        return replaced
+    return re.sub(rf"(\b[A-Z_]\w*=[\"']?){re.escape(observed)}(?![\w.])", lambda match: match[1] + new, text, count=1)
+
+
+def _right_value(name: str, observed: str, expected: str) -> str:
+    """The value that was meant, as far as only one can be; else empty."""
+    if name in _PORTS and "whole number" in expected:
+        return _PORTS[name]
+    if expected.startswith("HOST:PORT") and ":" in observed:
+        return f"{observed.rpartition(':')[0]}:{_RENDEZVOUS_PORT}"
+    scheme = re.fullmatch(r"\w{2,8}://([\w.-]+)/?", observed, re.ASCII)
+    if scheme and expected == "a host name or an IP address":
+        return scheme[1]
+    limits = re.search(r"whole number from (\d+) to (\d+)", expected)
+    if limits and observed.isdecimal():
+        return limits[1] if int(observed) < int(limits[1]) else limits[2]
+    if expected.startswith("a whole number") and observed.lower() in _SWITCHES:
+        return "1"
+    if expected.startswith("device numbers") and re.fullmatch(r"\d+(?:[ ,]+\d+)*", observed):
+        numbers = sorted(map(int, re.findall(r"\d+", observed)))
+        return ",".join(map(str, numbers)) if len(set(numbers)) == len(numbers) else ""
+    choices = [choice.strip() for choice in expected.removeprefix("one of ").split(",")]
+    by_case = {choice.lower(): choice for choice in choices if re.fullmatch(r"[\w-]+", choice, re.ASCII)}
+    near = get_close_matches(observed.lower(), by_case, 1, 0.6) if len(by_case) == len(choices) > 1 else []
+    return by_case[near[0]] if near else ""
+
+
+def _of_option(text: str, values: Values) -> str | None:
+    option, observed, expected = (str(values.get(name, "")) for name in ("option", "observed", "expected"))
+    case = values.get("case")
+    if case == "A wrong name":
+        return re.sub(_name(option), expected, text, count=1)
+    if case == "An interpreter":
+        return re.sub(rf"(?<=\s){re.escape(observed)}\s+(?=\S+\.py\b)", "", text, count=1)
+    if case == "A missing size":
+        return re.sub(
+            rf"(?<![\w./-]){re.escape(str(values.get('launcher')))}\b", rf"\g<0> {option} {expected}", text, count=1
+        )
+    if case != "A wrong value":
+        return None
+    if expected.startswith("no value: it is a flag"):
+        return re.sub(rf"({_name(option)})[ =]+{re.escape(observed)}(?!\S)", r"\1", text, count=1)
+    new = _right_value(option, observed, expected)
+    return _with_value(text, option, observed, new) if new else None
+
+
+def _of_setting(text: str, values: Values) -> str | None:
+    variable, observed, expected = (str(values.get(name, "")) for name in ("variable", "observed", "expected"))
+    if new := _right_value(variable, observed, expected):
+        return _with_value(text, variable, observed, new)
+    return _unset(text, values)
+
+
+def _of_number(text: str, values: Values) -> str | None:
+    """A launcher that is started on each host, with a number of its own there."""
+    outer, number = str(values.get("outer", "")), _TASK_NUMBERS.get(str(values.get("outer", "")))
+    if outer == "pdsh" and _NODE_RANK.search(text):
+        return _NODE_RANK.sub(" --node_rank %n", text, count=1)
+    quoted = re.fullmatch(rf"(.*\bbash -c )\"({_INNER}\b[^\"'\\]*)\"(\s*)", text)
+    plain = re.fullmatch(rf"(\s*{re.escape(outer)}\b[^\"'\\#]*?\s)({_INNER}\b[^\"'\\#]*)", text)
+    match = quoted or plain
+    if not number or not match:
+        return None
+    inner = _NODE_RANK.sub("", match[2]).rstrip()
+    if _OWN_VARIABLE.search(inner):
+        return None
+    option = "--machine_rank" if inner.startswith("accelerate") else "--node_rank"
+    with_number = re.sub(rf"^{_INNER}", lambda start: f"{start[0]} {option} {number}", inner)
+    return f"{match[1]}'{with_number}'" if quoted else f"{match[1]}bash -c '{with_number}'"
+
+
+def _of_sizes(text: str, values: Values) -> str | None:
+    first, second = str(values.get("first", "")), str(values.get("second", ""))
+    number, observed = values.get("number"), values.get("observed")
+    if not second or any(mark in text for mark in '"\\#;&|'):
+        return None
+    if values.get("expected") == "one start for all hosts":
+        within = re.fullmatch(rf"\s*{re.escape(first)}\b.*?\s'?({re.escape(second)}\b[^']*)'?\s*", text)
+        return within[1] if within else None
+    if not first:
+        is_simple = values.get(SLURM) and text.lstrip().startswith(second)
+        return f"srun --nodes={observed} --ntasks-per-node=1 {text.strip()}" if is_simple else None
+    if not isinstance(number, int) or not isinstance(observed, int) or values.get("expected") != "one on each host":
+        return None
+    return _one_on_each_host(text, first, number, observed)
+
+
+def _one_on_each_host(text: str, outer: str, starts: int, hosts: int) -> str | None:
+    """A launcher that is started as often as it has hosts: the outer one's number, else its own."""
+    is_multiple = starts > hosts > 0 and starts % hosts == 0
+    if outer == "mpirun" and is_multiple:
+        return re.sub(rf"(-n|-np) {starts}\b", rf"\1 {hosts} --map-by ppr:1:node", text, count=1)
+    if outer == "srun" and is_multiple and not _STEP_SIZE.search(text):
+        return re.sub(r"\bsrun\b", rf"srun --nodes={hosts} --ntasks={hosts} --ntasks-per-node=1", text, count=1)
+    return re.sub(rf"(--nnodes[= ]){hosts}\b", r"\g<1>$SLURM_NNODES", text, count=1) if outer == "srun" else None
+
+
+def _of_address(text: str, values: Values) -> str | None:
+    """Slurm's first host in place of the own address; where a shell on each host would compute it, it is the same."""
+    if not values.get(SLURM) or "'" in text:
+        return None
+    return re.sub(r"(?<![\w.])(?:localhost|127\.0\.0\.1)(?![\w.])", lambda _: _FIRST_HOST, text, count=1)
+
+
+def _of_computed(text: str, values: Values) -> str | None:
+    """What each host computes for itself, from what Slurm gives to all of them."""
+    if not values.get(SLURM):
+        return None
+    named = re.sub(r"\$\(hostname(?: -[A-Za-z])?\)", lambda _: _FIRST_HOST.replace('"', ""), text)
+    return re.sub(r"\bRANDOM\b", "SLURM_JOB_ID", named)
+
+
+def _unset(text: str, values: Values) -> str | None:
+    given = rf"\s*(?:export\s+)?{re.escape(str(values.get('variable')))}=(?:\"[^\"]*\"|\S*)\s*"
+    return "" if re.fullmatch(given, text) else None
+
+
+_BY_CHECK: Mapping[str, Callable[[str, Values], str | None]] = {
+    "launch-variable-misspelt": _renamed,
+    "launch-option-refused": _of_option,
+    "launch-settings-invalid": _of_setting,
+    "rank-numbers-wrong": _of_number,
+    "launch-sizes-contradict": _of_sizes,
+    "launch-differs": _of_computed,
+    "master-address-local": _of_address,
+    "visible-devices-wrong": _unset,
+}

@@ -205,7 +205,12 @@ def main() -> None:
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="h") as name, ThreadPoolExecutor(options.jobs) as pool:
         tempfile.tempdir = name  # the folders of all jobs, whose processes end with this one
-        signal.signal(signal.SIGTERM, lambda *_: (end_all(Path(name)), os._exit(1)))
+
+        def end_with_all_jobs(*_: object) -> None:
+            end_all(Path(name))
+            os._exit(1)
+
+        signal.signal(signal.SIGTERM, end_with_all_jobs)
         for trial in pool.map(lambda kind: conduct(kind, options.way), kinds):
             group = "healthy" if trial.kind in healthy else "bug"
             counts[f"{group} {trial.verdict}"] += 1

@@ -165,6 +165,7 @@ def test_a_question_gets_the_given_values_by_their_names() -> None:
     assert set(ProbeArguments.__annotations__) == {
         "asked",
         "environ",
+        "files",
         "login",
         "program",
         *ProbeInputs.__struct_fields__,

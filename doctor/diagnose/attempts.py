@@ -252,11 +252,17 @@ def may_be_outlived(signature: Signature) -> bool:
     return signature.role == "root" or (waits and (signature.phase in _STARTING or "unspecific" in signature.traits))
 
 
-def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int]) -> list[Event]:
+def _waits_at_start(signature: Signature) -> bool:
+    """A connection of the start that was not there yet: where the program goes on, it was tried again."""
+    return signature.role in ("ambiguous", "link") and signature.phase in _STARTING
+
+
+def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int], blamed: bool = False) -> list[Event]:
     """The faults of one process behind which the same process shows progress in the same file.
 
     They need not have ended it. They may: what a process printed before stands behind its error where its output was
     kept back until it ended. ``shared``: files of several processes, in which a label must tell whose both lines are.
+    ``blamed``: a launcher says that this process failed; then only what waited at the start is behind it.
     """
     steps = [event for event in events if "progress" in catalog[event.signature].traits]
 
@@ -268,7 +274,8 @@ def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int])
         earlier = timed and (step.time or 0.0) <= (fault.time or 0.0) - _STAMP_SECONDS
         return same and not earlier and step.file == fault.file and step.line > fault.line
 
-    faults = (e for e in events if may_be_outlived(catalog[e.signature]) and not _UNCAUGHT.match(e.text))
+    handled = _waits_at_start if blamed else may_be_outlived
+    faults = (e for e in events if handled(catalog[e.signature]) and not _UNCAUGHT.match(e.text))
     return [fault for fault in faults if any(goes_on(fault, step) for step in steps)]
 
 

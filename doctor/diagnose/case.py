@@ -219,10 +219,10 @@ def build_case(
         if not failed:
             process.events = overcome_beside(files, process.events, signatures)
         process.events.sort(key=_order)
-        if not failed or not may_have_failed(process.rank, process.pid, blocks):
-            process.outlived = outlived(process.events, signatures, shared)
-            process.events = [event for event in process.events if event not in process.outlived]
-            process.outlived = not_ended_well(process.outlived, process.events, summaries, signatures)
+        blamed = failed and may_have_failed(process.rank, process.pid, blocks)
+        process.outlived = outlived(process.events, signatures, shared, blamed)
+        process.events = [event for event in process.events if event not in process.outlived]
+        process.outlived = not_ended_well(process.outlived, process.events, summaries, signatures)
     processes.sort(key=lambda item: (item.rank is None, item.rank or 0, item.host, item.device or 0, item.pid))
     every = [event for process in processes for event in process.events]
     case = Case(

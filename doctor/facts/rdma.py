@@ -246,7 +246,11 @@ class RdmaDevice(msgspec.Struct, frozen=True):
         """
         speed, lanes, _ = self.pcie
         is_known = re.match(r"[0-9.]{1,6} GT/s", speed) and re.fullmatch("[1-9][0-9]?", lanes)
-        return f"x{lanes} at {speed}" if is_known and not self.virtual and not is_virtual_machine(self.machine) else ""
+        return (
+            filled("x{0} at {1}", lanes, speed)
+            if is_known and not self.virtual and not is_virtual_machine(self.machine)
+            else ""
+        )
 
     @property
     def pcie_gigabits(self) -> float | None:

@@ -70,7 +70,7 @@ _COMPLAINT = re.compile(
     re.I,
 )
 _OF_THE_HOST = re.compile(r"ld\.so|LD_PRELOAD|no version information available|setlocale|cannot change locale", re.I)
-_LABEL = re.compile(r"\s*([A-Za-z][^:\n]{0,60}?)\s*:(?!\S*:)\s*(.*?)\s*")
+_LABEL = re.compile(r"[ \t]{0,80}([A-Za-z][^:\n]{0,60}):(?!\S{0,200}:)(.*)")
 _NUMBER = re.compile(r"[\[ ]*-?[0-9][\w.,%/ \[\]-]{0,60}")
 _SENTENCE = re.compile(
     r"cannot|could not|unable|fail|invalid|corrupt|^(?:fatal|errors?|warning|\w+-smi|hccn_tool|mlxlink|ethtool)$", re.I
@@ -94,7 +94,8 @@ def complaint(text: str, expected: str = "") -> str:
             continue
         row = _LABEL.fullmatch(line)
         is_answer = row and (
-            not _SENTENCE.search(row[1]) or (len(row[1].split()) > 1 and _NUMBER.fullmatch(row[2] or "0"))
+            not _SENTENCE.search(row[1].strip())
+            or (len(row[1].split()) > 1 and _NUMBER.fullmatch(row[2].strip() or "0"))
         )
         if not is_answer and line.lstrip("\x1b[0m> \t")[:1] not in tuple('|+:"{}<'):
             return strip_control_chars(line.strip(), 160)

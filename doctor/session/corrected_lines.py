@@ -34,7 +34,7 @@ _OWN_VARIABLE = re.compile(r"\$(?!\{?SLURM_|\{?OMPI_|\{?PMI_|$|[\s\"'])")
 """What the shell on the hosts may not have."""
 _STEP_SIZE = re.compile(r"\bsrun\b.*\s(?:-[nN]|--n(?:tasks|odes))")
 _EXPORTED = re.compile(r"`export ([^`]{1,300})`")
-_ASSIGNMENT = re.compile(r"([A-Z_][A-Z0-9_]*)=((?:\$\([^()]{0,200}\)|[^\s$])+)", re.ASCII)
+_ASSIGNMENT = re.compile(r"(?<![A-Za-z0-9_])([A-Z_][A-Z0-9_]{0,60})=((?:\$\([^()]{0,200}\)|[^\s$])+)", re.ASCII)
 
 Values = Mapping[str, Any]
 
@@ -70,8 +70,8 @@ def _exports(command: str, places: Mapping[str, str]) -> Iterator[str]:
     for name, value in _ASSIGNMENT.findall(command):
         place = places.get(name, "")
         text = places.get(place, "")
-        given = re.search(rf"\b{name}=(?:\"[^\"]*\"|'[^']*'|[^\s;]*)", text)
-        new = f"{text[: given.start()]}{name}={value}{text[given.end() :]}" if given else text
+        current = re.search(rf"\b{name}=(?:\"[^\"]*\"|'[^']*'|[^\s;]*)", text)
+        new = f"{text[: current.start()]}{name}={value}{text[current.end() :]}" if current else text
         if place and new != text and "`" not in new and len(new) < MAX_LINE:
             yield _written(place, new, text)
         else:
@@ -108,8 +108,8 @@ def _renamed(text: str, values: Values) -> str | None:
 
 def _with_value(text: str, name: str, observed: str, new: str) -> str:
     """The value of an option or a variable replaced; unchanged where the line does not hold it."""
-    given = rf"({_name(name)}(?:=|[ \t]+)[\"']?){re.escape(observed)}(?![\w.])"
-    replaced = re.sub(given, lambda match: match[1] + new, text, count=1)
+    written = rf"({_name(name)}(?:=|[ \t]+)[\"']?){re.escape(observed)}(?![\w.])"
+    replaced = re.sub(written, lambda match: match[1] + new, text, count=1)
     if replaced != text:
         return replaced
     return re.sub(rf"(\b[A-Z_]\w*=[\"']?){re.escape(observed)}(?![\w.])", lambda match: match[1] + new, text, count=1)
@@ -170,8 +170,8 @@ def _of_number(text: str, values: Values) -> str | None:
     if outer == "pdsh" and _NODE_RANK.search(text):
         return _NODE_RANK.sub(" --node_rank %n", text, count=1)
     quoted = re.fullmatch(rf"(.*\bbash -c )\"({_INNER}\b[^\"'\\]*)\"(\s*)", text)
-    plain = re.fullmatch(rf"(\s*{re.escape(outer)}\b[^\"'\\#]*?\s)({_INNER}\b[^\"'\\#]*)", text)
-    match = quoted or plain
+    unquoted = re.fullmatch(rf"(\s*{re.escape(outer)}\b[^\"'\\#]*?\s)({_INNER}\b[^\"'\\#]*)", text)
+    match = quoted or unquoted
     if not number or not match:
         return None
     inner = _NODE_RANK.sub("", match[2]).rstrip()
@@ -224,8 +224,8 @@ def _of_computed(text: str, values: Values) -> str | None:
 
 
 def _unset(text: str, values: Values) -> str | None:
-    given = rf"\s*(?:export\s+)?{re.escape(str(values.get('variable')))}=(?:\"[^\"]*\"|\S*)\s*"
-    return "" if re.fullmatch(given, text) else None
+    assignment = rf"\s*(?:export\s+)?{re.escape(str(values.get('variable')))}=(?:\"[^\"]*\"|\S*)\s*"
+    return "" if re.fullmatch(assignment, text) else None
 
 
 _BY_CHECK: Mapping[str, Callable[[str, Values], str | None]] = {

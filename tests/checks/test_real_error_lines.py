@@ -47,4 +47,5 @@ def test_every_remedy_is_that_of_a_real_line() -> None:
     assert len(ROWS) >= 100
     for name in {row["check"] for row in ROWS} - {"network_card_failed"}:
         visible = {remedy(row) for row in ROWS if row["check"] == name}
-        assert visible >= {text for _, text in module(name).REMEDIES}, name
+        beginnings = {text.partition("{")[0] for _, text in module(name).REMEDIES}
+        assert not {text for text in beginnings if not any(shown.startswith(text) for shown in visible if shown)}, name

@@ -16,6 +16,7 @@ from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import load_signatures
+from tests.diagnose.test_rules import logs
 from tests.smoke.slurm import free_ports
 
 SIGNATURES = load_signatures()
@@ -106,3 +107,35 @@ def test_a_real_job(tmp_path: Path, fault: str) -> None:
     causes, confidence = diagnosed(logs)
     named = {rank for _, ranks in causes for rank in ranks} - {None}
     assert named == ({1} if fault != "sleep" else set()), (causes, confidence)
+
+
+def test_a_worker_that_met_its_scheduler_after_retries_and_raises_is_named_with_its_exception() -> None:
+    """MindSpore 2.10 on CPU, msrun with two workers; lines of a real run. Waiting at the start is behind it."""
+    retry = (
+        "[WARNING] DISTRIBUTED({0},7f804049ce40,python):2026-11-27-10:46:32.438.672 [mindspore/ccsrc/cluster/topology/"
+        "cluster_context.cc:316] BuildCluster] Topology build timed out., retry(1/1200).\n"
+    )
+    built = (
+        "[WARNING] DISTRIBUTED({0},7f804049ce40,python):2026-11-27-10:46:32.940.225 [mindspore/ccsrc/cluster/topology/"
+        "cluster_context.cc:319] BuildCluster] Cluster is successfully initialized.\n"
+        "[WARNING] DISTRIBUTED({0},7f804049ce40,python):2026-11-27-10:46:32.940.283 [mindspore/ccsrc/cluster/topology/"
+        "cluster_context.cc:428] PostProcess] This node {1} rank id: {1}\n"
+    )
+    raised = (
+        "Traceback (most recent call last):\n"
+        '  File "/home/user/a.py", line 6, in <module>\n    if r==1 and i==3: raise ValueError("bad record 5")\n'
+        "ValueError: bad record 5\n"
+    )
+    scheduler = (
+        "[ERROR] DISTRIBUTED(29474,7f960f59e6c0,python):2026-11-27-10:47:03.240.575 [mindspore/ccsrc/cluster/topology/"
+        "meta_server_node.cc:548] UpdateTopoState] The node: 1 is timed out. It may exit with exception, please check "
+        "this node's log.\n"
+        "RuntimeError: The total number of timed out node is 1. Timed out node list is: [const vector]{1}, worker 1 is "
+        "the first one timed out, please check its log.\n"
+    )
+    start = [(retry + built).format(pid, rank) for rank, pid in enumerate((29477, 29479))]
+    found = logs(worker_0=start[0], worker_1=start[1] + raised, scheduler=scheduler)
+    (cause,) = found.causes
+    assert [culprit.rank for culprit in cause.culprits] == [1] and cause.signature == "python-exception"
+    never = logs(worker_0=retry.format(29477, 0), worker_1=retry.format(29479, 1) + raised, scheduler=scheduler)
+    assert never.causes[0].signature == "ms-node-timed-out"

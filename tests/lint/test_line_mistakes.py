@@ -42,6 +42,17 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "seconds with a unit",
+    "devices in words",
+    "restarts in words",
+    "the first of two launches",
+    "a worker of Ray at its own host",
+    "a worker of Ray under srun",
+    "an address behind a space",
+    "devices behind a space",
+    "a loop of ssh",
+    "letters in another order",
+    "option of deepspeed misspelt",
     "localhost in a variable",
     "127.0.0.1 in a string",
     "no master",

@@ -47,7 +47,14 @@ CONSTANT_WORDS = {
         "THAWED",
         "UTF",
     ),  # words of other programs
-    *("LOCAL_RANK", "MASTER_ADDR", "RANK", "TORCHINDUCTOR_CACHE_DIR"),  # variables, by name
+    *(
+        "LOCAL_RANK",
+        "MASTER_ADDR",
+        "RANK",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TORCH_DISTRIBUTED_DEBUG",
+        "DETAIL",
+    ),  # variables, by name
 }
 """Words in capitals that are typed as they stand."""
 CAPITALS = re.compile(r"(?<![\w$<{%/.-])(?<!unset )[A-Z][A-Z0-9_]+(?![\w=>}.*-])|(?<==)\.\.\.")

@@ -52,7 +52,7 @@ def top_level_names(text: str) -> set[str]:
 
 def test_every_file_is_a_part() -> None:
     assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *ALL_PARTS} - {*SHARED_PARTS, *RUNTIME_PARTS}
-    assert max(len(source(part).splitlines()) for part in ALL_PARTS) <= 300
+    assert max(len(source(part).splitlines()) for part in ALL_PARTS) <= 320
 
 
 @pytest.mark.parametrize("part", ALL_PARTS)

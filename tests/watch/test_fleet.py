@@ -200,8 +200,8 @@ def test_what_a_rank_tells_before_its_host_has_met_the_leader_is_heard_too(
     now = time.monotonic()
     training = Training(4, 10.0, "w1", now)
     process = SimpleNamespace(
-        snapshot=lambda now: None, timed=SimpleNamespace(entries=[], steps=[]), times=lambda: (0, 0, 0), ended=False,
-        cpu_wait=0.0, cpu_seconds=0.0,
+        snapshot=lambda *_: None, timed=SimpleNamespace(entries=[], steps=[]), times=lambda: (0, 0, 0), ended=False,
+        cpu_wait=0.0, cpu_seconds=0.0, pid=0,
     )  # fmt: skip
     training.add_process(2, process)  # type: ignore[arg-type]
     training.take_own(2, process, [{"ev": "rank", "rank": 2}], now)  # type: ignore[arg-type]

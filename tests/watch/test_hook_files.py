@@ -85,8 +85,12 @@ calls = {
     "select.select": lambda: select.select([read], [], [], 1),
     "lock": lambda: lock.acquire() and lock.acquire(timeout=1),
     "sigwait": lambda: (signal.pthread_sigmask(0, [14]), alarmed(signal.sigwait, [14])),
-    "wait": lambda: subprocess.run(["sleep", "1"]).returncode, "computes": lambda: sum(range(30_000_000)) % 7,
+    "wait": lambda: subprocess.run(["sleep", "1"]).returncode, "computes": lambda: computed(time.monotonic() + 2),
 }
+def computed(until):
+    while time.monotonic() < until:
+        sum(range(10_000))
+    return 0
 def measured(call):
     ctypes.set_errno(0)
     began = time.monotonic()
@@ -125,7 +129,7 @@ def ends_as(call: str, folder: Path, *how: str, stacks: int) -> tuple[list[str],
         seen = ""
         for _ in range(stacks):
             time.sleep(0.1)
-            seen = process.stack() or ""
+            seen = process.stack() or seen  # empty behind the program's end
         return program.stdout.read().split(), seen
 
 

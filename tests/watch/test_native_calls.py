@@ -200,8 +200,8 @@ def test_the_rank_that_a_function_of_the_program_was_given_is_read(
     """In the form of py-spy 0.4.3 with ``--locals``."""
     (tmp_path / "py-spy").write_text(SHOWN % text)
     (tmp_path / "py-spy").chmod(0o700)
-    assert rank_in_locals(12024, str(tmp_path / "py-spy")) == expected  # type: ignore[no-untyped-call]
-    assert rank_in_locals(12024, str(tmp_path / "none")) is None  # type: ignore[no-untyped-call]
+    assert rank_in_locals(12024, str(tmp_path / "py-spy"), time.monotonic() + 60) == expected  # type: ignore[no-untyped-call]
+    assert rank_in_locals(12024, str(tmp_path / "none"), time.monotonic() + 60) is None  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'[{"frames": 3}]', b'[{"os_thread_id": "x", "frames": []}]'])

@@ -45,7 +45,7 @@ _PLACES = {
     "NODES": rf"(?:(?<=ode[Nn]ame=)|(?<=--exclude=)|(?<=srun -w )|(?<=show node )|(?<=doctor check ))NODE{_AFTER}",
     "PORT": rf"{_BEFORE}PORT{_AFTER}",
     "IP": rf"(?<=-zv )IP{_AFTER}",
-    "JOB": rf"(?<=-j )JOB{_AFTER}",
+    "JOB": rf"(?:(?<=-j )|(?<=show job ))JOB{_AFTER}",
     "N": rf"(?<=-i )N{_AFTER}",
     "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool ))FILE{_AFTER}",
     "PID": rf"(?:(?<=worker-\*-)PID(?=\.)|(?<=--pid )PID{_AFTER})",

@@ -68,9 +68,9 @@ ACCELERATORS = {**DEVICES, "gloo": "CPU"}
 
 OTHER_CALL = (
     "This run executes doctor's own program, the same on all ranks, and none of yours: another call of one rank comes "
-    "of other software or wrong results on its host. There: `python3 -m pip list | grep -iE 'torch|nccl|gloo'`, and "
-    "the same on another host, shows other versions; `env | grep -E '^(LD_PRELOAD|PYTHON|TORCH)'` what changes Python "
-    "programs; `doctor smoke --device-test` on that host alone shows whether it computes wrong values. {0}"
+    "of other software or wrong results on its host. `doctor smoke --device-test` shows whether that host computes "
+    "wrong values. On that host and on another one: `python3 -m pip list | grep -iE 'torch|nccl|gloo'` shows other "
+    "versions; `env | grep -E '^(LD_PRELOAD|PYTHON|TORCH)'` shows what changes Python programs. {0}"
 )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -140,3 +142,19 @@ def test_a_corrected_line_holds_no_secret_and_no_command_of_its_own() -> None:
     with_backquote = "HCCL_CONECT_TIMEOUT=`date` torchrun t.py"
     assert corrected("launch-variable-misspelt", values, {"run.sh:2": with_backquote}, iter(["run.sh:2"])) == []
     assert corrected("launch-variable-misspelt", values, {}, iter(["run.sh:2"])) == []
+
+
+def test_the_corrected_lines_of_all_findings_of_a_check_are_printed(tmp_path: Path) -> None:
+    """Two lines that are wrong have two corrected lines; one that is wrong twice is corrected once at a time."""
+    script = tmp_path / "run.sh"
+    two = "export HCCL_CONECT_TIMEOUT=1200\nexport HCCL_EXEC_TIMEOT=900\ntorchrun --nproc-per-node 2 t.py\n"
+    script.write_text(f"#!/bin/bash\n{two}")
+    text = lint_text(script)
+    assert "export HCCL_CONNECT_TIMEOUT=1200" in text and "export HCCL_EXEC_TIMEOUT=900" in text
+    script.write_text(f"#!/bin/bash\n{two}".replace("1200\nexport", "1200"))
+    assert lint_text(script).count("must read") <= 1
+
+
+def lint_text(script: Path) -> str:
+    command = [sys.executable, "-m", "doctor", "lint", script.name]
+    return subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=60).stdout

@@ -238,8 +238,7 @@ def _read_named(path: str, where: str, read_file: ReadFile, seen: set[str]) -> l
             return [Configuration("unreadable", name, {"file": Setting(name, None, name, str(why))})]
     if not path.endswith(_SUFFIXES):
         return []
-    reason = filled("{0} cannot be read here", printable(path, 120))
-    return [Configuration("unreadable", where, {"file": Setting(path, None, where, reason)})]
+    return [Configuration("unreadable", where, {"file": Setting(path, None, where, "cannot be read here")})]
 
 
 def _read_program(path: str, read_file: ReadFile) -> list[TrainingScript]:

@@ -337,7 +337,9 @@ class _FailureEntryBuilder:
             for line in self.commands_of_others([host for host in hosts if host != group.hosts[0]], lines) or [note]:
                 lines = self.with_note(lines, line)
         elif differ or (group.finding is not group.example and self.fix_placeholders):
-            lines = self.with_note(lines, localized("This is for the first finding; likewise for the rest."))
+            note = localized("This is for the first finding; likewise for the rest.")
+            for line in self.other_edits(group, lines) or [note]:
+                lines = self.with_note(lines, line)
         text = " ".join(lines)
         on_hosts = self.own_hosts if is_shared else group.hosts
         drained = [clean(host, 100) for host in on_hosts] if len(on_hosts) <= MAX_DRAINED else []
@@ -365,6 +367,16 @@ class _FailureEntryBuilder:
                 return []
             notes.append(phrase("On {hosts}: {commands}.", hosts=clean(host, 100), commands=", ".join(changing)))
         return notes
+
+    def other_edits(self, group: FindingGroup, lines: Sequence[str]) -> list[str]:
+        """The corrected lines of all other findings; empty where one has none, or is in a line that is corrected here:
+        a line that is wrong twice is corrected once at a time.
+        """
+        others = [own_lines(other.example, "corrected") for other in self.failure.groups if other is not group]
+        edits = [line for other in others for line in other]
+        places = [line.partition("`")[0] for line in (*lines, *edits)]
+        is_whole = all(others) and len(set(places)) == len(places) and len(edits) < MAX_OWN_COMMANDS
+        return edits if is_whole else []
 
     def with_note(self, lines: list[str], note: str) -> list[str]:
         """The note on a line of its own; where lines are few, in the last one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 
 from doctor.watch.hook.rank_files import TRAINING, start_recording
@@ -17,6 +18,7 @@ from doctor.watch.hook.rank_files import TRAINING, start_recording
 
 def main() -> None:
     steps, stuck_rank, stuck_step = map(int, sys.argv[1:4])
+    threading.Thread(target=threading.Semaphore(0).acquire, daemon=True).start()  # it waits for a lock, as torch's do
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     files = start_recording(rank, world)  # type: ignore[no-untyped-call]
     files.emit("joined", rank=rank, world=world, backend="gloo")

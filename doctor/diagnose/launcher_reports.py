@@ -174,6 +174,12 @@ def terminated_ranks(reports: Sequence[Event]) -> set[int]:
     return {block.rank for block in blocks if block.rank is not None and block.exit_code == -15 and not block.first}
 
 
+def ended_by_agent(reports: Sequence[Event], file: int) -> set[str]:
+    """The pids of the workers that torchrun's agent says, in this file, that it ended with SIGTERM."""
+    lines = (event for event in reports if event.file == file and event.signature == "torchrun-sigterm")
+    return {event.pid for event in lines if "closing signal" in event.text} - {""}
+
+
 def ended_well_ranks(reports: Sequence[Event]) -> dict[int, FailureBlock]:
     """Ranks that are absent from torchrun's list of failures between two that it lists: they ended with code 0."""
     blocks = [block for block in failure_blocks(reports) if block.rank is not None]

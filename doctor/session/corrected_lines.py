@@ -12,20 +12,20 @@ from typing import Any
 
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
+from doctor.job.launch_config import FIRST_OF_SLURM, HCCL_BASE_PORT
+from doctor.job.variables import RENDEZVOUS_PORT, TORCH_PORT
 
 MAX_LINE = 600
 """Characters of a line that is printed again."""
 SLURM = "#SBATCH"
 """A name in `LaunchOptions.places` of a job script for Slurm."""
-_FIRST_HOST = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 _PORTS = {
-    "MASTER_PORT": "29500",
-    "HCCL_IF_BASE_PORT": "60000",
-    "--master-port": "29500",
-    "--main-process-port": "29500",
+    "MASTER_PORT": str(TORCH_PORT),
+    "HCCL_IF_BASE_PORT": str(HCCL_BASE_PORT),
+    "--master-port": str(TORCH_PORT),
+    "--main-process-port": str(TORCH_PORT),
 }
 """What these launchers and libraries take where nothing is given."""
-_RENDEZVOUS_PORT = "29400"
 _SWITCHES = ("yes", "true", "on")
 _TASK_NUMBERS = {"srun": "$SLURM_NODEID", "mpirun": "$OMPI_COMM_WORLD_RANK", "mpiexec": "$PMI_RANK"}
 _INNER = r"(?:torchrun|msrun|accelerate launch|python3? -m torch\.distributed\.(?:run|launch))"
@@ -120,7 +120,7 @@ def _right_value(name: str, observed: str, expected: str) -> str:
     if name in _PORTS and "whole number" in expected:
         return _PORTS[name]
     if expected.startswith("HOST:PORT") and ":" in observed:
-        return f"{observed.rpartition(':')[0]}:{_RENDEZVOUS_PORT}"
+        return f"{observed.rpartition(':')[0]}:{RENDEZVOUS_PORT}"
     scheme = re.fullmatch(r"\w{2,8}://([\w.-]+)/?", observed, re.ASCII)
     if scheme and expected == "a host name or an IP address":
         return scheme[1]
@@ -212,14 +212,14 @@ def _of_address(text: str, values: Values) -> str | None:
     """Slurm's first host in place of the own address; where a shell on each host would compute it, it is the same."""
     if not values.get(SLURM) or "'" in text:
         return None
-    return re.sub(r"(?<![\w.])(?:localhost|127\.0\.0\.1)(?![\w.])", lambda _: _FIRST_HOST, text, count=1)
+    return re.sub(r"(?<![\w.])(?:localhost|127\.0\.0\.1)(?![\w.])", lambda _: FIRST_OF_SLURM, text, count=1)
 
 
 def _of_computed(text: str, values: Values) -> str | None:
     """What each host computes for itself, from what Slurm gives to all of them."""
     if not values.get(SLURM):
         return None
-    named = re.sub(r"\$\(hostname(?: -[A-Za-z])?\)", lambda _: _FIRST_HOST.replace('"', ""), text)
+    named = re.sub(r"\$\(hostname(?: -[A-Za-z])?\)", lambda _: FIRST_OF_SLURM.replace('"', ""), text)
     return re.sub(r"\bRANDOM\b", "SLURM_JOB_ID", named)
 
 

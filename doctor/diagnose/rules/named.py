@@ -16,7 +16,7 @@ from doctor.diagnose.diagnosis import (
     names_of,
 )
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import ended_by_agent_late, task_failed
+from doctor.diagnose.launcher_reports import ended_by_agent, ended_by_agent_late, task_failed
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.failed_workers import FATAL_SIGNALS, cause_of_block, signature_of_signal
 from doctor.diagnose.rules.lost_hosts import lost_hosts
@@ -104,7 +104,7 @@ def terminated(case: Case) -> list[Cause]:
         if rank is not None and event.values.get("signal") in ("15", "SIGTERM"):
             ended[rank] = event, event.values.get("culprit_host", "")
     for block in case.failure_blocks:
-        by_agent = _ended_by_agent(case, block.event.file)
+        by_agent = ended_by_agent(case.reports, block.event.file)
         from_outside = block.first or (by_agent and block.pid not in by_agent)
         if from_outside and block.exit_code == -15 and block.rank is not None:
             ended[block.rank] = block.event, block.host
@@ -125,12 +125,6 @@ def _launcher_terminated(case: Case, event: Event) -> Cause:
     culprits = (Culprit(host=owner.host),) if owner else ()
     summary = "torchrun itself received SIGTERM while its ranks ran: a person, a scheduler or a limit ended the job"
     return Cause("rank-terminated", "named by the launcher", "likely", culprits, summary, (event,))
-
-
-def _ended_by_agent(case: Case, file: int) -> set[str]:
-    """The pids of the workers that torchrun's agent says that it ended with SIGTERM."""
-    lines = (event for event in case.reports if event.file == file and event.signature == "torchrun-sigterm")
-    return {event.pid for event in lines if "closing signal" in event.text} - {""}
 
 
 def _ended_by_launcher(case: Case, event: Event) -> bool:

@@ -20,7 +20,7 @@ from doctor.diagnose.diagnosis import (
     others_wait,
 )
 from doctor.diagnose.events import Event
-from doctor.diagnose.launcher_reports import ended_well_ranks, terminated_ranks
+from doctor.diagnose.launcher_reports import ended_by_agent, ended_well_ranks, terminated_ranks
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.signature import ERROR_ROLES
@@ -150,13 +150,9 @@ def _peers_had_ended(case: Case, waiting: Sequence[Process]) -> bool:
 
 def _alive_without_label(case: Case) -> int:
     """How many processes torchrun ended while they lived, beyond the ranks that its files show."""
-    ended = Counter(event.file for event in {(e.file, e.values.get("pid")): e for e in _closed(case)}.values())
     labels = Counter(file for item in case.processes if item.rank is not None for file in item.files)
-    return sum(max(count - labels[file], 0) for file, count in ended.items())
-
-
-def _closed(case: Case) -> list[Event]:
-    return [event for event in case.reports if event.signature == "torchrun-sigterm" and event.values.get("pid")]
+    files = {event.file for event in case.reports}
+    return sum(max(len(ended_by_agent(case.reports, file)) - labels[file], 0) for file in files)
 
 
 def spawned(case: Case) -> list[Cause]:

@@ -274,3 +274,66 @@ def test_an_exception_of_unknown_kind_beside_a_wait_counts_only_where_it_is_know
     ):
         (cause,) = logs(rank_0=f"[rank0]: {TIMED_OUT}\n", **own, rank_2=f"[rank2]: {raised}\n").causes
         assert (cause.signature, [culprit.rank for culprit in cause.culprits]) == ("python-exception", ranks)
+
+
+def differs(rank: int, other: int) -> str:
+    """What DDP of torch 2.13 prints on a rank: it compares itself with all ranks in turn."""
+    counts = {rank: 4 if rank == 1 else 2, other: 4 if other == 1 else 2}
+    return (
+        f"[rank{rank}]: RuntimeError: DDP expects same model across all ranks, but Rank {rank} has {counts[rank]} "
+        f"params, while rank {other} has inconsistent {counts[other]} params.\n"
+    )
+
+
+class TestOneModelThatDiffers:
+    def test_the_rank_of_all_pairs_is_named_where_it_differs_from_most(self) -> None:
+        diagnosis = logs(job=differs(0, 1) + differs(1, 0) + differs(2, 1) + differs(3, 1))
+        assert named(diagnosis) == [("torch-models-differ", "named by the library", [1])]
+        assert diagnosis.causes[0].confidence == "likely"
+
+    def test_two_ranks_are_both_named(self) -> None:
+        assert named(logs(job=differs(0, 1) + differs(1, 0)))[0][2] == [0, 1]
+
+    def test_ranks_that_differ_from_rank_0_alone_may_be_the_fewer_ones(self) -> None:
+        others = "".join(f"[rank{rank}]: epoch 1\n" + f"[rank{rank}]: KeyError: 'a'\n" for rank in range(3, 8))
+        diagnosis = logs(job=differs(1, 0) + differs(2, 0) + others)
+        assert all(set(ranks) >= {1, 2} for name, _, ranks in named(diagnosis) if name == "torch-models-differ")
+
+    def test_of_ranks_on_one_gpu_none_is_the_odd_one(self) -> None:
+        text = "Duplicate GPU detected : rank {} and rank {} both on CUDA device 1000\n"
+        diagnosis = logs(job=text.format(0, 1) + text.format(0, 2))
+        assert named(diagnosis)[0][2] == [0, 1, 2]
+
+
+class TestAShellThatCannotStartACommand:
+    LINE = "run.sh: line 3: deepspeedd: command not found\n"
+
+    def test_it_is_the_cause_where_nothing_else_is(self) -> None:
+        assert named(logs(job=self.LINE)) == [("shell-command-missing", "local fault", [None])]
+
+    def test_any_other_fault_says_more(self) -> None:
+        full = "[rank2]: OSError: [Errno 28] No space left on device: '/data/x'\n"
+        assert named(logs(job=self.LINE + full)) == [("disk-full", "local fault", [2])]
+
+    def test_a_run_that_ended_well_has_no_cause(self) -> None:
+        assert logs(job=self.LINE + "Training completed. Do not forget to share your model\n").causes == ()
+
+    def test_a_tool_that_only_looks_is_no_cause(self) -> None:
+        assert logs(job="run.sh: line 1: nvidia-smi: command not found\n").causes == ()
+
+
+def test_an_exception_without_a_message_does_not_take_the_next_line_for_one() -> None:
+    """torchrun with torch 2.13 and datasets 4: a pattern of files that matches none; lines of a real run."""
+    one = (
+        "[rank{0}]: Traceback (most recent call last):\n"
+        '[rank{0}]:   File "/home/user/train.py", line 4, in <module>\n'
+        '[rank{0}]:     d=datasets.load_dataset("json",data_files="part-*.jsonl",split="train")\n'
+        '[rank{0}]:   File "/opt/lib/python3.11/site-packages/datasets/load.py", line 1687, in load_dataset\n'
+        "[rank{0}]: StopIteration\n"
+    )
+    end = (
+        "W1127 13:24:36.409000 30962 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 30984 "
+        "closing signal SIGTERM\n"
+    )
+    (cause,) = logs(job=one.format(0) + one.format(1) + end).causes
+    assert [culprit.rank for culprit in cause.culprits] == [0, 1] and "Traceback" not in cause.summary

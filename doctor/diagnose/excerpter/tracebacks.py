@@ -81,9 +81,11 @@ def stream_of(label):
 
 
 def goes_on_below(exception):
-    """Whether the message of an exception, by the match of its line, stands in the lines below."""
-    message = exception.group("message") or ""
-    return not message.strip() or REFUSED.match(message) is not None
+    """Whether the message of an exception, by the match of its line, stands in the lines below. Python prints a name
+    without a colon where there is no message.
+    """
+    message = exception.group("message")
+    return message is not None and (not message.strip() or REFUSED.match(message) is not None)
 
 
 class OpenTracebacks:

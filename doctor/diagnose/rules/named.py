@@ -9,6 +9,7 @@ from doctor.diagnose.diagnosis import (
     MAX_CULPRITS,
     ONE_OF_TWO,
     Cause,
+    Confidence,
     Culprit,
     culprit_of,
     culprit_of_rank,
@@ -294,9 +295,10 @@ def _complement(case: Case, events: list[Event]) -> list[int]:
     return sorted(set(range(min(case.world_size, 100_000))) - present)
 
 
+_PAIRS_OF_EQUALS = "nccl-duplicate-gpu"
 _PAIRS = {
     "nccl-version-mismatch": "NCCL's versions differ between",
-    "nccl-duplicate-gpu": "two ranks use one GPU:",
+    _PAIRS_OF_EQUALS: "two ranks use one GPU:",
     "torch-models-differ": "the models differ between",
     "zero3-ranks-disagree": "ZeRO-3 runs different modules on",
 }
@@ -312,11 +314,23 @@ def _pairs(case: Case) -> list[Cause]:
         if pairs:
             ranks = sorted({rank for pair in pairs for rank in pair})
             named = joined("; ", (count_ranks(pair) for pair in list(pairs)[:MAX_PAIRS]))
+            odd = _differs_from_most(case, pairs) if signature != _PAIRS_OF_EQUALS else []
+            culprits = tuple(culprit_of_rank(case, rank) for rank in (odd or ranks)[:MAX_CULPRITS])
             summary = filled("{0} {1}", claim, named)
-            culprits = tuple(culprit_of_rank(case, rank) for rank in ranks[:MAX_CULPRITS])
+            certainty: Confidence = "likely" if odd else "certain"
             events = first_evidence(pairs.values())
-            return [Cause(signature, "named by the library", "certain", culprits, summary, events)]
+            return [Cause(signature, "named by the library", certainty, culprits, summary, events)]
     return _tls(case)
+
+
+def _differs_from_most(case: Case, pairs: Iterable[frozenset[int]]) -> list[int]:
+    """The rank of all pairs, where it differs from more than half of the ranks that the logs show. Ranks that are
+    compared with rank 0 alone may be the fewer ones, which differ from it and from all others.
+    """
+    shared, members = frozenset.intersection(*pairs), frozenset.union(*pairs)
+    ranks = {process.rank for process in case.processes} - {None}
+    is_odd = len(shared) == 1 and 2 * len(members - shared) > max(len(ranks), case.world_size or 0)
+    return sorted(shared) if is_odd else []
 
 
 def _tls(case: Case) -> list[Cause]:

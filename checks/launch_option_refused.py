@@ -24,8 +24,8 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line. `accelerate env` shows what the
       configuration file gives.
-    - A missing flag: add `{option}` to the launch line.
-    - A missing size: add `{option} {expected}` to the launch line.
+    - A missing flag: add `{option}` to the launch line, before the program.
+    - A missing size: add `{option} {expected}` to the launch line, before the program.
 
     ## Source
     PyTorch, torchrun; Slurm, srun(1); Open MPI, mpirun(1); MindSpore, msrun; DeepSpeed and Accelerate, their launchers:
@@ -53,10 +53,15 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             option=option,
             expected=value or expected,
             observed="none",
-            case=CASES.get(option, "A missing size" if value else "A missing option"),
+            case=CASES.get(option, "A missing size" if value else _case_of(expected)),
             **({"reason": expected} if value else {}),
         ).as_warning(marked.startswith("?"))
     if launch.is_of_job_script and launch.unread_options:
         raise Unreadable(
             filled("set the variable in {0} before the command: nothing that was read does", launch.unread_options)
         )
+
+
+def _case_of(expected: str) -> str:
+    """Of an option without a value."""
+    return "A missing flag" if expected.startswith("before ") else "A missing option"

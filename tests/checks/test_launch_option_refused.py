@@ -157,3 +157,27 @@ def test_more_ranks_than_cores(options: str, is_refused: bool) -> None:
     with contextlib.suppress(Skip):
         messages += map(str, check("launch-ranks-contradict").function(training))
     assert messages == (["mpirun starts 3 ranks, and this host has 2 slots"] if is_refused else [])
+
+
+BEHIND = [
+    ("msrun --worker_num=8 t.py --join=True --log_dir=x", {"--join": "True"}),
+    ("torchrun t.py --nproc-per-node 8 --lr 3", {"--nproc-per-node": "8"}),
+    ("torchrun t.py --standalone", {"--standalone": "before t.py"}),
+    ("accelerate launch t.py --num_processes 8 --mixed_precision bf16", {"--num_processes": "8"}),
+    ("mpirun --allow-run-as-root python3 t.py -np 8", {"-np": "8"}),
+    ("srun python3 -m torch.distributed.run t.py --nnodes=2", {"--nnodes": "2"}),
+    ("torchrun --nproc-per-node 8 t.py --nproc-per-node 8", {}),  # the program has it, too
+    ("torchrun --nproc-per-node 8 t.py --num-nodes 2", {}),  # not torchrun's
+    ("python3 -m sglang.launch_server --nnodes 2 --node-rank 0", {}),  # no launcher
+    ("torchrun $MORE t.py --nnodes 2", {}),  # the launcher may have it
+]
+
+
+@pytest.mark.parametrize(("line", "options"), BEHIND)
+def test_an_option_of_the_launcher_behind_the_program_is_given_to_the_program(
+    line: str, options: dict[str, str]
+) -> None:
+    outcome = run_check("launch-option-refused", config(line))
+    findings = {finding.values["option"]: finding.values["expected"] for finding in outcome.findings}
+    assert findings.keys() == options.keys() and all(findings[name].startswith(text) for name, text in options.items())
+    assert all(finding.is_warning for finding in outcome.findings)

@@ -101,6 +101,8 @@ MISTAKES: dict[str, Planted] = {
     "a value after a flag": Planted(
         "#!/bin/bash\naccelerate launch --num_machines 2 --num_processes 8 --machine_rank 0 --same_network true "
         "--main_process_ip 10.0.0.1 --main_process_port 63333 t.py #@\n", "launch-option-refused"),
+    "options of the launcher behind the program": Planted(
+        "#!/bin/bash\ntorchrun t.py --nproc_per_node 8 #@\n", "launch-option-refused"),
     "one torchrun for four hosts": Planted(
         SBATCH + "source env.sh\ntorchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint gpu01:29500 t.py #@\n",
         "launch-sizes-contradict"),

@@ -34,6 +34,8 @@ class LauncherRow(OptionTable, frozen=True, kw_only=True):
     rdzv_backend: str = ""
     rdzv_endpoint: str = ""
     hostfile: str = ""
+    of_launcher: str = ""
+    """Options that programs usually lack: behind the program they were meant for the launcher."""
     source: str
 
 

@@ -13,7 +13,7 @@ from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import recipes
 from doctor.job.launch_line.commands import launcher_rows, module_rows, option_table, wrapper_rows
-from doctor.job.launch_line.launcher_calls import Started, environ_of_tasks, is_hydra, read_call
+from doctor.job.launch_line.launcher_calls import Started, behind_program, environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
@@ -88,6 +88,8 @@ class _Reader:
 
     def line(self, text: str) -> LaunchLine:
         problems: list[OptionProblem] = [problem for call in self.launchers for problem in call.problems]
+        program, arguments = self.fields.get("program", ""), self.fields.get("arguments", ())
+        problems += behind_program(self.launchers, printable(program, 80), arguments)
         for call in self.launchers:
             for option, source in call.unresolved.items():
                 if option.endswith("="):

@@ -45,9 +45,17 @@ def local_faults(case: Case) -> list[Cause]:
 
 
 def _of_known_ranks(faults: list[Fault]) -> list[Fault]:
-    """Without what lines without a label show, as a kernel's assertion, where a rank reports the same in their file."""
-    known = {(fault.event.signature, fault.event.file) for fault in faults if fault.process.rank is not None}
-    return [f for f in faults if not _is_nobodys(f.process) or (f.event.signature, f.event.file) not in known]
+    """Without what lines without a label show, as a kernel's assertion, where a rank reports the same in their file;
+    nor the copy of a rank's line in the output of a launcher, as msrun shows the end of its workers' logs.
+    """
+    ranked = [fault.event for fault in faults if fault.process.rank is not None]
+    alike = {(event.signature, place) for event in ranked for place in (event.file, event.text)}
+    return [
+        fault
+        for fault in faults
+        if not _is_nobodys(fault.process)
+        or alike.isdisjoint((fault.event.signature, place) for place in (fault.event.file, fault.event.text))
+    ]
 
 
 def _is_nobodys(process: Process) -> bool:

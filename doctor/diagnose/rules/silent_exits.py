@@ -6,7 +6,7 @@ from doctor.diagnose.attempts import TORCHRUN_ROW
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import lone_local_failure, name_of_block
+from doctor.diagnose.launcher_reports import lone_local_failure, may_have_given_up, name_of_block
 from doctor.diagnose.rules.named import rank_list
 from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.texts import filled
@@ -39,7 +39,7 @@ def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
     codes = {
         block.rank: (str(block.exit_code), block.event, block.host)
         for block in case.failure_blocks
-        if block.rank is not None and block.exit_code and block.exit_code > 0
+        if block.rank is not None and block.exit_code and block.exit_code > 0 and not may_have_given_up(block)
     }
     for event in case.reports:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):

@@ -25,7 +25,7 @@ from doctor.diagnose.launcher_reports import (
     ranked_blocks,
     split,
 )
-from doctor.diagnose.process import Process, holds_two_processes
+from doctor.diagnose.process import Process, corrected, holds_two_processes
 from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_case_names
 from doctor.diagnose.signature import Role, Signature, Trait
 
@@ -218,7 +218,7 @@ def build_case(
     for process in processes:
         if not failed:
             process.events = overcome_beside(files, process.events, signatures)
-        process.events.sort(key=_order)
+        process.events = corrected(sorted(process.events, key=_order), signatures)
         blamed = failed and may_have_failed(process.rank, process.pid, blocks)
         process.outlived = outlived(process.events, signatures, shared, blamed)
         process.events = [event for event in process.events if event not in process.outlived]

@@ -317,7 +317,7 @@ def _of_lone_process(case: Case) -> Cause | None:
     waited = any(row.role not in ("ambiguous", "wrapper") or row.timeout for row in signatures)
     if others or waited or case.processes[0].rank or not any(_OF_DEVICE & {*row.components} for row in signatures):
         return None
-    telling = min(events, key=lambda event: (case.has_trait(event, "unspecific"), event.line))
+    telling = min(events, key=lambda e: (case.role(e) == "wrapper", case.has_trait(e, "unspecific"), e.line))
     culprit = culprit_of(case.processes[0])
     summary = filled("{0}: {1}", culprit.name, title_of(case.signatures[telling.signature], [telling]))
     return Cause(telling.signature, "lone process", "possible", (culprit,), summary, (telling,))
@@ -389,14 +389,16 @@ def _only_announced(case: Case) -> tuple[str, list[str]]:
     """Nothing but a line that tells of a failure in words of the program, or of that of another process."""
     if text := next((text for event in case.events if (text := event.values.get("reason"))), ""):
         return filled(_ANNOUNCED["error-unknown"][0], text), []
+    wrappers = [e for e in case.events if case.role(e) == "wrapper"]
+    of_library = [e for e in wrappers if {"hccl", "torch_npu"} & {*case.signatures[e.signature].components}]
     for signature, (reason, output) in _ANNOUNCED.items():
         event = next(iter(case.events_of(signature)), None)
-        if event:
+        if event and not (signature == "traceback-cut" and of_library):
             return filled(reason, beginning(event.text.strip(), 200)), [output] if output else []
     if report := next((event for event in case.reports if case.has_trait(event, "failure-report")), None):
         reason, output = _ANNOUNCED["child-process-failed"]
         return filled(reason, beginning(report.text.strip(), 200)), [output]
-    wrappers = [event for event in case.events if case.role(event) == "wrapper"]
+    wrappers = sorted(of_library, key=lambda event: (event.file, event.line)) or wrappers
     return _own_or_not(case, wrappers) if wrappers else "the logs show that something failed, and not why", []
 
 

@@ -83,7 +83,6 @@ def first_fault(case: Case, process: Process) -> Fault | None:
         if (case.role(event) == "root" or (event.signature == _LOOPBACK and _divides_hosts(case, event)))
         and not (waited and _is_after(event, waited))
     ]
-    faults = _corrected(case, faults, process.events)
     launches = case.launch_failures
     faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports, launches)]
     others = [*case.waits(process), *case.with_role(process, "wrapper")]
@@ -140,12 +139,6 @@ def _is_after(event: Event, waited: Event) -> bool:
     if event.time is not None and waited.time is not None and not event.inferred_time and not waited.inferred_time:
         return event.time > waited.time + GRACE_S
     return event.file == waited.file and event.line > waited.line
-
-
-def _corrected(case: Case, faults: list[Event], events: list[Event]) -> list[Event]:
-    """Without what a library reports wrongly: HCCL's port "in use" while the network port is down (hcclRet 19)."""
-    present = {event.signature for event in events}
-    return [event for event in faults if present.isdisjoint(case.signatures[event.signature].wrong_beside)]
 
 
 def _unexplained(case: Case, faults: list[Fault]) -> list[Fault]:

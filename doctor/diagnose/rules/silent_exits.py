@@ -56,7 +56,10 @@ def _exited_by_local_rank(case: Case) -> list[Cause]:
     itself: it may have done so over another, in output that is missing.
     """
     block = lone_local_failure(case.reports)
-    if block is None or block.exit_code == -6 or any(case.role(event) in ERROR_ROLES for event in case.events):
+    if block is None or block.exit_code == -6:
+        return []
+    above = (e for e in case.events if e.file == block.event.file and e.line < block.event.line)
+    if any(case.role(e) in ERROR_ROLES for e in case.events) or any(case.role(e) == "wrapper" for e in above):
         return []
     culprit = Culprit(host=block.host, label=name_of_block(block))
     summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, str(block.exit_code))

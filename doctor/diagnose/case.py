@@ -19,13 +19,13 @@ from doctor.diagnose.attempts import (
 from doctor.diagnose.events import Event, FileReading, FileSummary, first_of_each, shown_timeouts, small_number
 from doctor.diagnose.launcher_reports import (
     FailureBlock,
-    failure_blocks,
     may_have_failed,
     place_local_ranks,
     place_lone_failure,
+    ranked_blocks,
     split,
 )
-from doctor.diagnose.process import Process, holds_two_processes
+from doctor.diagnose.process import Process, corrected, holds_two_processes
 from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_case_names
 from doctor.diagnose.signature import Role, Signature, Trait
 
@@ -116,8 +116,8 @@ class Case(msgspec.Struct, dict=True):
 
     @cached_property
     def failure_blocks(self) -> tuple[FailureBlock, ...]:
-        """The workers that torchrun lists as failed."""
-        return tuple(failure_blocks(self.reports))
+        """The workers that torchrun or msrun list as failed."""
+        return tuple(ranked_blocks(self.reports, self.processes))
 
     @cached_property
     def aborts_on_others(self) -> bool:
@@ -212,13 +212,13 @@ def build_case(
     processes = _placed(processes, reports, signatures, aliases)
     files = {index: summary.name for index, summary in enumerate(summaries)}
     failed = any("failure-report" in signatures[event.signature].traits for event in reports)
-    blocks = failure_blocks(reports)
+    blocks = ranked_blocks(reports, processes)
     of_ranks = [item for item in reports if not signatures[item.signature].is_about_launch]
     shared = _shared_files(processes, of_ranks, summaries)
     for process in processes:
         if not failed:
             process.events = overcome_beside(files, process.events, signatures)
-        process.events.sort(key=_order)
+        process.events = corrected(sorted(process.events, key=_order), signatures)
         blamed = failed and may_have_failed(process.rank, process.pid, blocks)
         process.outlived = outlived(process.events, signatures, shared, blamed)
         process.events = [event for event in process.events if event not in process.outlived]
@@ -227,7 +227,7 @@ def build_case(
     every = [event for process in processes for event in process.events]
     case = Case(
         signatures=signatures,
-        files=[reading.summary for reading in readings],
+        files=summaries,
         processes=processes,
         reports=sorted(reports, key=_order),
         world_size=_world_size(processes, every),

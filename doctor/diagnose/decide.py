@@ -12,7 +12,7 @@ from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Und
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileReading
 from doctor.diagnose.exception_actions import described
-from doctor.diagnose.launcher_reports import ended_itself, name_of_block
+from doctor.diagnose.launcher_reports import MSRUN_ROW, ended_itself, name_of_block
 from doctor.diagnose.rules.cluster_reports import RULE as BY_CLUSTER
 from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
@@ -139,13 +139,14 @@ def _renumbered(index: int, reading: FileReading) -> FileReading:
 def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     named = named_by_library(case)
     faults = local_faults(case)
-    launched = named_by_launcher(case) or ([] if faults else exited_silently(case))
+    of_launcher = named_by_launcher(case) or ([] if faults else exited_silently(case))
     reported = named_by_cluster(case)
     launches = [cause for cause in reported if case.signatures[cause.signature].is_of_launch]
-    alone = not (launched or faults)
-    launched += [item for item in reported if item not in launches and (item.confidence == "certain" or alone)]
+    alone = not (of_launcher or faults)
+    certain = [item for item in reported if item not in launches and (item.confidence == "certain" or alone)]
+    launched = [*of_launcher, *certain]
     launched += [cause for cause in launches if _is_not_outlived(case, cause, faults)]
-    if named and not _outranked(case, named, faults):
+    if named and not _outranked(case, named, [*faults, *of_launcher]):
         return [_with_local_fault(case, cause) for cause in named], None
     scheduled, ended = named_by_scheduler(case), ended_from_outside(case)
     if faults or launched or scheduled:
@@ -316,7 +317,7 @@ def _of_lone_process(case: Case) -> Cause | None:
     waited = any(row.role not in ("ambiguous", "wrapper") or row.timeout for row in signatures)
     if others or waited or case.processes[0].rank or not any(_OF_DEVICE & {*row.components} for row in signatures):
         return None
-    telling = min(events, key=lambda event: (case.has_trait(event, "unspecific"), event.line))
+    telling = min(events, key=lambda e: (case.role(e) == "wrapper", case.has_trait(e, "unspecific"), e.line))
     culprit = culprit_of(case.processes[0])
     summary = filled("{0}: {1}", culprit.name, title_of(case.signatures[telling.signature], [telling]))
     return Cause(telling.signature, "lone process", "possible", (culprit,), summary, (telling,))
@@ -376,6 +377,8 @@ def _without_reason(case: Case) -> tuple[str, list[str]]:
         return _only_announced(case)
     name = joined(", ", names[:4])
     output = filled("the output of {0}: torchrun --log-dir DIR --redirects 3 keeps that of each rank", name)
+    if all(item.event.signature == MSRUN_ROW for item in failed):
+        output = filled("the output of {0}: worker_*.log in the folder that msrun's --log_dir names", name)
     if not block:
         return filled("the launcher saw {0} fail, and no log shows why", name), [output]
     reason = filled("the launcher saw {0} fail first, with exit code {1}, and no log shows why", name, block.exit_code)
@@ -386,14 +389,16 @@ def _only_announced(case: Case) -> tuple[str, list[str]]:
     """Nothing but a line that tells of a failure in words of the program, or of that of another process."""
     if text := next((text for event in case.events if (text := event.values.get("reason"))), ""):
         return filled(_ANNOUNCED["error-unknown"][0], text), []
+    wrappers = [e for e in case.events if case.role(e) == "wrapper"]
+    of_library = [e for e in wrappers if {"hccl", "torch_npu"} & {*case.signatures[e.signature].components}]
     for signature, (reason, output) in _ANNOUNCED.items():
         event = next(iter(case.events_of(signature)), None)
-        if event:
+        if event and not (signature == "traceback-cut" and of_library):
             return filled(reason, beginning(event.text.strip(), 200)), [output] if output else []
     if report := next((event for event in case.reports if case.has_trait(event, "failure-report")), None):
         reason, output = _ANNOUNCED["child-process-failed"]
         return filled(reason, beginning(report.text.strip(), 200)), [output]
-    wrappers = [event for event in case.events if case.role(event) == "wrapper"]
+    wrappers = sorted(of_library, key=lambda event: (event.file, event.line)) or wrappers
     return _own_or_not(case, wrappers) if wrappers else "the logs show that something failed, and not why", []
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -14,6 +14,7 @@ from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.signature import ERROR_ROLES, Signature
 
 Catalog = Mapping[str, Signature]
+MSRUN_ROW = "ms-msrun-worker-exit"
 
 
 def split(events: list[Event], catalog: Catalog, restarted: bool) -> tuple[list[Event], list[Event]]:
@@ -68,14 +69,16 @@ AGENT_PATIENCE_S = 25
 
 
 def name_of_block(block: FailureBlock) -> str:
-    """``rank 3``, or the local rank of a worker where only that is known."""
+    """``rank 3``, or the local rank or process id of a worker where only that is known."""
     if block.rank is not None:
         return f"rank {block.rank}"
-    return name_of_local_rank(block.local_rank) if block.local_rank is not None else ""
+    if block.local_rank is not None:
+        return name_of_local_rank(block.local_rank)
+    return f"pid {block.pid}" if block.pid else ""
 
 
 def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:
-    """The workers that torchrun lists as failed: consecutive lines of one file make one block."""
+    """The workers that torchrun lists as failed: consecutive lines of one file make one block; and those of msrun."""
     blocks: list[FailureBlock] = []
     first_lines: dict[int, list[int]] = defaultdict(list)
     for event in reports:
@@ -99,11 +102,36 @@ def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:
         code = values.get("exit_code", "")
         if small_number(code) is not None:
             last.exit_code, last.event = small_number(code), event if not starts else last.event
+    return [*blocks, *_blocks_of_msrun(reports)]
+
+
+def ranked_blocks(reports: Sequence[Event], processes: Sequence[Process]) -> list[FailureBlock]:
+    """The blocks with the ranks of the processes whose ids they name."""
+    counts = Counter(process.pid for process in processes)
+    ranks = {process.pid: process.rank for process in processes if process.pid and counts[process.pid] == 1}
+    blocks = failure_blocks(reports)
+    for block in blocks:
+        block.rank = ranks.get(block.pid) if block.rank is None else block.rank
     return blocks
 
 
-def ended_by_agent_late(block: FailureBlock, blocks: Sequence[FailureBlock]) -> bool:
-    """Whether torchrun itself ended this worker with SIGKILL: another had failed, and SIGTERM had not been enough."""
+def _blocks_of_msrun(reports: Sequence[Event]) -> Iterator[FailureBlock]:
+    """A block for each worker that msrun saw end, the first of each file marked so."""
+    workers = (event for event in reports if event.signature == MSRUN_ROW and event.values.get("who") == "Worker")
+    files: set[int] = set()
+    for event in sorted(workers, key=lambda item: (item.file, item.line)):
+        signal, code = event.values.get("signal"), event.values.get("exit_code", "")
+        exit_code = small_number(f"-{signal}" if signal else code)
+        yield FailureBlock(event, exit_code=exit_code, pid=event.pid, first=event.file not in files)
+        files.add(event.file)
+
+
+def ended_by_launcher(block: FailureBlock, blocks: Sequence[FailureBlock]) -> bool:
+    """Whether the launcher itself ended this worker with SIGKILL: another had failed. msrun does so at once, torchrun
+    where SIGTERM had not been enough.
+    """
+    if block.event.signature == MSRUN_ROW:
+        return not block.first
     if block.exit_code != -9 or block.first or not block.ended_at:
         return False
     first = [item for item in blocks if item.first and item.ended_at and item.event.file == block.event.file]
@@ -120,6 +148,11 @@ def may_have_failed(rank: int | None, pid: str, blocks: Sequence[FailureBlock]) 
 def ended_itself(code: int | None) -> bool:
     """Whether a process that ends so does so itself, and may say why: by an exit code, or by abort() (SIGABRT)."""
     return code == -6 or (code or 0) > 0
+
+
+def may_have_given_up(block: FailureBlock) -> bool:
+    """Whether this is how a worker of MindSpore ends that lost others, too: the silent one is another then."""
+    return block.event.signature == MSRUN_ROW and block.exit_code in (1, 255)
 
 
 def lone_failure(reports: Sequence[Event], file: int) -> int | None:
@@ -204,14 +237,45 @@ def place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
 def place_lone_failure(processes: list[Process], reports: list[Event], catalog: Mapping[str, Signature]) -> None:
     """Gives lines without a rank the rank that the launcher of the same log saw fail, where it saw only that."""
     placed = {process.rank for process in processes if process.rank is not None and process.events}
-    for process in processes:
+    for process in list(processes):
         errors = [event for event in process.events if catalog[event.signature].role in ERROR_ROLES]
         errors = [event for event in errors if not is_of_launcher(catalog[event.signature])]
         if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
             continue
         (file,) = process.files
         rank = lone_failure(reports, file)
-        if rank is not None and rank not in placed:
+        if not placed and (alike := _of_each_worker(process, errors, reports, file)):
+            processes.remove(process)
+            processes += alike
+        elif rank is not None and rank not in placed:
             process.rank = rank
         elif process.local_rank is None and not placed and (block := lone_local_failure(reports, file)):
             process.local_rank = block.local_rank
+
+
+def _of_each_worker(process: Process, errors: Sequence[Event], reports: Sequence[Event], file: int) -> list[Process]:
+    """A process for each worker of the launcher's list, where one error stands there as often as workers are listed.
+
+    Twice shows nothing where the launcher ended one of two: a program may print its error before it ends by it.
+    """
+    blocks = failure_blocks([event for event in reports if event.file == file])
+    codes = {block.rank: block.exit_code for block in blocks if block.rank is not None}
+    lines = sorted({event.line for event in errors})
+    count = len(lines)
+    if count != len(codes) or count < 2 or (count == 2 and not all(map(ended_itself, codes.values()))):
+        return []
+    parts = zip(
+        sorted(codes), [0, *lines[:-1]], [*lines[:-1], max(event.line for event in process.events)], strict=True
+    )
+    return [
+        Process(
+            rank=rank,
+            host=process.host,
+            log=process.log,
+            files={file},
+            events=[event for event in process.events if first < event.line <= last],
+            last_time=process.last_time,
+            origin=process.origin,
+        )
+        for rank, first, last in parts
+    ]

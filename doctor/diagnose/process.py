@@ -50,6 +50,22 @@ def name_of_local_rank(number: int) -> str:
     return filled("local rank {0}", number)
 
 
+def corrected(events: Sequence[Event], signatures: Mapping[str, Signature]) -> list[Event]:
+    """Without what a library reports wrongly: HCCL's port "in use" while the network port is down (hcclRet 19), or an
+    engine that died behind the signal that ended the server.
+    """
+    first: dict[str, Event] = {}
+    for event in events:
+        first.setdefault(event.signature, event)
+
+    def is_right(event: Event) -> bool:
+        row = signatures[event.signature]
+        beside = (first[name] for name in row.wrong_beside if name in first)
+        return not any(row.role != "wrapper" or other.line < event.line for other in beside)
+
+    return [event for event in events if is_right(event)]
+
+
 def holds_two_processes(events: Sequence[Event], signatures: Mapping[str, Signature]) -> bool:
     """Whether the only rank that lines of a file show merely waited, before or behind a fault of an unknown process.
 

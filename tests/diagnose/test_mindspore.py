@@ -78,17 +78,46 @@ class TestWhatMsrunPrints:
         write_logs(tmp_path, killed.format(102), killed.format(100), killed.format(101))
         assert diagnosed(tmp_path)[0] == [("torchrun-sigkill", [2])]
 
-    @pytest.mark.parametrize("code", ["1", "-15", "255"])
+    def test_the_first_worker_that_ended_with_a_code_outranks_a_timeout_of_the_others(self, tmp_path: Path) -> None:
+        """The scheduler counts 30 s later the worker that msrun has killed since."""
+        timed_out = (
+            "[ERROR] DISTRIBUTED(31660,7f9cfa09e6c0,python):2026-11-22-05:36:48.018.585 [mindspore/ccsrc/cluster/"
+            "topology/meta_server_node.cc:548] UpdateTopoState] The node: 0 is timed out. It may exit with exception, "
+            "please check this node's log.\nRuntimeError: The total number of timed out node is 1. Timed out node list "
+            "is: [const vector]{0}, worker 0 is the first one timed out, please check its log.\n"
+        )
+        write_logs(tmp_path, "Worker process 101 exit with exception. Error code: 9.")
+        (tmp_path / "scheduler.log").write_text(timed_out)
+        assert diagnosed(tmp_path) == ([("worker-exited", [1])], ["likely"])
+        for rank in range(3):
+            (tmp_path / f"worker_{rank}.log").unlink()
+        assert diagnosed(tmp_path) == ([], [])
+        (tmp_path / "msrun.out").unlink()
+        assert diagnosed(tmp_path) == ([("ms-node-timed-out", [0])], ["likely"])
+
+    def test_the_first_worker_that_sigterm_ended_was_ended_from_outside(self, tmp_path: Path) -> None:
+        write_logs(tmp_path, "Worker process 100 exit with exception. Error code: -15.")
+        assert diagnosed(tmp_path) == ([("rank-terminated", [0])], ["likely"])
+
+    def test_what_msrun_repeats_of_a_worker_s_log_is_no_second_process(self, tmp_path: Path) -> None:
+        raised = 'Traceback (most recent call last):\n  File "t.py", line 6, in <module>\nValueError: bad record 5\n'
+        write_logs(tmp_path, "Worker process 101 exit with exception. Error code: 1.")
+        for name in ("worker_1.log", "msrun.out"):
+            with (tmp_path / name).open("a") as file:
+                file.write(raised)
+        assert diagnosed(tmp_path)[0][0][1] == [1]
+
+    @pytest.mark.parametrize("code", ["1", "255"])
     def test_a_worker_that_gave_up_may_have_lost_the_silent_one(self, tmp_path: Path, code: str) -> None:
         write_logs(tmp_path, f"Worker process 100 exit with exception. Error code: {code}.")
         assert diagnosed(tmp_path) == ([], [])
 
-    def test_a_pid_that_two_hosts_have_names_nobody(self, tmp_path: Path) -> None:
+    def test_of_a_pid_that_two_hosts_have_no_rank_is_named(self, tmp_path: Path) -> None:
         for host in "ab":
             (tmp_path / host).mkdir()
             (tmp_path / host / "worker_0.log").write_text(WORKER.format(101))
         write_logs(tmp_path, "Worker process 101 exit with exception. Error code: -9.")
-        assert diagnosed(tmp_path)[1] != ["certain"]
+        assert diagnosed(tmp_path)[0] == [("torchrun-sigkill", [None])]
 
 
 @with_mindspore

@@ -188,3 +188,33 @@ def test_what_leaves_open_why_is_no_certain_cause(line: str, signature: str, con
     text = f'Traceback (most recent call last):\n  File "/job/train.py", line 7, in main\n    save()\n{line}\n'
     (cause,) = logs(train=text).causes
     assert (cause.signature, cause.confidence) == (names.get(signature, signature), confidence)
+
+
+ROW = (
+    "  time      : 2026-11-27_09:36:25\n  host      : n1\n  rank      : {rank} (local_rank: {rank})\n"
+    "  exitcode  : {code} (pid: 90{rank})\n  error_file: <N/A>\n"
+)
+ALIKE = "Traceback (most recent call last):\n  File \"t.py\", line 2, in <module>\nKeyError: 'labels'\n"
+
+
+def listed(*codes: int) -> str:
+    """torchrun's list of workers with these exit codes, of which the last failed first."""
+    rows = [ROW.format(rank=rank, code=code) for rank, code in enumerate(codes)]
+    return "Failures:\n" + "".join(rows[:-1]) + "Root Cause (first observed failure):\n[0]:\n" + rows[-1]
+
+
+@pytest.mark.parametrize(
+    ("count", "codes", "ranks"),
+    [
+        (4, (-15, -15, -15, 1), [0, 1, 2, 3]),
+        (2, (1, 1), [0, 1]),
+        (3, (-15, -15, -15, 1), [3]),
+        (1, (-15, -15, -15, 1), [3]),
+        (2, (-15, 1), [1]),
+    ],
+)
+def test_one_error_that_stands_there_as_often_as_workers_are_listed_is_that_of_each(
+    count: int, codes: tuple[int, ...], ranks: list[int]
+) -> None:
+    (cause,) = logs(train=ALIKE * count + listed(*codes)).causes
+    assert sorted(culprit.rank or 0 for culprit in cause.culprits) == ranks

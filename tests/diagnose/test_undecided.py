@@ -100,6 +100,12 @@ ENDS = [
 ]
 
 
+def test_a_closed_connection_before_a_timeout_ended_the_wait() -> None:
+    closed = "[rank1]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.9]:19608\n"
+    undecidable = logs(train=closed + NO_MASTER.decode()).undecidable
+    assert undecidable is not None and "ended the wait" not in undecidable.reason
+
+
 @pytest.mark.parametrize(("text", "said"), ENDS)
 def test_which_timeout_of_which_layer_ended_the_wait_is_said(text: str, said: str) -> None:
     """With the value that was in force, where the logs show one."""

@@ -80,9 +80,13 @@ def decides_report(case: Case, event: Event, report: Event) -> bool:
 def timed_out_nodes(case: Case) -> list[Cause]:
     """The workers that MindSpore's scheduler no longer heard, where they are the smaller part.
 
-    Its "first one timed out" is the first key of a sorted map, and says nothing of time.
+    Its "first one timed out" is the first key of a sorted map, and says nothing of time. Not after a launcher saw a
+    worker fail: it ends the others then, and they are the ones that are no longer heard.
     """
     events = [event for event in case.reports if event.signature == _NODES and event.values.get("culprit_nodes")]
+    heard = min((event.time for event in events if event.time is not None), default=float("inf"))
+    if any(block.first and (block.event.time or 0.0) < heard for block in case.failure_blocks):
+        return []
     phrases = {word for event in events for word in re.findall(r"[\w.-]+", event.values["culprit_nodes"])}
     ranks = sorted({rank for word in phrases if (rank := small_number(word)) is not None and rank >= 0})
     if not few_silent(ranks, len(known_ranks(case) - {*ranks})):

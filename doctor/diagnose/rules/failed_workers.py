@@ -6,7 +6,7 @@ from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_ROW
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit
 from doctor.diagnose.events import small_number
-from doctor.diagnose.launcher_reports import FailureBlock
+from doctor.diagnose.launcher_reports import FailureBlock, name_of_block
 from doctor.engine.texts import filled
 
 FATAL_SIGNALS = {-9: "SIGKILL", -11: "SIGSEGV", -7: "SIGBUS", -4: "SIGILL", -8: "SIGFPE"}
@@ -16,9 +16,10 @@ _MAX_LOCAL_RANKS = 8
 
 
 def cause_of_block(case: Case, block: FailureBlock) -> Cause:
-    """The worker that torchrun saw end by a signal."""
+    """The worker that its launcher saw end by a signal."""
     signal = FATAL_SIGNALS[block.exit_code or 0]
-    process = next((item for item in case.processes if block.pid and item.pid == block.pid), None)
+    processes = [item for item in case.processes if block.pid and item.pid == block.pid]
+    process = processes[0] if len(processes) == 1 else None
     rank = block.rank if block.rank is not None else process.rank if process else None
     host = block.host or (process.host if process else "")
     summary, confidence = "", "certain"
@@ -28,7 +29,8 @@ def cause_of_block(case: Case, block: FailureBlock) -> Cause:
         )
         if _is_only_agent(case, block):
             rank, confidence = block.local_rank, "likely"
-    culprit = Culprit(rank, host, process.device if process else None)
+    label = name_of_block(block) if block.local_rank is None else ""
+    culprit = Culprit(rank, host, process.device if process else None, label=label if rank is None else "")
     summary = summary or filled("{0} was ended by {1}", culprit.name, signal)
     signature = signature_of_signal(block.exit_code or 0)
     return Cause(signature, "named by the launcher", confidence, (culprit,), summary, (block.event,))  # type: ignore[arg-type]

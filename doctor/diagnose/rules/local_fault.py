@@ -45,9 +45,17 @@ def local_faults(case: Case) -> list[Cause]:
 
 
 def _of_known_ranks(faults: list[Fault]) -> list[Fault]:
-    """Without what lines without a label show, as a kernel's assertion, where a rank reports the same in their file."""
-    known = {(fault.event.signature, fault.event.file) for fault in faults if fault.process.rank is not None}
-    return [f for f in faults if not _is_nobodys(f.process) or (f.event.signature, f.event.file) not in known]
+    """Without what lines without a label show, as a kernel's assertion, where a rank reports the same in their file;
+    nor the copy of a rank's line in the output of a launcher, as msrun shows the end of its workers' logs.
+    """
+    ranked = [fault.event for fault in faults if fault.process.rank is not None]
+    alike = {(event.signature, place) for event in ranked for place in (event.file, event.text)}
+    return [
+        fault
+        for fault in faults
+        if not _is_nobodys(fault.process)
+        or alike.isdisjoint((fault.event.signature, place) for place in (fault.event.file, fault.event.text))
+    ]
 
 
 def _is_nobodys(process: Process) -> bool:
@@ -75,7 +83,6 @@ def first_fault(case: Case, process: Process) -> Fault | None:
         if (case.role(event) == "root" or (event.signature == _LOOPBACK and _divides_hosts(case, event)))
         and not (waited and _is_after(event, waited))
     ]
-    faults = _corrected(case, faults, process.events)
     launches = case.launch_failures
     faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports, launches)]
     others = [*case.waits(process), *case.with_role(process, "wrapper")]
@@ -132,12 +139,6 @@ def _is_after(event: Event, waited: Event) -> bool:
     if event.time is not None and waited.time is not None and not event.inferred_time and not waited.inferred_time:
         return event.time > waited.time + GRACE_S
     return event.file == waited.file and event.line > waited.line
-
-
-def _corrected(case: Case, faults: list[Event], events: list[Event]) -> list[Event]:
-    """Without what a library reports wrongly: HCCL's port "in use" while the network port is down (hcclRet 19)."""
-    present = {event.signature for event in events}
-    return [event for event in faults if present.isdisjoint(case.signatures[event.signature].wrong_beside)]
 
 
 def _unexplained(case: Case, faults: list[Fault]) -> list[Fault]:

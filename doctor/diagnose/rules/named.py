@@ -17,9 +17,9 @@ from doctor.diagnose.diagnosis import (
     names_of,
 )
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import ended_by_agent, ended_by_agent_late, task_failed
+from doctor.diagnose.launcher_reports import ended_by_agent, ended_by_launcher, task_failed
 from doctor.diagnose.process import Process
-from doctor.diagnose.rules.failed_workers import FATAL_SIGNALS, cause_of_block, signature_of_signal
+from doctor.diagnose.rules.failed_workers import FATAL_SIGNALS, cause_of_block
 from doctor.diagnose.rules.lost_hosts import lost_hosts
 from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.sanitize import count_noun
@@ -38,27 +38,9 @@ def named_by_launcher(case: Case) -> list[Cause]:
     causes = [cause for event in case.reports for cause in _reported(case, event)]
     blocks = case.failure_blocks
     for block in blocks:
-        if block.exit_code in FATAL_SIGNALS and not ended_by_agent_late(block, blocks):
+        if block.exit_code in FATAL_SIGNALS and not ended_by_launcher(block, blocks):
             causes.append(cause_of_block(case, block))
-    return _unique([*causes, *_killed_under_msrun(case)])
-
-
-def _killed_under_msrun(case: Case) -> Iterator[Cause]:
-    """The worker that msrun saw end first, where a signal ended it: afterwards msrun kills the others itself.
-
-    A worker that ended with an error of its own is judged by its log: it may have lost the one that went silent.
-    """
-    first: dict[int, Event] = {}
-    for event in case.reports:
-        if event.signature == "ms-msrun-worker-exit" and event.values.get("who") == "Worker":
-            first[event.file] = min(first.get(event.file, event), event, key=lambda item: item.line)
-    for event in first.values():
-        code = -(small_number(event.values.get("signal", "")) or 0)
-        processes = [item for item in case.processes if item.pid and item.pid == event.pid]
-        if code in FATAL_SIGNALS and len(processes) == 1:
-            culprit = culprit_of(processes[0])
-            summary = filled("{0} was ended by {1}", culprit.name, FATAL_SIGNALS[code])
-            yield Cause(signature_of_signal(code), "named by the launcher", "certain", (culprit,), summary, (event,))
+    return _unique(causes)
 
 
 def _reported(case: Case, event: Event) -> Iterator[Cause]:

@@ -6,7 +6,7 @@ from doctor.diagnose.attempts import TORCHRUN_ROW
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import lone_local_failure, name_of_block
+from doctor.diagnose.launcher_reports import lone_local_failure, may_have_given_up, name_of_block
 from doctor.diagnose.rules.named import rank_list
 from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.texts import filled
@@ -39,7 +39,7 @@ def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
     codes = {
         block.rank: (str(block.exit_code), block.event, block.host)
         for block in case.failure_blocks
-        if block.rank is not None and block.exit_code and block.exit_code > 0
+        if block.rank is not None and block.exit_code and block.exit_code > 0 and not may_have_given_up(block)
     }
     for event in case.reports:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
@@ -56,7 +56,10 @@ def _exited_by_local_rank(case: Case) -> list[Cause]:
     itself: it may have done so over another, in output that is missing.
     """
     block = lone_local_failure(case.reports)
-    if block is None or block.exit_code == -6 or any(case.role(event) in ERROR_ROLES for event in case.events):
+    if block is None or block.exit_code == -6:
+        return []
+    above = (e for e in case.events if e.file == block.event.file and e.line < block.event.line)
+    if any(case.role(e) in ERROR_ROLES for e in case.events) or any(case.role(e) == "wrapper" for e in above):
         return []
     culprit = Culprit(host=block.host, label=name_of_block(block))
     summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, str(block.exit_code))

@@ -214,19 +214,29 @@ def _timeout_in_line(event: Event) -> float | None:
 
 
 def ended_by(case: Case) -> str:
-    """The timeout that ended the first wait, with its layer and the value in force; empty where none is shown."""
-    waits = [
-        event for process in case.processes for event in case.waits(process) if case.signatures[event.signature].timeout
-    ]
-    if not waits:
+    """The timeout that ended the first wait, with its layer and the value in force; empty where none is shown.
+
+    Empty, too, where a connection was closed before: that ended the wait.
+    """
+    waits = [event for process in case.processes for event in case.waits(process)]
+    by_timeout = (event for event in waits if case.signatures[event.signature].timeout)
+    first = min(by_timeout, key=lambda e: (e.time is None, e.time or 0.0, e.file, e.line), default=None)
+    closed = [event for event in waits if case.has_trait(event, "peer-ended")]
+    if first is None or any(_is_before(event, first) for event in closed):
         return ""
-    first = min(waits, key=lambda event: (event.time is None, event.time or 0.0, event.file, event.line))
     setting = case.signatures[first.signature].timeout
     seconds = _timeout_in_line(first)
     seconds = case.timeouts.get(setting) if seconds is None else seconds
     if seconds is None:
         return filled("the {0} ended the wait", setting)
     return filled("the {0} ended the wait: {1} s", setting, f"{seconds:g}")
+
+
+def _is_before(event: Event, other: Event) -> bool:
+    """In their file, else by their times, as far as these are known."""
+    if event.file == other.file:
+        return event.line < other.line
+    return event.time is None or other.time is None or event.time <= other.time
 
 
 def _timeout_of(case: Case, event: Event) -> float | None:

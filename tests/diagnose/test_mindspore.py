@@ -135,7 +135,7 @@ def test_a_real_job(tmp_path: Path, fault: str) -> None:
         subprocess.run(argv, env=environ, cwd=tmp_path, stdout=out, stderr=out, timeout=280, check=False)
     causes, confidence = diagnosed(logs)
     named = {rank for _, ranks in causes for rank in ranks} - {None}
-    assert named == ({1} if fault != "sleep" else set()), (causes, confidence)
+    assert named == {1}, (causes, confidence)
 
 
 def test_a_worker_that_met_its_scheduler_after_retries_and_raises_is_named_with_its_exception() -> None:

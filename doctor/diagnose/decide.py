@@ -143,7 +143,9 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     reported = named_by_cluster(case)
     launches = [cause for cause in reported if case.signatures[cause.signature].is_of_launch]
     alone = not (of_launcher or faults)
-    certain = [item for item in reported if item not in launches and (item.confidence == "certain" or alone)]
+    explained = {name for event in case.events for name in case.signatures[event.signature].explains}
+    likely = [item for item in reported if alone and item.signature not in explained]
+    certain = [item for item in reported if item not in launches and (item.confidence == "certain" or item in likely)]
     launched = [*of_launcher, *certain]
     launched += [cause for cause in launches if _is_not_outlived(case, cause, faults)]
     if named and not _outranked(case, named, [*faults, *of_launcher]):

@@ -36,6 +36,8 @@ from tests.diagnose.test_rules import TIMED_OUT
 from tests.test_collector import PYTHONS
 
 SIGNATURES = load_signatures()
+PARTS = 8
+"""Of the threads: each is judged within seconds, all of them in two minutes."""
 
 
 def ask(folder: Path, **options: Any) -> HostLogs:
@@ -99,13 +101,15 @@ def test_every_known_case_is_judged_alike_from_the_lines_that_a_host_sends(tmp_p
 
 
 @pytest.mark.full
-def test_the_lines_of_public_issue_threads_are_judged_alike(tmp_path: Path) -> None:
-    for thread in THREADS:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_lines_of_public_issue_threads_are_judged_alike(tmp_path: Path, part: int) -> None:
+    threads = THREADS[part::PARTS]
+    for thread in threads:
         (tmp_path / thread["name"]).mkdir()
         for name, text in thread["files"].items():
             path = tmp_path / thread["name"] / f"{name.removesuffix('.log')}.log"
             path.write_text("\n".join([*noise(300, 1), text, *noise(300, 2)]) + "\n")
-    judged_alike(tmp_path, len(THREADS))
+    judged_alike(tmp_path, len(threads))
 
 
 def test_lines_keep_their_numbers_and_the_time_of_the_line_before(tmp_path: Path) -> None:

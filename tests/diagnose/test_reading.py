@@ -500,3 +500,18 @@ def test_heads_of_native_code_have_a_time(line: str, pid: str, time: str) -> Non
     stamp = read_stamp(line, 2026)
     assert stamp.pid == pid and stamp.time is not None
     assert abs(stamp.time - datetime.fromisoformat(time).replace(tzinfo=timezone.utc).timestamp()) < 1e-3
+
+
+def test_mpirun_s_label_before_each_part_of_a_line_is_no_part_of_its_text() -> None:
+    """mpirun --tag-output labels each write, and Python writes the last line of a traceback in parts."""
+    text = (
+        '[1,1]<stderr>:Traceback (most recent call last):\n[1,1]<stderr>:  File "t.py", line 1, in <module>\n'
+        "[1,1]<stderr>:ValueError[1,1]<stderr>:: [1,1]<stderr>:no such tool[1,1]<stderr>:\n"
+    )
+    (cause,) = logs(mpirun=text).causes
+    assert cause.evidence[0].text.endswith("ValueError: no such tool") and cause.culprits[0].rank == 1
+    stamped = (
+        "Fri Aug 11 12:31:45 2023[1,3]<stdout>:n1:50:81 [3] transport.cc:154 NCCL WARN Cuda failure 'invalid argument'"
+    )
+    (cause,) = logs(mpirun=stamped).causes
+    assert cause.culprits[0].rank == 3

@@ -234,7 +234,8 @@ class Trial:
         ranks = {culprit.rank for _, culprit in culprits}
         certain = {c.rank for cause, c in culprits if cause.confidence == "certain" and c.rank is not None}
         if self.fault in HEALTHY:
-            return ("slow" if self.failed else "wrong") if diagnosis.failed else "right"
+            unseen = self.fault in ("restart", "child") and not self._shows_good_end()
+            return ("slow" if self.failed or unseen else "wrong") if diagnosis.failed else "right"
         if self.fault not in ("never-starts", "import", "port-taken") and not self.struck.exists():
             return "not struck"
         if certain - {self.rank}:
@@ -244,7 +245,7 @@ class Trial:
         port_taken = self.fault == "port-taken" and diagnosis.causes[0].signature == "torch-port-in-use"
         if ranks == {self.rank} or port_taken:
             return "right"
-        if ranks == {None}:
+        if ranks <= {None}:
             return "no rank"
         return self._judge_several(diagnosis, ranks)
 
@@ -252,6 +253,10 @@ class Trial:
         if self.rank in ranks and len(diagnosis.causes) == 1 and diagnosis.causes[0].rule == ONE_OF_TWO:
             return "one of two" if self.is_symmetric(ranks) else "one-of"
         return "one-of" if self.rank in ranks else "wrong"
+
+    def _shows_good_end(self) -> bool:
+        """A program that prints nothing leaves the traceback of its first attempt, or of its child, alone."""
+        return any("training finished" in path.read_text(errors="replace") for path in self.logs.rglob("*.log"))
 
     def is_symmetric(self, ranks: set[int | None]) -> bool:
         """Whether a job with this fault on the other of two ranks could have left the same logs.

@@ -41,8 +41,8 @@ MAX_PROGRESS = 200
 """Lines that show progress, behind one error, that are looked at."""
 _LOOK_BACK = 200
 """Lines before an event in which its time is looked for."""
-_ESCAPES = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
-"""Colors of a terminal, as ray prints them around the labels of its actors."""
+_ESCAPES = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]|(?<=[^\n])(?<!:\d\d \d{4})\[\d{1,6},\d{1,6}\]<std(?:err|out)>:")
+"""Colors of a terminal, as ray prints them around its labels, and mpirun's label before each later part of a line."""
 _WRAPPERS = frozenset(
     {
         "SystemExit",
@@ -208,7 +208,7 @@ class _Scanner:
 
     def _read_block(self, data: bytes) -> int:
         """Reads the lines of a block that can be an event, and returns how many it has; each ends with a newline."""
-        if b"\x1b" in data:
+        if b"\x1b" in data or b"]<std" in data:
             data = _ESCAPES.sub(b"", data)
         if self.summary.first_time is None:
             self.summary.first_time = self._first_time(data[: _LOOK_BACK * 200].split(b"\n", _LOOK_BACK)[:_LOOK_BACK])

@@ -309,6 +309,24 @@ class RdmaPorts(Fact, frozen=True):
         """By adapter and port number, as ``mlx5_0:1``."""
         return {f"{device.name}:{port.number}": port for device in self.devices for port in device.ports}
 
+    @property
+    def missing_rails(self) -> frozenset[str]:
+        """The adapter that is the only inactive one of eight or more of one board, each with one port and its own chip.
+
+        Of four alike cards one may wait for its cable, and of a card with two ports one is often unused.
+        """
+        boards: dict[str, list[RdmaDevice]] = {}
+        for device in self.devices:
+            if device.board and not device.virtual and len(device.ports) == 1:
+                boards.setdefault(device.board, []).append(device)
+        missing = set()
+        for alike in boards.values():
+            inactive = [device.name for device in alike if not device.ports[0].is_active]
+            chips = {device.chip for device in alike if device.chip.strip("0:")}
+            if len(alike) == len(chips) >= 8 and len(inactive) == 1:
+                missing.add(inactive[0])
+        return frozenset(missing)
+
     @classmethod
     def read(cls, answer: ProbeAnswer) -> RdmaPorts:
         if "" in answer and answer[""].ended == "absent":

@@ -143,9 +143,11 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
 
 
 def _advice(opcode: str, recommended: str) -> str:
-    """What to report of a status opcode, or of the recommendation beside 0. Raises: ValueError for one of no number."""
+    """What to report of a status opcode, or of the recommendation beside 0. Raises: ValueError for a wrong one."""
     if opcode in UNSAID:
-        is_sound = opcode != "0" or recommended in ("", "N/A") or "no issue" in recommended.lower()
+        if not recommended:
+            raise ValueError(filled("{0}: {1}", "Recommendation", filled("no value")))
+        is_sound = opcode != "0" or recommended == "N/A" or "no issue" in recommended.lower()
         return "" if is_sound else recommended
     if not re.fullmatch("[0-9]{1,5}", opcode):
         raise ValueError(filled("{0}: expected a number, found {1}", "Status Opcode", opcode or filled("no value")))

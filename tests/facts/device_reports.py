@@ -99,6 +99,57 @@ Identifier                         : OSFP
 MIND = f"{GITHUB}/Ascend/mind-cluster 22bb3d98"
 CODES_310B = "Health Status    : Alarm\nError Code       : 80E3A203\nError Information: node type=LPM, sensor type=Chip Hardware,\n                   event state=The function of obtaining the current is abnormal\n"
 
+
+def adapters(*rows: tuple[str, str, str, str]) -> str:
+    """One port each: name, ``STATE/PHYSICAL``, rate and board; the layer follows from the rate's last word."""
+    return json.dumps(
+        [
+            {
+                "name": name,
+                "type": "",
+                "board": board,
+                "firmware": "",
+                "chip": f"9c63:c003:{number:04x}:48ae",
+                "ports": [
+                    {
+                        "number": 1,
+                        "state": state.partition("/")[0],
+                        "physical": state.partition("/")[2],
+                        "rate": rate.rpartition(" ")[0],
+                        "layer": rate.rpartition(" ")[2],
+                    }
+                ],
+            }
+            for number, (name, state, rate, board) in enumerate(rows)
+        ]
+    )
+
+
+def remapped(bus: str, count: int, pending: str) -> str:
+    return (
+        f"{bus} <remapped_rows><remapped_row_corr>0</remapped_row_corr><remapped_row_unc>{count}</remapped_row_unc>"
+        f"<remapped_row_pending>{pending}</remapped_row_pending><remapped_row_failure>No</remapped_row_failure></remapped_rows>"
+    )
+
+
+UP, NO_SIGNAL, OFF = "4: ACTIVE/5: LinkUp", "1: DOWN/2: Polling", "1: DOWN/3: Disabled"
+NDR, HDR, ETHERNET, UNUSED = (
+    *("400 Gb/sec (4X NDR) InfiniBand", "200 Gb/sec (4X HDR) InfiniBand"),
+    *("100 Gb/sec (4X EDR) Ethernet", "40 Gb/sec (4X QDR) Ethernet"),
+)
+WIDE = """| npu-smi {0}                            Version: {0}                                                    |
+| NPU   Name                | Health        | Power(W)             Temp(C)                 Hugepages-Usage(page)   |
+| Chip                      | Bus-Id        | AICore(%)            Memory-Usage(MB)        HBM-Usage(MB)           |
++===========================+===============+======================================================================+
+{1}
++===========================+===============+======================================================================+
+| NPU     Chip              | Process id    | Process name       | Process memory(MB)    | Process id in container |
++===========================+===============+======================================================================+
+| No running processes found in NPU 0                                                                              |
+"""
+"""Of npu-smi 26."""
+
+
 SICK = (
     Report(
         "53541644954 (a board whose log shows the mailbox of the task scheduler hung)",
@@ -244,6 +295,47 @@ SICK = (
             DeviceHealth: {"0": "net health status: Success\n", "3": "net health status: Fault\n"},
         },
         found("device-net-unhealthy", "NPU 3"),
+    ),
+    Report(
+        f"{GITHUB}/NVIDIA/dcgm-exporter/issues/604",
+        {GpuInventory: "Unable to determine the device handle for GPU 000:BA:80.0: Unknown Error\n"},
+        found("gpu-lost", "000:ba:80.0"),
+    ),
+    Report(
+        f"{GITHUB}/JosephKJ/OWOD/issues/81",
+        {
+            GpuInventory: "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost. Reboot the system to recover this GPU\n"
+        },
+        found("gpu-lost", "0000:02:00.0"),
+    ),
+    Report(
+        f"{GITHUB}/leptonai/gpud/pull/80",
+        {
+            GpuInventory: gpus(
+                "535.161.08", remapped("00000000:1A:00.0", 0, "No"), remapped("00000000:1B:00.0", 4, "Yes")
+            )
+        },
+        found("gpu-reset-needed", "GPU 1"),
+    ),
+    Report(
+        f"{GITHUB}/Mellanox/network-operator/issues/249",
+        {RdmaPorts: adapters(("mlx5_6", UP, HDR, "A"), ("mlx5_7", "1: DOWN/5: LinkUp", HDR, "A"))},
+        found("rdma-port-down", "mlx5_7"),
+    ),
+    Report(
+        f"{GITHUB}/ROCm/rccl/issues/1423",
+        {RdmaPorts: adapters(*((f"mlx5_{n}", NO_SIGNAL if n == 7 else UP, NDR, "A") for n in range(8)))},
+        found("rdma-port-down", "mlx5_7"),
+    ),
+    Report(
+        f"{GITHUB}/openucx/ucx/issues/5970",
+        {
+            RdmaPorts: adapters(
+                ("mlx5_0", NO_SIGNAL, "10 Gb/sec (4X SDR) InfiniBand", "A"),
+                ("mlx5_1", "2: INIT/5: LinkUp", "100 Gb/sec (4X EDR) InfiniBand", "A"),
+            )
+        },
+        found("rdma-port-down", "mlx5_1"),
     ),
 )
 
@@ -401,5 +493,47 @@ HEALTHY = (
             DeviceHealth: {str(npu): "net health status: Success\n" for npu in range(8)},
             DeviceLinks: {str(npu): "link status: UP\n" for npu in range(8)},
         },
+    ),
+    Report(
+        "62388240498 (npu-smi 26.1.0; one of its NPUs in use)",
+        {
+            NpuTable: WIDE.format(
+                "26.1.0",
+                "| 0     910B3               | OK            | 94.8                 48                      0    / 0                |\n"
+                "| 0                         | 0000:C2:00.0  | 0                    0    / 0                3403 / 65536            |",
+            )
+        },
+    ),
+    Report(
+        "55519366107 (npu-smi 26.0.rc1)",
+        {
+            NpuTable: WIDE.format(
+                "26.0.rc1",
+                "| 0     910B4               | OK            | 82.6                 32                      0    / 0                |\n"
+                "| 0                         | 0000:C1:00.0  | 0                    0    / 0                2871 / 32768            |",
+            )
+        },
+    ),
+    Report(
+        f"{GITHUB}/microsoft/mscclpp/issues/493",
+        {RdmaPorts: adapters(("mlx5_0", UP, ETHERNET, "B"), ("mlx5_1", OFF, UNUSED, "B"))},
+    ),
+    Report(
+        f"{GITHUB}/imbue-ai/cluster-health/issues/4 (eight rails, four Ethernet ports of which two are used)",
+        {
+            RdmaPorts: adapters(
+                *((f"mlx5_{n}", UP, NDR, "A") for n in (0, 3, 4, 5, 6, 9, 10, 11)),
+                *((f"mlx5_{n}", UP, ETHERNET, "B") for n in (1, 7)),
+                *((f"mlx5_{n}", OFF, UNUSED, "B") for n in (2, 8)),
+            )
+        },
+    ),
+    Report(
+        f"{GITHUB}/leptonai/gpud/pull/99 (eight rails and an adapter of another type that is switched off)",
+        {RdmaPorts: adapters(*((f"mlx5_{n}", UP, NDR, "A") for n in range(8)), ("mlx5_8", OFF, UNUSED, "B"))},
+    ),
+    Report(
+        f"{GITHUB}/NVIDIA/nccl/issues/1866",
+        {RdmaPorts: adapters(*((f"mlx5_{n}", UP, ETHERNET, "C") for n in range(5)))},
     ),
 )

@@ -20,7 +20,8 @@ def gpu_row_remap_failed(inventory: GpuInventory) -> Iterator[Finding]:
     ## Source
     NVIDIA GPU Memory Error Management, row remapping: a remapping failure is a criterion for replacement;
     `remapped_row_failure`, `unrepairable_memory` and `sram_threshold_exceeded` of `nvidia-smi -q -x` (NVML:
-    nvmlDeviceGetSramEccErrorStatus, bThresholdExceeded; nvmlUnrepairableMemoryStatus).
+    nvmlDeviceGetSramEccErrorStatus, bThresholdExceeded; nvmlUnrepairableMemoryStatus). GPUs before Ampere have retired
+    pages in place of rows, 64 at most (the same document, row-remapping.html).
     """
     for gpu in inventory.gpus:
         if gpu.row_remap_failed or gpu.is_unrepairable:

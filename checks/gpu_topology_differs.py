@@ -24,13 +24,13 @@ def gpu_topology_differs(topology: PerHost[GpuTopology]) -> Iterator[Finding]:
     """
     if len(topology) < 3:
         raise Skip("fewer than three hosts cannot be compared")
-    forms = Counter(own.links for own in topology.values())
-    norm, count = forms.most_common(1)[0]
+    forms = Counter(own.links for own in topology.values() if not own.unread)
+    norm, count = forms.most_common(1)[0] if forms else ((), 0)
     if count <= len(topology) / 2:
         raise Skip("no form has a majority")
     expected = {row[0]: row[1:] for row in norm}
     for host, own in topology.items():
-        if own.links == norm:
+        if own.links == norm or own.unread:
             continue
         devices = [row[0] for row in norm]
         others = {row[0]: row[1:] for row in own.links}

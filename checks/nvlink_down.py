@@ -5,6 +5,9 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.nvlink import NvLinks
 
+BASEBOARD = 8
+"""GPUs of one SXM product: on a baseboard that has all of its GPUs, all links are in use."""
+
 
 @check(severity=WARNING, area="links")
 def nvlink_down(links: PerHost[NvLinks], cards: PerHost[GpuCards]) -> Iterator[Finding]:
@@ -22,20 +25,27 @@ def nvlink_down(links: PerHost[NvLinks], cards: PerHost[GpuCards]) -> Iterator[F
 
     ## Source
     `nvidia-smi nvlink -s`. The norm is the same GPU, of the same product, on most of the other hosts; behind
-    NVSwitches, where all GPUs are alike, the GPU with the most links. A GPU whose links have all failed lists none of
-    them (leptonai/gpud issue 1085). A GPU that has no bridge on any host has no finding.
+    NVSwitches, and on a baseboard with all of its eight GPUs (SXM), where all GPUs are alike, the GPU with the most
+    links. A GPU whose links have all failed lists none of them (leptonai/gpud issue 1085). A GPU that has no bridge on
+    any host has no finding. Where a host lists fewer GPUs than most, the links to the others are down: not compared.
     """
     alike: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     for own in links.values():
         for gpu, count in own.active.items():
             alike[gpu, own.products.get(gpu, "")][count] += 1
+    ((usual, _),) = Counter(len(own.active) for own in links.values()).most_common(1)
     for host, own in links.items():
         has_switch = host in cards and cards[host].switches > 0
+        if len(own.active) < usual and not has_switch:
+            continue
         for gpu, count in own.active.items():
             others = alike[gpu, own.products.get(gpu, "")] - Counter((count,))
             common, hosts = others.most_common(1)[0] if others else (0, 0)
             norm = common if hosts > others.total() / 2 and others.total() > 1 else 0
-            expected = max(norm, max(own.active.values()) if has_switch else 0)
+            product = own.products.get(gpu, "")
+            alike_here = [n for other, n in own.active.items() if own.products.get(other, "") == product]
+            is_full = "SXM" in product and len(alike_here) == BASEBOARD
+            expected = max(norm, max(own.active.values()) if has_switch else 0, max(alike_here) if is_full else 0)
             if count < expected:
                 yield Finding(
                     "GPU {gpu} has {observed} active NVLinks; its peers have {expected}",

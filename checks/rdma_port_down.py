@@ -21,9 +21,10 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
 
     ## Source
     `state` and `phys_state` of /sys/class/infiniband/NAME/ports (Linux ABI, sysfs-class-infiniband). A port counts when
-    NCCL_IB_HCA names it exactly, when it has a link, or when it is active on most hosts; others are unused. A virtual
-    function (SR-IOV) shows the link of its card, and is unused where the host has the card itself
-    (Mellanox/k8s-rdma-sriov-dev-plugin issue 26); in a pod that has nothing else it counts.
+    NCCL_IB_HCA names it exactly, when it has a link, when it is active on most hosts, or when it is the only inactive
+    one of eight or more adapters of one board, each with one port; others are unused. A virtual function (SR-IOV) shows
+    the link of its card, and is unused where the host has the card itself (Mellanox/k8s-rdma-sriov-dev-plugin issue
+    26); in a pod that has nothing else it counts.
     """
     for host, own in adapters.items():
         setting = launch.environ_of(host).get("NCCL_IB_HCA", "")
@@ -33,17 +34,18 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
         for name, port in own.ports.items():
             if port.is_active:
                 continue
-            has_own_link = port.has_link and name.partition(":")[0] not in unused
+            adapter = name.partition(":")[0]
+            has_own_link = port.has_link and adapter not in unused
             others = [
                 other.ports[name].is_active for peer, other in adapters.items() if peer != host and name in other.ports
             ]
             usual = len(others) > 1 and sum(others) > len(others) / 2
-            if has_own_link or name in named or usual:
+            if has_own_link or name in named or usual or adapter in own.missing_rails:
                 yield Finding(
                     "the RDMA port {port} is {observed} ({physical}); expected {expected}",
                     hosts=[host],
                     port=name,
-                    adapter=name.partition(":")[0],
+                    adapter=adapter,
                     observed=port.state.partition(": ")[2] or port.state or "in an unknown state",
                     physical=port.physical.partition(": ")[2] or port.physical or "no physical state",
                     case=port.physical.partition(": ")[2],

@@ -25,8 +25,10 @@ def rdma_port_slow(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     cables have four lanes: 1X is a finding also on a single host. The lanes of other layers are made up by the driver:
     AWS's EFA (link layer Unknown, linux-rdma/rdma-core pull request 884) and RoCE. The PCIe link
     (sysfs-bus-pci, current_link_width) is compared with the same adapter of the other hosts; on one host alone, fewer
-    lanes than the adapter has are a finding where they carry less than its port. That is wrong for an adapter that
-    divides its lanes between two processors (Socket Direct). In virtual machines it is not looked at.
+    lanes than the adapter has are a finding where they carry less than its port. An adapter that divides its lanes
+    between two processors or slots (Socket Direct: docs.nvidia.com/networking/display/cx5vpisd/introduction; the
+    kernel's Documentation/networking/multi-pf-netdev.rst) has functions on two buses with one GUID; what both links
+    carry counts. In virtual machines the links are not looked at.
     """
     names = sorted({name for own in adapters.values() for name in own.ports})
     for name in names:
@@ -63,7 +65,9 @@ def _pcie_links(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     for host, of_host in adapters.items():
         for device in of_host.devices:
             fastest = max((port.gigabits or 0 for port in device.ports if port.is_active), default=0)
-            if device.pcie_gigabits is not None and device.pcie_gigabits < fastest:
+            halves = [device, *(other for other in of_host.devices if other.is_half_of(device))]
+            carried = sum(half.pcie_gigabits for half in halves)
+            if device.lacks_lanes and carried < fastest and device.pcie_gigabits * len(halves) <= carried:
                 yield Finding(
                     "the PCIe link of {device} is {observed} and carries {carried} Gbit/s, its port {expected} Gbit/s",
                     hosts=[host],

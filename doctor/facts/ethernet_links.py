@@ -288,6 +288,7 @@ _COUNTERS = (
     + _NAME.pattern.replace("?:", "")
     + """): ')
   printf '%s\\n' "$answer"
+  [ "$code" = 0 ] && echo "     counters: $(printf '%s\\n' "$answer" | grep -c :)"
   echo "-- exit $code --"
 done"""
 )
@@ -296,7 +297,7 @@ done"""
 class EthernetCounters(Fact, frozen=True):
     """Error counters of a host's physical Ethernet cards with a link, since the host was started.
 
-    Raw output, of one card; zeros left out::
+    Raw output, of one card, with the number of the rows before it::
 
         -- uptime --
         93842.11 712633.10
@@ -304,6 +305,7 @@ class EthernetCounters(Fact, frozen=True):
         -- ens1f0 mlx5_0 --
              rx_crc_errors_phy: 386
              rx_symbol_err_phy: 386
+             counters: 2
         -- exit 0 --
     """
 
@@ -331,6 +333,9 @@ class EthernetCounters(Fact, frozen=True):
                 unread[name] = _failure(block).replace("ethtool -m", "ethtool -S")
                 continue
             rows = re.findall(r"^[ \t]{0,16}(\S{1,64}): ([^\r\n]{0,80})\r?$", block.text, re.M | re.ASCII)
+            if dict(rows).get("counters", str(len(rows) - 1)).strip() != str(len(rows) - 1):
+                unread[name] = filled("ethtool's output was cut off")
+                continue
             pairs = {counter: value.strip() for counter, value in rows if _NAME.fullmatch(counter)}
             strange = [row for row in pairs.items() if judged(row[0]) and not re.fullmatch("[0-9]{1,20}", row[1])]
             if strange:

@@ -35,7 +35,11 @@ _READ = {
     "repair_pending": ("ecc_errors/channel_repair_pending", "ecc_errors/tpc_repair_pending"),
     "sram_threshold_exceeded": ("ecc_errors/aggregate/sram_threshold_exceeded",),
     "remapped_rows": ("remapped_rows/*",),
-    "retired_pages": ("retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
+    "retired_pages": (
+        "retired_pages/pending_retirement",
+        "retired_pages/pending_blacklist",
+        "retired_pages/*/retired_count",
+    ),
     "gpu_reset_status": ("gpu_reset_status/reset_required",),
     "gpu_recovery_action": ("gpu_recovery_action",),
     "fb_memory_usage": ("fb_memory_usage/total",),
@@ -59,7 +63,7 @@ NEEDED = frozenset(_READ.keys() - _SETTINGS)
 """Elements without which a GPU cannot be called healthy."""
 _BESIDE = (
     *("ecc_errors/aggregate/*", "temperature/memory_temp", "fb_memory_usage/*", "pci/replay_counter", "vbios_version"),
-    *("clocks/*", "utilization/gpu_util", "utilization/memory_util", "retired_pages/*/retired_count"),
+    *("clocks/*", "utilization/gpu_util", "utilization/memory_util"),
     *("gpu_power_readings/power_draw", "gpu_power_readings/instant_power_draw", "power_readings/power_draw"),
 )
 """What no check needs, and every product for servers can read; GeForce cards and fans may fail in it and be well."""
@@ -117,7 +121,7 @@ class Gpu(msgspec.Struct, frozen=True):
     repair_pending: bool = False
     """A memory channel or a cluster of processors (TPC) is repaired at the next reset; since driver 570."""
     is_unrepairable: bool = False
-    """The memory has errors that no spare part can replace; since driver 590."""
+    """The memory has errors that no spare part can replace (since driver 590), or as many retired pages as it can."""
     caches_failing: bool = False
     """The caches (SRAM) had more uncorrected errors than NVIDIA's limit for a replacement; since driver 535."""
     pcie_width: int | None = None
@@ -208,6 +212,15 @@ def parse_report(text: str) -> GpuReport:
     return GpuReport(driver, _text(root, "cuda_version"), tuple(gpus), unread)
 
 
+MAX_RETIRED_PAGES = 64
+"""Of GPUs before Ampere (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/row-remapping.html)."""
+
+
+def _retired_pages(pages: Element | None) -> int:
+    causes = ("multiple_single_bit_retirement", "double_bit_retirement")
+    return sum(_number(pages, f"{cause}/retired_count") or 0 for cause in causes)
+
+
 def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
     reset = element.find("gpu_reset_status")
     link = element.find("pci/pci_gpu_link_info")
@@ -238,7 +251,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         row_remap_pending=_yes(rows, "remapped_row_pending"),
         page_retirement_pending=_yes(pages, "pending_retirement") or _yes(pages, "pending_blacklist"),
         repair_pending=_yes(errors, "channel_repair_pending") or _yes(errors, "tpc_repair_pending"),
-        is_unrepairable=_yes(errors, "unrepairable_memory"),
+        is_unrepairable=_yes(errors, "unrepairable_memory") or _retired_pages(pages) >= MAX_RETIRED_PAGES,
         caches_failing=_yes(errors, "aggregate/sram_threshold_exceeded"),
         pcie_width=_number(link, "link_widths/current_link_width"),
         pcie_width_max=_number(link, "link_widths/max_link_width"),

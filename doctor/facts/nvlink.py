@@ -128,6 +128,10 @@ class NvLinkErrors(Fact, frozen=True):
                 links = by_gpu.setdefault(gpu, {})
                 if count is not None:
                     links.setdefault(int(match[1]), {})[match[2].removesuffix(" Errors")] = count
+        for gpu, links in by_gpu.items():
+            names = {name for counts in links.values() for name in counts}
+            if any(counts.keys() != names for counts in links.values()):
+                unread.setdefault(f"GPU {gpu}", "a link lacks counters that others of the GPU have")
         for gpu in counters.keys() - by_gpu.keys():
             unread.setdefault(f"GPU {gpu}", filled("no counter of NVLink errors among those like {0}", counters[gpu]))
         if not any(by_gpu.values()) and not unread:

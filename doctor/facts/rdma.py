@@ -96,6 +96,25 @@ def _port(name: str, number: str) -> dict[str, Any]:
     }
 
 
+def _adapter(name: str, machine: str, ports: list[dict[str, Any]]) -> dict[str, object]:
+    device = os.path.join(TOP, name, "device")
+    return {
+        "name": name,
+        "driver": os.path.basename(os.path.realpath(os.path.join(device, "driver"))),
+        "vendor": _read(device, "vendor")[2:],
+        "slot": os.path.basename(os.path.realpath(device)),
+        "chip": _read(TOP, name, "sys_image_guid"),
+        "pcie": [_read(device, file) for file in ("current_link_speed", "current_link_width", "max_link_width")],
+        "machine": machine,
+        "type": _read(TOP, name, "hca_type"),
+        "node": _read(TOP, name, "node_type"),
+        "board": _read(TOP, name, "board_id"),
+        "firmware": _read(TOP, name, "fw_ver"),
+        "virtual": os.path.exists(os.path.join(device, "physfn")),
+        "ports": ports,
+    }
+
+
 def read_rdma(arguments: ProbeArguments) -> list[dict[str, object]]:
     """Runs on the host: every adapter and port of /sys/class/infiniband; counters are read twice, a second apart."""
     names = sorted(os.listdir(TOP))[:128] if os.path.isdir(TOP) else []
@@ -111,24 +130,7 @@ def read_rdma(arguments: ProbeArguments) -> list[dict[str, object]]:
                 values["before"] = _counters(port)
                 active.append((port, values))
             ports.append(values)
-        device = {
-            "name": name,
-            "driver": os.path.basename(os.path.realpath(os.path.join(TOP, name, "device", "driver"))),
-            "vendor": _read(TOP, name, "device", "vendor")[2:],
-            "pcie": [
-                _read(TOP, name, "device", "current_link_speed"),
-                _read(TOP, name, "device", "current_link_width"),
-                _read(TOP, name, "device", "max_link_width"),
-            ],
-            "machine": machine,
-            "type": _read(TOP, name, "hca_type"),
-            "node": _read(TOP, name, "node_type"),
-            "board": _read(TOP, name, "board_id"),
-            "firmware": _read(TOP, name, "fw_ver"),
-            "virtual": os.path.exists(os.path.join(TOP, name, "device", "physfn")),
-            "ports": ports,
-        }
-        adapters.append(device)
+        adapters.append(_adapter(name, machine, ports))
     if active:
         time.sleep(1)
     for port, values in active:
@@ -234,6 +236,10 @@ class RdmaDevice(msgspec.Struct, frozen=True):
     vendor: str = ""
     """PCI vendor, such as ``15b3``; empty in older records, and for a software adapter."""
 
+    slot: str = ""
+    """Its PCI address, as ``0000:08:00.0``; empty in older records."""
+    chip: str = ""
+    """The GUID that all functions of one adapter have (sys_image_guid of sysfs-class-infiniband)."""
     pcie: tuple[str, str, str] = ("", "", "")
     """Speed (``16.0 GT/s PCIe``), lanes and most lanes of its PCIe link; empty texts where the kernel shows none."""
     machine: str = ""
@@ -253,13 +259,21 @@ class RdmaDevice(msgspec.Struct, frozen=True):
         )
 
     @property
-    def pcie_gigabits(self) -> float | None:
-        """What a PCIe link with fewer lanes than it may have carries, in Gbit/s; None for one that has all."""
-        speed, lanes, most = self.pcie
-        if not self.pcie_link or not re.fullmatch("[1-9][0-9]?", most) or int(lanes) >= int(most):
-            return None
-        rate = float(speed.partition(" ")[0])
-        return rate * int(lanes) * (0.8 if rate <= 5 else 128 / 130)
+    def lacks_lanes(self) -> bool:
+        """Its PCIe link has fewer lanes than the adapter may have."""
+        _, lanes, most = self.pcie
+        return bool(self.pcie_link and re.fullmatch("[1-9][0-9]?", most) and int(lanes) < int(most))
+
+    @property
+    def pcie_gigabits(self) -> float:
+        """What its PCIe link carries, in Gbit/s; 0 where the link is not known."""
+        rate = float(self.pcie[0].partition(" ")[0]) if self.pcie_link else 0.0
+        return rate * int(self.pcie[1] or 0) * (0.8 if rate <= 5 else 128 / 130) if rate else 0.0
+
+    def is_half_of(self, other: RdmaDevice) -> bool:
+        """Both are links of one adapter to the host, on two buses: its lanes are divided (Socket Direct)."""
+        buses = {device.slot.rpartition(":")[0] for device in (self, other)}
+        return bool(self.chip.strip("0:")) and self.chip == other.chip and len(buses - {""}) == 2
 
     @property
     def module(self) -> str:
@@ -294,6 +308,24 @@ class RdmaPorts(Fact, frozen=True):
     def ports(self) -> dict[str, RdmaPort]:
         """By adapter and port number, as ``mlx5_0:1``."""
         return {f"{device.name}:{port.number}": port for device in self.devices for port in device.ports}
+
+    @property
+    def missing_rails(self) -> frozenset[str]:
+        """The adapter that is the only inactive one of eight or more of one board, each with one port and its own chip.
+
+        Of four alike cards one may wait for its cable, and of a card with two ports one is often unused.
+        """
+        boards: dict[str, list[RdmaDevice]] = {}
+        for device in self.devices:
+            if device.board and not device.virtual and len(device.ports) == 1:
+                boards.setdefault(device.board, []).append(device)
+        missing = set()
+        for alike in boards.values():
+            inactive = [device.name for device in alike if not device.ports[0].is_active]
+            chips = {device.chip for device in alike if device.chip.strip("0:")}
+            if len(alike) == len(chips) >= 8 and len(inactive) == 1:
+                missing.add(inactive[0])
+        return frozenset(missing)
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> RdmaPorts:

@@ -138,12 +138,17 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
         rows.get("Cable Technology", "").replace("N/A", ""),
         readings,
         None if rate == "N/A" else float(rate),
-        "" if opcode in UNSAID else _advice(opcode, rows.get("Recommendation", "N/A")),
+        _advice(opcode, rows.get("Recommendation", "N/A")),
     )
 
 
 def _advice(opcode: str, recommended: str) -> str:
-    """What to report of a status opcode. Raises: ValueError for one that is no number."""
+    """What to report of a status opcode, or of the recommendation beside 0. Raises: ValueError for a wrong one."""
+    if opcode in UNSAID:
+        if not recommended:
+            raise ValueError(filled("{0}: {1}", "Recommendation", filled("no value")))
+        is_sound = opcode != "0" or recommended == "N/A" or "no issue" in recommended.lower()
+        return "" if is_sound else recommended
     if not re.fullmatch("[0-9]{1,5}", opcode):
         raise ValueError(filled("{0}: expected a number, found {1}", "Status Opcode", opcode or filled("no value")))
     return filled("status opcode {0}", opcode) if recommended in ("", "N/A") else recommended

@@ -21,3 +21,9 @@ def test_each_difference_is_named_once() -> None:
         ("w4", "GPU0-NIC0 is SYS, not PXB; 3 of 5 hosts are alike"),
         ("w5", "devices GPU0, GPU1 in place of GPU0, GPU1, NIC0; 3 of 5 hosts are alike"),
     ]
+
+
+def test_a_topology_that_was_cut_is_not_another_one() -> None:
+    cut = GpuTopology(links=USUAL.links[:2], unread={"nvidia-smi topo -m": "2 of 3 rows could be read"})
+    outcome = run_check("gpu-topology-differs", {**fleet(3, USUAL), "w4": [cut]})
+    assert messages(outcome) == [] and "w4" in outcome.unknown

@@ -46,3 +46,29 @@ def test_a_product_for_pcie_is_not_compared_with_one_on_a_baseboard() -> None:
 def test_other_hosts_are_the_norm_without_switches() -> None:
     hosts = {**fleet(3, FULL, cards(switches=0)), "w4": [ILL, cards(switches=0)]}
     assert messages(run_check("nvlink-down", hosts)) == [("w4", "GPU 1 has 16 active NVLinks; its peers have 18")]
+
+
+V100 = dict.fromkeys(range(8), "Tesla V100-SXM2-32GB")
+
+
+def v100(*active: int) -> NvLinks:
+    return NvLinks(dict(enumerate(active)), {gpu: (0,) for gpu, count in enumerate(active) if count < 6}, V100)
+
+
+def test_a_whole_baseboard_has_all_links() -> None:
+    """As a virtual machine with eight GPUs shows no NVSwitch; parts of a board that it was given may lack links."""
+    assert messages(run_check("nvlink-down", {"w1": [v100(6, 6, 6, 5, 6, 6, 6, 5), cards(switches=0)]})) == [
+        ("w1", "GPU 3 has 5 active NVLinks; its peers have 6"),
+        ("w1", "GPU 7 has 5 active NVLinks; its peers have 6"),
+    ]
+    assert messages(run_check("nvlink-down", {"w1": [v100(4, 4, 3, 3), cards(switches=0)]})) == []
+
+
+def test_the_neighbours_of_a_gpu_that_is_gone_are_not_accused() -> None:
+    """samples/nvlink.bad.out of Azure/azhpc-diagnostics 85439697: GPU 7 is gone, to which the six missing links led."""
+    gone = v100(6, 6, 6, 4, 5, 4, 5)
+    assert messages(run_check("nvlink-down", {"w1": [gone, cards(switches=0)]})) == []
+    hosts = {**fleet(3, v100(*[6] * 8), cards(switches=0)), "w4": [gone, cards(switches=0)]}
+    assert messages(run_check("nvlink-down", hosts)) == []
+    hosts["w4"] = [v100(6, 6, 6, 4, 5, 4, 5, 6), cards(switches=0)]
+    assert len(messages(run_check("nvlink-down", hosts))) == 4

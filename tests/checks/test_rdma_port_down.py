@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from doctor.facts.rdma import RdmaPort
 from tests.checks.gpu_hosts import port, rdma
 from tests.checks.run_check import fleet, job, messages, run_check
 
@@ -45,3 +46,25 @@ def test_virtual_functions_count_where_the_job_has_nothing_else() -> None:
     assert messages(run_check("rdma-port-down", {"w1": [pod]})) == [
         ("w1", "the RDMA port mlx5_1:1 is DOWN (LinkUp); expected ACTIVE")
     ]
+
+
+def test_the_only_dark_one_of_eight_alike_adapters() -> None:
+    """Seven rails that are active show what the eighth is for, on a single host too (ROCm/rccl issue 1423)."""
+    dark = port(state="1: DOWN", physical="2: Polling", rate="10 Gb/sec (4X SDR)", layer="InfiniBand")
+
+    def found(*ports: RdmaPort, **changed: object) -> list[tuple[str, str]]:
+        devices = (
+            msgspec.structs.replace(device, **({"board": "MT_0000000838", "chip": f"9c63:c003:{n:04x}:48ae"} | changed))
+            for n, device in enumerate(rdma(*ports).devices)
+        )
+        host = msgspec.structs.replace(rdma(), devices=tuple(devices))
+        return messages(run_check("rdma-port-down", {"w1": [host]}))
+
+    rails = [port(layer="InfiniBand")] * 7
+    assert found(*rails, dark) == [("w1", "the RDMA port mlx5_7:1 is DOWN (Polling); expected ACTIVE")]
+    assert found(*rails[:6], dark) == []
+    assert found(*rails, dark, dark) == []
+    assert found(*rails, dark, chip="9c63:c003:0055:48ae") == [], "ports of one card"
+    assert found(*rails, dark, chip="") == []
+    assert found(*rails, dark, board="") == []
+    assert found(*rails, dark, virtual=True) == []

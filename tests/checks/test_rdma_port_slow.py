@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from doctor.facts.rdma import RdmaPorts
@@ -71,3 +72,40 @@ def test_a_pcie_link_that_differs_from_the_other_hosts() -> None:
 )
 def test_pcie_links_that_are_no_fault(healthy: RdmaPorts) -> None:
     assert messages(run_check("rdma-port-slow", fleet(3, healthy))) == []
+
+
+def divided(lanes: tuple[str, str], slots: tuple[str, str], chip: str = "506b:4b03:00f9:a1ba") -> RdmaPorts:
+    """An adapter of 100 Gbit/s whose 16 lanes of generation 3 are divided between two slots (Socket Direct).
+
+    docs.nvidia.com/networking/display/cx5vpisd/introduction: each half has eight lanes and its own bus number, and sees
+    both ports. The addresses are those of Linux, Documentation/networking/multi-pf-netdev.rst.
+    """
+    halves = rdma(port(rate="100 Gb/sec (4X EDR)"), port(rate="100 Gb/sec (4X EDR)"))
+    devices = zip(halves.devices, lanes, slots, strict=True)
+    return RdmaPorts(
+        devices=tuple(
+            msgspec.structs.replace(device, pcie=("8.0 GT/s PCIe", count, "16"), slot=slot, chip=chip)
+            for device, count, slot in devices
+        )
+    )
+
+
+BUSES = ("0000:08:00.0", "0000:09:00.0")
+
+
+def test_an_adapter_that_divides_its_lanes_between_two_processors() -> None:
+    assert messages(run_check("rdma-port-slow", {"w1": [divided(("8", "8"), BUSES)]})) == []
+    assert messages(run_check("rdma-port-slow", fleet(3, divided(("8", "8"), BUSES)))) == []
+
+
+@pytest.mark.parametrize(
+    ("adapter", "accused"),
+    [
+        (divided(("8", "8"), ("0000:08:00.0", "0000:08:00.1")), 2),  # two ports behind one link
+        (divided(("8", "8"), BUSES, "0000:0000:0000:0000"), 2),  # two adapters, of which neither says its GUID
+        (divided(("8", "8"), BUSES, ""), 2),
+        (divided(("8", "1"), BUSES), 1),  # a half that lost lanes: both together carry less than the port
+    ],
+)
+def test_lanes_that_are_lost_and_not_divided(adapter: RdmaPorts, accused: int) -> None:
+    assert len(messages(run_check("rdma-port-slow", {"w1": [adapter]}))) == accused

@@ -31,3 +31,12 @@ def test_a_processing_accelerator_that_the_table_does_not_list_has_its_vendors_n
     rows = [["0000:81:00.0", vendor, "fff0", "1200", "x"], ["0000:82:00.0", "8086", "fff0", "1200", "idxd"]]
     (device,) = answered(OtherAccelerators, {"devices": rows, "files": []}).devices
     assert (device.slot, device.pci_id) == ("0000:81:00.0", f"{vendor}:fff0") and device.vendor.startswith(name)
+
+
+def test_a_display_controller_of_intel_that_the_table_does_not_list_is_an_accelerator() -> None:
+    """A GPU of the class 0380 with a new number, as 8086:0bdc; a camera of that number on the USB is no PCI device."""
+    rows = [["0000:29:00.0", "8086", "0bdc", "0380", "xe"], ["0000:00:02.0", "8086", "0bdc", "0380", "i915"]]
+    value = answered(OtherAccelerators, {"devices": rows, "files": ["dri/renderD128"]})
+    assert [(device.slot, device.vendor, device.pci_id) for device in value.devices] == [
+        ("0000:29:00.0", "Intel", "8086:0bdc")
+    ]

@@ -186,3 +186,10 @@ def test_the_scripts_on_a_host(host: Path) -> None:
     assert list(counted.by_interface) == ["eno1", "ens1f0"] and counted.adapters == {"ens1f0": "mlx5_0"}
     assert counted.by_interface["eno1"]["rx_crc_errors_phy"] == 386 and counted.uptime > 0
     assert "rx_packets_phy" not in answers[1].out
+
+
+def test_counters_that_were_cut_within_a_card() -> None:
+    text = "-- uptime --\n93842.11 712633.10\n-- exit 0 --\n-- eth0 --\n     rx_crc_errors: 0\n{0}-- exit 0 --\n"
+    full, cut = (read_outputs(EthernetCounters, one=Output(out=text.format(f"     counters: {n}\n"))) for n in (1, 2))
+    assert full.by_interface == {"eth0": {"rx_crc_errors": 0}} and full.unread == {}
+    assert isinstance(cut, Unreadable)

@@ -15,7 +15,7 @@ from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.gpu import GpuInventory, NvidiaSmi
 from doctor.facts.gpu_report import Gpu
 from doctor.facts.kernel_log import KernelLog, LogLine
-from doctor.facts.nvlink import FabricManager, GpuTopology, NvLinks
+from doctor.facts.nvlink import FabricManager, GpuTopology, NvLinkErrors, NvLinks
 from doctor.facts.xid import xid_events
 from tests.checks.gpu_hosts import cards
 from tests.checks.run_check import Facts, run_check
@@ -404,3 +404,10 @@ def test_of_gpus_behind_switches_the_one_without_links_is_found() -> None:
     assert run_check("nvlink-down", hosts).findings == ()
     (finding,) = run_check("nvlink-down", {"w1": [read_outputs(NvLinks, one=Output(out=switched)), cards()]}).findings
     assert finding.values["gpu"] == 2
+
+
+def test_a_link_that_lacks_counters_of_the_others() -> None:
+    lines = [f"     Link {link}: {name}: 0" for link in (0, 1) for name in ("Replay Errors", "CRC Errors")]
+    value = read_outputs(NvLinkErrors, one=Output(out="\n".join(["GPU 0: Tesla V100-SXM2-32GB", *lines[:3]])))
+    assert "GPU 0" in value.unread
+    assert read_outputs(NvLinkErrors, one=Output(out="\n".join(["GPU 0: Tesla V100-SXM2-32GB", *lines]))).unread == {}

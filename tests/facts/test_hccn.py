@@ -343,6 +343,28 @@ def test_tls() -> None:
     assert fact == TlsSwitches(by_npu={0: False, 1: True, 2: False}, expired=(2,))
 
 
+STATUS = "         tls expiration status[{0}](0:normal, 1:near expiration, 2:has expired)\n"
+CRL = """dev_id:0, [crl] info:
+         issuer[/C=CN/O=xxx/CN=xxx RSA PSS Sub CA]
+         end_time[Mon Mar  2 03:10:27 2026 GMT]
+"""
+"""As of Ascend_950_HCCN_Tool in docs/en of hicann/driver: each certificate has its status."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TLS + STATUS.format(0) + CRL,  # the status of the last one is cut off
+        TLS + STATUS.format(0) + CRL.partition("end_time")[0],
+        TLS.partition("end_time")[0],
+    ],
+)
+def test_a_certificate_that_is_cut_off(text: str) -> None:
+    assert isinstance(learned(TlsSwitches, printed(text)), Unreadable)
+    both = learned(TlsSwitches, printed(TLS + STATUS.format(0) + CRL + STATUS.format(2)))
+    assert both.expired == (0,)
+
+
 OPTICAL = """optical info:
 present              : present
 temperature          : 47 C

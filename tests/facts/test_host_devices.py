@@ -139,6 +139,9 @@ def test_the_tree_of_sysfs_is_read(tmp_path: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text + "\n")
     (tmp_path / "mlx5_0/fw_ver").write_text("20.35.1012\n")
+    (tmp_path / "mlx5_0/sys_image_guid").write_text("506b:4b03:00f9:a1ba\n")
+    (tmp_path / "mlx5_0/0000:08:00.0").mkdir()
+    (tmp_path / "mlx5_0/device").symlink_to("0000:08:00.0")
     source = function_source(read_rdma).replace("/sys/class/infiniband", str(tmp_path)).replace("sleep(1)", "sleep(0)")
     namespace: dict[str, Any] = {"names_in": names_in, "read_text": read_text}
     exec(source, namespace)
@@ -147,6 +150,7 @@ def test_the_tree_of_sysfs_is_read(tmp_path: Path) -> None:
     assert [(gid.index, gid.kind, gid.is_ipv4) for gid in port_state.gids] == [(3, "RoCE v2", True)]
     assert port_state.before == port_state.after == {"symbol_error": 3, "out_of_sequence": 12}
     assert port_state.interface == "none0"
+    assert (value.devices[0].slot, value.devices[0].chip) == ("0000:08:00.0", "506b:4b03:00f9:a1ba")
 
 
 COUNTERS = {

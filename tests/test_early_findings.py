@@ -14,8 +14,8 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.result import ERROR
-from doctor.session import finish as early_findings
-from doctor.session.finish import MOST_FINDINGS, EarlyFindings
+from doctor.session import early_findings
+from doctor.session.early_findings import MOST_FINDINGS, EarlyFindings
 from tests.hosts.fleet import Fleet
 from tests.node_files import NO_ACCELERATORS
 

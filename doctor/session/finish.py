@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -12,15 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from doctor.engine.bounded_read import open_bounded
-from doctor.engine.check import Check
-from doctor.engine.errors import CommandError, InputError, UsageError, require_one_of
-from doctor.engine.evaluate import FactCache, evaluate_check
+from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.exit_code import Exit, exit_code
-from doctor.engine.fact import OWN_ROUND
 from doctor.engine.interrupts import remove_old
-from doctor.engine.language import localized_filled, phrase
-from doctor.engine.record import MAX_RUN_BYTES, BadRun, HostRecord, Run
-from doctor.engine.result import ERROR, Report
+from doctor.engine.record import MAX_RUN_BYTES, BadRun, Run
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.report.formats.registry import FormatTarget, RenderContext, render
@@ -35,7 +29,6 @@ from doctor.session.output_files import (
     write_files,
 )
 from doctor.session.policy import apply_policy, validate_settings
-from doctor.session.remedy_values import with_containers
 from doctor.session.replay import Examination, load_file, replay
 
 if TYPE_CHECKING:
@@ -163,6 +156,8 @@ def examine_and_report(
     callbacks = [progress.step, events.host]
     shows = progress.live and (live or len(inventory.hosts) >= LEAST_HOSTS)
     if shows and not output.redact and not options.after_reboot:
+        from doctor.session.early_findings import EarlyFindings
+
         callbacks.append(EarlyFindings(selected, output.config, progress.note).step)
     try:
         examination = examine(
@@ -339,58 +334,3 @@ def _fixable_checks(report: Report) -> frozenset[str]:
     from doctor.remedy.fixable import fixable_checks
 
     return fixable_checks()
-
-
-MOST_FINDINGS = 3
-SECONDS = 0.5
-"""Of the CPU, for all hosts together, without what it takes to load the checks."""
-
-
-class EarlyFindings:
-    """Evaluates hosts as they answer. ``show`` gets one line for each finding, at most `MOST_FINDINGS`."""
-
-    def __init__(self, checks: Sequence[Check], config: Path | None, show: Callable[[str], None]) -> None:
-        self.catalog, self.config, self.show = checks, config, show
-        self.checks: list[Check] | None = None
-        self.reported: set[str] = set()
-        """Checks: of one fault on many hosts the first is enough."""
-        self.seconds = SECONDS
-
-    def step(self, host: str, record: HostRecord) -> None:
-        """A host has answered, or could not be reached: the ``progress`` of `doctor.session.examine.examine`."""
-        if len(self.reported) >= MOST_FINDINGS or self.seconds <= 0:
-            return
-        if self.checks is None:
-            self.checks = [check for check in self.catalog if check.severity is ERROR and _needs_this_host_alone(check)]
-        began = time.thread_time()
-        self._evaluate(host, record)
-        self.seconds -= time.thread_time() - began
-
-    def _evaluate(self, host: str, record: HostRecord) -> None:
-        facts = FactCache({host: record})
-        outcomes = tuple(evaluate_check(check, (host,), facts, {}) for check in self.checks or ())
-        report = Report("", (host,), tuple(outcome for outcome in outcomes if outcome.findings))
-        if not report.outcomes:
-            return
-        try:
-            report = apply_policy(with_containers(report, self.catalog, facts), self.config, self.catalog)
-        except CommandError:  # the report says so
-            self.seconds = 0.0
-            return
-        for outcome in report.outcomes:
-            if outcome.found_severity is ERROR and outcome.findings and outcome.check not in self.reported:
-                self.reported.add(outcome.check)
-                message = localized_filled(str(outcome.findings[0]))
-                self.show(
-                    phrase("so far: {host}: {message} ({check})", host=host, message=message, check=outcome.check)
-                )
-                if len(self.reported) >= MOST_FINDINGS:
-                    return
-
-
-def _needs_this_host_alone(check: Check) -> bool:
-    return (
-        check.per_host
-        and check.host_needs == check.needs
-        and not any(fact.needs or fact.probe.kind in OWN_ROUND for fact in check.facts)
-    )

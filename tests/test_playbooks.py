@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import doctor.remedy.catalog
 from doctor.remedy.catalog import PlaybookError, check_files_by_name, load_playbooks, playbooks_for, read_playbook
-from doctor.remedy.finding_values import read_finding_values
-from doctor.remedy.parse import MAX_BYTES
+from doctor.remedy.parse import MAX_BYTES, read_finding_values
 from doctor.remedy.playbook import Playbook, PlaybookStep
 from tests.examples import examples
 

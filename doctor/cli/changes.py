@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
@@ -34,15 +34,16 @@ from doctor.engine.exit_code import Exit
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
-from doctor.history.baseline import Baseline, choose_baseline
+from doctor.history.baseline import Baseline, EarlierRun, choose_baseline
+from doctor.history.kept_values import UnusableValues, decode_values
 from doctor.history.paces import job_identity, last_runs
-from doctor.history.run_record import recorded_names
+from doctor.history.run_record import RunRecord, recorded_names
+from doctor.history.run_store import NoHistory, open_history
 from doctor.report.diff.rank_changes import rank_changes
 from doctor.report.diff.render_changes import ChangesPage, render, render_json
 from doctor.report.diff.values import RunValues, compare_values, uncompared, values_of_run
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.code_revision import code_of_line
-from doctor.session.earlier_runs import earlier_runs
 from doctor.session.examine import examine
 from doctor.session.finish import load_saved_run, save_run
 from doctor.session.policy import apply_policy
@@ -224,3 +225,33 @@ def _is_read(now: RunValues, host: str) -> bool:
 def _messages_by_check() -> Mapping[str, int]:
     """How many known messages of logs each check explains."""
     return Counter(check for signature in load_signatures().values() for check in set(signature.checks))
+
+
+MAX_RUNS = 500
+"""Kept runs that are looked through."""
+
+
+def earlier_runs(environ: Mapping[str, str], until: str = "") -> Iterator[EarlierRun]:
+    """The kept runs, the newest first; ``until``: none that started later (UTC, ISO 8601). Raises: InputError."""
+    try:
+        with open_history(environ, create=False) as folder:
+            for record in folder.newest(MAX_RUNS):
+                if not until or record.started <= until:
+                    yield _earlier(record)
+    except NoHistory as error:
+        if str(error):
+            raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(filled("the history cannot be read: {0}", error.strerror)) from None
+
+
+def _earlier(record: RunRecord) -> EarlierRun:
+    def values() -> RunValues | None:
+        if not record.values:
+            return None
+        try:
+            return decode_values(record.values, record.started, record.command, record.verdict)
+        except UnusableValues:
+            return None
+
+    return EarlierRun(record.command, record.verdict, frozenset(record.names[: record.host_count]), values, record.code)

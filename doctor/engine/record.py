@@ -190,6 +190,7 @@ class SharedOutputs:
 
     def __init__(self) -> None:
         self._answers: set[int] = set()
+        self._outputs: dict[Output, Output] = {}
         self._by_text: dict[bytes, dict[str, Output]] = {}
         self._room = MAX_SHARED_BYTES
 
@@ -203,6 +204,9 @@ class SharedOutputs:
         outputs = self._by_text.get(text)
         if outputs is None:
             outputs = msgspec.json.decode(text, type=dict[str, Output])
+            if len(outputs) > 1:  # of many devices or files some differ among hosts, and most do not
+                share = self._outputs.setdefault
+                outputs = {sys.intern(name): share(output, output) for name, output in outputs.items()}
             # What a second host answers, others may; most that is said once is one host's own.
             if (key := hash(text)) not in self._answers:
                 if len(self._answers) < MAX_SEEN:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -47,11 +47,15 @@ def _hidden(report: Report) -> Report:
 def _outcome(outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(
         outcome,
-        findings=tuple(map(_finding, outcome.findings)),
+        findings=tuple(_findings(outcome.findings)),
         unknown={host: _reason(why) for host, why in outcome.unknown.items()},
         skipped={host: _hide(why) for host, why in outcome.skipped.items()},
         crashed={host: _hide(trace) for host, trace in outcome.crashed.items()},
-        waived=tuple(Waived(_finding(entry.finding), _hide(entry.reason), entry.until) for entry in outcome.waived),
+        waived=tuple(
+            Waived(finding, _hide(entry.reason), entry.until)
+            for entry in outcome.waived
+            for finding in _findings([entry.finding])
+        ),
     )
 
 
@@ -60,10 +64,14 @@ def _reason(why: Reason) -> Reason:
     return Reason(_hide(why.text), why.root_cause)
 
 
-def _finding(finding: Finding) -> Finding:
-    hidden = finding.as_warning(finding.is_warning)
-    hidden.values.update({name: _hide_within(value) for name, value in finding.values.items()})
-    return hidden
+def _findings(findings: Iterable[Finding]) -> Iterator[Finding]:
+    hidden: dict[int, dict[str, Any]] = {}  # by object of the values, which hosts with the same facts share
+    for finding in findings:
+        values = hidden.get(id(finding.values))
+        if values is None:
+            values = {name: _hide_within(value) for name, value in finding.values.items()}
+            hidden[id(finding.values)] = values = finding.values if values == finding.values else values
+        yield finding if values is finding.values else finding.with_values(**values)
 
 
 _WITHOUT_TEXT = {int, float, bool, type(None)}

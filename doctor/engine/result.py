@@ -95,16 +95,14 @@ class Finding:
         """
         return self._copy(explained_by=checks)
 
-    def with_values(self, **values: Any) -> Finding:
+    def with_values(self, /, **values: Any) -> Finding:
         """The same finding with more values, which its page needs."""
-        finding = self._copy()
-        finding.values.update(values)
-        return finding
+        return self._copy(values={**self.values, **values})
 
     def _copy(self, **changes: Any) -> Finding:
+        """Hosts with the same finding share its values."""
         finding = Finding(self.template)
-        finding.values.update(self.values)
-        for name in ("hosts", "is_warning", "follows_from", "explained_by"):
+        for name in ("hosts", "is_warning", "follows_from", "explained_by", "values"):
             setattr(finding, name, changes.get(name, getattr(self, name)))
         return finding
 

@@ -6,26 +6,26 @@ scheduler around it knows the job and its hosts (`doctor.environment.schedulers`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from doctor.engine.bounded_read import ReadFile, read_text_file
-from doctor.engine.sanitize import count_noun
+from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
-from doctor.environment.context_text import Origin, Started, describe, kind, tag
-from doctor.environment.inventory import Inventory, InventoryError
+from doctor.environment.inventory import USER_VARIABLES, Inventory, InventoryError
 from doctor.environment.job_hosts import JobHosts, find_job_hosts
 from doctor.environment.launch import find_launch, find_rank_to_be, table_conflicts
 from doctor.environment.launcher import LaunchedRank, RankInLaunch
-from doctor.environment.launchers import has_device_of_table, read_spawned
+from doctor.environment.launchers import by_hand, has_device_of_table, read_spawned
 from doctor.environment.mounted_rank_table import MountedRankTable, find_mounted_table
 from doctor.environment.scheduler import Allocation
 from doctor.environment.schedulers import find_allocation
 from doctor.environment.unknown_hosts import unknown_hosts
-from doctor.environment.variables import EnvironmentVariables, VariableProblem
+from doctor.environment.variables import EnvironmentVariables, VariableProblem, or_unknown
 
 __all__ = ["JobContext", "Started", "VariableProblem", "detect", "for_spawned"]
 
@@ -269,3 +269,85 @@ def choose_scope(context: JobContext, requested: RequestedScope = "auto") -> Sco
     if requested == "auto" and context.leads_fleet:
         return "cluster"
     return "local" if first_of_host else "follower"
+
+
+Started = Literal["once", "hosts", "ranks", "prolog"]
+"""As a single process; as one on every host; as one for every rank; by a scheduler's daemon before or after a job."""
+
+_LONGEST_TAG = 80
+
+
+class Origin(NamedTuple):
+    """How a process was started: the input of the description."""
+
+    environ: Mapping[str, str]
+    started: Started
+    allocation: Allocation | None
+    launch: LaunchedRank | None
+    has_rank_table: bool
+    hosts_source: str
+
+
+def kind(origin: Origin) -> str:
+    """The scheduler; without one the launcher; without one the source of the hosts. See `JobContext.kind`."""
+    if origin.allocation:
+        return origin.allocation.scheduler.name
+    if origin.has_rank_table and (origin.launch is None or origin.launch.launcher.by_hand):
+        return "rank-table"
+    if origin.launch:
+        return origin.launch.launcher.kind
+    names = {name: name.removeprefix("DOCTOR_").lower() for name in USER_VARIABLES}
+    of_user = next((names[name] for name in names if name in origin.environ), "")
+    return of_user or ("hostfile" if origin.hosts_source else "alone")
+
+
+def describe(origin: Origin) -> str:
+    """``Slurm job 1234, step 0, task 3 of 8 on n2``."""
+    allocation, variables = origin.allocation, EnvironmentVariables(origin.environ)
+    parts = [allocation.title] if allocation else []
+    if origin.started == "prolog":
+        parts.append(allocation.daemon_script if allocation else "prolog")
+    elif origin.started == "ranks":
+        parts += _as_rank(origin, variables)
+    elif origin.started == "hosts":
+        parts.append(_as_host(allocation))
+    elif allocation:
+        parts += allocation.scheduler.describe_single_process(variables)
+    elif origin.hosts_source:
+        parts.append(origin.hosts_source)
+    text = joined(", ", parts) or "this host alone"
+    host_name = allocation.host_name if allocation else ""
+    return filled("{0} on {1}", text, printable(host_name, 60)) if host_name else text
+
+
+def _as_host(allocation: Allocation | None) -> str:
+    if allocation and allocation.is_scheduler_process:
+        return "scheduler"
+    node_rank, node_count = (allocation.node_rank, allocation.node_count) if allocation else (None, None)
+    return f"host {or_unknown(node_rank)} of {or_unknown(node_count)}"
+
+
+def _as_rank(origin: Origin, variables: EnvironmentVariables) -> list[str]:
+    launch = origin.launch
+    launcher = launch.launcher if launch else by_hand()
+    if launch and launch.is_scheduler_process:
+        return [filled("{0}'s scheduler", launcher.title)]
+    rank, world_size = (launch.rank, launch.world_size) if launch else (None, None)
+    parts = launcher.describe(filled("{0} of {1}", or_unknown(rank), or_unknown(world_size)), variables)
+    alone = launcher.scheduler and (not origin.allocation or launcher.scheduler != origin.allocation.scheduler.name)
+    return [launcher.title, *parts] if alone else parts
+
+
+def tag(origin: Origin) -> str:
+    """``slurm:1234/torchrun``: the scheduler, its job, and the launcher unless that is the scheduler's own.
+
+    ``no-job`` outside of any.
+    """
+    name = kind(origin)
+    name = "no-job" if name == "alone" else name
+    job_id = origin.allocation.job_id if origin.allocation else ""
+    text = f"{name}:{job_id}" if job_id else name
+    launcher = origin.launch.launcher if origin.launch and origin.started == "ranks" else None
+    if launcher and name not in (launcher.kind, launcher.scheduler, "rank-table"):
+        text += f"/{launcher.kind}"
+    return re.sub(r"[^A-Za-z0-9._:@+/-]", "_", text)[:_LONGEST_TAG]

@@ -231,7 +231,7 @@ class NpuStart(Fact, frozen=True):
         text = read_npu_smi_text(output)
         if "There is no NPU card on this server" in text:
             return cls(failure=None, cards=0)
-        values = list(labelled_values(text))
+        values = labelled_values(text)
         cards = sum(label == "NPU ID" for label, _ in values)
         totals = [
             int(number) for label, number in values if label in TOTAL_LABELS and re.fullmatch("[0-9]{1,6}", number)

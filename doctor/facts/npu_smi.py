@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Literal, TypeVar
 
 import msgspec
@@ -130,7 +131,7 @@ def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
 
 def block_problems(blocks: Sequence[ToolBlock]) -> list[str]:
     """Of each block why it is no answer, or empty: it lacks chips that it counts, or a row that most of them have."""
-    rows = [list(labelled_values(block.text)) for block in blocks]
+    rows = [labelled_values(block.text) for block in blocks]
     labels = [{label for label, _ in labelled} for labelled in rows]
     counts = Counter(label for labelled in labels for label in labelled)
     usual = [label for label, count in counts.items() if count * 2 > sum(map(bool, labels))]
@@ -188,12 +189,14 @@ def strip_escapes(text: str) -> str:
     return text if text.isprintable() else re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]", "", text)
 
 
-def labelled_values(text: str) -> Iterator[tuple[str, str]]:
+@lru_cache(maxsize=64)  # those of the cards of one host, which are looked through before they are read
+def labelled_values(text: str) -> Sequence[tuple[str, str]]:
     """``label : value`` lines, in order; the label ends at the first colon."""
-    for line in text.splitlines():
-        label, colon, value = strip_escapes(line).partition(":")
-        if colon and label.strip():
-            yield " ".join(label.split()), value.strip()
+    lines = text.splitlines()
+    if not "".join(lines).replace("\t", "").isprintable():
+        lines = [strip_escapes(line) for line in lines]
+    parts = [line.partition(":") for line in lines]
+    return tuple((" ".join(label.split()), value.strip()) for label, colon, value in parts if colon and label.strip())
 
 
 def row_excerpt(cells: list[str]) -> str:

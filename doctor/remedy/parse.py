@@ -5,8 +5,10 @@ No check is run or even imported for it: what a check supplies is read off its s
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,9 +16,9 @@ from doctor.config.file import did_you_mean
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.check_files import AREAS
 from doctor.engine.sanitize import printable_excerpt, quote
+from doctor.engine.shell_quote import placeholder_names
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import loads
-from doctor.remedy.finding_values import read_finding_values
 from doctor.remedy.playbook import ALWAYS_SUPPLIED, RISKS, WHO, Playbook, PlaybookStep
 from doctor.remedy.validate import changes_nothing, needed_names, step_violations
 
@@ -208,3 +210,40 @@ class _PlaybookReader:
         at = next((number for number in (*range(low, high), *tables) if pattern.match(self.lines[number])), low)
         near = (number for number in range(at, high) if word in self.lines[number])
         return (next(near, at) if word else at) + 1
+
+
+def read_finding_values(path: Path) -> frozenset[str]:
+    """The names of the values that the check in one file supplies.
+
+    That is the keywords of each ``Finding(...)``, and the placeholders of its templates and of its page: they also
+    tell what comes out of ``**values`` and of a function that makes the findings.
+
+    Raises: OSError, SyntaxError, ValueError for a file that is no Python.
+    """
+    return _names_in_source(path.read_bytes())
+
+
+@functools.cache
+def _names_in_source(source: bytes) -> frozenset[str]:
+    """As `read_finding_values`; most checks are treated by several playbooks."""
+    tree = ast.parse(source)
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        names.update(_keywords(node))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names |= placeholder_names(node.value)
+    return frozenset(names)
+
+
+def _keywords(node: ast.AST) -> Iterator[str]:
+    """The named values of a finding, or of the call that makes the check's findings."""
+    if isinstance(node, ast.YieldFrom):
+        yield from (name for inner in ast.walk(node) for name in _keyword_names(inner))
+        yield from ("observed", "expected")
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
+        yield from _keyword_names(node)
+
+
+def _keyword_names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Call):
+        yield from (keyword.arg for keyword in node.keywords if keyword.arg)

@@ -16,9 +16,9 @@ import msgspec
 from doctor import job
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate_check
-from doctor.engine.fact import Absent, Unreadable
-from doctor.engine.record import Run, load_run, load_run_file
-from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
+from doctor.engine.fact import Absent, Unreadable, Visit
+from doctor.engine.record import HostRecord, Run, load_run, load_run_file
+from doctor.engine.result import BUDGET_ENDED, THIS_HOST_ALONE, Outcome, Reason, Report
 from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import effective_time
 
@@ -76,7 +76,6 @@ def _with_parts(run: Run, name: str) -> Run:
     names = (*run.probe_inputs.hosts, *run.launch.by_host, *_hosts_with_ranks(run))
     if run.hosts.keys() >= {*names}:
         return run
-    from doctor.session.saved_hosts import with_listed_hosts
 
     return with_listed_hosts(run, names)
 
@@ -276,3 +275,33 @@ _READERS: dict[str, Callable[[Run], object]] = {
     "doctor.engine.watch_summary.WatchResult": lambda run: _part(run, "watch"),
 }
 """By the full name of the type, so that none is loaded which no check wants."""
+
+
+NO_RECORD = "the saved run names it and has no record of it"
+
+
+def with_listed_hosts(run: Run, names: Iterable[str]) -> Run:
+    """The run with an unknown host for each of ``names``, by which it calls its hosts, that it holds no record of.
+
+    A run of one host alone names its fleet, and is about no other host.
+
+    >>> from doctor.engine.record import SCHEMA
+    >>> list(with_listed_hosts(Run(SCHEMA, "2 hosts", "", 0.0, {}), ("n1", "n2")).hosts)
+    ['n1', 'n2']
+    """
+    named = dict.fromkeys(names)
+    listed = [name for name in named if name and name not in run.hosts]
+    if not listed or _is_of_this_host_alone(run):
+        return run
+    from doctor.collect.merge.hosts import HostIdentity, match_hosts
+
+    others = [HostIdentity(host, run.hosts[host].visit.name) for host in run.hosts.keys() - named.keys()]
+    known = match_hosts(listed, others)
+    absent = [name for name in listed if name not in known]
+    records = dict.fromkeys(absent, HostRecord(Visit("no-file", NO_RECORD)))
+    return msgspec.structs.replace(run, hosts={**run.hosts, **records}) if absent else run
+
+
+def _is_of_this_host_alone(run: Run) -> bool:
+    local = all(record.visit.local for record in run.hosts.values())
+    return len(run.hosts) == 1 and local and run.source.startswith(THIS_HOST_ALONE)

@@ -10,14 +10,17 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from doctor.config.file import HistorySettings, find_config, parse_history
+from doctor.engine.report_parts import AgeKey, FindingAge
+from doctor.engine.result import Report
 from doctor.engine.texts import filled
-from doctor.history.run_record import RunRecord, RunView, make_record, recorded_names
+from doctor.history.run_record import FLEET, LOCAL, RunRecord, RunView, make_record, recorded_names
 from doctor.history.run_store import HistoryFolder, NoHistory, current_time, open_history
 from doctor.remote.runtime.reading import schedule
 from doctor.session.output_files import print_warning
@@ -153,8 +156,6 @@ class _Worker:
             return b""
 
     def _read_ages(self, folder: HistoryFolder, earlier_names: Sequence[str]) -> None:
-        from doctor.history.ages import MAX_RUNS, ages
-
         # Two runs may begin in one second.
         earlier = [run for run in folder.newest(MAX_RUNS, earlier_names) if run.started <= self.report.started]
         self.ages = ages(self.report, [RunView(run) for run in earlier], machine_name())
@@ -203,3 +204,39 @@ def join_unless_blocked(thread: threading.Thread, blocked_seconds: float, most_s
 def cpu_seconds(thread: threading.Thread) -> float:
     """Seconds for which the thread ran, or could have run and had no CPU; 0 where they are not known."""
     return float(sum(schedule(f"/proc/self/task/{thread.native_id}"))) / 1e9
+
+
+MAX_RUNS = 20
+"""Earlier runs that are asked."""
+
+
+def ages(report: Report, earlier: Sequence[RunView], machine: str = LOCAL) -> Mapping[AgeKey, FindingAge]:
+    """The age of each finding, by check and host; none for one that earlier runs say nothing certain of.
+
+    ``earlier``: the runs before this one, newest first. A finding is new only where the last run that had its check
+    and its host looked, and found nothing. ``machine``: the name of this machine, which a report may call localhost.
+    """
+    recorded = recorded_names(report.hosts, machine)
+    fleet = frozenset(recorded.values())
+    keys = {
+        (outcome.check, host)
+        for outcome in report.outcomes
+        for finding in outcome.findings
+        for host in finding.hosts or (FLEET,)
+    }
+    ages_by_key = {key: _age(key[0], recorded.get(key[1], key[1]), fleet, earlier) for key in sorted(keys)}
+    return {key: age for key, age in ages_by_key.items() if age is not None}
+
+
+def _age(check: str, host: str, fleet: frozenset[str], earlier: Sequence[RunView]) -> FindingAge | None:
+    comparable = [run for run in earlier if run.is_comparable(check, host, fleet)]
+    if not comparable or comparable[0].state(check, host) is None:
+        return None
+    states = [(run.record.started, state) for run in comparable if (state := run.state(check, host))]
+    present = [state != "clear" for _, state in states]
+    streak = present.index(False) if False in present else len(present)
+    before = present[streak:]
+    times = 1 + sum(present and not later for later, present in pairwise(before))
+    if not streak:
+        return FindingAge("new", states[0][0], times=times)
+    return FindingAge("present", states[streak - 1][0], streak + 1, not before, times)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from doctor.engine.decoding import prepare_decoding
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
@@ -18,8 +19,7 @@ from doctor.hosts.selection import HostSelection, PodAccess, PodSelection
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.jobs import is_named, pods_of_job, rows_of_kind, without_replaced
-from doctor.transport.kubernetes.pods import Pod, list_pods, namespace_of, natural_order, read_pod
-from doctor.transport.kubernetes.replicas import absent_replicas
+from doctor.transport.kubernetes.pods import MAX_PODS, Pod, is_name, list_pods, namespace_of, natural_order, read_pod
 from doctor.transport.options import CONNECT_TIMEOUT
 
 _ONE_BY_ONE = 8
@@ -202,3 +202,48 @@ def _nodes(choice: PodSelection, selection: HostSelection) -> Inventory:
     )
     source = filled("{0} from the command line, each by a pod on it", count_noun(len(hosts), "host"))
     return _without_excluded(Inventory(hosts, source, pods=access), selection)
+
+
+class _Ordinals(msgspec.Struct, frozen=True):
+    start: int = 0
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    replicas: int = 1
+    ordinals: _Ordinals | None = None
+
+
+class _StatefulSet(msgspec.Struct, frozen=True):
+    spec: _Spec = _Spec()
+
+
+def absent_replicas(
+    program: Sequence[str], namespace: str, pods: Sequence[Pod], patience: float = CONNECT_TIMEOUT
+) -> tuple[str, ...]:
+    """Names of pods that the StatefulSets of these pods should have, and that are none of them.
+
+    Empty where a StatefulSet cannot be read: the right to do so is not needed for anything else.
+    """
+    present = {pod.name for pod in pods}
+    owners = dict.fromkeys(owner.name for pod in pods for owner in pod.owners if owner.kind == "StatefulSet")
+    return tuple(
+        name
+        for owner in filter(is_name, owners)
+        for name in _replicas(program, namespace, owner, patience)
+        if name not in present
+    )
+
+
+def _replicas(program: Sequence[str], namespace: str, name: str, patience: float) -> Iterator[str]:
+    path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"
+    try:
+        answer = kubectl.ask(program, "get", "--raw", path, patience=patience)
+        spec = msgspec.json.decode(answer, type=_StatefulSet).spec
+    except (TransportError, msgspec.MsgspecError, UnicodeError, RecursionError):
+        return
+    first = spec.ordinals.start if spec.ordinals else 0
+    for number in range(first, first + min(spec.replicas, MAX_PODS)):
+        yield f"{name}-{number}"
+
+
+prepare_decoding(_StatefulSet)

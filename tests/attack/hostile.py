@@ -24,7 +24,7 @@ from doctor.collect.collector_request import parse_response, unique_facts
 from doctor.collect.merge.node_records import NodeFileRecord, parse_node_record
 from doctor.collect.node_lines import Assembly, TornRecord, encode_lines, parse_part
 from doctor.config.file import ConfigError
-from doctor.config.waiver_file import parse_waivers
+from doctor.config.waivers import parse_waivers
 from doctor.engine.catalog import check_files, load_checks
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, Visit

@@ -6,7 +6,7 @@ import base64
 import random
 import time
 
-from doctor.diagnose.bundle.gate import gated
+from doctor.diagnose.bundle.pack import gated
 from doctor.engine.secrets import _searched, hide_secrets
 from tests.attack.secrets import corpus
 from tests.diagnose.speed import lines

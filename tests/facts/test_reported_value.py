@@ -13,7 +13,7 @@ from doctor.facts.npu_fabric import NpuHccs
 from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
 from doctor.facts.nvlink import NvLinks
-from doctor.facts.reported_value import value_state
+from doctor.facts.reported_value import complaint, value_state
 from tests.facts.answers import learned, read_outputs
 
 
@@ -173,3 +173,9 @@ def test_a_fault_code_is_read_with_its_prefix_too() -> None:
     text = ONE_NPU.format("\tHealth Status : OK\n\tError Code : 0x80E18402, 80E01801\n\tChip ID : 0\n")
     value = learned(NpuHealth, {"": Output(out=text)})
     assert value.chips[0].codes == ("80E18402", "80E01801") and not value.unread
+
+
+def test_each_phrase_of_a_complaint_is_seen() -> None:
+    phrases = ("ERROR", "Fatal", "fail", "Failed", "failure", "unable", "corrupt", "Corruption", "cannot", "Invalid")
+    for phrase in (*phrases, "WARNING", "not responding", "timed out", "Connection refused"):
+        assert complaint(f"MTU : 1500\nquery of device 1 {phrase} now") == f"query of device 1 {phrase} now"

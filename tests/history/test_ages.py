@@ -7,8 +7,8 @@ import pytest
 
 from doctor.engine.report_parts import FindingAge
 from doctor.engine.result import Finding, Report
-from doctor.history.ages import ages
 from doctor.history.run_record import RunRecord, RunView, make_record
+from doctor.session.run_history import ages
 from tests.history.runs import CHECKS, DRIVER, LINK, at, record, report
 
 

@@ -23,9 +23,9 @@ from doctor.report.diff.load import BadReport, decode
 from doctor.report.formats.json import encode
 from doctor.report.formats.registry import RenderContext, render_bytes
 from doctor.report.layout.fold import fold
-from doctor.report.web.hang_timeline import hang_timeline
 from doctor.report.web.loss_chart import training_chart
 from doctor.report.web.path_maps import network_map, pair_map
+from doctor.report.web.report_values import hang_timeline
 from tests.report import pictured_reports, recorded_fleets
 from tests.report import reports as example_reports
 from tests.report.strategies import reports

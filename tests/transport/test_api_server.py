@@ -23,14 +23,13 @@ from doctor.config.file import ConfigError, ConfigFile
 from doctor.config.notify_targets import NODE_PARTS, NotifyTarget, parse_notify
 from doctor.engine.errors import CommandError
 from doctor.engine.result import Finding, Outcome, Report, Severity
-from doctor.session.idle_guard import run_only_when_idle
+from doctor.session.idle_guard import pod_with_devices, run_only_when_idle
 from doctor.session.notify.message import message_of
 from doctor.session.notify.node_status import NodeVerdict, node_verdicts
 from doctor.session.notify.notifier import await_notifications, notify, notify_line
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import api_server
 from doctor.transport.kubernetes.api_server import ApiServer
-from doctor.transport.kubernetes.idle import pod_with_devices
 from tests.report import reports
 
 NODE = "node001"

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import pytest
 
+from doctor.preflight.gang import GangTransport
 from doctor.transport import TransportError
 from doctor.transport.gang import sealed
-from doctor.transport.gang.gang_transport import GangTransport
 from doctor.transport.gang.links import VERDICT, Gathering
 from doctor.transport.gang.member import Membership
 from doctor.transport.gang.sealed import Introduction, SealedLink, admit, gang_key, introduce

@@ -16,6 +16,7 @@ from doctor.hosts.nodeset import InventoryError
 from doctor.hosts.selection import HostSelection, PodAccess, PodSelection
 from doctor.session import select_pods
 from doctor.session.examine import _meeting_in_pods, _names_among_hosts
+from doctor.session.select_pods import absent_replicas
 from doctor.smoke.plan import SmokeOptions
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
@@ -23,7 +24,6 @@ from doctor.transport.kubernetes.jobs import job_kinds, pods_of_job, without_rep
 from doctor.transport.kubernetes.kubernetes_transport import Kubernetes
 from doctor.transport.kubernetes.node_pods import NodePods
 from doctor.transport.kubernetes.pods import Pod, list_pods, natural_order, read_pod
-from doctor.transport.kubernetes.replicas import absent_replicas
 from tests.hosts.kubernetes.small_server import pod
 
 

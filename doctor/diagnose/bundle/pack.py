@@ -9,16 +9,18 @@ import json
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from doctor.diagnose.bundle.contents import NAME, TABLE, BundledFile, Contents, LeftOut, contents_table
-from doctor.diagnose.bundle.gate import gated
 from doctor.diagnose.bundle.spool import Spooled
 from doctor.diagnose.bundle.support import diagnosed_sections
-from doctor.engine.secrets import hide_in, hide_secrets
+from doctor.diagnose.excerpter.line_choice import MAX_LINE, ShapeIndex, split_block
+from doctor.engine.secret_shapes import WORDS
+from doctor.engine.secrets import hide_in, hide_in_lines, hide_layered, hide_secrets
 
 BLOCK = 1 << 20
 """Bytes that are searched for secrets at once; more where a line or a private key goes on."""
@@ -178,3 +180,27 @@ def _distinct(folders: Mapping[str, str]) -> dict[str, str]:
         taken[folder] = taken.get(folder, 0) + 1
         named[host] = folder if taken[folder] == 1 else f"{folder}~{taken[folder]}"
     return named
+
+
+@cache
+def _index() -> ShapeIndex:
+    return ShapeIndex([([word.encode()], word.encode()) for word in WORDS], encoded=True)  # type: ignore[no-untyped-call]
+
+
+def gated(block: bytes) -> bytes:
+    """The block, which ends with a line, without secrets: as `hide_secrets` leaves it, byte for byte."""
+    text = hide_layered(block.decode("utf-8", "surrogateescape"))
+    data = text.encode("utf-8", "surrogateescape")
+    return hide_in_lines(text, _chosen(data)).encode("utf-8", "surrogateescape")
+
+
+def _chosen(block: bytes) -> Iterator[int]:
+    """The numbers of the lines that hold one of the words."""
+    lower = block.lower() + b"\n"
+    lines, shapes = split_block(lower)  # type: ignore[no-untyped-call]
+    numbers = _index().numbered(lower)  # type: ignore[no-untyped-call]
+    hot = _index().hot_shapes([shape for shape in shapes if len(shape) <= MAX_LINE])  # type: ignore[no-untyped-call]
+    for number, (line, shape) in enumerate(zip(lines, shapes, strict=True)):
+        triggers = (*hot.get(shape, ()), *numbers.get(number, ()))
+        if len(shape) > MAX_LINE or (triggers and any(word in line for word in triggers)):
+            yield number

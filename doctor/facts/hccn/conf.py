@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Interface
 from typing import TypeVar
@@ -78,7 +79,7 @@ class HccnConf(Fact, frozen=True):
             setting = _SETTING.fullmatch(line)
             if setting:
                 kept = by_npu.setdefault(int(setting[2]), {})
-                if kept.setdefault(setting[1], setting[3]) != setting[3]:
+                if kept.setdefault(sys.intern(setting[1]), setting[3]) != setting[3]:
                     unread[filled("{0} line {1}", CONF_PATH, number)] = filled(
                         "{0}_{1} is set twice, to different values", setting[1], setting[2]
                     )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from statistics import median_low
 
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.engine.smoke_summary import CollectiveSpeed, DeviceRate, Failure, SmokeSummary, SoakMinute
+from doctor.engine.smoke_summary import CollectiveSpeed, DeviceRate, Failure, PairSpeed, SmokeSummary, SoakMinute
 from doctor.report.layout.formatting import byte_rate, clean, count_noun, duration, short_time, size
 from doctor.report.layout.page_model import Details, label_lines
-from doctor.report.layout.pair_grid import pair_grid
 from doctor.report.layout.stack_tree import stack_tree
 
 MAX_STACK_LINES = 12
@@ -323,3 +323,54 @@ def _line(minute: SoakMinute) -> str:
         end=duration(minute.start + minute.seconds),
         figures=localized(", ").join(parts),
     )
+
+
+MOST_ROWS = 32
+"""Of more ranks, neighbours share a row, which shows the slowest of their pairs."""
+SIGNS = ((1.5, "."), (2.0, "-"), (4.0, "+"), (float("inf"), "#"))
+"""Below so many times the median time: its sign."""
+
+
+def pair_grid(pairs: Sequence[PairSpeed]) -> list[str]:
+    r"""Lines; none for fewer than three ranks.
+
+    >>> times = {(0, 1): 1.0, (0, 2): 1.1, (1, 2): 1.0, (0, 3): 9.0, (1, 3): 9.0, (2, 3): 2.6}
+    >>> for line in pair_grid([PairSpeed(*pair, 1 << 20, seconds) for pair, seconds in times.items()])[1:5]:
+    ...     print(line)
+    0 \..#
+    1 .\.#
+    2 ..\+
+    3 ##+\
+    """
+    largest = max((pair.bytes for pair in pairs), default=0)
+    times = {(pair.low, pair.high): pair.seconds for pair in pairs if pair.bytes == largest and pair.seconds > 0}
+    ranks = sorted({rank for pair in times for rank in pair})
+    if len(ranks) < 3:
+        return []
+    usual = median_low(times.values())
+    share = -(-len(ranks) // MOST_ROWS)
+    blocks = [ranks[start : start + share] for start in range(0, len(ranks), share)]
+    labels = [f"{block[0]}-{block[-1]}" if len(block) > 1 else f"{block[0]}" for block in blocks]
+    row_of = {rank: number for number, block in enumerate(blocks) for rank in block}
+    worst: dict[tuple[int, int], float] = {}
+    for (low, high), seconds in times.items():
+        cell = (row_of[low], row_of[high])
+        worst[cell] = max(worst.get(cell, 0.0), seconds / usual)
+    width = max(map(len, labels))
+    head = phrase(
+        "exchanges of {size} by rank, median {rate} each way:", size=size(largest), rate=byte_rate(largest / usual)
+    )
+    rows = [f"{label:>{width}} {_row(number, len(blocks), worst)}" for number, label in enumerate(labels)]
+    return [head, *rows, localized(". below 1.5 times the median time, - below 2, + below 4, # from 4 on")]
+
+
+def _row(row: int, count: int, worst: Mapping[tuple[int, int], float]) -> str:
+    return "".join(_sign(row, column, worst) for column in range(count))
+
+
+def _sign(row: int, column: int, worst: Mapping[tuple[int, int], float]) -> str:
+    """Of a cell; a space where no pair of it was measured."""
+    ratio = worst.get((min(row, column), max(row, column)))
+    if ratio is None:
+        return "\\" if row == column else " "
+    return next(sign for limit, sign in SIGNS if ratio < limit or limit == float("inf"))

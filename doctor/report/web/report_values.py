@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +21,6 @@ from doctor.report.layout.page_model import DetailLevel, Details, ReportSection
 from doctor.report.layout.smoke_section import culprits_in_words, failure_text, ranks_in_words
 from doctor.report.layout.tally import tally
 from doctor.report.web.check_grid import check_grid
-from doctor.report.web.hang_timeline import Timeline, hang_timeline
 from doctor.report.web.loss_chart import learning_chart, training_chart, watched_chart
 from doctor.report.web.path_maps import network_map, pair_map
 
@@ -181,3 +181,73 @@ def _stack(text: str) -> str:
     ]
     more = [f"... {count_noun(len(lines) - MAX_STACK_LINES, 'more line')}"] if len(lines) > MAX_STACK_LINES else []
     return "\n".join([*lines[:MAX_STACK_LINES], *more])
+
+
+MAX_ROWS = 40
+WIDTH, ROW_HEIGHT = 640, 26
+AXIS_HEIGHT = 28
+
+
+class TimelineRow(msgspec.Struct, frozen=True):
+    """Ranks in one call; the first of them entered it ``longest`` seconds before the verdict."""
+
+    ranks: str
+    call: str
+    is_culprit: bool
+    longest: float
+    shortest: float
+    start: float
+    """Left end of the bar."""
+    entries: tuple[float, ...]
+    """Where on the axis each rank entered."""
+    top: float
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """The rows from the earliest entry to the verdict."""
+
+    rows: tuple[TimelineRow, ...]
+    hidden: int
+    """Rows that are not drawn."""
+    seconds: float
+    ticks: tuple[tuple[float, str], ...]
+    height: float
+
+
+def hang_timeline(failure: Failure) -> Timeline | None:
+    """None where the failure does not tell since when its ranks were where they were."""
+    groups: dict[tuple[bool, str], list[int]] = {}
+    ages_by_rank = {rank: min(max(age, 0.0), 1e9) for rank, age in failure.ages.items() if math.isfinite(age)}
+    for rank in sorted(ages_by_rank):
+        key = (rank in failure.culprit_ranks, failure.calls.get(rank) or failure.states.get(rank, ""))
+        groups.setdefault(key, []).append(rank)
+    if not groups:
+        return None
+    seconds = max(*ages_by_rank.values(), 0.001)
+
+    def across(age: float) -> float:
+        return round(WIDTH * (1 - age / seconds), 1)
+
+    ordered = sorted(groups.items(), key=lambda item: (not item[0][0], -max(ages_by_rank[rank] for rank in item[1])))
+    rows = []
+    for number, ((is_culprit, call), ranks) in enumerate(ordered[:MAX_ROWS]):
+        ages = [ages_by_rank[rank] for rank in ranks]
+        entries = tuple(sorted({across(age) for age in ages}))
+        rows.append(
+            TimelineRow(
+                ranks_in_words(ranks),
+                clean(call, 200) or localized("no call is known"),
+                is_culprit,
+                max(ages),
+                min(ages),
+                entries[0],
+                entries[:200],
+                number * ROW_HEIGHT,
+            )
+        )
+    ticks = tuple((across(seconds * part / 4), _before(seconds * part / 4)) for part in range(5))
+    return Timeline(tuple(rows), len(ordered) - len(rows), seconds, ticks, len(rows) * ROW_HEIGHT + AXIS_HEIGHT)
+
+
+def _before(seconds: float) -> str:
+    return f"-{seconds:.3g} s" if seconds else localized("verdict")

@@ -15,8 +15,10 @@ from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.job.variables import MASTER_PORT
+from doctor.smoke.hang.network_evidence import UNANSWERED
 from doctor.smoke.model import Failure, SmokePlan, SmokeResult
 from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.protocol import Probe
 from doctor.smoke.rendezvous.link import (
     Hello,
     LeaderListener,
@@ -25,7 +27,6 @@ from doctor.smoke.rendezvous.link import (
     leader_ports,
     listening_address,
 )
-from doctor.smoke.rendezvous.new_connections import answered_hosts
 from doctor.smoke.rendezvous.parts import (
     absent_failure,
     blame_kept_out,
@@ -38,7 +39,7 @@ from doctor.smoke.rendezvous.parts import (
 from doctor.smoke.rendezvous.placement import build_launched_plan
 from doctor.smoke.rendezvous.relay import LeaderOrder, RelayedVerdict, RelayInbox
 from doctor.smoke.rendezvous.roll_call import status
-from doctor.smoke.run.channels import ReadyAgent
+from doctor.smoke.run.channels import ReadyAgent, adopt_agents
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
 from doctor.smoke.run.mindspore_run import repeat_with_mindspore
 from doctor.smoke.run.second_measurement import measure_again
@@ -326,3 +327,34 @@ def _session(host: str, member: Member) -> LineSession:
 
 def _notes(hellos: Sequence[Hello]) -> list[str]:
     return [strip_control_chars(note, 300) for hello in hellos for note in hello.notes[:4]]
+
+
+HELLO, PROBE, ANSWER = 5.0, 1.5, 2.0
+"""Seconds for agents to begin, for a new connection, and for their answer behind it."""
+ATTEMPTS = 2
+
+
+def answered_hosts(ready: Sequence[ReadyAgent], targets: Sequence[tuple[str, int]]) -> dict[str, bool]:
+    """By host of these agents: whether any of the targets answered it, in two attempts. The agents end behind it.
+
+    A refusal is an answer. Hosts whose agents do not say are left out.
+    """
+    session = adopt_agents(ready)
+    channels = session.channels
+    answered: dict[str, bool] = {}
+    try:
+        deadline = time.monotonic() + HELLO
+        channels.wait(lambda: session.endpoints.keys() <= channels.hellos.keys() | channels.lost.keys(), deadline)
+        for _ in range(ATTEMPTS):
+            orders = {
+                name: Probe(list(targets), PROBE)
+                for name, endpoint in session.endpoints.items()
+                if name in channels.hellos and not answered.get(endpoint.host)
+            }
+            for name, line in channels.query("probes", orders, PROBE + ANSWER).items():
+                results = [result for _, _, result, _ in line.probes or ()]
+                if results:
+                    answered[session.endpoints[name].host] = any(result not in UNANSWERED for result in results)
+    finally:
+        channels.close()
+    return answered

@@ -94,8 +94,8 @@ def _plain(value: Any) -> Any:
 
 def record_inside(folder: Path) -> None:
     """Where the API server can be reached: has `doctor` send its own requests, and prints the exchanges."""
+    from doctor.session.idle_guard import pod_with_devices
     from doctor.transport.kubernetes import api_server
-    from doctor.transport.kubernetes.idle import pod_with_devices
     from tests.report import reports
     from tests.transport.test_api_server import failed_report, notify_receiver, of_one_host
 

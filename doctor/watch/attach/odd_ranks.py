@@ -7,7 +7,7 @@ still in a wait for the whole interval, and no bytes passed between them, is the
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Literal, NamedTuple
 
@@ -201,8 +201,9 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         own_end, _, end = view.report.far_end[0].partition(">") if view.report.far_end else ("", "", "")
         if view.far_end and f"{end}>{own_end}" not in links:  # else it waits for a rank that is looked at
             far_ends[view.report.pid] = end
+    at_rest = [view for view in views if not view.computes_for_now]
     locked_by = {(view.host, view.report.pid) for view in waiting}
-    if all(_asks_for_lock(view, locked_by) for view in views):
+    if all(view.asks_for_lock_of(locked_by) for view in views):
         return _blame(views, waiting)
     if all(view.does.transfers for view in views):
         text = "{0} It reads or writes meanwhile: look again."
@@ -218,14 +219,11 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
     elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):
         text = "{0} It waits for {1}, on another host, where something may work for it: look there."
+    elif not at_rest and not any(view.has_waited_long for view in waiting):
+        text = "{0} It computes without end, or has long work of its own: look again."
     else:
-        return _blame(views, waiting)
+        return _blame(at_rest or views, waiting)
     return Judgement("undecided", filled(text, _sentence(views, waiting), next(iter(far_ends.values()), "")))
-
-
-def _asks_for_lock(view: SeenRank, ranks: Collection[tuple[str, int]]) -> bool:
-    """Whether it asks again and again for what one of the ranks that wait for it keeps locked."""
-    return view.does.kind == "sleep" and any((view.host, pid) in ranks for pid, _ in view.report.lock_owners)
 
 
 def _hold_up(holders: Sequence[SeenRank]) -> Judgement:

@@ -842,6 +842,21 @@ def test_a_job_of_long_steps_is_not_one_that_hangs(switches: int, carried: int, 
     assert judged(rank(0, turns, COMPUTES, **fields, register_values=1), *waits).result == result
 
 
+@pytest.mark.parametrize(("state", "text"), [("T", "scontrol resume JOB"), ("S", "All ranks wait")])
+def test_a_job_that_is_suspended_as_a_whole_has_no_odd_rank(state: str, text: str) -> None:
+    every = [rank(number, looks(state=state), WAITS) for number in range(4)]
+    finding = judged(*every)
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", []) and text in finding.text
+    assert odd_rank_numbers(judged(rank(0, looks(state="T"), WAITS), *(rank(n, None, WAITS) for n in (1, 2, 3)))) == [0]
+
+
+@pytest.mark.parametrize(("switches", "result"), [(0, "odd"), (3, "undecided")])
+def test_who_reads_a_pipe_into_which_something_comes_goes_on(switches: int, result: str) -> None:
+    """A decoder of shards that sends a little now and then. What was never read holds it up."""
+    reads = rank(0, looks("read", file="pipe", switches=switches), COMPUTES)
+    assert judged(reads, *(rank(number, None, WAITS) for number in (1, 2, 3))).result == result
+
+
 @pytest.mark.parametrize(("ran", "result"), [(0.5, "undecided"), (4.0, "odd")])
 def test_who_hardly_gets_a_cpu_may_have_short_work(ran: float, result: str) -> None:
     waits = [rank(number, None, WAITS, off_cpu=900.0) for number in (1, 2, 3)]

@@ -39,6 +39,7 @@ BUSY = (
     "The ranks use their CPUs, and nothing shows whether they compute or wait for each other so, as in MPI or for a "
     "device. Expected py-spy, or root (--sudo) for samples; look again."
 )
+SUSPENDED = "All ranks are stopped, as by scontrol suspend: scontrol resume JOB or docker unpause NAME continues them."
 MOVING_RATE = 2048.0
 """Bytes a second over TCP, above which a rank's collectives move; what stores and heartbeats say is less."""
 MOST_MISFITS = 8
@@ -167,6 +168,8 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     all_left = definite and not waiting and all(view.does.kind == "left" for view in definite)
     if all_left and (len(views) < world or len(views) == len(definite) > 1):
         return _over(definite, world - len(views))
+    if len(views) == len(definite) > 1 and all(view.does.kind in ("stopped", "frozen") for view in views):
+        return Judgement("undecided", SUSPENDED)
     if definite:
         return _blame(definite, waiting)
     return _beside(rest, waiting) if rest else _all_wait(waiting)
@@ -286,7 +289,8 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
     # Beside one that turns at one place, whoever waits for anything all the time may hold it up.
     rests = RESTS | {"wait"} if any(view.does.turns for view in views) else RESTS
     at_rest = [view for view in views if view.does.kind in rests and view.does.unmoved]
-    if any(view.does.kind == "compute" or view.awaits_device for view in views):
+    computing = [view for view in views if view.does.kind == "compute"]
+    if computing or any(view.awaits_device for view in views):
         if at_rest:
             text = "{0} Others compute, and may wait so for it, as in MPI or for a device."
             return Judgement("undecided", filled(text, _sentence(at_rest, [])))
@@ -296,14 +300,12 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
                 "So does a job whose steps take longer (--interval)."
             )
             return Judgement("undecided", filled(text, labels_joined([view.report.label for view in at_devices])))
-        busy = [
-            view for view in views if view.does.role == TASKS and view.does.kind == "compute" and not view.does.works
-        ]
+        busy = [view for view in computing if view.does.role == TASKS and not view.does.works]
         askers = [view for view in views if view.does.text.startswith(ANSWERS)]
         if askers and busy:
             text = "{0} Whether that comes to an end, its stack does not tell: look again."
             return Judgement("undecided", filled(text, _sentence(busy, askers)))
-        if not all(view.does.is_surely_computing for view in views if view.does.kind == "compute"):
+        if not all(view.does.is_surely_computing for view in computing):
             return Judgement("undecided", BUSY)
         return Judgement("moves", "Ranks compute, and none of them waits for another.")
     return Judgement(

@@ -231,8 +231,10 @@ def _transfers(first: Look, last: Look) -> bool:
 
 def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_children: float) -> bool:
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
+    if kind in ("child", "file") and not unmoved:
+        return True  # it moved: the child, or the call, is another one by now
     if kind == "child":
-        return by_children > _LEAST_OF_CHILDREN or not unmoved  # it moved: the child is another one by now
+        return by_children > _LEAST_OF_CHILDREN
     if kind in HELPED or (
         kind == "sleep" and not unmoved
     ):  # it asks again and again; a child may have other work, such as a loader's

@@ -500,6 +500,9 @@ def test_a_task_of_ray_that_computes_in_one_function_is_neither_accused_nor_heal
     finding = judged(loop, unnamed(52, MAIN_LOOP, call="futex"), *[driver] * bool(asked))
     assert finding.odd_ranks == () and finding.result == ("undecided" if asked else "moves")
     assert ("pid 53" in finding.text) == bool(asked)
+    same = msgspec.structs.replace(loop, register_values=3)
+    named = judged(same, unnamed(52, MAIN_LOOP, call="futex"), *[driver] * bool(asked)).odd_ranks
+    assert [odd_rank.pid for odd_rank in named] == ([53] if asked else [])
 
 
 RECEIVES = ("Connection._recv", "/x/lib/python3.11/multiprocessing/connection.py")

@@ -303,8 +303,7 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
         busy = [view for view in computing if view.does.role == TASKS and not view.does.works]
         askers = [view for view in views if view.does.text.startswith(ANSWERS)]
         if askers and busy:
-            text = "{0} Whether that comes to an end, its stack does not tell: look again."
-            return Judgement("undecided", filled(text, _sentence(busy, askers)))
+            return _blame_unless_helped(busy, askers)
         if not all(view.does.is_surely_computing for view in computing):
             return Judgement("undecided", BUSY)
         return Judgement("moves", "Ranks compute, and none of them waits for another.")

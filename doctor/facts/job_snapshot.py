@@ -73,6 +73,8 @@ for folder in sys.path[1:]:
                 path = line.split(",", 1)[0]
                 if compiled(path):
                     add(key, os.path.join(folder, path))
+        elif end_of_name == "pth" or entry in ("sitecustomize.py", "usercustomize.py"):
+            add(entry, os.path.join(folder, entry))
         elif compiled(entry) and "lib-dynload" not in folder:
             add(entry.split(".")[0], os.path.join(folder, entry))
         elif folder in own and "." not in entry and os.path.isdir(os.path.join(folder, entry)):

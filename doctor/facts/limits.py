@@ -24,6 +24,10 @@ class Limit(msgspec.Struct, frozen=True):
         return self.hard is None or self.hard >= required
 
 
+OTHERS = ("core file size", "stack size")
+"""Limits that are compared with those of earlier runs alone."""
+
+
 class ResourceLimits(Fact, frozen=True):
     """The limits of a session on the host, or of a process started in the job's container.
 
@@ -45,6 +49,8 @@ class ResourceLimits(Fact, frozen=True):
     """Locked memory, in bytes."""
     nproc: Limit
     """Processes and threads of the user."""
+    others: dict[str, Limit] = {}
+    """Those of `OTHERS` that the kernel has, by the kernel's name."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> ResourceLimits:
@@ -53,6 +59,7 @@ class ResourceLimits(Fact, frozen=True):
             nofile=_parse_limit(text, "Max open files"),
             memlock=_parse_limit(text, "Max locked memory"),
             nproc=_parse_limit(text, "Max processes"),
+            others={name: _parse_limit(text, f"Max {name}") for name in OTHERS if name in text},
         )
 
 

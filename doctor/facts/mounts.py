@@ -26,6 +26,10 @@ KINDS = frozenset(
     )
 )
 """Types of file systems that need a server."""
+DISK_KINDS = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat"))
+"""Types of file systems on disks of the host."""
+OF_CONTAINERS = ("/var/lib/kubelet/", "/var/lib/docker/", "/var/lib/containers/", "/run/", "/snap/", "/etc/")
+"""Where mounts come and go with each container."""
 MAX_MOUNTS = 64
 MAX_OPTIONS = 2000
 """Characters of a mount's options."""
@@ -59,7 +63,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class MountTable(Fact, frozen=True):
-    """The network file systems that the job's processes see.
+    """The file systems that the job's processes see, of the network and of disks.
 
     Raw output, from ``/proc/self/mounts``::
 
@@ -72,6 +76,8 @@ class MountTable(Fact, frozen=True):
     mounts: tuple[Mount, ...]
     automounts: tuple[str, ...] = ()
     """Paths where a mount appears as soon as a process goes there (type autofs)."""
+    disks: tuple[Mount, ...] = ()
+    """File systems on disks of the host."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> MountTable:
@@ -79,9 +85,11 @@ class MountTable(Fact, frozen=True):
         rows = [row for row in rows if len(row) > 3]
         if not rows:  # every process has a root
             raise Unreadable("/proc/self/mounts: expected lines of four columns")
-        mounts = [Mount(_unescape(row[1]), row[0], row[2], _options(row[3])) for row in rows if row[2] in KINDS]
+        every = [Mount(_unescape(row[1]), row[0], row[2], _options(row[3])) for row in rows]
+        mounts = [mount for mount in every if mount.kind in KINDS]
+        disks = [mount for mount in every if mount.kind in DISK_KINDS and not mount.target.startswith(OF_CONTAINERS)]
         automounts = [_unescape(row[1]) for row in rows if row[2] == "autofs"]
-        return cls(tuple(mounts[:MAX_MOUNTS]), tuple(automounts[:MAX_MOUNTS]))
+        return cls(tuple(mounts[:MAX_MOUNTS]), tuple(automounts[:MAX_MOUNTS]), tuple(disks[:MAX_MOUNTS]))
 
     def is_automounted(self, target: str) -> bool:
         """Whether a path is, or lies in, one where mounts appear when they are needed."""

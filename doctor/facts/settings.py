@@ -10,16 +10,18 @@ from typing import Any, NamedTuple
 
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Absent, Fact, Unreadable
+from doctor.engine.texts import filled
+from doctor.facts.control_group import ControlGroup
 from doctor.facts.gpu import GpuCards
 from doctor.facts.host_settings import HostSettings
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.job_snapshot import JobSnapshot
 from doctor.facts.kernel import LiveSettings
 from doctor.facts.limits import ResourceLimits
-from doctor.facts.memory import SharedMemory
+from doctor.facts.memory import HostMemory, SharedMemory
 from doctor.facts.mounts import Mount, MountTable
 from doctor.facts.python_env import PythonEnv
-from doctor.facts.snapshot import CATEGORIES, HostSnapshot
+from doctor.facts.snapshot import CATEGORIES, FILES, HostSnapshot
 from doctor.facts.versions import CannVersion, NpuVersions
 
 Values = Mapping[str, str]
@@ -31,7 +33,7 @@ class SettingSource(NamedTuple):
 
     category: str
     fact: type[Fact]
-    values: Callable[[Any], Values]
+    values: Callable[[Any], Values | None]
 
 
 def _system(fact: HostSettings) -> Values:
@@ -48,7 +50,7 @@ def _system(fact: HostSettings) -> Values:
 
 
 def _limits(fact: ResourceLimits) -> Values:
-    limits = {"open files": fact.nofile, "locked memory": fact.memlock, "processes": fact.nproc}
+    limits = {"open files": fact.nofile, "locked memory": fact.memlock, "processes": fact.nproc, **fact.others}
     return {
         name: " ".join("unlimited" if value is None else str(value) for value in (limit.soft, limit.hard))
         for name, limit in limits.items()
@@ -56,7 +58,7 @@ def _limits(fact: ResourceLimits) -> Values:
 
 
 def _mounts(fact: MountTable) -> Values:
-    return {mount.target: _mount(mount) for mount in fact.mounts}
+    return {mount.target: _mount(mount) for mount in (*fact.disks, *fact.mounts)}
 
 
 def _mount(mount: Mount) -> str:
@@ -70,11 +72,28 @@ def _npu_versions(fact: NpuVersions) -> Values:
 
 
 def _interfaces(fact: Interfaces) -> Values:
-    return {
-        link.name: f"mtu {link.mtu}, {'up' if link.is_up else 'down'}"
-        for link in fact.links
-        if not link.is_loopback and not link.is_container_bridge
+    own = [link for link in fact.links if not link.is_loopback and not link.is_container_bridge]
+    names, addresses, routes = {link.name for link in own}, dict[str, list[str]](), dict[str, list[str]]()
+    for address in fact.addresses:
+        if not address.is_ipv6:  # those change by themselves
+            addresses.setdefault(address.interface, []).append(f"{address.address}/{address.prefix}")
+    for route in fact.routes or ():
+        if route.interface in names and not route.prefix:
+            routes.setdefault("default route", []).append(route.interface)
+    values = {
+        link.name: ", ".join((f"mtu {link.mtu}", "up" if link.is_up else "down", *addresses.get(link.name, ())))
+        for link in own
     }
+    return {**values, **{name: ", ".join(sorted(where)) for name, where in routes.items()}}
+
+
+def _control_group(fact: ControlGroup) -> Values:
+    bounds = {
+        "memory limit": str(min((bound.limit for bound in fact.memory), default="")),
+        "CPU quota": "" if fact.quota is None else f"{fact.quota:g}",
+    }
+    values = {"CPUs": str(fact.online_cpus), "CPUs of a process": str(fact.allowed_cpus), **bounds}
+    return {name: value for name, value in values.items() if value}
 
 
 def _python(fact: PythonEnv) -> Values:
@@ -82,8 +101,8 @@ def _python(fact: PythonEnv) -> Values:
     return {"interpreter": f"{fact.path} {fact.version}", **packages}
 
 
-def _of_category(category: str) -> Callable[[HostSnapshot], Values]:
-    return lambda fact: fact.values[category]
+def _of_category(category: str) -> Callable[[HostSnapshot], Values | None]:
+    return lambda fact: fact.values.get(category)
 
 
 SOURCES: tuple[SettingSource, ...] = (
@@ -94,12 +113,14 @@ SOURCES: tuple[SettingSource, ...] = (
     SettingSource("drivers", CannVersion, lambda fact: {"CANN": fact.version}),
     SettingSource("drivers", GpuCards, lambda fact: {"GPU driver": fact.driver} if fact.driver else {}),
     SettingSource("system", HostSettings, _system),
+    SettingSource("system", HostMemory, lambda fact: {"memory": filled("{0} GiB", fact.total >> 30)}),
+    SettingSource("system", ControlGroup, _control_group),
     SettingSource("interfaces", Interfaces, _interfaces),
     SettingSource("mounts", MountTable, _mounts),
     SettingSource("mounts", SharedMemory, lambda fact: {"/dev/shm": f"size={fact.size}"}),
     SettingSource("limits", ResourceLimits, _limits),
     SettingSource("sysctl", LiveSettings, lambda fact: fact.values),
-    *(SettingSource(category, HostSnapshot, _of_category(category)) for category in CATEGORIES),
+    *(SettingSource(category, HostSnapshot, _of_category(category)) for category in (*CATEGORIES, FILES)),
 )
 """Of several sources of one category all are read; a name that two have must have one value in both."""
 

@@ -11,6 +11,36 @@ import msgspec
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, ask
 
 CATEGORIES = ("sysctl", "packages", "environment", "firmware", "modules")
+FILES = "files"
+"""A category that each host has for itself."""
+SETTING_FILES = (
+    *("/etc/hosts", "/etc/hosts.*", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"),
+    *(
+        "/etc/hccn.conf",
+        "/etc/nccl.conf",
+        "/etc/ascend_*.info",
+        "/usr/local/Ascend/*/latest",
+        "/usr/local/Ascend/latest",
+    ),
+    *("/etc/environment", "/etc/profile", "/etc/profile.d/*", "/etc/bash*rc", "/etc/localtime", "/etc/timezone"),
+    *("/etc/fstab", "/etc/exports", "/etc/nfs*.conf", "/etc/auto.*", "/etc/lustre.conf", "/etc/idmapd.conf"),
+    *("/etc/security/limits.conf", "/etc/security/limits.d/*", "/etc/pam.d/*", "/etc/systemd/*.conf"),
+    *("/etc/systemd/system/*.d/*.conf", "/etc/ssh/ssh*_config", "/etc/ssh/ssh*_config.d/*", "/etc/chrony*.conf"),
+    *("/etc/ntp.conf", "/etc/ld.so.conf", "/etc/ld.so.conf.d/*", "/etc/ld.so.preload", "/etc/modprobe.d/*"),
+    *("/etc/modules-load.d/*", "/etc/udev/rules.d/*", "/etc/rdma/*", "/etc/rdma/modules/*", "/etc/libibverbs.d/*"),
+    *("/etc/netplan/*", "/etc/network/interfaces", "/etc/network/interfaces.d/*", "/etc/sysconfig/network-scripts/*"),
+    *("/etc/nftables.conf", "/etc/iptables/*", "/etc/sysconfig/*tables", "/etc/ufw/*.rules", "/etc/firewalld/zones/*"),
+    *("/etc/docker/daemon.json", "/etc/containerd/config.toml", "/etc/nvidia-container-runtime/config.toml"),
+    *(
+        "/etc/slurm*/*.conf",
+        "/etc/enroot/*.conf",
+        "/etc/openmpi/*.conf",
+        "/etc/tuned/active_profile",
+        "/etc/selinux/config",
+    ),
+)
+"""Files, and links, that settings of a host come from."""
+MOST_FILES, MOST_BYTES = 1000, 1 << 20
 
 
 def _read(path: str) -> str:
@@ -52,6 +82,27 @@ def _packages() -> dict[str, str]:
     return packages
 
 
+def _file_states(paths: list[str]) -> dict[str, str]:
+    """By path, where a link leads, else size and checksum of the content."""
+    files: dict[str, str] = {}
+    for path in paths[:MOST_FILES]:
+        try:
+            if os.path.islink(path):
+                files[path] = os.readlink(path)
+                continue
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            data = os.read(fd, MOST_BYTES)
+            files[path] = "%d bytes, CRC-32 %08x" % (os.fstat(fd).st_size, zlib.crc32(data))  # noqa: UP031
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+    return files
+
+
 def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
     """Runs on the host: by category, values by name; what changes by itself or names the host is left out."""
     import glob
@@ -68,11 +119,14 @@ def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
             if len(sysctl) < 4000 and not changing.search(path):
                 sysctl[path[10:].replace("/", ".")] = _read(path)
     relevant = re.compile(
-        "(NCCL|HCCL|GLOO|UCX|CUDA|ASCEND|TORCH|OMP|MKL|OMPI_MCA|PYTORCH)_|LD_LIBRARY_PATH$|LD_PRELOAD$|PYTHONPATH$"
+        "(NCCL|RCCL|HCCL|LCCL|GLOO|UCX|UCC|FI|IBV|RDMAV|MLX5|NVSHMEM|CUDA|NVIDIA|HIP|HSA|ROCR?|ROCM|ASCEND|ATB|NPU|TORCH(?:INDUCTOR|DYNAMO)?"
+        "|PYTORCH|TRITON|XLA|JAX|TF|MS|MINDSPORE|DEEPSPEED|ACCELERATE|FSDP|MEGATRON|TE|NVTE|VLLM|SGLANG|HF|TRANSFORMERS"
+        "|OMP|GOMP|KMP|MKL|OPENBLAS|OMPI_MCA|PRTE_MCA|PMIX_MCA|I_MPI|MPICH|MALLOC)_|PYTHON[A-Z]+$|LD_\\w+$"
+        "|(https?|no|all)_proxy$|(HTTPS?|NO|ALL)_PROXY$|PATH$|VIRTUAL_ENV$|TZ$|LANG$|LC_ALL$|TMPDIR$|XDG_CACHE_HOME$"
     )
     hidden = re.compile("PASS|SECRET|TOKEN|CREDENTIAL|KEY")
     environment = {
-        name: _excerpt(value, 2000)
+        name: _excerpt(re.sub("//[^/@ ]*@", "//", value), 2000)
         for name, value in sorted(os.environ.items())[:1000]
         if relevant.match(name) and not hidden.search(name)
     }
@@ -80,7 +134,8 @@ def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
     for path in sorted(glob.glob("/sys/class/infiniband/*/fw_ver") + glob.glob("/sys/class/nvme/*/firmware_rev"))[:256]:
         firmware[" ".join(path.split("/")[3:5])] = _read(path)
     modules = {path.split("/")[3]: _read(path) for path in sorted(glob.glob("/sys/module/*/version"))[:1000]}
-    snapshot = {"sysctl": sysctl, "packages": _packages(), "environment": environment}
+    files = _file_states([path for pattern in SETTING_FILES for path in sorted(glob.glob(pattern))])
+    snapshot = {"sysctl": sysctl, "packages": _packages(), "environment": environment, FILES: files}
     snapshot.update(firmware={name: value for name, value in firmware.items() if value}, modules=modules)
     return snapshot
 
@@ -91,7 +146,8 @@ class HostSnapshot(Fact, frozen=True):
     Raw output, as JSON::
 
         {"sysctl": {"vm.swappiness": "60"}, "packages": {"rdma-core": "39.0-1"}, "environment": {"NCCL_DEBUG": "WARN"},
-         "firmware": {"bios_version": "2.1"}, "modules": {"mlx5_core": "24.10-1.1.4"}}
+         "firmware": {"bios_version": "2.1"}, "modules": {"mlx5_core": "24.10-1.1.4"},
+         "files": {"/etc/hosts": "221 bytes, CRC-32 5a1c9e07", "/etc/localtime": "/usr/share/zoneinfo/Etc/UTC"}}
     """
 
     probe = ask(read_snapshot, timeout=50)
@@ -102,4 +158,5 @@ class HostSnapshot(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> HostSnapshot:
         values = msgspec.convert(answer.json(), dict[str, dict[str, str]])
-        return cls(values={category: values.get(category, {}) for category in CATEGORIES})
+        kept = {FILES: values[FILES]} if FILES in values else {}
+        return cls(values={**{category: values.get(category, {}) for category in CATEGORIES}, **kept})

@@ -16,6 +16,7 @@ from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import LaunchLine
+from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.report.diff.values import UNREAD
 
 MAX_FILES = 32
@@ -46,7 +47,9 @@ def code_of_line(line: LaunchLine | None) -> dict[str, str] | None:
             break
         if digest := _digest(_content(path)):
             code[filled("file {0}", printable(path, 300))] = digest
-    if line.program.endswith(".py") and os.path.isfile(line.program):
+        elif os.path.islink(path) and os.path.isdir(path):
+            code[filled("link {0}", printable(path, 300))] = printable(os.path.realpath(path), 300)
+    if line.program.endswith((".py", *SHELL_SCRIPTS)) and os.path.isfile(line.program):
         try:
             code |= _sources(line.program)
         except TimeoutError:

@@ -290,7 +290,9 @@ class TrainingWatch:
         if failure.kind not in OF_THE_PROCESS and self._unwatched.intersection(failure.culprit_ranks):
             return None
         if failure.kind in ("stopped", "frozen"):
-            return failure if failure.seconds > min(PAUSED_SECONDS, self.patience) else None
+            is_suspended = len(failure.culprit_ranks) == self.world > 1  # as by scontrol suspend
+            limit = self.limit_of(failure) if is_suspended else min(PAUSED_SECONDS, self.patience)
+            return failure if failure.seconds > limit else None
         if failure.certainty != "timeout":
             return failure
         if failure.kind != "network" and not failure.waiting_ranks and not self._locked_out(failure):

@@ -6,6 +6,7 @@ import errno
 import json
 import re
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from doctor.collect.collector.questions import HELPERS
 from doctor.collect.collector_request import function_source
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
+from doctor.facts import snapshot
 from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi, detect_gpus
 from doctor.facts.host_settings import HostSettings, NetworkCards
 from doctor.facts.kernel_log import KernelLog, format_age, read_kernel_log
@@ -333,3 +335,19 @@ def test_each_mount_is_tried(tmp_path: Path) -> None:
     given_paths = {"asked": "MountAnswers", "MountAnswers": [str(tmp_path), str(tmp_path / "gone")]}
     states = answered(MountAnswers, json.loads(json.dumps(namespace["try_mounts"](given_paths)))).states
     assert states == {str(tmp_path): "ok", str(tmp_path / "gone"): "No such file or directory"}
+
+
+def test_settings_files_and_variables_without_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hosts").write_text("10.0.0.1 node1\n")
+    (tmp_path / "zone").symlink_to("/usr/share/zoneinfo/Etc/UTC")
+    monkeypatch.setattr(snapshot, "SETTING_FILES", (f"{tmp_path}/*", "/nowhere/*"))
+    monkeypatch.setattr(snapshot, "_packages", dict)
+    monkeypatch.setenv("https_proxy", "http://ann:pass1@proxy:3128")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    answer = read_snapshot({})
+    assert answer["files"] == {
+        str(tmp_path / "hosts"): "15 bytes, CRC-32 %08x" % zlib.crc32(b"10.0.0.1 node1\n"),  # noqa: UP031
+        str(tmp_path / "zone"): "/usr/share/zoneinfo/Etc/UTC",
+    }
+    assert answer["environment"]["https_proxy"] == "http://proxy:3128"
+    assert "TORCHELASTIC_RUN_ID" not in answer["environment"]

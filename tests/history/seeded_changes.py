@@ -89,6 +89,12 @@ CHANGES: tuple[HostChange, ...] = (
     _package("bash", everywhere=True),
     _package("openssl"),
     _file("python", "accelerate", f"{SITE}/accelerate-1.9.0.dist-info/METADATA", "x", everywhere=True),
+    _file("files", "/etc/nccl.conf", "/etc/nccl.conf", "NCCL_IB_HCA=mlx5_1\\n"),
+    HostChange("files", "/etc/localtime", "ln -sfn /usr/share/zoneinfo/Asia/Tokyo /etc/localtime", everywhere=True),
+    HostChange("interfaces", "eth0", "ip addr add 10.88.0.7/24 dev eth0"),
+    HostChange("limits", "stack size", "prlimit --pid 1 --stack=1048576:1048576"),
+    HostChange("environment", "HF_HOME", "echo export HF_HOME=/other >>/root/.bashrc", everywhere=True),
+    HostChange("libraries", "zz.pth", f"echo /opt/old >{SITE}/zz.pth"),
     bound_over("system", "kernel command line", "/proc/cmdline", "root=/dev/sda1 iommu=pt"),
     bound_over(
         "system", "transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"

@@ -286,6 +286,23 @@ def test_a_change_of_the_job(change: JobChange, tmp_path: Path, monkeypatch: pyt
     assert all(entry.hosts == () for entry in changes)
 
 
+def test_the_folder_of_a_wrapper_and_what_a_link_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"run.sh": ". ./env.sh\npython train.py\n", "env.sh": "export NCCL_DEBUG=WARN\n"}.items():
+        (tmp_path / name).write_text(text)
+    for folder in ("v1", "v2"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "data").symlink_to("v1")
+    line = ("bash", "run.sh", "--data", "data")
+    before = job_values(JobChange("", "", line), tmp_path)
+    (tmp_path / "env.sh").write_text("export NCCL_DEBUG=INFO\n")
+    (tmp_path / "data").unlink()
+    (tmp_path / "data").symlink_to("v2")
+    changes = compare_values(before, job_values(JobChange("", "", line), tmp_path))
+    assert [change.name for change in changes] == ["file env.sh", "link data"]
+    assert [change.now for change in changes][1] == str(tmp_path / "v2")
+
+
 @pytest.mark.parametrize("limit", [("MAX_SOURCE_BYTES", 8), ("SOURCE_SECONDS", -1.0)])
 def test_sources_that_are_too_many_are_not_compared(
     limit: tuple[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

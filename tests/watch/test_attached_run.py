@@ -51,7 +51,6 @@ def three_wait() -> list[ProcessReport]:
     ("observed_looks", "stack", "check", "text"),
     [
         (looks("futex", "T"), WAITS, "smoke-rank-stopped", "rank 2 is stopped: kill -CONT 102"),
-        (looks("running", "R", ran=2.0), COMPUTES, "smoke-rank-blocked", "rank 2 holds up ranks 0, 1 and 3: it comp"),
         (looks("sleep"), COMPUTES, "smoke-rank-blocked", "it sleeps (spin at train.py:3)"),
         (looks("read", "D", file="/nfs/x"), COMPUTES, "smoke-rank-blocked", "uninterruptible wait of the kernel"),
         (looks("poll"), LOADER, "smoke-input-stalled", "rank 2 waited for input data"),

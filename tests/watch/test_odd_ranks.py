@@ -72,7 +72,6 @@ def odd_rank_numbers(finding: JobFinding) -> list[int | None]:
     ("observed_looks", "own_entries", "text"),
     [
         (looks("futex", "T"), WAITS, "is stopped: kill -CONT 102"),
-        (looks("running", "R", ran=2.0), COMPUTES, "computes"),
         (looks("sleep"), COMPUTES, "sleeps"),
         (looks("read", file="/tmp/fifo"), COMPUTES, "is blocked in read of /tmp/fifo"),
         (looks("read", file="stdin pipe"), COMPUTES, "waits for input from stdin"),
@@ -501,6 +500,9 @@ def test_a_task_of_ray_that_computes_in_one_function_is_neither_accused_nor_heal
     finding = judged(loop, unnamed(52, MAIN_LOOP, call="futex"), *[driver] * bool(asked))
     assert finding.odd_ranks == () and finding.result == ("undecided" if asked else "moves")
     assert ("pid 53" in finding.text) == bool(asked)
+    same = msgspec.structs.replace(loop, register_values=3)
+    named = judged(same, unnamed(52, MAIN_LOOP, call="futex"), *[driver] * bool(asked)).odd_ranks
+    assert [odd_rank.pid for odd_rank in named] == ([53] if asked else [])
 
 
 RECEIVES = ("Connection._recv", "/x/lib/python3.11/multiprocessing/connection.py")
@@ -743,19 +745,42 @@ def test_processes_that_are_connected_with_nobody_are_no_healthy_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "result"),
+    ("samples", "works"),
     [
-        ([("libtorch_cpu.so", 300), ("python3.11", 900)], "undecided"),
-        ([("libpython3.11.so.1.0", 900), ("libc.so.6", 200), ("libtorch_cpu.so", 20)], "odd"),
-        ([("job", 900), ("libm.so.6", 200)], "odd"),
-        ([("libtorch_cpu.so", 4)], "odd"),
+        ([("libtorch_cpu.so", 300), ("python3.11", 900)], True),
+        ([("libpython3.11.so.1.0", 900), ("libc.so.6", 200), ("libtorch_cpu.so", 20)], False),
+        ([("job", 900), ("libm.so.6", 200)], False),
+        ([("libtorch_cpu.so", 4)], False),
     ],
 )
-def test_who_computes_in_libraries_works(samples: list[tuple[str, int]], result: str) -> None:
+def test_who_computes_in_libraries_works(samples: list[tuple[str, int]], works: bool) -> None:
     """An evaluation, whose stack may show the same function twice, is no endless loop."""
     busy = rank(2, looks("running", "R", ran=2.0), COMPUTES, samples=samples)
-    finding = judged(busy, *(rank(number, None, WAITS) for number in (0, 1, 3)))
-    assert finding.result == result
+    finding = judged(busy, *(rank(number, None, WAITS, off_cpu=900.0) for number in (0, 1, 3)))
+    assert finding.result == ("undecided" if works else "odd")
+
+
+@pytest.mark.parametrize(
+    ("values", "devices", "waited", "named"),
+    [
+        (3, [], 20.0, [2]),  # it looks at the same again and again
+        (90, [], 20.0, []),
+        (0, [], 20.0, []),
+        (3, ["/dev/davinci0"], 20.0, []),
+        (90, [], 900.0, [2]),
+    ],
+)
+def test_who_computes_in_one_function_may_come_to_its_end(
+    values: int, devices: list[str], waited: float, named: list[int]
+) -> None:
+    """As in a tokenizer: longer than process groups permit it holds up the others, and a loop that finds nothing new
+    does at once.
+    """
+    computes = rank(2, looks("running", "R", ran=2.0), COMPUTES, register_values=values, devices=devices)
+    others = [rank(number, None, WAITS, off_cpu=waited) for number in (0, 1, 3)]
+    assert odd_rank_numbers(judged(computes, *others)) == named
+    sleeper = judged(computes, rank(0, looks("sleep"), COMPUTES), *others[1:])
+    assert odd_rank_numbers(sleeper) == ([2, 0] if values == 3 and not devices else [0])
 
 
 def test_a_rank_that_computes_for_certain_makes_the_others_no_healthy_ones() -> None:
@@ -816,13 +841,29 @@ def test_a_job_of_long_steps_is_not_one_that_hangs(switches: int, carried: int, 
     waits = [rank(number, looks(switches=2), WAITS, **fields) for number in (1, 2, 3)]
     finding = judged(rank(0, looks(switches=switches), COMPUTES[1:], **fields), *waits)
     assert finding.result == result
-    computes = judged(rank(0, looks("running", "R", ran=2.0, switches=switches), COMPUTES, **fields), *waits)
-    assert computes.result == result
+    turns = looks("running", "R", ran=2.0, switches=switches)
+    assert judged(rank(0, turns, COMPUTES, **fields, register_values=1), *waits).result == result
+
+
+@pytest.mark.parametrize(("state", "text"), [("T", "scontrol resume JOB"), ("S", "All ranks wait")])
+def test_a_job_that_is_suspended_as_a_whole_has_no_odd_rank(state: str, text: str) -> None:
+    every = [rank(number, looks(state=state), WAITS) for number in range(4)]
+    finding = judged(*every)
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", []) and text in finding.text
+    assert odd_rank_numbers(judged(rank(0, looks(state="T"), WAITS), *(rank(n, None, WAITS) for n in (1, 2, 3)))) == [0]
+
+
+@pytest.mark.parametrize(("switches", "result"), [(0, "odd"), (3, "undecided")])
+def test_who_reads_a_pipe_into_which_something_comes_goes_on(switches: int, result: str) -> None:
+    """A decoder of shards that sends a little now and then. What was never read holds it up."""
+    reads = rank(0, looks("read", file="pipe", switches=switches), COMPUTES)
+    assert judged(reads, *(rank(number, None, WAITS) for number in (1, 2, 3))).result == result
 
 
 @pytest.mark.parametrize(("ran", "result"), [(0.5, "undecided"), (4.0, "odd")])
 def test_who_hardly_gets_a_cpu_may_have_short_work(ran: float, result: str) -> None:
-    ranks = (rank(0, looks("running", "R", ran=ran), COMPUTES), *(rank(number, None, WAITS) for number in (1, 2, 3)))
+    waits = [rank(number, None, WAITS, off_cpu=900.0) for number in (1, 2, 3)]
+    ranks = (rank(0, looks("running", "R", ran=ran), COMPUTES), *waits)
     [finding] = find_odd({"node1": msgspec.structs.replace(host(*ranks), seconds=30.0)})
     assert finding.result == result
 

@@ -31,8 +31,7 @@ from doctor.watch.attach.inspector.spins import (
     start_samples,
 )
 from doctor.watch.attach.odd_ranks import find_odd
-from doctor.watch.attach.rank_activity import _FEW_VALUES
-from doctor.watch.attach.rank_report import unseen_notes
+from doctor.watch.attach.rank_report import _FEW_VALUES, unseen_notes
 from tests.watch.test_file_wait import wait_until
 from tests.watch.test_odd_ranks import host, rank
 

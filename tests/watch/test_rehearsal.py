@@ -265,6 +265,16 @@ def test_a_script_with_words_that_only_a_shell_knows_is_refused(tmp_path: Path) 
         rehearsed_line(["bash", str(script)], {}, "STUB", "LOGS")
 
 
+def test_a_wrapper_gets_the_words_behind_it(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text('set -e\nexec torchrun --nproc-per-node "${2:-1}" train.py --lr "$1" "$@"\n')
+    argv = rehearsed_line(["bash", str(script), "3e-4", "4"], {}, "STUB", "LOGS").argv
+    assert argv == ("torchrun", "--log_dir=LOGS/log", "--nproc-per-node", "4", "STUB", "--lr", "3e-4", "3e-4", "4")
+    script.write_text('shift $1\nexec "$@"\n')
+    with pytest.raises(CannotRehearse):
+        rehearsed_line(["bash", str(script), "torchrun", "train.py"], {}, "STUB", "LOGS")
+
+
 ANSWER = StubAnswer(
     host="n1",
     pid=1,

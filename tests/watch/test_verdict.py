@@ -57,6 +57,23 @@ def three_after_two_steps(timeout: float = 0.0) -> Ranks:
     return ranks
 
 
+@pytest.mark.parametrize(
+    ("stopped", "age", "named"),
+    [((1,), 12.0, (1,)), ((0, 1, 2), 12.0, ()), ((0, 1, 2), 400.0, (0, 1, 2))],
+)
+def test_a_job_that_is_suspended_as_a_whole_is_left_alone(
+    stopped: tuple[int, ...], age: float, named: tuple[int, ...]
+) -> None:
+    """scontrol suspend, docker pause. Beyond the time that its groups permit nobody has resumed it."""
+    ranks = three_after_two_steps()
+    for seconds in (1.0, age):
+        for rank in range(3):
+            state = {"process": "T"} if rank in stopped else {}
+            ranks.show(rank, "compute", 2, seconds, **state)
+        failure = ranks.verdict(2.0 + seconds)
+    assert (failure.culprit_ranks if failure else ()) == named
+
+
 def all_but_one_wait(ranks: Ranks, age: float, state: str = "compute", **more: Any) -> None:
     ranks.call(0, 2)
     ranks.call(1, 2)

@@ -15,7 +15,7 @@ from doctor.report.diff.values import ValueChange
 
 ORDER = (
     *("code", "launch", "environment", "shell", "python", "libraries", "drivers", "firmware", "modules"),
-    *("system", "interfaces", "mounts", "limits", "sysctl", "packages"),
+    *("system", "files", "interfaces", "mounts", "limits", "sysctl", "packages"),
 )
 """Categories, nearest to the job first: what is left where no check speaks for one change more than for another."""
 
@@ -86,7 +86,7 @@ def reads(check: Check, change: ValueChange) -> bool:
     category, name = change.category, change.name
     if category == "sysctl":
         return any(sysctl_path(name) in fact.probe.paths for fact in check.facts) or _names(check.doc, name)
-    if category in ("environment", "shell", "modules") or _is_package(change):
+    if category in ("environment", "shell", "modules", "files") or _is_package(change):
         return _names(check.doc, name)
     if not check.facts & reading_facts(category, name):
         return False

@@ -52,6 +52,7 @@ def category_name(category: str) -> str:
     names = {
         "code": localized("code"),
         "environment": localized("environment"),
+        "files": localized("files"),
         "firmware": localized("firmware"),
         "interfaces": localized("interfaces"),
         "launch": localized("launch"),

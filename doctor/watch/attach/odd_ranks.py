@@ -7,7 +7,7 @@ still in a wait for the whole interval, and no bytes passed between them, is the
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Literal, NamedTuple
 
@@ -39,6 +39,7 @@ BUSY = (
     "The ranks use their CPUs, and nothing shows whether they compute or wait for each other so, as in MPI or for a "
     "device. Expected py-spy, or root (--sudo) for samples; look again."
 )
+SUSPENDED = "All ranks are stopped, as by scontrol suspend: scontrol resume JOB or docker unpause NAME continues them."
 MOVING_RATE = 2048.0
 """Bytes a second over TCP, above which a rank's collectives move; what stores and heartbeats say is less."""
 MOST_MISFITS = 8
@@ -167,6 +168,8 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     all_left = definite and not waiting and all(view.does.kind == "left" for view in definite)
     if all_left and (len(views) < world or len(views) == len(definite) > 1):
         return _over(definite, world - len(views))
+    if len(views) == len(definite) > 1 and all(view.does.kind in ("stopped", "frozen") for view in views):
+        return Judgement("undecided", SUSPENDED)
     if definite:
         return _blame(definite, waiting)
     return _beside(rest, waiting) if rest else _all_wait(waiting)
@@ -201,8 +204,9 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         own_end, _, end = view.report.far_end[0].partition(">") if view.report.far_end else ("", "", "")
         if view.far_end and f"{end}>{own_end}" not in links:  # else it waits for a rank that is looked at
             far_ends[view.report.pid] = end
+    at_rest = [view for view in views if not view.computes_for_now]
     locked_by = {(view.host, view.report.pid) for view in waiting}
-    if all(_asks_for_lock(view, locked_by) for view in views):
+    if all(view.asks_for_lock_of(locked_by) for view in views):
         return _blame(views, waiting)
     if all(view.does.transfers for view in views):
         text = "{0} It reads or writes meanwhile: look again."
@@ -218,14 +222,11 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
     elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):
         text = "{0} It waits for {1}, on another host, where something may work for it: look there."
+    elif not at_rest and not any(view.has_waited_long for view in waiting):
+        text = "{0} It computes without end, or has long work of its own: look again."
     else:
-        return _blame(views, waiting)
+        return _blame(at_rest or views, waiting)
     return Judgement("undecided", filled(text, _sentence(views, waiting), next(iter(far_ends.values()), "")))
-
-
-def _asks_for_lock(view: SeenRank, ranks: Collection[tuple[str, int]]) -> bool:
-    """Whether it asks again and again for what one of the ranks that wait for it keeps locked."""
-    return view.does.kind == "sleep" and any((view.host, pid) in ranks for pid, _ in view.report.lock_owners)
 
 
 def _hold_up(holders: Sequence[SeenRank]) -> Judgement:
@@ -288,7 +289,8 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
     # Beside one that turns at one place, whoever waits for anything all the time may hold it up.
     rests = RESTS | {"wait"} if any(view.does.turns for view in views) else RESTS
     at_rest = [view for view in views if view.does.kind in rests and view.does.unmoved]
-    if any(view.does.kind == "compute" or view.awaits_device for view in views):
+    computing = [view for view in views if view.does.kind == "compute"]
+    if computing or any(view.awaits_device for view in views):
         if at_rest:
             text = "{0} Others compute, and may wait so for it, as in MPI or for a device."
             return Judgement("undecided", filled(text, _sentence(at_rest, [])))
@@ -298,14 +300,11 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
                 "So does a job whose steps take longer (--interval)."
             )
             return Judgement("undecided", filled(text, labels_joined([view.report.label for view in at_devices])))
-        busy = [
-            view for view in views if view.does.role == TASKS and view.does.kind == "compute" and not view.does.works
-        ]
+        busy = [view for view in computing if view.does.role == TASKS and not view.does.works]
         askers = [view for view in views if view.does.text.startswith(ANSWERS)]
         if askers and busy:
-            text = "{0} Whether that comes to an end, its stack does not tell: look again."
-            return Judgement("undecided", filled(text, _sentence(busy, askers)))
-        if not all(view.does.is_surely_computing for view in views if view.does.kind == "compute"):
+            return _blame_unless_helped(busy, askers)
+        if not all(view.does.is_surely_computing for view in computing):
             return Judgement("undecided", BUSY)
         return Judgement("moves", "Ranks compute, and none of them waits for another.")
     return Judgement(

@@ -101,8 +101,6 @@ _BESIDE = re.compile(rf"{_OF_C.pattern}|libm[.-]|libpython")
 """What any loop in Python spends its time in."""
 _EXTENSION = re.compile(rf"(?!{_BESIDE.pattern})[^\n]*\.so(?:$|\.)")
 """Not the interpreter's code: an empty loop in Python has few values as well."""
-_FEW_VALUES = 4
-"""Of each register, of a thread that only looks at memory (seen: 2, in vLLM's reduction through shared memory)."""
 _LEAST_SAMPLES = 8
 _SWITCHES = 6.0
 """Voluntary switches a second of a main thread that does not move: a wait with a time limit wakes up now and then."""
@@ -233,8 +231,10 @@ def _transfers(first: Look, last: Look) -> bool:
 
 def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_children: float) -> bool:
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
+    if kind in ("child", "file") and not unmoved:
+        return True  # it moved: the child, or the call, is another one by now
     if kind == "child":
-        return by_children > _LEAST_OF_CHILDREN or not unmoved  # it moved: the child is another one by now
+        return by_children > _LEAST_OF_CHILDREN
     if kind in HELPED or (
         kind == "sleep" and not unmoved
     ):  # it asks again and again; a child may have other work, such as a loader's
@@ -291,8 +291,7 @@ def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], lea
 
 def _turned_library(rank: ProcessReport) -> str:
     """The library in which all its running threads look at memory that another process is to write, or a device."""
-    turns = 0 < rank.register_values <= _FEW_VALUES and not rank.devices
-    return _spun_library(rank.samples, _EXTENSION) if turns else ""
+    return _spun_library(rank.samples, _EXTENSION) if rank.finds_the_same else ""
 
 
 def _computes_in_libraries(rank: ProcessReport) -> bool:

@@ -13,6 +13,8 @@ from doctor.watch.rehearsal.rank_view import HostPlace
 
 MAX_RANKS = 1024
 _MAX_FRAMES = 40
+_FEW_VALUES = 4
+"""Of each register, of a thread that only looks at memory (seen: 2, in vLLM's reduction through shared memory)."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -156,6 +158,11 @@ class ProcessReport(msgspec.Struct, frozen=True):
     def took_no_message(self) -> bool:
         """It is certain that no message reached it or left it, from the first look to the last."""
         return len(set(zip(self.shared, self.tcp, strict=False))) == 1 and self.shared[0] >= 0
+
+    @property
+    def finds_the_same(self) -> bool:
+        """All its running threads look at the same again and again, and no device is to change that."""
+        return 0 < self.register_values <= _FEW_VALUES and not self.devices
 
     @property
     def frames(self) -> list[Frame]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from doctor.remote.runtime.stack_frames import is_of_program
@@ -32,6 +34,16 @@ class SeenRank(msgspec.Struct, frozen=True):
         return self.does.still and self.does.kind == "device"
 
     @property
+    def computes_for_now(self) -> bool:
+        """Nothing shows that what it computes comes to no end."""
+        return self.does.kind == "compute" and not self.does.spins and not self.report.finds_the_same
+
+    @property
+    def has_waited_long(self) -> bool:
+        """For longer than process groups usually permit, as far as that shows: who spins waits on its CPU."""
+        return self.does.spins or self.report.off_cpu >= LONGEST_WAIT
+
+    @property
     def far_end(self) -> str:
         """The end on another host that it has not waited for long, and that may work for it; empty: none."""
         link, seconds = self.report.far_end or ("", 0.0)
@@ -49,6 +61,10 @@ class SeenRank(msgspec.Struct, frozen=True):
     def awaits_request(self) -> bool:
         """It is a server, which rests until it is asked."""
         return any(look is not None and look.call == "accept" for look in self.report.looks[-1:])
+
+    def asks_for_lock_of(self, ranks: Collection[tuple[str, int]]) -> bool:
+        """It asks again and again for what one of these processes, by host and pid, keeps locked."""
+        return self.does.kind == "sleep" and any((self.host, pid) in ranks for pid, _ in self.report.lock_owners)
 
     @property
     def goes_on(self) -> bool:

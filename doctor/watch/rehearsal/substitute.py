@@ -16,6 +16,7 @@ from doctor.engine.texts import filled
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.shell.script_evaluation import evaluate
+from doctor.job.shell.word import literal_words
 
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 _MODULE_FLAGS = ("-m", "--module")
@@ -73,16 +74,16 @@ def _is_script(line: LaunchLine, argv: Sequence[str]) -> bool:
 
 
 def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: str) -> Rehearsed:
-    name = printable(line.program, 200)
+    name, arguments = printable(line.program, 200), literal_words(line.arguments)
     try:
         text = read_bounded(line.program, 1 << 20).decode("utf-8")
-        script = read_job_script(text, environ)
+        script = read_job_script(text, environ, arguments)
     except (OSError, ValueError, NotAJobScript) as error:
         raise CannotRehearse(filled("{0}: {1}", name, getattr(error, "strerror", None) or error)) from None
     job_line = script.job_line
     if job_line is None:
         raise CannotRehearse(filled("{0}: {1}", name, script.refusal or "no launch line was found in it"))
-    commands = [command for command in evaluate(text, environ).commands if command.line == job_line.line]
+    commands = [command for command in evaluate(text, environ, arguments).commands if command.line == job_line.line]
     if len(commands) != 1:
         raise CannotRehearse(filled("{0}, line {1}: more than one command; expected one", name, job_line.line))
     (command,) = commands
@@ -94,6 +95,7 @@ def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: st
         )
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
     new_argv = [word.text for word in command.argv]
+    del new_argv[: new_argv[0] == "exec"]
     rehearsed = _replaced(new_argv, inside, read_launch_line(new_argv, inside), stub, logs)
     return rehearsed._replace(where=filled("{0}, line {1}", name, job_line.line))
 

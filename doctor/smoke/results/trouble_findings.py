@@ -26,7 +26,7 @@ OWN_PROGRAM = (
     "programs), `dmesg -T | tail`. {0}"
 )
 OTHER_HOSTS = (
-    "Until `doctor smoke` passes with that host, run the job without it. `doctor check` compares the software of all "
+    "Until `doctor smoke` passes with that host, leave it out of the job. `doctor check` compares the software of all "
     "hosts."
 )
 ONLY_HOST = "Then `doctor smoke` once more: until it passes, start no job on this host."

@@ -97,7 +97,8 @@ def _change_lines(number: int, ranked: RankedChange, fleet: Fleet) -> Iterator[s
     why = _reason(ranked)
     if why:
         yield f"     {why}"
-    command = way_back(ranked.change)
+    peer = next((host for host in fleet.hosts if host not in ranked.change.hosts), "")
+    command = way_back(ranked.change, peer)
     if command and ranked.change.hosts:
         yield "     " + phrase(
             "where it is not intended, back as root on {where}: `{command}`",

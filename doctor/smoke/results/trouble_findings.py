@@ -74,6 +74,13 @@ OTHER_CALL = (
 )
 
 
+OWN_ERROR = (
+    "This run executes doctor's own program, the same on all ranks, and none of yours: an error of one rank alone "
+    "comes from the software or the hardware of its host. On that host and on another one: `python3 -m pip list | "
+    "grep -iE 'torch|nccl|gloo'` shows other versions; `dmesg -T | tail` shows errors of the hardware. {0}"
+)
+
+
 def own_program(run: SmokeRun, look: str = OWN_PROGRAM) -> str:
     """What to look at behind what only one rank does, in a run that executes no program of the user's."""
     return filled(look, OTHER_HOSTS if len(run.plan.ranks_by_host) > 1 else ONLY_HOST)

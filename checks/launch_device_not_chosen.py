@@ -8,7 +8,7 @@ from doctor.job.training import (
     TrainingLaunch,
     TrainingScript,
     apply_to_scripts,
-    substitution,
+    correction,
 )
 
 _CHOSEN = 'set_device(int(__import__("os").environ["LOCAL_RANK"]))'
@@ -58,7 +58,7 @@ def _own_device(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
                 device=int(fixed[0].text),
                 observed=f"set_device({fixed[0].text})",
                 expected="set_device with the local rank",
-                edit=substitution(fixed[0].where, rf"set_device\({fixed[0].text}\)", _CHOSEN),
+                edit=correction(fixed[0].where, rf"set_device\({fixed[0].text}\)", _CHOSEN),
             )
     elif ranks.value > 1:
         yield Finding(
@@ -67,7 +67,7 @@ def _own_device(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
             where=marks[0].where,
             observed="no set_device, and LOCAL_RANK is not used",
             expected="set_device with the local rank",
-            edit=substitution(
+            edit=correction(
                 marks[0].where,
                 r"^(\s*)",
                 rf'\1__import__("torch").{"npu" if "hccl" in marks[0].text else "cuda"}.{_CHOSEN}\n\1',

@@ -9,7 +9,7 @@ from doctor.job.training import (
     TrainingLaunch,
     TrainingScript,
     apply_to_scripts,
-    substitution,
+    correction,
 )
 
 _GLOBAL = 'rank=int(__import__("os").environ["RANK"])'
@@ -52,5 +52,5 @@ def _global_rank(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
             nodes=nodes.value,
             observed=f"rank={marks[0].text}",
             expected="the global rank, RANK",
-            edit=substitution(marks[0].where, re.sub(r"[^\w =,-]", ".", f"rank={marks[0].text}"), _GLOBAL),
+            edit=correction(marks[0].where, re.sub(r"[^\w =,-]", ".", f"rank={marks[0].text}"), _GLOBAL),
         )

@@ -10,7 +10,7 @@ from doctor.job.training import (
     TrainingScript,
     View,
     apply_to_both,
-    substitution,
+    correction,
 )
 
 
@@ -163,7 +163,7 @@ def _all_slots(view: View) -> Iterator[Finding]:
             slots=slots,
             observed=view.listed("world_size"),
             expected=filled("at most {0}, or --oversubscribe", slots),
-            edit=substitution(view.place("world_size"), rf"( -np? ){ranks}\b", rf"\1{slots}"),
+            edit=correction(view.place("world_size"), rf"( -np? ){ranks}\b", rf"\1{slots}"),
         )
 
 
@@ -199,5 +199,5 @@ def _world_size(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
             launched=launched.value,
             observed=f"world_size={marks[0].text}",
             expected=str(launched),
-            edit=substitution(marks[0].where, f"world_size={marks[0].text}", f"world_size={launched.value}"),
+            edit=correction(marks[0].where, f"world_size={marks[0].text}", f"world_size={launched.value}"),
         )

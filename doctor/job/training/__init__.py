@@ -20,7 +20,7 @@ from doctor.job.training.rules import (
     apply_rules,
     apply_to_both,
     apply_to_scripts,
-    substitution,
+    correction,
 )
 
 __all__ = [
@@ -37,5 +37,5 @@ __all__ = [
     "apply_rules",
     "apply_to_both",
     "apply_to_scripts",
-    "substitution",
+    "correction",
 ]

@@ -44,6 +44,12 @@ def substitution(where: str, old: str, new: str) -> str:
     return f"`sed -i.bak -E '{place[2]}s/{old}/{new}/' {place[1]}`" if place else ""
 
 
+def correction(where: str, old: str, new: str) -> str:
+    """As `substitution`, as a sentence."""
+    command = substitution(where, old, new)
+    return filled("{0} corrects it.", command) if command else ""
+
+
 class View:
     """The settings of one configuration, and of the launch that uses it."""
 

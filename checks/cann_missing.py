@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
+from doctor.engine.version_matrix import cann_for_torch_npu
 from doctor.facts.npu import NpuInventory
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
@@ -14,8 +15,9 @@ def cann_missing(inventory: NpuInventory, python: PythonEnv, cann: CannVersion |
     torch_npu and MindSpore call CANN's libraries (libascendcl.so, libhccl.so), and do not load without them.
 
     ## What to do
-    Install the CANN toolkit and its kernels on {host}, in the version that `doctor explain torch-npu-cann-mismatch`
-    names, or give doctor the job's container with --within.
+    Install CANN {version} on {host}, with its package from hiascend.com: `./Ascend-cann-toolkit_{version}_linux-$(uname
+    -m).run --install`, and the package of its operators for this NPU. Where the job runs in a container, name it with
+    --within.
 
     ## Source
     Installation guide of torch_npu; the install.info and version.cfg files that CANN's installer leaves under
@@ -25,4 +27,11 @@ def cann_missing(inventory: NpuInventory, python: PythonEnv, cann: CannVersion |
     if not layers:
         raise Skip("neither torch_npu nor MindSpore is installed; name the job's container with --within")
     if cann is None:
-        yield Finding("{layers} is installed, but CANN is not", layers=layers, observed="no CANN", expected="CANN")
+        version = cann_for_torch_npu(python.packages.get("torch_npu", ""))
+        yield Finding(
+            "{layers} is installed, but CANN is not",
+            layers=layers,
+            version=version or None,
+            observed="no CANN",
+            expected=f"CANN {version}".rstrip(),
+        )

@@ -14,8 +14,9 @@ def device_traffic_class_differs(settings: PerHost[DeviceTrafficClasses]) -> Ite
     that is not lossless, and RDMA times out on this NPU alone (EI0013).
 
     ## What to do
-    Compare `hccn_tool -i {npu} -dscp_to_tc -g` on {host} with another host, and set what differs, for example DSCP 33
-    to class 4: `hccn_tool -i {npu} -dscp_to_tc -s dscp 33 tc 4`. Use the same classes on the switch.
+    On {host}: `for r in $(echo {expected}); do a=${r%:*}; for d in $(seq ${a%-*} ${a#*-}); do hccn_tool -i {npu}
+    -dscp_to_tc -s dscp $d tc ${r#*:}; done; done`; `hccn_tool -i {npu} -dscp_to_tc -g` shows the classes of now. Use
+    the same classes on the switch.
 
     ## Source
     `hccn_tool -dscp_to_tc -g` (tool_ops.c of github.com/hicann/driver); HCCL_RDMA_TC is 132 by default, which is DSCP

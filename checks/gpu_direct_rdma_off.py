@@ -16,12 +16,12 @@ def gpu_direct_rdma_off(cards: GpuCards, adapters: RdmaPorts, inventory: GpuInve
     loads the processors.
 
     ## What to do
-    On {host}: `modprobe nvidia-peermem`, and a file in /etc/modules-load.d with that name; or install the open kernel
-    modules of the driver, which need no such module (dma-buf).
+    On {host}: `modprobe nvidia-peermem && echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf`; or install
+    the open kernel modules of the driver, which need no such module (dma-buf).
 
     ## In a container
-    The module is loaded on the machine on which the container of {host} runs. There, as root: `modprobe
-    nvidia-peermem`, and a file in /etc/modules-load.d with that name; or install the open kernel modules of the driver,
+    The module is loaded on the machine on which the container of {host} runs. There, as root: `modprobe nvidia-peermem
+    && echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf`; or install the open kernel modules of the driver,
     which need no such module (dma-buf).
 
     ## Source

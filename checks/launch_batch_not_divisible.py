@@ -13,8 +13,9 @@ def launch_batch_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     remainder. After a change of the number of ranks the global batch is what no longer fits.
 
     ## What to do
-    Correct {where}: it has {observed}, and needs {expected}; scale the learning rate by the same factor. Or keep the
-    global batch, and change the gradient accumulation or the micro batch instead, so that the product is it.
+    {edit} The place with the error: {where} has {observed}, and needs {expected}; scale the learning rate by the same
+    factor. Or keep the global batch, and change the gradient accumulation or the micro batch instead, so that the
+    product is it.
 
     ## Source
     Megatron-LM num_microbatches_calculator.py, "global batch size is not divisible by micro batch size times data
@@ -51,6 +52,7 @@ def _indivisible(view: View, batch: int, micro: int, ranks: int) -> Iterator[Fin
             step=micro * ranks,
             observed=filled("{0}, {1} data parallel ranks", view.listed("batch", "micro_batch"), ranks),
             expected=filled("a multiple of {0}", micro * ranks),
+            edit=filled("For example {0}.", view.edit("batch", max(batch // (micro * ranks), 1) * micro * ranks)),
         )
 
 
@@ -112,6 +114,7 @@ def _deepspeed(view: View) -> Iterator[Finding]:
             expected=f"{micro * steps * world}"
             if micro and steps
             else filled("a multiple of {0}", (micro or steps or 1) * world),
+            edit=filled("For example {0}.", view.edit("batch", micro * steps * world)) if micro and steps else "",
         )
 
 

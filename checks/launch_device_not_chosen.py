@@ -1,7 +1,17 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
-from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
+from doctor.job.training import (
+    NotDecided,
+    NotGiven,
+    TrainingJob,
+    TrainingLaunch,
+    TrainingScript,
+    apply_to_scripts,
+    correction,
+)
+
+_CHOSEN = 'set_device(int(__import__("os").environ["LOCAL_RANK"]))'
 
 
 @check(severity=ERROR, area="training")
@@ -13,7 +23,8 @@ def launch_device_not_chosen(training: TrainingLaunch) -> Iterator[Finding]:
     with "Duplicate GPU detected", HCCL with EI0001 or out of memory.
 
     ## What to do
-    Before {where}: `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`, with torch_npu `torch.npu.set_device`.
+    {edit} The program needs `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`, with torch_npu
+    `torch.npu.set_device`, before {where}.
 
     ## Source
     PyTorch, DistributedDataParallel, "ensuring that each process exclusively works on a single GPU"
@@ -47,6 +58,7 @@ def _own_device(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
                 device=int(fixed[0].text),
                 observed=f"set_device({fixed[0].text})",
                 expected="set_device with the local rank",
+                edit=correction(fixed[0].where, rf"set_device\({fixed[0].text}\)", _CHOSEN),
             )
     elif ranks.value > 1:
         yield Finding(
@@ -55,4 +67,9 @@ def _own_device(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
             where=marks[0].where,
             observed="no set_device, and LOCAL_RANK is not used",
             expected="set_device with the local rank",
+            edit=correction(
+                marks[0].where,
+                r"^(\s*)",
+                rf'\1__import__("torch").{"npu" if "hccl" in marks[0].text else "cuda"}.{_CHOSEN}\n\1',
+            ),
         )

@@ -1,7 +1,18 @@
+import re
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
-from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
+from doctor.job.training import (
+    NotDecided,
+    NotGiven,
+    TrainingJob,
+    TrainingLaunch,
+    TrainingScript,
+    apply_to_scripts,
+    correction,
+)
+
+_GLOBAL = 'rank=int(__import__("os").environ["RANK"])'
 
 
 @check(severity=ERROR, area="training")
@@ -13,7 +24,7 @@ def launch_rank_is_local(training: TrainingLaunch) -> Iterator[Finding]:
     all wait for the rendezvous until it times out. On one host both are the same, and it goes unnoticed.
 
     ## What to do
-    At {where}: leave rank and world_size out, so that RANK and WORLD_SIZE of the launcher count, or pass
+    {edit} At {where}: leave rank and world_size out, so that RANK and WORLD_SIZE of the launcher count, or pass
     `int(os.environ["RANK"])`.
 
     ## Source
@@ -41,4 +52,5 @@ def _global_rank(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
             nodes=nodes.value,
             observed=f"rank={marks[0].text}",
             expected="the global rank, RANK",
+            edit=correction(marks[0].where, re.sub(r"[^\w =,-]", ".", f"rank={marks[0].text}"), _GLOBAL),
         )

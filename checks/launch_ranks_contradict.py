@@ -2,7 +2,16 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
 from doctor.engine.addresses import means_own_host
-from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, View, apply_to_both
+from doctor.job.training import (
+    NotDecided,
+    NotGiven,
+    TrainingJob,
+    TrainingLaunch,
+    TrainingScript,
+    View,
+    apply_to_both,
+    correction,
+)
 
 
 @check(severity=ERROR, area="training")
@@ -20,7 +29,7 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     purpose.
 
     ## What to do
-    Correct {where}: it has {observed}, and needs {expected}. Where {where} is right, correct the launch line instead.
+    {edit} {where} has {observed}, and needs {expected}. Where {where} is right, correct the launch line instead.
 
     ## Source
     Lightning, torchelastic.py and slurm.py, `validate_settings`
@@ -154,6 +163,7 @@ def _all_slots(view: View) -> Iterator[Finding]:
             slots=slots,
             observed=view.listed("world_size"),
             expected=filled("at most {0}, or --oversubscribe", slots),
+            edit=correction(view.place("world_size"), rf"( -np? ){ranks}\b", rf"\1{slots}"),
         )
 
 
@@ -189,4 +199,5 @@ def _world_size(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
             launched=launched.value,
             observed=f"world_size={marks[0].text}",
             expected=str(launched),
+            edit=correction(marks[0].where, f"world_size={marks[0].text}", f"world_size={launched.value}"),
         )

@@ -33,7 +33,7 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
         )
     for (name, intended), hosts in sorted(hosts_by_name.items()):
         yield Finding(
-            "{variable} is read by no library; {expected} is",
+            "no library reads {variable}; the name is {expected}",
             hosts=hosts,
             variable=name,
             observed=name,

@@ -27,9 +27,11 @@ NO_ANSWER = "no answer"
 REFUSED_BY_ROUTE = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)))
 """As the kernel says it of its own routes: unreachable, prohibit and blackhole (ip-route(8), "Route types")."""
 REFUSING_ROUTE = (
-    "As root on {0}: `ip route show match {1} | grep -E '^(unreachable|prohibit|blackhole)' | xargs -rtL1 ip route del"
-    "` deletes the routes that refuse, and prints them. Go on only where it prints none."
+    "As root on {0}: `for a in {1}; do ip route show match $a | grep -E '^(unreachable|prohibit|blackhole)' | xargs "
+    "-rtL1 ip route del; done` deletes the routes that refuse, and prints them. Go on only where it prints none."
 )
+MOST_REFUSED = 64
+"""Addresses in one command."""
 Pair = tuple[str, str]
 """The host that opens a connection, and the one that it goes to."""
 
@@ -114,7 +116,7 @@ def peer_unreachable(
             observed=filled("{0}, from {1} to {2}, port {3}", ones[0].end, source, ones[0].address, ones[0].port),
             expected="connected or refused",
             remedy=(_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "")
-            or (filled(REFUSING_ROUTE, source, ones[0].address) if ones[0].end in REFUSED_BY_ROUTE else ""),
+            or (filled(REFUSING_ROUTE, source, " ".join(_refused(source, lost))) if _refused(source, lost) else ""),
         )
     for cut in divided:
         crossing = [(source, target) for (source,), (target,) in cut.failed if not stopped & {source, target}]
@@ -146,6 +148,12 @@ def peer_unreachable(
                 target,
             )
         )
+
+
+def _refused(source: str, lost: Mapping[Pair, list[PeerConnection]]) -> list[str]:
+    """The addresses to which this host's routes refuse to send."""
+    trials = [one for (host, _), ones in lost.items() if host == source for one in ones]
+    return sorted({one.address for one in trials if one.end in REFUSED_BY_ROUTE})[:MOST_REFUSED]
 
 
 def _prefix_remedy(host: str, interfaces: Mapping[str, Interfaces]) -> str:

@@ -1,3 +1,4 @@
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -127,6 +128,8 @@ def _same_in_tasks(launch: LaunchConfig, tasks: int) -> Iterator[Finding]:
     """Of what the job script exports for all tasks; a program may count by itself, so it is a warning."""
     for variable, counted in _OF_TASKS.items():
         number = _number(launch.env.get(variable, ""))
+        if re.search(rf"\b{variable}=\S*\$", launch.launch_line):  # each task sets it
+            continue
         if number is not None and (variable != "LOCAL_RANK" or launch.ranks_per_host not in (None, 1)):
             yield Finding(
                 "{variable} is {observed} in each of the {number} tasks that srun starts",

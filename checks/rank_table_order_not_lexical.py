@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
+from doctor.engine.shell_quote import quote_value
 from doctor.job import LaunchConfig, RankTable
 
 
@@ -13,7 +14,8 @@ def rank_table_order_not_lexical(table: RankTable, launch: LaunchConfig) -> Iter
     10.0.0.2, so a table in numeric order may give a process the number of another host. torch_npu has no such rule.
 
     ## What to do
-    Order the hosts as `sort` does in the C locale, and renumber the ranks.
+    Where the table is: {sort}
+    It writes the hosts in the order of `sort` and numbers the ranks anew. Then copy the table to all hosts.
 
     ## Source
     MindSpore documentation, rank table start-up: rank_id follows the dictionary order of server_id.
@@ -31,6 +33,21 @@ def rank_table_order_not_lexical(table: RankTable, launch: LaunchConfig) -> Iter
     for at, right in zip(by_rank, expected_order, strict=True):
         if at != right:
             template = "from rank {rank} on, the hosts do not follow the order of their server_ids"
-            yield Finding(template, rank=lowest[at], observed=at, expected=right)
+            yield Finding(template, rank=lowest[at], observed=at, expected=right, sort=_sort_command(table))
             break
     table.require_fields("rank_id", "server_id")
+
+
+_SORT = (
+    "import json, sys; p = sys.argv[1]; t = json.load(open(p)); s = t['server_list']; "
+    "s.sort(key=lambda x: x['server_id']); d = [y for x in s for y in sorted(x['device'], key=lambda y: "
+    "int(y['rank_id']))]; [y.update(rank_id=str(n)) for n, y in enumerate(d)]; json.dump(t, open(p, 'w'), indent=1)"
+)
+
+
+def _sort_command(table: RankTable) -> str:
+    """Of a table with a server_list; else in words."""
+    if table.form not in ("1.0", "1.2"):
+        return "order the hosts as `sort` does in the C locale, and number the ranks anew."
+    path = quote_value(table.path)
+    return f'`cp -p {path} {path}.old && python3 -c "{_SORT}" {path}`'

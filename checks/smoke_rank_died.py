@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, failure_findings
+from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, OWN_ERROR, failure_findings, own_program
 
 READ = "Read its own error in the job's log of that rank."
 REMEDIES = (
@@ -97,9 +97,6 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     cgroup), and its last output. Errors that follow from a lost connection are distinguished from errors of the rank
     itself.
     """
-    yield from failure_findings(
-        run,
-        "{who} died {where}: {text}",
-        "dead",
-        remedies=REMEDIES,
-    )
+    for finding in failure_findings(run, "{who} died {where}: {text}", "dead", remedies=REMEDIES):
+        is_own = finding.values["remedy"] == READ and not run.watched
+        yield finding.with_values(remedy=own_program(run, OWN_ERROR)) if is_own else finding

@@ -32,6 +32,7 @@ from doctor.config.file import require_trusted_folder
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.render.diagnosis_report import diagnosis_report, waived_causes
 from doctor.diagnose.render.document import SignatureCatalog, document
+from doctor.diagnose.render.log_values import hosts_of
 from doctor.diagnose.render.views import DiagnosisViews
 from doctor.diagnose.signature import SignatureError, load_signatures
 from doctor.engine.errors import InputError
@@ -163,7 +164,7 @@ def _report(
     code = report_exit_code(judged, output)
     if history is not None:
         judged = remember(judged, checks, msgspec.structs.replace(history, code=int(code)))
-    names = hosts | _hosts(diagnosis)
+    names = hosts | hosts_of(diagnosis)
     redact = text_redactor(names) if output.redact else str
     views = DiagnosisViews(diagnosis, catalogue, redact, waived_causes(judged), times[1]).by_format()
     return write_report(judged, checks, code, output, aliases=tuple(names), views=views, command="diagnose")
@@ -186,11 +187,3 @@ def _playbooks_by_check() -> dict[str, tuple[str, ...]]:
         for check in playbook.treats:
             names[check] = (*names.get(check, ()), playbook.name)
     return names
-
-
-def _hosts(diagnosis: Diagnosis) -> set[str]:
-    culprits = [culprit for cause in diagnosis.causes for culprit in cause.culprits]
-    culprits += [culprit for item in diagnosis.waiting for culprit in item.culprits]
-    hosts = {culprit.host for culprit in culprits if culprit.host}
-    hosts |= {summary.host for summary in diagnosis.files if summary.host}
-    return hosts.union(*map(_hosts, diagnosis.earlier))

@@ -162,10 +162,10 @@ WAY_BETWEEN = (
     "between them as well."
 )
 RULES_OF_HOST = (
-    "As root on {2}, `nft -a list ruleset | grep -E 'table|chain|drop|reject'` prints its rules with their numbers "
-    "(handles), and `nft delete rule <family> <table> <chain> handle <number>` deletes one; of iptables, "
-    "`iptables-save | grep -iE 'drop|reject'`, then `iptables -D` with what follows `-A` in the rule's line. Where "
-    "the host has none, those of its switch port or security group."
+    "As root on {2}, for each rule that drops, these print the command that deletes it: `nft -a list ruleset | awk "
+    '\'/^table/{t=$2" "$3} $1=="chain"{c=$2} /(drop|reject).* handle /{print "nft delete rule",t,c,"handle",$NF}\'`'
+    " and `iptables-save | sed -nE '/-j (DROP|REJECT)/s/^-A/iptables -D/p'`. Where they print none: the rules of its "
+    "switch port or security group."
 )
 WAY_OF_HOST = (
     "Look at the routes: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0}, and `ip route get "

@@ -27,12 +27,18 @@ _PORTS = {
 }
 """What these launchers and libraries take where nothing is given."""
 _SWITCHES = ("yes", "true", "on")
+_NUMERALS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
+_OWN_ADDRESS = r"(?<![\w.])(?:localhost|127\.0\.0\.1)(?![\w.])"
+_FIRST_ADDRESS = "$(hostname -I | cut -d' ' -f1)"
 _TASK_NUMBERS = {"srun": "$SLURM_NODEID", "mpirun": "$OMPI_COMM_WORLD_RANK", "mpiexec": "$PMI_RANK"}
 _INNER = r"(?:torchrun|msrun|accelerate launch|python3? -m torch\.distributed\.(?:run|launch))"
 _NODE_RANK = re.compile(r" --(?:node|machine)[-_]rank(?:=| )(?:\"[^\"]*\"|\S+)")
 _OWN_VARIABLE = re.compile(r"\$(?!\{?SLURM_|\{?OMPI_|\{?PMI_|$|[\s\"'])")
 """What the shell on the hosts may not have."""
 _STEP_SIZE = re.compile(r"\bsrun\b.*\s(?:-[nN]|--n(?:tasks|odes))")
+_REPLACED = re.compile(r"(\S{1,200}) (\d{1,9}) in place of (\d{1,9})\b")
+"""What `doctor.job.training.rules.View.edit` says of an option."""
 _EXPORTED = re.compile(r"`export ([^`]{1,300})`")
 _ASSIGNMENT = re.compile(r"(?<![A-Za-z0-9_])([A-Z_][A-Z0-9_]{0,60})=((?:\$\([^()]{0,200}\)|[^\s$])+)", re.ASCII)
 
@@ -49,6 +55,8 @@ def corrected(check: str, values: Values, places: Mapping[str, str], names: Iter
     correct = _BY_CHECK.get(check)
     for place in names if correct else ():
         text = places.get(place, "")
+        if check == "master-address-local" and SLURM not in places:
+            return _at_first_host(place, text, values)
         new = correct(text, {**values, SLURM: SLURM in places}) if text and correct else None
         if new is not None and new != text and len(new) < MAX_LINE and "`" not in new:
             return [_written(place, new, text)]
@@ -62,6 +70,20 @@ def _written(place: str, new: str, text: str) -> str:
     if not new:
         return filled("Delete line {0} of {1}: `{2}`", line, file, hide_secrets(text.strip()))
     return filled("Line {0} of {1} must read: `{2}`", line, file, hide_secrets(new.strip()))
+
+
+def _at_first_host(place: str, text: str, values: Values) -> list[str]:
+    """The command that writes the address of the host with rank 0, where it is typed, into a job script."""
+    file, _, line = place.rpartition(":")
+    option = re.match(r"`(--\w+[-_]addr) ", str(values.get("option", "")))
+    address = re.search(_OWN_ADDRESS, text)
+    launcher = re.search(r"\b(?:torchrun|msrun)\b", text)
+    if not re.fullmatch(r"[\w./+-]+", file, re.ASCII) or not (address or (option and launcher)):
+        return []
+    old = address[0] if address else launcher[0] if launcher else ""
+    new = _FIRST_ADDRESS if address or not option else f"{old} {option[1]} {_FIRST_ADDRESS}"
+    command = f'sed -i.bak "{line}s/\\b{old}\\b/{new}/" {file}'
+    return [filled("On the host with rank 0, in the folder of {0}: `{1}`; then copy {0} to the others.", file, command)]
 
 
 def _exports(command: str, places: Mapping[str, str]) -> Iterator[str]:
@@ -115,20 +137,30 @@ def _with_value(text: str, name: str, observed: str, new: str) -> str:
     return re.sub(rf"(\b[A-Z_]\w*=[\"']?){re.escape(observed)}(?![\w.])", lambda match: match[1] + new, text, count=1)
 
 
+def _number_of(name: str, text: str) -> str:
+    """The number that a word, a switch or a duration stands for; else empty."""
+    if text in _NUMERALS:
+        return str(_NUMERALS.index(text))
+    duration = re.fullmatch(r"(\d{1,6})(s|m|min|h)", text)
+    if duration and "time" in name:
+        return str(int(duration[1]) * _SECONDS[duration[2]])
+    return "1" if text in _SWITCHES else ""
+
+
 def _right_value(name: str, observed: str, expected: str) -> str:
     """The value that was meant, as far as only one can be; else empty."""
     if name in _PORTS and "whole number" in expected:
         return _PORTS[name]
     if expected.startswith("HOST:PORT") and ":" in observed:
         return f"{observed.rpartition(':')[0]}:{RENDEZVOUS_PORT}"
+    if expected.startswith(("a whole number", "a number of hosts")) and (number := _number_of(name, observed.lower())):
+        return number
     scheme = re.fullmatch(r"\w{2,8}://([\w.-]+)/?", observed, re.ASCII)
     if scheme and expected == "a host name or an IP address":
         return scheme[1]
     limits = re.search(r"whole number from (\d+) to (\d+)", expected)
     if limits and observed.isdecimal():
         return limits[1] if int(observed) < int(limits[1]) else limits[2]
-    if expected.startswith("a whole number") and observed.lower() in _SWITCHES:
-        return "1"
     if expected.startswith("device numbers") and re.fullmatch(r"\d+(?:[ ,]+\d+)*", observed):
         numbers = sorted(map(int, re.findall(r"\d+", observed)))
         return ",".join(map(str, numbers)) if len(set(numbers)) == len(numbers) else ""
@@ -141,7 +173,7 @@ def _right_value(name: str, observed: str, expected: str) -> str:
 def _of_option(text: str, values: Values) -> str | None:
     option, observed, expected = (str(values.get(name, "")) for name in ("option", "observed", "expected"))
     case = values.get("case")
-    if case == "A wrong name":
+    if case == "A wrong name" or (case == "A wrong value" and expected.startswith("--")):
         return re.sub(_name(option), expected, text, count=1)
     if case == "An interpreter":
         return re.sub(rf"(?<=\s){re.escape(observed)}\s+(?=\S+\.py\b)", "", text, count=1)
@@ -151,6 +183,16 @@ def _of_option(text: str, values: Values) -> str | None:
         return re.sub(rf"(?<![\w./-]){re.escape(str(values.get('launcher')))}\b", rf"\g<0> {given}", before, count=1)
     if case != "A wrong value":
         return None
+    if values.get("launcher") == "bash":
+        return text.replace(f"{option} {observed}", expected, 1)
+    return _with_right_value(text, option, observed, expected)
+
+
+def _with_right_value(text: str, option: str, observed: str, expected: str) -> str | None:
+    if expected.startswith("none beside ") or (option, observed) == ("--num-gpus", "all"):
+        for needless in re.findall(r"--[\w-]+", expected) or [option]:
+            text = re.sub(rf"{_name(needless)}[ =]+\S+\s*", "", text, count=1)
+        return text
     if expected.startswith("no value: it is a flag"):
         return re.sub(rf"({_name(option)})[ =]+{re.escape(observed)}(?!\S)", r"\1", text, count=1)
     new = _right_value(option, observed, expected)
@@ -167,6 +209,12 @@ def _of_setting(text: str, values: Values) -> str | None:
 def _of_number(text: str, values: Values) -> str | None:
     """A launcher that is started on each host, with a number of its own there."""
     outer, number = str(values.get("outer", "")), _TASK_NUMBERS.get(str(values.get("outer", "")))
+    if outer == "ssh" and "'" not in text and _NODE_RANK.search(text):
+        counted = _NODE_RANK.sub(" --node_rank $node_rank", text, count=1)
+        return counted.replace("ssh ", "node_rank=$((${node_rank:--1} + 1)); ssh ", 1)
+    task = re.fullmatch(r"(\s*srun(?: -\S+)*) ([^-'\"\\#|;&]*)", text)
+    if task and values.get("variable") == "RANK" and not _OWN_VARIABLE.search(task[2]):
+        return f"{task[1]} bash -c 'export RANK=$SLURM_PROCID; exec {task[2].rstrip()}'"
     if outer == "pdsh" and _NODE_RANK.search(text):
         return _NODE_RANK.sub(" --node_rank %n", text, count=1)
     quoted = re.fullmatch(rf"(.*\bbash -c )\"({_INNER}\b[^\"'\\]*)\"(\s*)", text)
@@ -185,6 +233,8 @@ def _of_number(text: str, values: Values) -> str | None:
 def _of_sizes(text: str, values: Values) -> str | None:
     first, second = str(values.get("first", "")), str(values.get("second", ""))
     number, observed = values.get("number"), values.get("observed")
+    if isinstance(number, int) and str(values.get("expected", "")).startswith(f"{first} to be a multiple"):
+        return _with_value(text, first, str(observed), str(number))
     if not second or any(mark in text for mark in '"\\#;&|'):
         return None
     if values.get("expected") == "one start for all hosts":
@@ -212,7 +262,7 @@ def _of_address(text: str, values: Values) -> str | None:
     """Slurm's first host in place of the own address; where a shell on each host would compute it, it is the same."""
     if not values.get(SLURM) or "'" in text:
         return None
-    return re.sub(r"(?<![\w.])(?:localhost|127\.0\.0\.1)(?![\w.])", lambda _: FIRST_OF_SLURM, text, count=1)
+    return re.sub(_OWN_ADDRESS, lambda _: FIRST_OF_SLURM, text, count=1)
 
 
 def _of_computed(text: str, values: Values) -> str | None:
@@ -221,6 +271,17 @@ def _of_computed(text: str, values: Values) -> str | None:
         return None
     named = re.sub(r"\$\(hostname(?: -[A-Za-z])?\)", lambda _: FIRST_OF_SLURM.replace('"', ""), text)
     return re.sub(r"\bRANDOM\b", "SLURM_JOB_ID", named)
+
+
+def replaced_option(values: Values) -> tuple[str, str, str]:
+    """The option of a script that a finding of its training changes, its new and its old number; empty for none."""
+    match = _REPLACED.search(str(values.get("edit", "")))
+    return (match[1], match[2], match[3]) if match else ("", "", "")
+
+
+def _of_size(text: str, values: Values) -> str | None:
+    option, new, old = replaced_option(values)
+    return _with_value(text, option, old, new) if option else None
 
 
 def _unset(text: str, values: Values) -> str | None:
@@ -237,4 +298,7 @@ _BY_CHECK: Mapping[str, Callable[[str, Values], str | None]] = {
     "launch-differs": _of_computed,
     "master-address-local": _of_address,
     "visible-devices-wrong": _unset,
+    "launch-model-not-divisible": _of_size,
+    "launch-ranks-not-divisible": _of_size,
+    "launch-batch-not-divisible": _of_size,
 }

@@ -14,7 +14,7 @@ from doctor.engine.result import Finding, Outcome, Reason, Report
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job import LaunchConfig
-from doctor.session.corrected_lines import MAX_LINE, SLURM, corrected
+from doctor.session.corrected_lines import MAX_LINE, SLURM, corrected, replaced_option
 from doctor.session.select_checks import of_launch_alone
 
 _MOST_PLACES = 512
@@ -80,7 +80,10 @@ def of_scripts(report: Report, run: Run, checks: Sequence[Check], evaluate: Call
         for outcome in judged.outcomes:
             if outcome.check in rules:
                 by_check.setdefault(outcome.check, []).append(_placed(outcome, launch, len(launches) > 1))
-    outcomes = tuple(_joined(by_check.get(outcome.check, [outcome])) for outcome in report.outcomes)
+    outcomes = tuple(
+        _joined(by_check[outcome.check]) if outcome.check in by_check else _of_training(outcome, launches)
+        for outcome in report.outcomes
+    )
     return msgspec.structs.replace(report, outcomes=outcomes)
 
 
@@ -130,9 +133,22 @@ def _with_place(finding: Finding, by_name: dict[str, str], usual: Sequence[str],
     evidence = finding.values.get("evidence", [])
     if not place:
         return finding
-    edits = corrected(check, finding.values, by_name, iter(place.split(", ")[::-1]))
+    edits = corrected(check, finding.values, by_name, iter([*place.split(", ")[::-1], by_name.get("", "")]))
     evidence = [*([evidence] if isinstance(evidence, str) else evidence), place]
     return finding.with_values(evidence=evidence, **({"corrected": edits} if edits else {}))
+
+
+def _of_training(outcome: Outcome, launches: Sequence[LaunchOptions]) -> Outcome:
+    """With the corrected line of the script that gives the option, where a finding of its training changes one."""
+
+    def with_line(finding: Finding) -> Finding:
+        option = _dashes(replaced_option(finding.values)[0])
+        for by_name in (launch.places for launch in launches if option in launch.places):
+            if edits := corrected(outcome.check, finding.values, by_name, iter(by_name[option].split(", ")[::-1])):
+                return finding.with_values(corrected=edits)
+        return finding
+
+    return msgspec.structs.replace(outcome, findings=tuple(map(with_line, outcome.findings)))
 
 
 def _names(values: Iterable[Any]) -> Iterator[str]:

@@ -27,7 +27,7 @@ def test_the_first_to_die_and_how() -> None:
         ("signal 9", "Find out what killed it"),
         ("signal 11", "A crash in native code"),
         ("killed by the kernel for lack of memory", "Give the job"),
-        ("exit status 1: ValueError", "Read its own error"),
+        ("exit status 1: ValueError", "This run executes doctor's own program"),
         ("RuntimeError: CUDA error", ""),
     ],
 )

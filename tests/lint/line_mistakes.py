@@ -73,6 +73,9 @@ MISTAKES: dict[str, Planted] = {
     "one machine rank": Planted(
         SBATCH + "srun accelerate launch --num_machines 2 --num_processes 16 --machine_rank $SLURM_PROCID "
         "--main_process_ip gpu01 --main_process_port 29500 t.py #@\n", "rank-numbers-wrong"),
+    "the job script's own rank for all tasks": Planted(
+        SBATCH + "export RANK=$SLURM_PROCID MASTER_ADDR=gpu01 WORLD_SIZE=$SLURM_NTASKS #@\n"
+        'srun bash -c "RANK=$SLURM_PROCID python t.py"\n', "rank-numbers-wrong"),
     "one rank for all tasks": Planted(
         SBATCH + "export RANK=$SLURM_PROCID MASTER_ADDR=gpu01 WORLD_SIZE=$SLURM_NTASKS #@\nsrun python t.py\n",
         "rank-numbers-wrong"),
@@ -352,6 +355,9 @@ NOT_FOUND = {
 """What no rule is about yet; of the third, the line of the option is named, not that of its variable."""
 
 SOUND: dict[str, Planted] = {
+    "each task exports its own rank": Planted(
+        SBATCH + "export RANK=$SLURM_PROCID MASTER_ADDR=gpu01 WORLD_SIZE=$SLURM_NTASKS\n"
+        "srun bash -c 'export RANK=$SLURM_PROCID; exec python t.py'\n", ""),
     "as many devices as ranks": Planted(
         "export CUDA_VISIBLE_DEVICES=0,1,2,3\ntorchrun --standalone --nproc_per_node 4 t.py\n", ""),
     "one torchrun on each host": Planted(

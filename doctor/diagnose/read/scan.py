@@ -363,8 +363,8 @@ class _Scanner:
         """What says more of an exception than its line: the condition of a bare assertion, or the lines below."""
         below = [line[:MAX_LINE].decode("utf-8", "replace") for line in place.lines[place.at + 1 :][:BELOW]]
         texts = [line[len(self.tracebacks.label_of(line)) :] for line in below]  # type: ignore[no-untyped-call]
-        if not values.get("message") and not place.lines[place.at].rstrip().endswith(b":"):
-            texts = []  # Python prints a name without a colon where there is no message.
+        has_message = values.get("message") or place.lines[place.at].rstrip().endswith(b":")  # else no colon
+        texts = texts if has_message else []
         texts[:0] = [self.tracebacks.statement] if self.tracebacks.statement.startswith("assert ") else []
         if exception := continued(values["exception"], values.get("message", ""), texts):
             values["message"] = exception.partition(": ")[2]

@@ -16,7 +16,7 @@ from doctor.diagnose.diagnosis import CheckedCause, Culprit, Diagnosis, EarlierA
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.render.action import ActionDocument, action_of
-from doctor.diagnose.render.log_values import fill_advice, slurm_job, values_in_logs
+from doctor.diagnose.render.log_values import fill_advice, places_in_logs, slurm_job, values_in_logs
 from doctor.diagnose.render.memory_shortage import memory_shortage
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
@@ -219,6 +219,7 @@ class _DocumentBuilder:
     def cause(self, number: int) -> CauseDocument:
         cause, checked = self.diagnosis.causes[number], self.diagnosis.checked
         in_logs = {**slurm_job(self.diagnosis), **values_in_logs(cause.evidence, cause.culprits)}
+        in_logs |= places_in_logs(self.diagnosis, cause.evidence)
         return CauseDocument(
             **self._advice(cause.signature, in_logs),
             codes=self.catalogue.signatures[cause.signature].codes,

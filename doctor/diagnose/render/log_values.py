@@ -18,6 +18,7 @@ HOST_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _JOB = re.compile(r"[0-9]{1,20}(?:[+._][0-9]{1,20})?")
 _PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]{0,200}")
 _PID = re.compile(r"[1-9][0-9]{0,9}")
 _DEVICE = re.compile(r"[0-9]{1,3}")
 _CHECK = re.compile(r"[a-z]{3,20}(?:-[a-z]{1,20}){1,6}")
@@ -43,7 +44,7 @@ _PLACES = {
     "HOST": rf"{_BEFORE}HOST{_AFTER}",
     "NODE": rf"(?:(?<=ode[Nn]ame=)|(?<=--exclude=)|{_BEFORE})NODE{_AFTER}",
     "NODES": rf"(?:(?<=ode[Nn]ame=)|(?<=--exclude=)|(?<=srun -w )|(?<=show node )|(?<=doctor check ))NODE{_AFTER}",
-    "PORT": rf"{_BEFORE}PORT{_AFTER}",
+    "PORT": rf"{_BEFORE}PORT{_AFTER}|(?<= )PORT(?=/tcp)",
     "IP": rf"(?<=-zv )IP{_AFTER}",
     "JOB": rf"(?:(?<=-j )|(?<=show job ))JOB{_AFTER}",
     "N": rf"(?<=-i )N{_AFTER}",
@@ -52,6 +53,8 @@ _PLACES = {
     "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous ))POD{_AFTER}",
     "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",
     "CHECK": rf"(?<=doctor explain )CHECK{_AFTER}",
+    "HOSTS": r"(?:(?<=doctor check )|(?<=doctor net )|(?<=doctor smoke )|(?<=doctor smoke --native ))(?:HOSTS|<hosts>)",
+    "LOG": "<log>",
 }
 """Where a placeholder stands: in a command, and not in a sentence."""
 _SUBMITTED = re.compile(r"`sbatch(?: (--[a-z-]+)(?:=([^` ]+))?)? (?:<job>|JOB)\.sh`")
@@ -63,6 +66,8 @@ _SLURM_FIELDS = {
     "--no-requeue": "requeue=0",
 }
 """Of sbatch's options: the field of a job that Slurm still has (scontrol(1), "SPECIFICATIONS FOR UPDATE COMMAND")."""
+_IN_ENVIRONMENT = {"--mem=0": "SBATCH_MEM_PER_NODE=0", "--no-requeue": "SBATCH_NO_REQUEUE=1"}
+"""Of sbatch's options: the variable that has the same effect (sbatch(1), "INPUT ENVIRONMENT VARIABLES")."""
 _SLURM_JOBS = (
     re.compile(r"\bStepId=(\d{1,10})\b"),
     re.compile(r"\*{3} (?:JOB|STEP) (\d{1,10})\b"),
@@ -104,6 +109,25 @@ def slurm_job(diagnosis: Diagnosis) -> dict[str, str]:
     return {"JOB": numbers.pop()} if len(numbers) == 1 and all(map(_JOB.fullmatch, numbers)) else {}
 
 
+def hosts_of(diagnosis: Diagnosis) -> set[str]:
+    """All hosts that are named: by culprits, by ranks that waited, and as the origin of a file."""
+    culprits = [culprit for cause in diagnosis.causes for culprit in cause.culprits]
+    culprits += [culprit for item in diagnosis.waiting for culprit in item.culprits]
+    hosts = {culprit.host for culprit in culprits if culprit.host}
+    hosts |= {summary.host for summary in diagnosis.files if summary.host}
+    return hosts.union(*map(hosts_of, diagnosis.earlier))
+
+
+def places_in_logs(diagnosis: Diagnosis, evidence: Iterable[Event]) -> dict[str, str]:
+    """``HOSTS``, where at least two are known and can be typed, and ``LOG``, the one file that has the evidence."""
+    hosts = sorted(hosts_of(diagnosis))
+    files = {diagnosis.files[event.file].name for event in evidence}
+    values = (
+        {"HOSTS": ",".join(hosts)} if 1 < len(hosts) <= 4 * MAX_NODES and all(map(HOST_FORM.fullmatch, hosts)) else {}
+    )
+    return values | ({"LOG": files.pop()} if len(files) == 1 and all(map(_FILE_NAME.fullmatch, files)) else {})
+
+
 def fill_advice(text: str, values: Mapping[str, str]) -> str:
     """The text with the values that are known; what a command leaves to its reader is marked.
 
@@ -123,13 +147,16 @@ def fill_values(text: str, values: Mapping[str, str]) -> str:
     """
     for placeholder, value in values.items():
         text = re.sub(_PLACES.get(placeholder, _NOWHERE), lambda _, value=value: value, text)  # type: ignore[misc]
-    job = values.get("JOB")
-    return _SUBMITTED.sub(lambda match: _started_again(match, job), text) if job else text
+    job = values.get("JOB", "")
+    return _SUBMITTED.sub(lambda match: _started_again(match, job), text)
 
 
 def _started_again(submitted: re.Match[str], job: str) -> str:
     """The job that Slurm has, back in its queue, instead of a script whose name no log shows."""
     option, value = submitted[1], submitted[2] or ""
+    if not job:
+        variable = _IN_ENVIRONMENT.get(f"{option}={value}".rstrip("="))
+        return f"`export {variable}`" if variable else submitted[0]
     if not option:
         return f"`scontrol requeue {job}`"
     if option not in _SLURM_FIELDS:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
+from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
+from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import OptionTable
 
 
@@ -96,3 +100,26 @@ def wrapper_rows() -> dict[tuple[str, str], WrapperRow]:
 def option_table(name: str) -> OptionTable:
     """The options of a shell, an interpreter, or the directives of a scheduler."""
     return next(table for table in _tables().table if table.name == name)
+
+
+def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequence[str]) -> Iterator[OptionProblem]:
+    """The options of a launcher that stand behind the program, which gets them in place of the launcher.
+
+    Only options that the launcher is not given before, and that programs usually lack.
+    """
+    rows = {row.name: row for row in launcher_rows().values()}
+    is_program = "$" not in program and program.lower() not in ("true", "false")  # of a flag: `value_of_flag`
+    for call in calls if is_program else ():
+        row, given = rows.get(call.launcher), call.options
+        if row is None or "options" in call.unresolved:
+            continue
+        for place, argument in enumerate(arguments):
+            spelled, equals, value = argument.partition("=")
+            name = spelled.lstrip("-").replace("_", "-")
+            if name in row.of_launcher.split() and spelled.startswith("-") and row.canonical(name) not in given:
+                follows = (
+                    arguments[place + 1 : place + 2] if row.word_counts[row.canonical(name)] and not equals else ()
+                )
+                reason = filled("before {0}: what stands behind the program is an argument of it", program)
+                value = printable(value or "".join(follows), 80)
+                yield OptionProblem(call.command, f"?{spelled}", value, reason)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line.commands import LauncherRow, launcher_rows
-from doctor.job.launch_line.model import LaunchCall, OptionProblem
+from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.shell.word import Word
 from doctor.job.variable_values import expected_host
@@ -44,29 +43,6 @@ class Started(NamedTuple):
 def read_call(row: LauncherRow, command: str, argv: Argv, environ: Mapping[str, str]) -> Started:
     """The call of a launcher. ``argv``: the words after its name; ``environ``: at this place."""
     return _READERS[row.name](row, command, split_options(command, argv, row), environ)
-
-
-def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequence[str]) -> Iterator[OptionProblem]:
-    """The options of a launcher that stand behind the program, which gets them in place of the launcher.
-
-    Only options that the launcher is not given before, and that programs usually lack.
-    """
-    rows = {row.name: row for row in launcher_rows().values()}
-    is_program = "$" not in program and program.lower() not in ("true", "false")  # of a flag: `value_of_flag`
-    for call in calls if is_program else ():
-        row, given = rows.get(call.launcher), call.options
-        if row is None or "options" in call.unresolved:
-            continue
-        for place, argument in enumerate(arguments):
-            spelled, equals, value = argument.partition("=")
-            name = spelled.lstrip("-").replace("_", "-")
-            if name in row.of_launcher.split() and spelled.startswith("-") and row.canonical(name) not in given:
-                follows = (
-                    arguments[place + 1 : place + 2] if row.word_counts[row.canonical(name)] and not equals else ()
-                )
-                reason = filled("before {0}: what stands behind the program is an argument of it", program)
-                value = printable(value or "".join(follows), 80)
-                yield OptionProblem(call.command, f"?{spelled}", value, reason)
 
 
 def environ_of_tasks(environ: Mapping[str, str], launchers: Sequence[LaunchCall]) -> dict[str, str]:

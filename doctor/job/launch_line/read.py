@@ -12,8 +12,8 @@ import msgspec
 from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import recipes
-from doctor.job.launch_line.commands import launcher_rows, module_rows, option_table, wrapper_rows
-from doctor.job.launch_line.launcher_calls import Started, behind_program, environ_of_tasks, is_hydra, read_call
+from doctor.job.launch_line.commands import behind_program, launcher_rows, module_rows, option_table, wrapper_rows
+from doctor.job.launch_line.launcher_calls import Started, environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap

@@ -12,7 +12,16 @@ from doctor.job.training.model import (
     TrainingLaunch,
     TrainingScript,
 )
-from doctor.job.training.rules import NotDecided, NotGiven, Rule, View, apply_rules, apply_to_both, apply_to_scripts
+from doctor.job.training.rules import (
+    NotDecided,
+    NotGiven,
+    Rule,
+    View,
+    apply_rules,
+    apply_to_both,
+    apply_to_scripts,
+    correction,
+)
 
 __all__ = [
     "CodeMark",
@@ -28,4 +37,5 @@ __all__ = [
     "apply_rules",
     "apply_to_both",
     "apply_to_scripts",
+    "correction",
 ]

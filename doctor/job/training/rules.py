@@ -34,6 +34,22 @@ _FILE_LINE = re.compile(r"([A-Za-z0-9_./][A-Za-z0-9_./+-]{0,200}):([1-9]\d{0,6})
 """A place in a file by a path that no shell reads otherwise."""
 
 
+def substitution(where: str, old: str, new: str) -> str:
+    """The command that replaces in a line of a file what ``old`` matches; empty where no file has it.
+
+    >>> substitution("a/t.py:3", "set_device.0.", "set_device(1)")
+    "`sed -i.bak -E '3s/set_device.0./set_device(1)/' a/t.py`"
+    """
+    place = _FILE_LINE.fullmatch(where)
+    return f"`sed -i.bak -E '{place[2]}s/{old}/{new}/' {place[1]}`" if place else ""
+
+
+def correction(where: str, old: str, new: str) -> str:
+    """As `substitution`, as a sentence."""
+    command = substitution(where, old, new)
+    return filled("{0} corrects it.", command) if command else ""
+
+
 class View:
     """The settings of one configuration, and of the launch that uses it."""
 
@@ -92,10 +108,11 @@ class View:
         return next((self._settings[name].where for name in names if name in self._settings), self.where)
 
     def edit(self, name: str, value: int) -> str:
-        """The change that gives a setting another value, with the command that opens its line, where a file has it."""
+        """The change that gives a setting another value, with the command that makes it, where a file has it."""
         setting = self._settings[name]
-        place = _FILE_LINE.fullmatch(setting.where)
-        where = f"`vi +{place[2]} {place[1]}`" if place else setting.where
+        key = re.split(r"[^\w-]", setting.option, flags=re.ASCII)[-1]
+        command = substitution(setting.where, rf"({key}[^0-9]{{1,4}}){setting.value}\b", rf"\1{value}") if key else ""
+        where = command or setting.where
         return filled("{0}: {1} {2} in place of {3}", where, setting.option, value, setting.value)
 
     def listed(self, *names: str) -> str:

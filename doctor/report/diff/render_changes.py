@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +13,8 @@ from doctor import __version__
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.diff.rank_changes import FINDINGS, REASONS, RankedChange
 from doctor.report.diff.value_lines import category_name, change_line
-from doctor.report.diff.values import UNREAD, RunValues, ValueChange
+from doctor.report.diff.values import UNREAD, RunValues
+from doctor.report.diff.way_back import way_back
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.formatting import count_noun, format_time
 from doctor.report.layout.host_names import Fleet
@@ -98,7 +97,8 @@ def _change_lines(number: int, ranked: RankedChange, fleet: Fleet) -> Iterator[s
     why = _reason(ranked)
     if why:
         yield f"     {why}"
-    command = way_back(ranked.change)
+    peer = next((host for host in fleet.hosts if host not in ranked.change.hosts), "")
+    command = way_back(ranked.change, peer)
     if command and ranked.change.hosts:
         yield "     " + phrase(
             "where it is not intended, back as root on {where}: `{command}`",
@@ -166,37 +166,3 @@ def _document(page: ChangesPage, code: int) -> dict[str, object]:
         "notes": page.notes,
         "pace": page.pace,
     }
-
-
-_SYSCTL = re.compile(r"[a-z0-9][a-z0-9_./-]{1,120}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,80}")
-_VALUE = re.compile(r"[A-Za-z0-9_./:,%@+= -]{0,160}")
-"""A value that a command repeats: of hosts, so without what a shell or a terminal reads as anything else."""
-
-
-def way_back(change: ValueChange) -> str:
-    """The command, or the empty string: what a host printed and a shell might read otherwise is in none.
-
-    >>> way_back(ValueChange("sysctl", "net.ipv4.tcp_retries2", "15", "7", ("n1",)))
-    'sysctl -w net.ipv4.tcp_retries2=15'
-    >>> way_back(ValueChange("environment", "NCCL_IB_DISABLE", None, "1", ("n1",)))
-    'unset NCCL_IB_DISABLE'
-    >>> way_back(ValueChange("packages", "libc6", "2.36-9", "$(id)", ("n1",)))
-    'apt-get install libc6=2.36-9 || dnf install libc6-2.36-9'
-    >>> way_back(ValueChange("sysctl", "kernel.core_pattern", "|/bin/x", "core", ("n1",)))
-    ''
-    """
-    name, before = change.name, change.before
-    if before is not None and not _VALUE.fullmatch(before):
-        return ""
-    if change.category == "sysctl" and before and _SYSCTL.fullmatch(name):
-        return f"sysctl -w {name}={shlex.quote(before)}"
-    if change.category in ("environment", "shell") and _VARIABLE.fullmatch(name):
-        return f"unset {name}" if before is None else f"export {name}={shlex.quote(before)}"
-    if change.category == "packages" and _NAME.fullmatch(name) and before and _NAME.fullmatch(before.replace(":", ".")):
-        return f"apt-get install {name}={before} || dnf install {name}-{before}"
-    if change.category == "interfaces" and _NAME.fullmatch(name):
-        size = re.match(r"mtu (\d{1,6})\b", before or "")
-        return f"ip link set {name} mtu {size[1]}" if size else ""
-    return ""

@@ -102,8 +102,8 @@ _KEEPS_JOBS_AWAY = re.compile(r"state=drain|--exclude|cordon", re.IGNORECASE)
 def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
     """How to keep jobs off these hosts where the fix has work for hands and no command that changes the host.
 
-    >>> drain_note("Reseat the module.", ["n1", "n2"])[0][-71:]
-    '`kubectl cordon n1 n2`. Back again: `state=resume`, `kubectl uncordon`.'
+    >>> drain_note("Reseat the module.", ["n1", "n2"])[0][-84:]
+    'Back again: `scontrol update nodename=n1,n2 state=resume`, `kubectl uncordon n1 n2`.'
     >>> drain_note("`modprobe amdgpu`; else reseat the card.", ["n1"]), drain_note("Correct the line.", ["n1"])
     ([], [])
     """
@@ -113,7 +113,8 @@ def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
     return [
         phrase(
             "Until it is repaired, keep jobs off {host}. Slurm: `scontrol update nodename={slurm} state=drain "
-            "reason=repair`; Kubernetes: `kubectl cordon {nodes}`. Back again: `state=resume`, `kubectl uncordon`.",
+            "reason=repair`; Kubernetes: `kubectl cordon {nodes}`. Back again: `scontrol update nodename={slurm} "
+            "state=resume`, `kubectl uncordon {nodes}`.",
             host=localized(", ").join(hosts),
             slurm=",".join(names),
             nodes=" ".join(names),

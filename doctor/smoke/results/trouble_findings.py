@@ -26,7 +26,7 @@ OWN_PROGRAM = (
     "programs), `dmesg -T | tail`. {0}"
 )
 OTHER_HOSTS = (
-    "Until `doctor smoke` passes with that host, run the job without it. `doctor check` compares the software of all "
+    "Until `doctor smoke` passes with that host, leave it out of the job. `doctor check` compares the software of all "
     "hosts."
 )
 ONLY_HOST = "Then `doctor smoke` once more: until it passes, start no job on this host."
@@ -71,6 +71,13 @@ OTHER_CALL = (
     "of other software or wrong results on its host. `doctor smoke --device-test` shows whether that host computes "
     "wrong values. On that host and on another one: `python3 -m pip list | grep -iE 'torch|nccl|gloo'` shows other "
     "versions; `env | grep -E '^(LD_PRELOAD|PYTHON|TORCH)'` shows what changes Python programs. {0}"
+)
+
+
+OWN_ERROR = (
+    "This run executes doctor's own program, the same on all ranks, and none of yours: an error of one rank alone "
+    "comes from the software or the hardware of its host. On that host and on another one: `python3 -m pip list | "
+    "grep -iE 'torch|nccl|gloo'` shows other versions; `dmesg -T | tail` shows errors of the hardware. {0}"
 )
 
 

@@ -14,6 +14,7 @@ from doctor.smoke.hang.network_evidence import (
     AddressOwners,
     by_host,
     failed_links,
+    halted_by,
     held_back,
     sentences,
     stuck_links,
@@ -127,6 +128,59 @@ def test_whose_queueing_discipline_holds_back_what_it_sends() -> None:
     assert held_back({"w1": [], "w2": [lossy]}, 2, []) == {"w2": "netem on eth1 of w2 drops 5 %"}
     assert not held_back({host: [slow] for host in HOSTS}, len(HOSTS), []), "a fleet that is meant to be so"
     assert not held_back({"w2": usual}, 2, [])
+
+
+def test_who_keeps_all_bytes_of_a_connection_back() -> None:
+    def told(halted: dict[str, list[tuple[str, bool]]], **unread: str) -> dict[str, str]:
+        reports = [(host, halted.get(host, []), unread.get(host, "").split()) for host in ("w0", "w1", "w2")]
+        return halted_by(reports, OWNERS, 3)
+
+    assert told({"w1": [("10.0.0.2", True)]}).keys() == {"w1"}
+    no_room = {"w1": [("10.0.0.2", False)], "w0": [("10.0.0.2", False)]}
+    text = "w2 announces no room to w1 (TCP window 0), and its ranks have read all that came from there"
+    assert told(no_room) == {"w2": text}
+    assert not told(no_room, w2="10.0.0.0 10.0.0.1"), "ranks that do not read what came"
+    assert not halted_by([("w1", [("10.0.0.2", False)], [])], OWNERS, 3), "what the peer has read is not known"
+    assert not told({host: [("10.0.0.2", True)] for host in ("w0", "w1")}), "most hosts"
+
+
+STALLED = """
+import socket, time
+from doctor.smoke.programs.agent.network import halted_connections, unread_peers
+import os
+server = socket.create_server(("127.0.0.1", 0))
+sender = socket.create_connection(server.getsockname())
+receiver, _ = server.accept()
+sender.setblocking(False)
+PREPARE
+try:
+    while True:
+        sender.send(bytes(65536))
+except BlockingIOError:
+    pass
+time.sleep(1.5)
+print(halted_connections([os.getpid()]), unread_peers([os.getpid()]))
+"""
+
+RULE = "table inet t {{ chain c {{ type filter hook {} priority 0; meta length > 1000 drop; }}; }}"
+LARGE_DROPPED = f"import subprocess; subprocess.run(['nft', '{RULE}'], check=True)"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+@pytest.mark.parametrize(
+    ("prepare", "expected"),
+    [
+        ("", "[('127.0.0.1', False)] ['127.0.0.1']"),
+        (LARGE_DROPPED.format("output"), "[('127.0.0.1', True)] []"),
+        (LARGE_DROPPED.format("input"), "[] []"),
+    ],
+    ids=["a peer that does not read", "refused here", "lost on its way"],
+)
+def test_what_the_kernel_tells_of_a_connection_that_sends_nothing(prepare: str, expected: str) -> None:
+    script = 'ip link set lo up && exec "$0" -c "$1"'
+    command = ["unshare", "--net", "sh", "-c", script, sys.executable, STALLED.replace("PREPARE", prepare)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")

@@ -131,6 +131,32 @@ def held_back(delays: Mapping[str, Iterable[SendingDelay]], host_count: int, lin
     return texts if explains and 2 * len(texts) <= host_count else {}
 
 
+def halted_by(
+    reports: Iterable[tuple[str, Iterable[tuple[str, bool]], Iterable[str]]], addresses: AddressOwners, host_count: int
+) -> dict[str, str]:
+    """By host that keeps all bytes of a connection back: how. Empty where that is more than half of the hosts.
+
+    ``reports``: of each agent its host, the peers of such connections and whether they have room, and the peers whose
+    bytes its ranks have not read.
+
+    Who has something for a peer with room does not send it; a peer without room has it, where its ranks read all that
+    came from there. A rank that does not read is no fault of its host's network.
+    """
+    rows, texts = sorted((host, list(halted), list(unread)) for host, halted, unread in reports), dict[str, str]()
+    behind = {(addresses.host(address, host), host) for host, _, unread in rows for address in unread}
+    hosts = {host for host, *_ in rows}
+    for host, halted, _ in rows:
+        for address, has_room in halted:
+            peer = addresses.host(address, host)
+            if has_room:
+                text = "{0} does not send what it has for {1}: a rule for outgoing packets on {0} refuses it"
+                texts[host] = filled(text, host, peer)
+            elif peer in hosts and (host, peer) not in behind:
+                text = "{0} announces no room to {1} (TCP window 0), and its ranks have read all that came from there"
+                texts[peer] = filled(text, peer, host)
+    return texts if 2 * len(texts) <= host_count else {}
+
+
 def sentences(
     stuck: Mapping[Link, tuple[int, int]], failed: Sequence[Link], cut: Sequence[str], probed: bool
 ) -> tuple[str, ...]:

@@ -227,8 +227,7 @@ class CollectiveTest:
         """
         dtype = str(result.dtype)[6:]
         dtypes, comparisons = self.checked.get(label, ({}, 0))
-        dtypes[dtype] = None
-        self.checked[label] = (dtypes, comparisons + 1)
+        self.checked[label] = ({**dtypes, dtype: None}, comparisons + 1)
         self.ctx.compared_results += 1
         if expected is None or torch.equal(result.cpu(), expected):
             return
@@ -241,8 +240,8 @@ class CollectiveTest:
         index = int(indices[0])
         # A library that adds and does not divide has no culprit that a second round could find.
         if label != "all_reduce avg" or not torch.equal(result, expected * self.size):
-            source = peer if peer >= 0 else self.source_of(op, root, index, result.numel())
-            source = self.ctx.rank if reread else source
+            peer_rank = self.ctx.rank if reread else peer
+            source = peer_rank if peer_rank >= 0 else self.source_of(op, root, index, result.numel())
             self.count_wrong(op, label, dtype, result.numel(), source)
         if self.reported < MAX_REPORTED:
             self.reported += 1

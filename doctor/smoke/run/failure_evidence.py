@@ -142,9 +142,8 @@ def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -
     sentences = links.sentences()
     ranks = [place.rank for place in plan.places if place.host in links.cut]
     text = joined(": ", (failure.text, joined("; ", sentences[-len(links.cut) or None :][:3])))
-    failure = blame(failure, failure.kind, ranks, text)
-    evidence = (*failure.evidence, *sentences)
-    return msgspec.structs.replace(failure, links=links.failed, parts=links.parts, evidence=evidence)
+    failure = failure.blaming(ranks, certainty="evidence", text=text, evidence=failure.evidence + sentences)
+    return msgspec.structs.replace(failure, links=links.failed, parts=links.parts)
 
 
 def _with_taken_address(failure: Failure, run: ObservedRun) -> Failure | None:
@@ -158,8 +157,7 @@ def _with_taken_address(failure: Failure, run: ObservedRun) -> Failure | None:
     if not holder or not problems - {"name"} or not failure.culprit_ranks:
         return None
     text = filled("{0} has {1} as well, the address of {2}: {3}", holder, plan.master_addr, master, failure.text)
-    blamed = blame(failure, failure.kind, [place.rank for place in plan.places if place.host == holder], text)
-    return msgspec.structs.replace(blamed, unreached=False)
+    return failure.blaming(plan.ranks_by_host[holder], certainty="evidence", text=text, unreached=False)
 
 
 def _with_full_host(failure: Failure, run: ObservedRun) -> Failure:
@@ -211,9 +209,13 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure], host_cou
 def _with_delays(failure: Failure, run: ObservedRun) -> Failure:
     """Laid at the hosts whose queueing discipline, firewall or window holds back what they send, or are sent."""
     endpoints, hellos = run.channels.endpoints, run.channels.hellos
-    answers = run.channels.query("sockets", {name: ListSockets() for name in endpoints}, LATE_ANSWER)
+    orders = {name: ListSockets() for name in endpoints}
+    answers = run.channels.query("sockets", orders, LATE_ANSWER)
     delays = {endpoints[name].host: answers.get(name, hello).delays for name, hello in hellos.items()}
-    texts = network_evidence.held_back(delays, len(run.plan.ranks_by_host), failure.links) or _halted_by(run, answers)
+    texts = network_evidence.held_back(delays, len(run.plan.ranks_by_host), failure.links)
+    if not texts and (texts := _halted_by(run, answers)):
+        again = _halted_by(run, run.channels.query("sockets", orders, ANSWER))
+        texts = {host: text for host, text in texts.items() if host in again}
     if not texts:
         return failure
     ranks = [place.rank for place in run.plan.places if place.host in texts]
@@ -318,7 +320,6 @@ class _LinkEvidence(NamedTuple):
     parts: tuple[tuple[str, ...], ...]
     tried: Mapping[str, Sequence[network_evidence.Probe]]
     halted: bool
-    """Connections keep all their bytes back, and it is known on whose account."""
     taken: tuple[tuple[str, str, str], ...]
     """Holder, address, owner: ends of these links whose address another host has since the run began."""
 
@@ -359,8 +360,7 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
     if links.taken:
         holder, address, owner = links.taken[0]
         text = filled("{0} has {1} as well, the address of {2}", holder, address, owner)
-        evidence = (*failure.evidence, *links.sentences())
-        failure = msgspec.structs.replace(failure, links=(), evidence=evidence)
+        failure = msgspec.structs.replace(failure, links=(), evidence=(*failure.evidence, *links.sentences()))
         return blame(failure, "network", run.plan.ranks_by_host[holder], text)
     culprits = tuple(place.rank for place in run.plan.places if place.host in links.cut) or failure.culprit_ranks
     return failure.blaming(

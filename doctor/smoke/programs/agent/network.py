@@ -75,18 +75,20 @@ def unread_peers(pids):
 def halted_connections(pids):
     """[peer's address, whether the peer has room] of connections of these processes that keep all their bytes back.
 
-    The kernel has tried again twice or more to send the first of them. None is on its way: the peer announces no room
-    for it, or this host itself refuses to send it. Linux, struct tcp_info: backoff, snd_mss, unacked, notsent_bytes and
-    snd_wnd (from 5.4 on).
+    The kernel waits to try again (timer 4 of /proc/net/tcp) to send the first of them, and none is on its way: the peer
+    announces no room for it, at two tries or more, or this host itself refuses to send it. Linux, struct tcp_info:
+    backoff, snd_mss, unacked, notsent_bytes and snd_wnd (from 5.4 on).
     """
+    rows = tcp_table(pids[0], (ESTABLISHED,)) if pids else ()
     owners = socket_owners(pids)
+    probing = set(inode for inode, _, _, _, row in rows if inode in owners and row[5].startswith("04:"))
     halted = set()
-    for family in (socket.AF_INET, socket.AF_INET6):
+    for family in (socket.AF_INET, socket.AF_INET6) if probing else ():
         for inode, values, ends in diagnosed_tcp(family, 2, 1 << 1, 0.2):
             info = values.get(2, b"")
-            if inode in owners and len(info) >= 232 and info[4] >= 2:
+            if inode in probing and len(info) >= 232:
                 size, unacked, unsent, window = [struct.unpack_from("=I", info, at)[0] for at in (16, 24, 144, 228)]
-                if unsent and not unacked:
+                if unsent and not unacked and (window >= size or info[4] >= 2):
                     halted.add((address_text(ends[1]), window >= size))
     return sorted(halted)
 

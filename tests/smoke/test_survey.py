@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from itertools import permutations
+from typing import Any
 
 import pytest
 
@@ -131,17 +132,20 @@ def test_whose_queueing_discipline_holds_back_what_it_sends() -> None:
 
 
 def test_who_keeps_all_bytes_of_a_connection_back() -> None:
-    def told(halted: dict[str, list[tuple[str, bool]]], **unread: str) -> dict[str, str]:
+    def judged(halted: dict[str, list[tuple[str, bool]]], **unread: str) -> Any:
         reports = [(host, halted.get(host, []), unread.get(host, "").split()) for host in ("w0", "w1", "w2")]
         return halted_by(reports, OWNERS, 3)
 
-    assert told({"w1": [("10.0.0.2", True)]}).keys() == {"w1"}
+    refusing, links = judged({"w1": [("10.0.0.2", True)]})
+    assert (refusing.keys(), links) == ({"w1"}, {})
+    assert judged({host: [("10.0.0.2", True)] for host in ("w0", "w1")}) == ({}, {}), "most hosts"
     no_room = {"w1": [("10.0.0.2", False)], "w0": [("10.0.0.2", False)]}
-    text = "w2 announces no room to w1 (TCP window 0), and its ranks have read all that came from there"
-    assert told(no_room) == {"w2": text}
-    assert not told(no_room, w2="10.0.0.0 10.0.0.1"), "ranks that do not read what came"
-    assert not halted_by([("w1", [("10.0.0.2", False)], [])], OWNERS, 3), "what the peer has read is not known"
-    assert not told({host: [("10.0.0.2", True)] for host in ("w0", "w1")}), "most hosts"
+    refusing, links = judged(no_room)
+    assert (refusing, links.keys()) == ({}, {("w0", "w2"), ("w1", "w2")}), "no host's word names another alone"
+    assert "w2 announces no room to w1 (TCP window 0)" in links["w1", "w2"]
+    assert judged(no_room, w2="10.0.0.0 10.0.0.1") == ({}, {}), "ranks that do not read what came"
+    alone = halted_by([("w1", [("10.0.0.2", False)], [])], OWNERS, 3)
+    assert alone == ({}, {}), "what the peer has read is not known"
 
 
 STALLED = """

@@ -213,8 +213,8 @@ def _with_delays(failure: Failure, run: ObservedRun) -> Failure:
     answers = run.channels.query("sockets", orders, LATE_ANSWER)
     delays = {endpoints[name].host: answers.get(name, hello).delays for name, hello in hellos.items()}
     texts = network_evidence.held_back(delays, len(run.plan.ranks_by_host), failure.links)
-    if not texts and (texts := _halted_by(run, answers)):
-        again = _halted_by(run, run.channels.query("sockets", orders, ANSWER))
+    if not texts and (texts := _halted_by(run, answers)[0]):
+        again, _ = _halted_by(run, run.channels.query("sockets", orders, ANSWER))
         texts = {host: text for host, text in texts.items() if host in again}
     if not texts:
         return failure
@@ -223,7 +223,7 @@ def _with_delays(failure: Failure, run: ObservedRun) -> Failure:
     return blame(msgspec.structs.replace(failure, links=()), failure.kind, ranks, text)
 
 
-def _halted_by(run: ObservedRun, answers: Mapping[str, AgentMessage]) -> dict[str, str]:
+def _halted_by(run: ObservedRun, answers: Mapping[str, AgentMessage]) -> network_evidence.Halted:
     reports = [(run.channels.endpoints[name].host, line.halted, line.unread) for name, line in answers.items()]
     return network_evidence.halted_by(reports, run.addresses, len(run.plan.ranks_by_host))
 
@@ -319,7 +319,7 @@ class _LinkEvidence(NamedTuple):
     cut: tuple[str, ...]
     parts: tuple[tuple[str, ...], ...]
     tried: Mapping[str, Sequence[network_evidence.Probe]]
-    halted: bool
+    halted: network_evidence.Halted
     taken: tuple[tuple[str, str, str], ...]
     """Holder, address, owner: ends of these links whose address another host has since the run began."""
 
@@ -346,16 +346,15 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     now = network_evidence.AddressOwners({hosts[name]: line.addresses for name, line in answers.items()})
     concerned = {end for link in (*stuck, *failed) for end in link}
     taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
-    return _LinkEvidence(stuck, failed, cut, parts, tried, bool(_halted_by(run, answers)), taken)
+    return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken)
 
 
 def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> Failure:
     """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
     links = _link_evidence(run, {})
-    if (
-        not (links.stuck or links.failed or links.cut or links.halted or failure.links)
-        and failure.certainty == "timeout"
-    ):
+    refusing, roomless = links.halted
+    stuck = {*links.stuck, *roomless}
+    if failure.certainty == "timeout" and not (stuck or links.failed or links.cut or refusing or failure.links):
         return explain_standstill(failure, finished, bool(links.tried))
     if links.taken:
         holder, address, owner = links.taken[0]
@@ -365,9 +364,9 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
     culprits = tuple(place.rank for place in run.plan.places if place.host in links.cut) or failure.culprit_ranks
     return failure.blaming(
         () if links.parts else culprits,
-        links=links.failed or tuple(sorted(links.stuck)) or failure.links,
+        links=links.failed or tuple(sorted(stuck)) or failure.links,
         parts=links.parts,
-        evidence=failure.evidence + links.sentences(),
+        evidence=(*failure.evidence, *links.sentences(), *roomless.values()),
     )
 
 

@@ -35,15 +35,16 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     1972, https://doi.org/10.1080/01621459.1972.10481257). That a wrong group holds the culprit is certain; a group
     counts as right after three times the calls that brought one wrong value before, which leaves a chance of 5 %
     (e^-3). Where nothing is wrong again, the fewest ranks are named that explain all wrong values: the rank whose
-    segment is wrong, the root, the one that alone has another sum or more wrong than any one host sent. One wrong
-    element in a whole run proves only that it changed on the rank that has it or on its way there, so that all members
-    are named; `doctor smoke --for 10m` repeats collectives and counts. With two hosts of one rank each there is nothing
-    to divide, and both are named. What pairs of hosts exchange to measure their speed (random numbers, other ones on
-    every rank) is compared element by element, too; where one direction of one pair alone is wrong, both ends are
-    named, as their way may be at fault. This verdict can be wrong where several faults occur now and then. An average
-    that is the sum on every rank is none of a device: torch_npu 2.0.1, v2.1.0-6.0.rc1 and v2.2.0-6.0.rc1 have no entry
-    for AVG in their table of reductions and take SUM (ProcessGroupHCCL.cpp of these branches,
-    https://gitee.com/ascend/pytorch); later ones refuse AVG, or divide.
+    segment is wrong, the root, the one that alone has another sum or more wrong than any one host sent. What a rank
+    gives is read again behind the call, and what is wrong is read twice: a rank of two readings that differ is named
+    alone, as no other rank writes there. One wrong element in a whole run proves only that it changed on the rank that
+    has it or on its way there, so that all members are named; `doctor smoke --for 10m` repeats collectives and counts.
+    With two hosts of one rank each there is nothing to divide, and both are named. What pairs of hosts exchange to
+    measure their speed (random numbers, other ones on every rank) is compared element by element, too; where one
+    direction of one pair alone is wrong, both ends are named, as their way may be at fault. This verdict can be wrong
+    where several faults occur now and then. An average that is the sum on every rank is none of a device: torch_npu
+    2.0.1, v2.1.0-6.0.rc1 and v2.2.0-6.0.rc1 have no entry for AVG in their table of reductions and take SUM
+    (ProcessGroupHCCL.cpp of these branches, https://gitee.com/ascend/pytorch); later ones refuse AVG, or divide.
     """
     wrong = [event for fact in collectives.values() for event in fact.wrong]
     rounds = [event for fact in collectives.values() for event in fact.second_rounds]

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import HELD_BACK, TAKEN, failure_findings
+from doctor.smoke.results.trouble_findings import HALTED, HELD_BACK, TAKEN, failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -32,10 +32,12 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     other: where that fails for all pairs of a host, the host is named, else the pair. Where no part that hangs together
     holds more than half of the hosts, no host is to blame: the finding names all parts. A host that has the address of
     an end of such a link as well, since the run began, is named; so is one end whose `netem` or `tbf` (`tc qdisc show`)
-    limits what it sends to less than 10 Mbit/s, drops 2 % or delays by 0.1 s, where most hosts have none. Where no
-    socket and no new connection shows a broken link, bytes may only be late: the run waits for 27 s more, and no host
-    is named then either. This verdict can be wrong where a link is cut for seconds only: a job waits longer than this
-    run does.
+    limits what it sends to less than 10 Mbit/s, drops 2 % or delays by 0.1 s, where most hosts have none; so is one
+    whose kernel holds bytes for a peer with room and has none on the way, twice, as its own rules refuse them
+    (`tcp_info`). Where a host announces no room though its ranks have read all that came, the pair is named, as its
+    peer or a firewall between them can do that as well. Where no socket and no new connection shows a broken link,
+    bytes may only be late: the run waits for 27 s more, and no host is named then either. This verdict can be wrong
+    where a link is cut for seconds only: a job waits longer than this run does.
     """
     yield from failure_findings(
         run,
@@ -45,5 +47,5 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
             else "data does not arrive in a collective that was not recorded: {links}"
         ),
         "network",
-        remedies=(TAKEN, HELD_BACK),
+        remedies=(TAKEN, HELD_BACK, HALTED),
     )

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, TAKEN, failure_findings
+from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, HALTED, TAKEN, failure_findings
 
 LOOPBACK = (
     r"([\w.-]{1,200}) \((127\.[\d.]+|::1)\)",
@@ -90,7 +90,7 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
         run,
         _message,
         "never-joined",
-        remedies=(TAKEN, LOOPBACK, *REMEDIES) if len(run.hosts(tuple(range(run.plan.world)))) > 1 else REMEDIES,
+        remedies=(TAKEN, HALTED, LOOPBACK, *REMEDIES) if len(run.hosts(tuple(range(run.plan.world)))) > 1 else REMEDIES,
     )
 
 

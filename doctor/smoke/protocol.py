@@ -65,6 +65,8 @@ class AgentHello(msgspec.Struct, frozen=True):
     cpus: int
     addresses: dict[str, list[str]]
     """By interface."""
+    delays: tuple[SendingDelay, ...] = ()
+    """Of its interfaces that have an address: a host that is held back by much does not answer later."""
     speeds: dict[str, int] = {}
     """Mb/s by interface, of those that are up; 0 for not known."""
     port: int = 0
@@ -149,6 +151,10 @@ class AgentMessage(msgspec.Struct, frozen=True):
     """Established connections, like ``evidence``."""
     listening: tuple[tuple[int, str, int], ...] = ()
     """Rank, address, port."""
+    halted: tuple[tuple[str, bool], ...] = ()
+    """With ``sockets``: of connections that keep all their bytes back, the peer's address, and whether it has room."""
+    unread: tuple[str, ...] = ()
+    """With ``sockets``: addresses of peers whose bytes a rank has not read."""
     addresses: tuple[str, ...] = ()
     """With ``sockets``: those that the host has at the moment."""
     delays: tuple[SendingDelay, ...] = ()

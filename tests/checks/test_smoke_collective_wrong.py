@@ -42,6 +42,26 @@ def test_one_element_may_have_changed_on_its_way() -> None:
     assert str(finding).startswith("the fault lies with one of ranks 0, 1, 2 and 3")
 
 
+def test_whose_own_memory_gave_two_readings() -> None:
+    """Who received it, and who else was in the sum, had no part in that."""
+    run = ran(4, 2)
+    given = wrong(2, "reduce_scatter", numel=4084, reread="input")
+    received = wrong(0, "reduce_scatter")
+    (finding,) = findings_of(NAME, run, collectives(run, received, given))
+    assert (finding.hosts, accused_hosts(finding, 2)) == (("w2",), ("w2",))
+    assert "what the rank gave to the call has changed in its memory" in str(finding)
+    (finding,) = findings_of(NAME, run, collectives(run, wrong(3, "send_recv", reread="result")))
+    assert finding.hosts == ("w2",) and "gave two values when it was read twice" in str(finding)
+
+
+def test_a_library_that_works_in_its_input_accuses_no_memory() -> None:
+    run = ran(4, 2)
+    everywhere = [wrong(rank, "reduce_scatter", reread="input") for rank in range(4)]
+    assert not findings_of(NAME, run, collectives(run, *everywhere))
+    (finding,) = findings_of(NAME, run, collectives(run, *everywhere, wrong(1, "broadcast", root=0)))
+    assert "broadcast" in str(finding)
+
+
 def test_a_host_whose_ranks_have_every_element_of_their_sums_wrong_and_no_other_any() -> None:
     """What another rank gave would hardly be wrong for exactly this host, from the first element to the last."""
     run = ran(6, 3)

@@ -50,6 +50,35 @@ def test_permuted_shards_leave_whole_tensors_alike() -> None:
     assert "permuted shards" in finding.values["likely"]
 
 
+def passing(trained: Trained, step: int = 0, came: int = 1, changed: int = -1) -> Trained:
+    """Stage 0 of rank 0 sends to rank 2, which holds what ``came`` tells from ``step`` on; pp2 dp2."""
+
+    def messages(event: Any) -> dict[str, Any]:
+        late = event.step >= step
+        return {
+            "sent": {2: 1} if event.rank == 0 else {},
+            "received": {0: came if late else 1} if event.rank == 2 else {},
+            "changed": late and event.rank == changed,
+        }
+
+    return trained.steps(messages)
+
+
+def test_a_loss_is_laid_at_those_between_whom_a_message_changed() -> None:
+    trained = passing(loss_off(Trained(PP2DP2), since=1), step=1, came=9)
+    finding = trained.only_finding(NAME)
+    assert finding.values["ranks"] == [0, 2] and finding.values["tie"]
+    assert "likely a message between pipeline stages changed in step 1 between the memory of ranks 0, 2" in str(finding)
+    finding = passing(loss_off(Trained(PP2DP2), since=1), step=1, came=9, changed=2).only_finding(NAME)
+    assert finding.values["ranks"] == [2] and not finding.values["tie"]
+    assert "changed in step 1 in the memory of rank 2" in str(finding)
+
+
+def test_a_message_that_changed_later_or_not_at_all_explains_no_loss() -> None:
+    for trained in (passing(Trained(PP2DP2)), passing(Trained(PP2DP2), step=2, came=9)):
+        assert len(loss_off(trained, since=1).only_finding(NAME).values["ranks"]) == 4
+
+
 def test_no_all_reduce_backward() -> None:
     """The loss of step 0 is right, its gradient is not."""
     trained = parted(loss_off(gradient_off(Trained(TP4)), since=1))

@@ -29,3 +29,10 @@ def test_a_host_that_explains_all_links_is_blamed_alone() -> None:
 def test_without_links_the_ranks_hosts_are_blamed() -> None:
     finding, _ = only_finding(NAME, ran(4, 4, trouble("network", 1, 3)))
     assert finding.hosts == ("w2", "w4")
+
+
+def test_a_rule_of_the_host_itself_is_deleted_there() -> None:
+    text = "w2 does not send what it has for w1: a rule for outgoing packets on w2 refuses it"
+    finding, todo = only_finding(NAME, ran(4, 4, trouble("network", 1, text=text)))
+    assert finding.hosts == ("w2",)
+    assert "On w2, as root: `nft -a list ruleset`" in todo and "`iptables -D OUTPUT <number>`" in todo

@@ -278,6 +278,15 @@ def _loss_of_a_host(kind: str, draw: Draw) -> InjectedFault:
     return InjectedFault(kind, _expect("net-packets-lost", draw.a), {draw.a: rule}, speeds=True)
 
 
+@_makes("loss out of a host", "loss into a host")
+def _loss_at_one_end(kind: str, draw: Draw) -> InjectedFault:
+    """One of the two fibres of a host's cable is dirty: the other direction is well."""
+    side = "saddr" if "out" in kind else "daddr"
+    rule = f"{draw.ip} {side} {draw.address(draw.a)} numgen random mod 100 < {draw.random.choice([1, 3, 10])} drop"
+    table = rules(*SSH_PASSES, rule, kind="bridge", hook="forward")
+    return InjectedFault(kind, _expect("net-packets-lost", draw.a), {"": table}, speeds=True)
+
+
 @_makes("limit of a host")
 def _limit_of_a_host(kind: str, draw: Draw) -> InjectedFault:
     """A switch port that was set to 100 or 200 Mbit/s: what is more is dropped."""
@@ -445,6 +454,8 @@ SPEEDS = (
     "host dies",
     "loss one way",
     "loss of a host",
+    "loss out of a host",
+    "loss into a host",
     "limit of a host",
     "delay",
     "delay of a host",

@@ -125,6 +125,10 @@ def scale(baseline: Any, fault: dict[str, Any], tensor: Any, rest: Any, more: An
 
 def corrupt(baseline: Any, fault: dict[str, Any], first: Any, rest: Any, more: Any) -> Any:
     """What a collective brings, or what a product and its like compute, is changed in one element, byte, row or all."""
+    if fault.get("given"):  # in the memory of the rank that sends it, for good
+        given = first if fault["function"] == "send" else rest[0]
+        given.copy_(changed(given.clone(), fault))
+        return baseline(first, *rest, **more)
     result = baseline(first, *rest, **more)
     if fault["function"] in ("layer_norm", "__matmul__", "log_softmax"):
         return result + (changed(result.detach().clone(), fault) - result.detach())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
+
 from tests.faults.kernel import grouped
 from tests.smoke.outside_cases import (
     DIED,
@@ -19,7 +22,7 @@ from tests.smoke.outside_cases import (
     command,
     nft,
 )
-from tests.smoke.outside_invented import PEER, program
+from tests.smoke.outside_invented import PEER, RENUMBERED, program
 
 SLOW = ("smoke-host-slow", "smoke-rank-slow", "smoke-budget-spent")
 SHADOW = "mkdir -p /root/outside && echo {0} >/root/outside/{1} && touch MARK"
@@ -74,6 +77,15 @@ if libc.syscall(317, 1, 1, rules) == 0:
 """A filter of system calls (seccomp(2)) for all threads, by their numbers on x86_64."""
 CALLS = {"connect": 42, "listen": 50, "sendto": 44, "sendmsg": 46, "writev": 20, "clone3": 435}
 CALLS |= {"epoll_create": 213, "epoll_create1": 291, "setpriority": 141, "sched_setaffinity": 203}
+CALLS |= {
+    "io_uring_setup": 425,
+    "userfaultfd": 323,
+    "getrandom": 318,
+    "eventfd2": 290,
+    "ftruncate": 77,
+    "fallocate": 285,
+}
+CALLS |= {"accept": 43, "accept4": 288, "shutdown": 48, "setsockopt": 54}
 CALLS |= {"memfd_create": 319, "get_mempolicy": 239, "set_mempolicy": 238, "mlock": 149, "ptrace": 101}
 MARKED = "open('MARK', 'w').close(); "
 ANNOUNCED = """import socket, subprocess, sys
@@ -205,6 +217,103 @@ LATER: tuple[Case, ...] = (
 )
 """Written down before the judge was read."""
 
+TORCH = Path(str(getattr(find_spec("torch"), "origin", ""))).parent
+CUT = f"head -c 300000 {TORCH}/lib/libtorch_python.so >/run/cut; mount --bind /run/cut {TORCH}/lib/libtorch_python.so"
+STALE = """mkdir -p /mnt/stale; [ -e /dev/fuse ] || mknod /dev/fuse c 10 229; python3 -c '
+import ctypes, os
+options = "fd=%d,rootmode=40000,user_id=0,group_id=0" % os.open("/dev/fuse", os.O_RDWR)
+ctypes.CDLL(None).mount(b"x", b"/mnt/stale", b"fuse", 0, options.encode())'
+ls /mnt/stale 2>/dev/null || touch MARK"""
+"""A file system in user space whose server has ended."""
+SWITCHED = """[ "$SWITCHED" ] || { touch MARK; export SWITCHED=1; cp "$0" /run/interpreter; chmod 755 /run/interpreter
+exec setpriv --reuid 4321 --regid 4321 --clear-groups /run/interpreter "$@"; }"""
+SLACK = "import ctypes\nctypes.CDLL(None).prctl(29, 200_000_000, 0, 0, 0)\n" + MARKED
+BY_RULE = "ip rule add ipproto tcp sport 22 lookup main pref 10; ip rule add ipproto tcp pref 20 blackhole"
+WITH_ECN = "sysctl -qw net.ipv4.tcp_ecn=1; " + HOOK.format("output", "tcp sport 22 accept; ip ecn != not-ect drop")
+LARGE_OUT = HOOK.format("output", "tcp sport 22 accept; meta length > 1000 drop")
+ONE_BURST = HOOK.format("output", "tcp sport 22 accept; meta l4proto tcp limit rate over 20 kbytes/second drop")
+TWO_SECONDS = HOOK.format("input", "tcp dport 22 accept; tcp sport 22 accept; tcp flags syn drop")
+SHAPED = "tc qdisc add dev eth0 root tbf rate 8mbit burst 2kb limit 4kb && touch MARK"
+SECOND = RENUMBERED.partition("ip addr flush")[0] + "ip addr add ${1%.*}.201/$2 dev eth0"
+PROTECTED = grouped("memory", "memory.soft_limit_in_bytes", "50000000", "memory.high=150000000")[0] + "\ntouch MARK"
+FRESH: tuple[Case, ...] = (
+    Case(
+        "files that may not be executed",
+        (),
+        before="mkdir /run/t; for f in /run/t /dev/shm; do mount -t tmpfs -o noexec n $f; done; touch MARK",
+        environ={"TMPDIR": "/run/t"},
+    ),
+    Case(
+        "no inodes in /dev/shm",
+        FAILED_LOADER,
+        before="mount -t tmpfs -o nr_inodes=2 n /dev/shm; touch MARK",
+        must=False,
+    ),
+    Case(
+        "files reach a quota",
+        (*START, *DIED, *FAILED_LOADER),
+        imports=denied("ftruncate", "fallocate", errno=122),
+        must=False,
+    ),
+    Case("a stale mount on its path", (), before=STALE, environ={"PYTHONPATH": "/mnt/stale"}),
+    Case("a stale mount for temporary files", (), before=STALE, environ={"TMPDIR": "/mnt/stale"}),
+    Case("its torch library is cut", START, before=f"{CUT}; touch MARK"),
+    Case("a user without an entry", START, wrapper=SWITCHED, must=False),
+    Case(
+        "no entry of root",
+        (*START, *SILENT, "host-unreachable"),
+        before="grep -v ^root: /etc/passwd >/run/passwd; mount --bind /run/passwd /etc/passwd; touch MARK",
+        must=False,
+    ),
+    Case(
+        "HOME is a file",
+        (),
+        wrapper="touch MARK; export HOME=/etc/passwd XDG_CACHE_HOME=/etc/passwd TORCH_HOME=/etc/passwd",
+    ),
+    Case("io_uring and userfaultfd are denied", (), imports=denied("io_uring_setup", "userfaultfd", errno=1)),
+    Case("getrandom is not there", (), imports=denied("getrandom", errno=38)),
+    Case("eventfd is denied", REFUSED, imports=denied("eventfd2", errno=1)),
+    Case("accept is denied", REFUSED, imports=denied("accept", "accept4", errno=1)),
+    Case("options of sockets are denied", REFUSED, imports=denied("setsockopt", errno=1)),
+    Case("memory.high of 150 MB", (*START, *SLOW), before=PROTECTED, must=False),
+    Case("timers 0.2 s late", SLOW, imports=SLACK, must=False),
+    Case("no queue of signals", (), wrapper="touch MARK; ulimit -i 0; ulimit -q 0"),
+    Case(
+        "rseq and arenas off",
+        (),
+        wrapper="touch MARK; export GLIBC_TUNABLES=glibc.pthread.rseq=0:glibc.malloc.arena_max=1",
+    ),
+    Case("large packets lost on its way out", (*NETWORK, *JOIN, *REFUSED[-1:]), before=LARGE_OUT + " && touch MARK"),
+    Case("packets with ECN lost", (*NETWORK, *JOIN, *REFUSED[-1:]), before=WITH_ECN + " && touch MARK"),
+    Case("20 kB a second out", (*NETWORK, *JOIN, *SLOW), before=ONE_BURST + " && touch MARK"),
+    Case("blackhole by a rule", NETWORK, command(BY_RULE)),
+    Case("no new connections to it in mid-run", (*NETWORK, *JOIN, *DIED), command(TWO_SECONDS), must=False),
+    Case("a queue of two packets and 8 Mbit/s", (*NETWORK, *SLOW), before=SHAPED, must=False),
+    Case(
+        "20 ports",
+        (*JOIN, *START, *DIED, *NETWORK),
+        before="echo '50000 50019' >/proc/sys/net/ipv4/ip_local_port_range; touch MARK",
+        must=False,
+    ),
+    Case("no TIME_WAIT", (), before="sysctl -qw net.ipv4.tcp_max_tw_buckets=0; touch MARK"),
+    Case(
+        "two addresses of its network",
+        (),
+        before=SECOND + "; touch MARK",
+    ),
+    Case("another logging", START, before=SHADOW.format("x=1", "logging.py"), environ=HERE),
+    Case("another queue", START, before=SHADOW.format("x=1", "queue.py"), environ=HERE),
+    Case("a bad hash seed", START, before="touch MARK", environ={"PYTHONHASHSEED": "abc"}),
+    Case("a locale that is not there", (), before="touch MARK", environ={"LC_ALL": "xx_YY.UTF-8", "LANGUAGE": "xx"}),
+    Case("import times", (), wrapper="touch MARK; export PYTHONPROFILEIMPORTTIME=1 PYTHONVERBOSE=1"),
+    Case("development mode", (), wrapper="touch MARK; export PYTHONDEVMODE=1 PYTHONTRACEMALLOC=5 PYTHONASYNCIODEBUG=1"),
+    Case("interactive at its end", (), wrapper="touch MARK; export PYTHONINSPECT=1"),
+    Case("recursion of 60", (*START, *DIED), imports=MARKED + "import sys; sys.setrecursionlimit(60)", must=False),
+    Case("threads switch after 5 s", (), imports=MARKED + "import sys; sys.setswitchinterval(5)"),
+    Case("2000 folders on its path", (), wrapper="touch MARK; export PYTHONPATH=$(seq -s: -f /nowhere/%g 2000)"),
+)
+"""Written down before the judge was read, after all that stand above and below."""
+
 HOSTS: tuple[Case, ...] = (
     Case("1 MB of /dev/shm", FAILED_LOADER, before="mount -t tmpfs -o size=1m none /dev/shm; touch MARK", must=False),
     Case("14 tasks for a host", (*START, *DIED, *FAILED_LOADER, *SILENT, "host-unreachable"), before=HOST_TASKS),
@@ -270,4 +379,5 @@ HOSTS: tuple[Case, ...] = (
     Case("signals blocked", (), wrapper="touch MARK; trap '' CHLD HUP TERM INT USR1 USR2 PIPE", must=False),
     Case("all its processes are killed", (*DIED, *SILENT, *STOPPED), command(ENDS)),
     *LATER,
+    *FRESH,
 )

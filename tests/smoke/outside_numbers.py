@@ -59,6 +59,19 @@ def corruptions(count: int, seed: int) -> list[Trial]:
     return trials
 
 
+def given_corruptions(count: int, seed: int) -> list[Trial]:
+    """Of what a rank gives to a collective: once, in its own memory, before it is sent. Seeded."""
+    rng, trials = Random(seed), []
+    for number in range(count):
+        function = ("send", "all_gather_single", "reduce_scatter_single", "all_to_all_single")[number % 4]
+        damage, place = rng.choice(HOW), rng.randrange(4096)
+        fault = {"kind": "corrupt", "function": function, "how": damage, "bit": rng.randrange(8), "place": place}
+        case = Case(f"given to {function} {damage} once", FOUND, fault | {"given": True, "every": 1 << 30})
+        hosts, ranks = rng.choice([(2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (3, 2), (4, 2)])
+        trials.append(Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), rng.randrange(1, 5)))
+    return trials
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", type=int)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from itertools import permutations
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from doctor.smoke.hang.network_evidence import (
     AddressOwners,
     by_host,
     failed_links,
+    halted_by,
     held_back,
     sentences,
     stuck_links,
@@ -127,6 +129,62 @@ def test_whose_queueing_discipline_holds_back_what_it_sends() -> None:
     assert held_back({"w1": [], "w2": [lossy]}, 2, []) == {"w2": "netem on eth1 of w2 drops 5 %"}
     assert not held_back({host: [slow] for host in HOSTS}, len(HOSTS), []), "a fleet that is meant to be so"
     assert not held_back({"w2": usual}, 2, [])
+
+
+def test_who_keeps_all_bytes_of_a_connection_back() -> None:
+    def judged(halted: dict[str, list[tuple[str, bool]]], **unread: str) -> Any:
+        reports = [(host, halted.get(host, []), unread.get(host, "").split()) for host in ("w0", "w1", "w2")]
+        return halted_by(reports, OWNERS, 3)
+
+    refusing, links = judged({"w1": [("10.0.0.2", True)]})
+    assert (refusing.keys(), links) == ({"w1"}, {})
+    assert judged({host: [("10.0.0.2", True)] for host in ("w0", "w1")}) == ({}, {}), "most hosts"
+    no_room = {"w1": [("10.0.0.2", False)], "w0": [("10.0.0.2", False)]}
+    refusing, links = judged(no_room)
+    assert (refusing, links.keys()) == ({}, {("w0", "w2"), ("w1", "w2")}), "no host's word names another alone"
+    assert "w2 announces no room to w1 (TCP window 0)" in links["w1", "w2"]
+    assert judged(no_room, w2="10.0.0.0 10.0.0.1") == ({}, {}), "ranks that do not read what came"
+    alone = halted_by([("w1", [("10.0.0.2", False)], [])], OWNERS, 3)
+    assert alone == ({}, {}), "what the peer has read is not known"
+
+
+STALLED = """
+import socket, time
+from doctor.smoke.programs.agent.network import halted_connections, unread_peers
+import os
+server = socket.create_server(("127.0.0.1", 0))
+sender = socket.create_connection(server.getsockname())
+receiver, _ = server.accept()
+sender.setblocking(False)
+PREPARE
+try:
+    while True:
+        sender.send(bytes(65536))
+except BlockingIOError:
+    pass
+time.sleep(1.5)
+print(halted_connections([os.getpid()]), unread_peers([os.getpid()]))
+"""
+
+RULE = "table inet t {{ chain c {{ type filter hook {} priority 0; meta length > 1000 drop; }}; }}"
+LARGE_DROPPED = f"import subprocess; subprocess.run(['nft', '{RULE}'], check=True)"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+@pytest.mark.parametrize(
+    ("prepare", "expected"),
+    [
+        ("", "[('127.0.0.1', False)] ['127.0.0.1']"),
+        (LARGE_DROPPED.format("output"), "[('127.0.0.1', True)] []"),
+        (LARGE_DROPPED.format("input"), "[] []"),
+    ],
+    ids=["a peer that does not read", "refused here", "lost on its way"],
+)
+def test_what_the_kernel_tells_of_a_connection_that_sends_nothing(prepare: str, expected: str) -> None:
+    script = 'ip link set lo up && exec "$0" -c "$1"'
+    command = ["unshare", "--net", "sh", "-c", script, sys.executable, STALLED.replace("PREPARE", prepare)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")

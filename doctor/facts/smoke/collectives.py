@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from doctor.facts.smoke.events import RankEvent, StageFact
 
 Element = float | int | bool | str | None
@@ -34,6 +36,8 @@ class CollectiveWrong(RankEvent, frozen=True, tag="wrong"):
     """Elements that differ."""
     offset: int = 0
     """Added to the place of an element in the formula of what each rank sends: fresh data in the soak stage."""
+    reread: Literal["", "input", "result"] = ""
+    """Two readings of this rank's own memory differ: of what it gave, before and behind the call; of what came."""
 
 
 class SoakCounts(RankEvent, frozen=True, tag="soaked"):

@@ -106,6 +106,11 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     """From the reference run's loss of the same blocks, as a share of it; None where that is not known."""
     params_error: float | None = None
     """From the reference run's parameters behind the step, as a share of their norm; None where that is not known."""
+    sent: dict[int, Digest] = {}
+    """Of all messages to another pipeline stage, by its rank."""
+    received: dict[int, Digest] = {}
+    changed: bool = False
+    """Two readings of such a message in the rank's own memory differ."""
 
 
 class LayoutEnded(RankEvent, frozen=True, tag="end"):

@@ -15,6 +15,7 @@ Door = tuple[int, str, int]
 """Rank, and the address and port that it listens on."""
 Probe = tuple[str, int, str, float]
 Link = tuple[str, str]
+Halted = tuple[dict[str, str], dict[Link, str]]
 UNANSWERED = ("dropped", "no-route")
 MAX_PROBED_HOSTS = 32
 """That are probed in all pairs."""
@@ -129,6 +130,32 @@ def held_back(delays: Mapping[str, Iterable[SendingDelay]], host_count: int, lin
     }
     explains = all(not texts.keys().isdisjoint(ends) for ends in links)
     return texts if explains and 2 * len(texts) <= host_count else {}
+
+
+def halted_by(
+    reports: Iterable[tuple[str, Iterable[tuple[str, bool]], Iterable[str]]], addresses: AddressOwners, host_count: int
+) -> Halted:
+    """How hosts refuse to send what they have for a peer with room, but where that is more than half of the hosts; and
+    how links carry nothing, (from, to), as the peer announces no room and its ranks have read all that came.
+
+    ``reports``: of each agent its host, the peers of such connections and whether they have room, and the peers whose
+    bytes its ranks have not read. A rank that does not read is no fault of its host's network. Who takes the room
+    away is one of the two ends, or stands between them.
+    """
+    rows = [(host, list(halted), list(unread)) for host, halted, unread in reports]
+    hosts, links = dict[str, str](), dict[Link, str]()
+    behind = {(addresses.host(address, host), host) for host, _, unread in rows for address in unread}
+    answering = {host for host, *_ in rows}
+    for host, halted, _ in sorted(rows):
+        for address, has_room in halted:
+            peer = addresses.host(address, host)
+            if has_room:
+                text = "{0} does not send what it has for {1}: a rule for outgoing packets on {0} refuses it"
+                hosts[host] = filled(text, host, peer)
+            elif peer in answering - {host} and (host, peer) not in behind:
+                text = "{0} announces no room to {1} (TCP window 0), and its ranks have read all that came from there"
+                links[host, peer] = filled(text, peer, host)
+    return hosts if 2 * len(hosts) <= host_count else {}, links
 
 
 def sentences(

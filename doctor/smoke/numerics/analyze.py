@@ -20,10 +20,10 @@ from doctor.analysis.values.splits import first_makers, format_ranges
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 from doctor.engine.sanitize import count_noun
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import SmokeStart, SmokeTraining, TrainingStep
 from doctor.smoke.model import SmokePlan, SmokeRun
-from doctor.smoke.numerics.defect import Defect, finding, merge_defects
+from doctor.smoke.numerics.defect import Defect, finding, merge_defects, ranks_on
 from doctor.smoke.numerics.gradients import gradient_defects
 from doctor.smoke.numerics.layout_trace import LayoutTrace, layout_traces
 from doctor.smoke.numerics.losses import DIFFERS, loss_defects
@@ -138,7 +138,21 @@ def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list
         result += [*shard_defects(trace, reference, wrong), *repeats, *mask_defects(trace, reference, steps, repeats)]
         result += [*gradient_defects(trace, reference), *update_defects(trace, reference)]
         result += [*replica_defects(trace, reference.tolerance), *not_finite_defects(trace)]
-    return result + list(loss_defects(traces, reference))
+    return [_narrowed(defect) for defect in (*result, *loss_defects(traces, reference))]
+
+
+def _narrowed(defect: Defect) -> Defect:
+    """What can be any rank's, laid at those between which a message changed before: what follows has other input."""
+    altered = defect.trace.altered_message
+    if not altered or altered[0] > defect.step or not (defect.of_group or not defect.ranks) or defect.root:
+        return defect
+    tie = len(altered[1]) > 1
+    text = "a message between pipeline stages changed in step {1} in the memory of {0}"
+    if tie:
+        text = "a message between pipeline stages changed in step {1} between the memory of {0}"
+    values = {**defect.values, "likely": filled(text, ranks_on(defect.trace.plan, altered[1]), altered[0])}
+    template = defect.template if "likely" in defect.values else joined("", (defect.template, "; {likely}"))
+    return msgspec.structs.replace(defect, ranks=altered[1], tie=tie, template=template, values=values, vague=False)
 
 
 def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -> Iterator[Finding]:

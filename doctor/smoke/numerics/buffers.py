@@ -12,9 +12,17 @@ BLOCK_OPS = ("all_gather", "all_to_all")
 UNTOUCHED_OFFSET = 13
 """Room for a result holds what is expected, and this more, until it is written."""
 
+CHANGED = {
+    "input": "what the rank gave to the call has changed in its memory",
+    "result": "the same memory gave two values when it was read twice",
+}
+"""Two readings of one rank differ: no other rank has a part in that."""
+
 
 def describe_damage(event: CollectiveWrong, group: Sequence[int]) -> str:
     """The damage as text; empty when it matches no known pattern."""
+    if event.reread:
+        return CHANGED[event.reread]
     got, expected = event.got, event.expected
     if isinstance(got, str) or isinstance(expected, str) or got is None or expected is None:
         return ""

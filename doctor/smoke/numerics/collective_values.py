@@ -45,17 +45,11 @@ def blame_ranks(
     Wrong calls are distinguished by their group, operation, dtype, size, root and offset. ``host_of``: of a
     rank; what all ranks of one host alone have wrong may be that host's.
     """
-    events_by_call: dict[tuple[object, ...], list[CollectiveWrong]] = defaultdict(list)
-    for event in events:
-        key = (event.gid, event.op, event.dtype, event.numel, event.root, event.offset)
-        events_by_call[key].append(event)
-    if not events:
+    wrong_calls = list(_wrong_calls(events, groups, tuple(range(world))))
+    if not wrong_calls:
         return []
-    lone = len(events) == 1
-    unexplained = [
-        (call, _candidates(call, groups.get(call[0].gid, ("", tuple(range(world))))[1], lone, host_of))
-        for call in events_by_call.values()
-    ]
+    lone = sum(len(call) for call, _ in wrong_calls) == 1
+    unexplained = [(call, _candidates(call, members, lone, host_of)) for call, members in wrong_calls]
     blames: list[Blame] = []
     isolated = list(_isolated(second_rounds))
     for kind, ranks in isolated:
@@ -72,6 +66,23 @@ def blame_ranks(
         blames.append(Blame(tuple(sorted(worst)), explained_events, "ranks" if len(worst) == 1 else "one of"))
         unexplained = [entry for entry in unexplained if entry[0] not in calls]
     return blames
+
+
+def _wrong_calls(
+    events: Sequence[CollectiveWrong], groups: Groups, everyone: tuple[int, ...]
+) -> Iterator[tuple[list[CollectiveWrong], tuple[int, ...]]]:
+    """The events of each call, those of a second reading first, with the members of its group.
+
+    A library that uses its input as room for its work does so on every rank, and no memory is at fault.
+    """
+    events_by_call: dict[tuple[object, ...], list[CollectiveWrong]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: not event.reread):
+        key = (event.gid, event.op, event.dtype, event.numel, event.root, event.offset)
+        events_by_call[key].append(event)
+    for call in events_by_call.values():
+        members = groups.get(call[0].gid, ("", everyone))[1]
+        if len(members) < 2 or {event.rank for event in call if event.reread == "input"} < set(members):
+            yield call, members
 
 
 def _most_explaining(
@@ -139,6 +150,8 @@ def _candidates(
 ) -> set[int]:
     """The ranks that one call's wrong values can come from. ``lone``: there are no others in the whole run."""
     first, observers = events[0], {event.rank for event in events}
+    if altered := {event.rank for event in events if event.reread}:
+        return altered
     op = first.op.split()[0]
     if (op in PASSED_ON and _struck_apart(events, host_of) and len({host_of(rank) for rank in members}) > 2) or (
         op in SEGMENTED and _of_several_hosts(events, members, host_of)

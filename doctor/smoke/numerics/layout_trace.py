@@ -92,6 +92,25 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
                 numbers.update(dict.fromkeys(group, number_by_paths.setdefault(paths, len(number_by_paths))))
         return makers
 
+    @cached_property
+    def altered_message(self) -> tuple[int, tuple[int, ...]] | None:
+        """The first step in which a message between pipeline stages changed, and the ranks where it can have done so.
+
+        The rank whose own two readings of it differ; else the sender and the receiver of what came otherwise.
+        """
+        for step, events in self.numbered_steps():
+            changed = [rank for rank, event in events.items() if event.changed]
+            ways = [
+                way
+                for rank, event in events.items()
+                for peer, value in event.sent.items()
+                if peer in events and events[peer].received.get(rank, value) != value
+                for way in (rank, peer)
+            ]
+            if changed or ways:
+                return step, tuple(sorted(set(changed or ways)))
+        return None
+
     def numbered_steps(self) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
         """The steps, numbered."""
         yield from enumerate(self.steps)

@@ -61,6 +61,15 @@ TAKEN = (
 """Of two hosts with one address."""
 HELD_BACK = (r"\b(?:netem|tbf) on (?=\S{1,64} of ([\w.-]{1,200}) )(\S{1,64}) of ", DELETE_DELAY)
 """Of a queueing discipline."""
+HALTED = (
+    r"rule for outgoing packets on ([\w.-]{1,200}) refuses",
+    (
+        "On {0}, as root: `nft -a list ruleset` and `iptables-save` print its rules. Of those for outgoing packets "
+        "(hook output, chain OUTPUT), `nft delete rule <family> <table> <chain> handle <number>` or `iptables -D "
+        "OUTPUT <number>` deletes the one that refuses them."
+    ),
+)
+"""Of a firewall of the sender itself."""
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 ACCELERATORS = {**DEVICES, "gloo": "CPU"}
 """What a run trains on: a remedy for another kind of device is left out of the report."""

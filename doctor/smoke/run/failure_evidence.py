@@ -32,7 +32,7 @@ from doctor.smoke.hang.standstill import (
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
-from doctor.smoke.protocol import DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
+from doctor.smoke.protocol import AgentMessage, DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
 from doctor.smoke.results.environments import minority_torch, unlike_debug
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
@@ -109,8 +109,8 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     """A failure of ranks that are late to join, with who causes it; None where nothing shows that.
 
     A rank is named where it is within a call that is neither torch's nor an import, or where it alone sleeps in a
-    function of the kernel that waits for no other rank, such as a name lookup that reads a pipe. A host or a link where
-    new connections between the hosts get no answer, twice, and a host whose debug level makes another number of groups.
+    function of the kernel that waits for no other rank, such as a name lookup that reads a pipe. A host that holds back
+    what it sends, or a link where new connections get no answer, twice, and a host of another debug level.
     """
     failure = _with_stacks(failure, run.channels)
     if foreign := foreign_calls(failure):
@@ -120,6 +120,8 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     if 0 < len(asleep) < len(failure.concerned):
         sentence = filled("it sleeps in {0} of the kernel, which waits for no other rank", next(iter(asleep.values())))
         return blame(failure, failure.kind, asleep, joined(": ", (failure.text, sentence)))
+    if (held_back := _with_delays(failure, run)) is not failure:
+        return held_back
     if lasting := _lasting_links(run, {}):
         return _because_of_links(failure, run.plan, lasting)
     hosts, sentence = unlike_debug(_imported(run.progress))
@@ -140,9 +142,8 @@ def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -
     sentences = links.sentences()
     ranks = [place.rank for place in plan.places if place.host in links.cut]
     text = joined(": ", (failure.text, joined("; ", sentences[-len(links.cut) or None :][:3])))
-    failure = blame(failure, failure.kind, ranks, text)
-    evidence = (*failure.evidence, *sentences)
-    return msgspec.structs.replace(failure, links=links.failed, parts=links.parts, evidence=evidence)
+    failure = failure.blaming(ranks, certainty="evidence", text=text, evidence=failure.evidence + sentences)
+    return msgspec.structs.replace(failure, links=links.failed, parts=links.parts)
 
 
 def _with_taken_address(failure: Failure, run: ObservedRun) -> Failure | None:
@@ -156,8 +157,7 @@ def _with_taken_address(failure: Failure, run: ObservedRun) -> Failure | None:
     if not holder or not problems - {"name"} or not failure.culprit_ranks:
         return None
     text = filled("{0} has {1} as well, the address of {2}: {3}", holder, plan.master_addr, master, failure.text)
-    blamed = blame(failure, failure.kind, [place.rank for place in plan.places if place.host == holder], text)
-    return msgspec.structs.replace(blamed, unreached=False)
+    return failure.blaming(plan.ranks_by_host[holder], certainty="evidence", text=text, unreached=False)
 
 
 def _with_full_host(failure: Failure, run: ObservedRun) -> Failure:
@@ -207,16 +207,25 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure], host_cou
 
 
 def _with_delays(failure: Failure, run: ObservedRun) -> Failure:
-    """Laid at the hosts whose queueing discipline holds back what they send."""
-    endpoints = run.channels.endpoints
-    answers = run.channels.query("sockets", {name: ListSockets() for name in endpoints}, LATE_ANSWER)
-    delays = {endpoints[name].host: line.delays for name, line in answers.items()}
+    """Laid at the hosts whose queueing discipline, firewall or window holds back what they send, or are sent."""
+    endpoints, hellos = run.channels.endpoints, run.channels.hellos
+    orders = {name: ListSockets() for name in endpoints}
+    answers = run.channels.query("sockets", orders, LATE_ANSWER)
+    delays = {endpoints[name].host: answers.get(name, hello).delays for name, hello in hellos.items()}
     texts = network_evidence.held_back(delays, len(run.plan.ranks_by_host), failure.links)
+    if not texts and (texts := _halted_by(run, answers)[0]):
+        again, _ = _halted_by(run, run.channels.query("sockets", orders, ANSWER))
+        texts = {host: text for host, text in texts.items() if host in again}
     if not texts:
         return failure
     ranks = [place.rank for place in run.plan.places if place.host in texts]
     text = joined(": ", filter(None, (failure.text, joined("; ", sorted(texts.values())[:4]))))
     return blame(msgspec.structs.replace(failure, links=()), failure.kind, ranks, text)
+
+
+def _halted_by(run: ObservedRun, answers: Mapping[str, AgentMessage]) -> network_evidence.Halted:
+    reports = [(run.channels.endpoints[name].host, line.halted, line.unread) for name, line in answers.items()]
+    return network_evidence.halted_by(reports, run.addresses, len(run.plan.ranks_by_host))
 
 
 def _with_stacks(failure: Failure, channels: Channels) -> Failure:
@@ -310,6 +319,7 @@ class _LinkEvidence(NamedTuple):
     cut: tuple[str, ...]
     parts: tuple[tuple[str, ...], ...]
     tried: Mapping[str, Sequence[network_evidence.Probe]]
+    halted: network_evidence.Halted
     taken: tuple[tuple[str, str, str], ...]
     """Holder, address, owner: ends of these links whose address another host has since the run began."""
 
@@ -336,26 +346,27 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     now = network_evidence.AddressOwners({hosts[name]: line.addresses for name, line in answers.items()})
     concerned = {end for link in (*stuck, *failed) for end in link}
     taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
-    return _LinkEvidence(stuck, failed, cut, parts, tried, taken)
+    return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken)
 
 
 def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> Failure:
     """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
     links = _link_evidence(run, {})
-    if not (links.stuck or links.failed or links.cut or failure.links) and failure.certainty == "timeout":
+    refusing, roomless = links.halted
+    stuck = {*links.stuck, *roomless}
+    if failure.certainty == "timeout" and not (stuck or links.failed or links.cut or refusing or failure.links):
         return explain_standstill(failure, finished, bool(links.tried))
     if links.taken:
         holder, address, owner = links.taken[0]
         text = filled("{0} has {1} as well, the address of {2}", holder, address, owner)
-        evidence = (*failure.evidence, *links.sentences())
-        failure = msgspec.structs.replace(failure, links=(), evidence=evidence)
+        failure = msgspec.structs.replace(failure, links=(), evidence=(*failure.evidence, *links.sentences()))
         return blame(failure, "network", run.plan.ranks_by_host[holder], text)
     culprits = tuple(place.rank for place in run.plan.places if place.host in links.cut) or failure.culprit_ranks
     return failure.blaming(
         () if links.parts else culprits,
-        links=links.failed or tuple(sorted(links.stuck)) or failure.links,
+        links=links.failed or tuple(sorted(stuck)) or failure.links,
         parts=links.parts,
-        evidence=failure.evidence + links.sentences(),
+        evidence=(*failure.evidence, *links.sentences(), *roomless.values()),
     )
 
 

@@ -14,12 +14,14 @@ from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.early_interpreter import EarlyInterpreter, InheritedFiles
 from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment
 from doctor.smoke.programs.agent.network import (
+    halted_connections,
     interface_addresses,
     interface_speeds,
     listen_on,
     network_state,
     probe_connections,
     tcp_sockets,
+    unread_peers,
 )
 from doctor.smoke.programs.agent.procfs import accelerators, hidden_accelerators, npu_model
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
@@ -97,6 +99,7 @@ class Agent(OrderedProgram):
                 "python": "%d.%d.%d" % sys.version_info[:3],
                 "cpus": len(os.sched_getaffinity(0)),
                 "addresses": interface_addresses(),
+                "delays": network_state()["delays"],
                 "speeds": interface_speeds(),
                 "port": port if listen and not problem else 0,
                 "port_error": problem,
@@ -189,7 +192,8 @@ class Agent(OrderedProgram):
                 connections.append([ranks[pid], peer[0], peer[1], unacked, retransmits])
             else:
                 listening.append([ranks[pid], local[0], local[1]])
-        self.controller.send(sockets=connections, listening=listening, **network_state())
+        halted, unread = halted_connections(sorted(ranks))[:1024], unread_peers(sorted(ranks))[:1024]
+        self.controller.send(sockets=connections, listening=listening, halted=halted, unread=unread, **network_state())
 
     def send_probes(self, targets, seconds=0.6):
         """Connects to all targets at once."""

@@ -17,9 +17,14 @@ def proc_address(text):
     """The IP address and port of a word in /proc/net/tcp."""
     digits, port = text.split(":")
     data = b"".join(struct.pack("=I", int(digits[i : i + 8], 16)) for i in range(0, len(digits), 8))
+    return address_text(data), int(port, 16)
+
+
+def address_text(data):
+    """An IP address from its bytes; one of IPv4 that is mapped into IPv6 is one of IPv4."""
     if len(data) == 16 and data[:12] == b"\0" * 10 + b"\xff\xff":
         data = data[12:]
-    return socket.inet_ntop(socket.AF_INET if len(data) == 4 else socket.AF_INET6, data), int(port, 16)
+    return socket.inet_ntop(socket.AF_INET if len(data) == 4 else socket.AF_INET6, data)
 
 
 def socket_inodes(pid):
@@ -58,6 +63,34 @@ def tcp_sockets(pids):
         for inode, state, local, peer, row in (tcp_table(pids[0], (ESTABLISHED, LISTENS)) if pids else ())
         if inode in owners
     ]
+
+
+def unread_peers(pids):
+    """Addresses of the peers from which bytes have come that these processes have not read."""
+    owners = socket_owners(pids)
+    rows = tcp_table(pids[0], (ESTABLISHED,)) if pids else ()
+    return sorted(set(peer[0] for inode, _, _, peer, row in rows if inode in owners and int(row[4].split(":")[1], 16)))
+
+
+def halted_connections(pids):
+    """[peer's address, whether the peer has room] of connections of these processes that keep all their bytes back.
+
+    The kernel waits to try again (timer 4 of /proc/net/tcp) to send the first of them, and none is on its way: the peer
+    announces no room for it, at two tries or more, or this host itself refuses to send it. Linux, struct tcp_info:
+    backoff, snd_mss, unacked, notsent_bytes and snd_wnd (from 5.4 on).
+    """
+    rows = tcp_table(pids[0], (ESTABLISHED,)) if pids else ()
+    owners = socket_owners(pids)
+    probing = set(inode for inode, _, _, _, row in rows if inode in owners and row[5].startswith("04:"))
+    halted = set()
+    for family in (socket.AF_INET, socket.AF_INET6) if probing else ():
+        for inode, values, ends in diagnosed_tcp(family, 2, 1 << 1, 0.2):
+            info = values.get(2, b"")
+            if inode in probing and len(info) >= 232:
+                size, unacked, unsent, window = [struct.unpack_from("=I", info, at)[0] for at in (16, 24, 144, 228)]
+                if unsent and not unacked and (window >= size or info[4] >= 2):
+                    halted.add((address_text(ends[1]), window >= size))
+    return sorted(halted)
 
 
 def tcp_bytes(pids):

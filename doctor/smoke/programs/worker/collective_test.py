@@ -9,7 +9,7 @@ from doctor.smoke.programs.secondary_errors import is_secondary
 from doctor.smoke.programs.worker.comm import ProcessGroup
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import dist, torch
-from doctor.smoke.programs.worker.values import json_number
+from doctor.smoke.programs.worker.values import digest, json_number
 
 UNSUPPORTED_MESSAGES = (
     "nsupported", "not support", "nvalid scalar type", "not implemented", "Cannot use ReduceOp", "only supports",
@@ -61,6 +61,8 @@ class CollectiveTest:
         self.unsupported: set[tuple[str, torch.dtype]] = set()
         self.seconds: dict[tuple[str, int], list[float]] = {}  # op, bytes -> seconds
         self.reported = 0
+        self.local = torch.empty(0)
+        """What our rank sends in this call."""
         self.offset = 0
         """Of the values in their period: another one, other data."""
         self.wrong_counts: dict[str, int] = {}
@@ -79,7 +81,8 @@ class CollectiveTest:
 
     def local_input(self, dtype: torch.dtype, count: int) -> torch.Tensor:
         """What our rank sends, on its device."""
-        return self.elements(self.ctx.rank, dtype, count).to(self.ctx.device)
+        self.local = self.elements(self.ctx.rank, dtype, count).to(self.ctx.device)
+        return self.local
 
     def expected_reduction(self, reduction: str, dtype: torch.dtype, count: int, start: int = 0) -> torch.Tensor:
         """The sum, avg, max or min over all ranks of the group."""
@@ -186,8 +189,16 @@ class CollectiveTest:
                     elapsed = round(time.perf_counter() - started, 7)
                     self.seconds.setdefault((op, count * parts * 4), []).append(elapsed)
                 self.compare(op, label, root, result, expected, 0.01 if reduction == "avg" else 0)
+            if self.local is not result:
+                self.reread_input(op, label, root)
         except (RuntimeError, ValueError, TypeError) as error:
             self.report_unsupported(label, dtype, error)
+
+    def reread_input(self, op: str, label: str, root: int) -> None:
+        """What our rank gave, read again behind the call: what has changed there did so in its memory."""
+        before = self.elements(self.ctx.rank, self.local.dtype, self.local.numel())
+        if not torch.equal(self.local.cpu(), before):
+            self.compare(op, label, root, self.local, before, 0, reread="input")
 
     def report_unsupported(self, label: str, dtype: torch.dtype, error: Exception) -> None:
         """Reports what the backend lacks, so that it is left out from now on; raises any other error."""
@@ -208,27 +219,29 @@ class CollectiveTest:
         expected: torch.Tensor | None,
         tolerance: float,
         peer: int = -1,
+        reread: str = "",
     ) -> None:
         """Emits ``wrong`` with the first element that differs by more than the tolerance.
 
-        ``peer``: who sent it, in an exchange of two ranks.
+        ``peer``: who sent it, in an exchange of two ranks. ``reread``: see `CollectiveWrong`.
         """
         dtype = str(result.dtype)[6:]
         dtypes, comparisons = self.checked.get(label, ({}, 0))
-        dtypes[dtype] = None
-        self.checked[label] = (dtypes, comparisons + 1)
+        self.checked[label] = ({**dtypes, dtype: None}, comparisons + 1)
         self.ctx.compared_results += 1
         if expected is None or torch.equal(result.cpu(), expected):
             return
-        result = result.cpu()
+        buffer, result = result, result.cpu().clone()
         differs = ~((result - expected).abs() <= tolerance) if tolerance else result != expected
         indices = differs.nonzero().flatten()
         if not len(indices):
             return
+        reread = reread or ("result" if digest(buffer) != digest(result) else "")
         index = int(indices[0])
         # A library that adds and does not divide has no culprit that a second round could find.
         if label != "all_reduce avg" or not torch.equal(result, expected * self.size):
-            source = peer if peer >= 0 else self.source_of(op, root, index, result.numel())
+            peer_rank = self.ctx.rank if reread else peer
+            source = peer_rank if peer_rank >= 0 else self.source_of(op, root, index, result.numel())
             self.count_wrong(op, label, dtype, result.numel(), source)
         if self.reported < MAX_REPORTED:
             self.reported += 1
@@ -236,6 +249,7 @@ class CollectiveTest:
                 "wrong", gid=self.group.number, op=label, dtype=dtype, numel=result.numel(), wrong=len(indices),
                 index=index, root=root if op in ("broadcast", "reduce") else peer,
                 expected=json_number(expected[index]), got=json_number(result[index]), offset=self.offset,
+                reread=reread,
             )  # fmt: skip
 
     def source_of(self, op: str, root: int, index: int, numel: int) -> int:

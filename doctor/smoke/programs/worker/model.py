@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch
@@ -13,6 +14,35 @@ from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.nonfinite import NonFiniteTracker
 from doctor.smoke.programs.worker.parameters import LAYER_PARAMETERS, ShardedParameters
 from doctor.smoke.programs.worker.rng import HIDDEN, SEQUENCE_LENGTH
+from doctor.smoke.programs.worker.values import digest
+
+
+class Messages:
+    """What a rank passes on to other pipeline stages in one step, by digests, read before and behind each use."""
+
+    def __init__(self, comm: Any) -> None:
+        self.comm = comm
+        self.sent: dict[int, int] = {}
+        """By peer, of all messages together."""
+        self.received: dict[int, int] = {}
+        self.changed = False
+        """Two readings of one message in this rank's memory differ."""
+        self.held: dict[int, int] = {}
+
+    def send(self, tensor: torch.Tensor, peer: int) -> None:
+        before = digest(tensor)
+        self.comm.send(tensor, peer)
+        self.changed |= digest(tensor) != before
+        self.sent[peer] = digest(f"{self.sent.get(peer)} {before}".encode())
+
+    def receive(self, tensor: torch.Tensor, peer: int) -> None:
+        self.comm.recv(tensor, peer)
+        value = self.held[tensor.data_ptr()] = digest(tensor)
+        self.received[peer] = digest(f"{self.received.get(peer)} {value}".encode())
+
+    def reread(self, tensor: torch.Tensor) -> None:
+        """What came, when it is used for the last time."""
+        self.changed |= digest(tensor) != self.held[tensor.data_ptr()]
 
 
 class Model(ShardedParameters):
@@ -25,6 +55,7 @@ class Model(ShardedParameters):
         """Of the rows of the last batch, by micro-batch; on the last pipeline stage."""
         self.ctx, self.recompute = ctx, layout.get("recompute", False)
         self.micro_batch_count = max(self.mesh.pp, layout.get("accumulate", 1))
+        self.messages = Messages(comm)
 
     # Tensor parallelism, forward and backward: `tp_enter` and `tp_exit` enclose what each rank computes a share of.
 
@@ -135,7 +166,7 @@ class Model(ShardedParameters):
             x = self.embed(batch.inputs[rows])
         else:
             received = x = torch.empty((rows.stop - rows.start, SEQUENCE_LENGTH, HIDDEN), device=self.device)
-            self.comm.recv(received, self.mesh.previous_rank)
+            self.messages.receive(received, self.mesh.previous_rank)
             received.requires_grad_()
         run_layer = self.recomputed_layer if self.recompute else self.layer
         for number in self.stage_layers:
@@ -143,7 +174,7 @@ class Model(ShardedParameters):
         if self.mesh.is_last_stage:
             share = (rows.stop - rows.start) / len(batch)
             return received, self.loss(x, batch.selectors[rows], batch.targets[rows]) * share
-        self.comm.send(x.detach().contiguous(), self.mesh.next_rank)
+        self.messages.send(x.detach().contiguous(), self.mesh.next_rank)
         return received, x
 
     def backward(self, received: torch.Tensor | None, result: torch.Tensor) -> None:
@@ -151,12 +182,13 @@ class Model(ShardedParameters):
         self.nonfinite.begin_pass(self.mesh.pp - 1 - self.mesh.pp_rank)
         if not self.mesh.is_last_stage:
             gradient = torch.empty_like(result, memory_format=torch.contiguous_format)
-            self.comm.recv(gradient, self.mesh.next_rank)
+            self.messages.receive(gradient, self.mesh.next_rank)
             self.nonfinite.record_input(gradient)
             result = (result * gradient).sum()  # result.backward(gradient) would import sympy: a third of a second
         result.backward()
         if received is not None:
-            self.comm.send(received.grad.contiguous(), self.mesh.previous_rank)
+            self.messages.reread(received)
+            self.messages.send(received.grad.contiguous(), self.mesh.previous_rank)
 
     def forward_backward(self, batch: Batch) -> torch.Tensor | None:
         """GPipe: all micro-batches forward, then all backward. Gradients add up.
@@ -164,7 +196,7 @@ class Model(ShardedParameters):
         Returns the batch's loss on the last pipeline stage, None on the others.
         """
         self.gradient.zero_()
-        self.nonfinite, self.row_losses = NonFiniteTracker(), []
+        self.nonfinite, self.row_losses, self.messages = NonFiniteTracker(), [], Messages(self.comm)
         passes = [self.forward(batch, rows) for rows in batch.micro_batches(self.micro_batch_count)]
         for received, result in passes:
             self.backward(received, result)

@@ -205,7 +205,8 @@ def train_step(
         loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
         grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite, bad_at=bad_at,
-        params_error=params_error, loss_error=loss_error, local_error=local_error, **digests,
+        params_error=params_error, loss_error=loss_error, local_error=local_error,
+        sent=model.messages.sent, received=model.messages.received, changed=model.messages.changed, **digests,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -12,9 +12,9 @@ from doctor.engine.texts import filled
 from doctor.job.job_script.directives import Directive, Resources, read_directives, resources, variables_of
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.read import launcher_among, read_launch_line, runs_shell_script, starts_ranks, with_script
-from doctor.job.shell.script_evaluation import ShellCommand, ShellText, evaluate
+from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
-from doctor.job.shell.word import UnreadText, Word, unread
+from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, unread
 
 _MOST_LINES = 256
 _SHELLS = ("sh", "bash", "ksh", "zsh", "dash")
@@ -76,9 +76,12 @@ class JobScript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_job_script(
-    text: str, environ: Mapping[str, str] | None = None, arguments: tuple[Word, ...] | None = None
+    text: str,
+    environ: Mapping[str, str] | None = None,
+    arguments: tuple[Word, ...] | None = None,
+    read_file: Callable[[str], str | None] = lambda _: None,
 ) -> JobScript:
-    r"""The script's content. ``environ``: what it inherits. ``arguments``: its words; None: not known.
+    r"""The script's content. ``environ``: what it inherits. ``arguments``, ``read_file``: as of `evaluate`.
 
     Raises: NotAJobScript.
 
@@ -88,7 +91,7 @@ def read_job_script(
     """
     requested = resources(directives := tuple(read_directives(_script_lines(text))))
     inherited = {**variables_of(requested), **(environ or {})}
-    shell = evaluate(text, inherited, arguments)
+    shell = evaluate(text, inherited, arguments, read_file=read_file)
     listed: list[LaunchLine] = []
     strange: list[UnreadText] = []
     scripts: list[LaunchLine] = []

@@ -17,9 +17,9 @@ from doctor.job.launch_line.launcher_calls import Started, environ_of_tasks, is_
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
-from doctor.job.shell.script_evaluation import ShellCommand, evaluate
+from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
-from doctor.job.shell.word import Word, literal_words
+from doctor.job.shell.word import ShellCommand, Word, literal_words
 
 MAX_WORDS = 8192
 MAX_CHARACTERS = 1 << 20

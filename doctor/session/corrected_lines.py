@@ -167,8 +167,10 @@ def _of_setting(text: str, values: Values) -> str | None:
 def _of_number(text: str, values: Values) -> str | None:
     """A launcher that is started on each host, with a number of its own there."""
     outer, number = str(values.get("outer", "")), _TASK_NUMBERS.get(str(values.get("outer", "")))
-    if outer == "pdsh" and _NODE_RANK.search(text):
+    if outer == "pdsh" and "pdsh" in text and _NODE_RANK.search(text):
         return _NODE_RANK.sub(" --node_rank %n", text, count=1)
+    if number and re.match(rf"\s*{_INNER}\b", text):  # a line of the script that runs in each task
+        return _NODE_RANK.sub(f" --node_rank {number}", text, count=1) if "accelerate" not in text else None
     quoted = re.fullmatch(rf"(.*\bbash -c )\"({_INNER}\b[^\"'\\]*)\"(\s*)", text)
     unquoted = re.fullmatch(rf"(\s*{re.escape(outer)}\b[^\"'\\#]*?\s)({_INNER}\b[^\"'\\#]*)", text)
     match = quoted or unquoted

@@ -42,7 +42,10 @@ class Started(NamedTuple):
 
 def read_call(row: LauncherRow, command: str, argv: Argv, environ: Mapping[str, str]) -> Started:
     """The call of a launcher. ``argv``: the words after its name; ``environ``: at this place."""
-    return _READERS[row.name](row, command, split_options(command, argv, row), environ)
+    options = split_options(command, argv, row)
+    if not options.is_complete:  # what is not read may be the launcher to which they belong
+        options.forgive({name for other in launcher_rows().values() if other is not row for name in other.word_counts})
+    return _READERS[row.name](row, command, options, environ)
 
 
 def environ_of_tasks(environ: Mapping[str, str], launchers: Sequence[LaunchCall]) -> dict[str, str]:
@@ -139,7 +142,10 @@ def _least_and_most(options: Options, name: str, example: str) -> tuple[int | No
     least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if 0 < least <= most:
         return least, most
-    options.refuse([name], filled("a number of hosts, or the least and the most: {0}", example))
+    if re.fullmatch(r"[0-9-]{1,99}[,:][0-9,:-]{0,99}[0-9]|[0-9]{1,7}[kKmM]", text) and "-" in example:
+        options.unresolved[name] = text  # `1-15:4` and `2k` of Slurm
+    else:
+        options.refuse([name], filled("a number of hosts, or the least and the most: {0}", example))
     return None, None
 
 
@@ -173,15 +179,8 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
         ranks_per_node = options.number("nproc-per-node", least=1, most=65536)
     elif _is_default(options, "nproc-per-node"):
         ranks_per_node = 1
-    return _started(
-        row,
-        command,
-        options,
-        nodes=least,
-        max_nodes=most,
-        ranks_per_node=ranks_per_node,
-        ranks_by_devices=by_devices,
-    )
+    sizes = {"nodes": least, "max_nodes": most, "ranks_per_node": ranks_per_node}
+    return _started(row, command, options, **sizes, ranks_by_devices=by_devices)
 
 
 def _is_default(options: Options, name: str) -> bool:

@@ -394,9 +394,11 @@ def _known_text(word: Word) -> str:
 
 
 def runs_shell_script(argv: Sequence[Word]) -> bool:
-    """Whether a command is ``bash SCRIPT`` or a shell script itself."""
+    """Whether a command is ``bash SCRIPT`` or a shell script itself, on this host or over SSH on others."""
     first = argv[0].text.rpartition("/")[2] if argv else ""
-    return first.endswith(SHELL_SCRIPTS) or (first in _SHELLS and any(w.text.endswith(SHELL_SCRIPTS) for w in argv[1:]))
+    row = wrapper_rows().get((first, ""))
+    runs = first in _SHELLS or (row is not None and row.is_remote)
+    return first.endswith(SHELL_SCRIPTS) or (runs and any(w.text.endswith(SHELL_SCRIPTS) for w in argv[1:]))
 
 
 def launcher_among(command: Sequence[str]) -> str:

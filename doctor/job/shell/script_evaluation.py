@@ -42,8 +42,7 @@ _DEEPEST_TEXT = 4
 _MOST_FOLLOWED = 20_000
 """Words of functions that are followed, all calls together."""
 _OWN_FOLDER = re.compile(
-    r"\$(?=.{0,300}(?:\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b)).{1,300}[)}D]/(?=[\w.-][\w./-]{0,200}\Z)",
-    re.ASCII | re.DOTALL,
+    r"\$(?=.{0,300}(?:\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b)).{1,300}[)}D]/(?=[\w.-][\w./-]{0,200}\Z)"
 )
 """Before the name of a file: the folder of the script, or that in which it runs."""
 
@@ -58,8 +57,8 @@ def evaluate(
     r"""The commands of shell text. ``environ``: what is inherited. Never raises.
 
     ``arguments``: what the script is started with; None: not known. ``open_parts``: what an outer shell puts into the
-    text, and is not known; in the text stands its number between two zero bytes. ``read_file``: the text of a file
-    that is sourced by a relative path; None where it is not here.
+    text, and is not known; in the text stands its number between two zero bytes. ``read_file``: the text of a file, by
+    a relative path; None where it is not here.
 
     >>> [command] = evaluate("A=2\nexport B=$((A * 4))\ntorchrun --nnodes $B $(pwd)").commands
     >>> [word.text for word in command.argv], dict(command.environ), command.argv[3].unresolved
@@ -70,12 +69,13 @@ def evaluate(
     except UnreadableShell as error:
         lines = text.splitlines()[error.line - 1 : error.line]
         return ShellText((), (unread(lines[0] if lines else "", error.reason, error.line),), refused=True)
-    first = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), {}, read_file)
-    first.run()
-    assigned = first.assigned_in_loops
-    second = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), assigned, read_file)
-    second.run()
-    return ShellText(tuple(second.commands), tuple(second.unread), mistakes=tuple(second.found_mistakes()))
+    loops: Mapping[int, set[str]] = {}
+    for _ in range(2):
+        shell = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), loops, read_file)
+        shell.run()
+        loops = shell.assigned_in_loops
+    mistakes = tuple(shell.found_mistakes())
+    return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes=mistakes)
 
 
 class _Evaluation:
@@ -106,12 +106,13 @@ class _Evaluation:
         self.argument_changes = False
         """``set`` or ``shift`` was read."""
         self.depth = 0
+        self.sourced: list[str] = []
         self.mistakes: list[tuple[str, str, str]] = []
 
     def run(self) -> None:
         self._run(self.tokens)
-        for name in list(self.not_called):
-            self._in_function(self.not_called[name])
+        while self.not_called:
+            self._in_function(self.not_called.pop(next(iter(self.not_called))))
 
     def found_mistakes(self) -> Iterator[tuple[str, str, str]]:
         """Spaces around the sign of an assignment, and variables a letter away from a known one that the text sets."""
@@ -349,11 +350,12 @@ class _Evaluation:
 
     def _source(self, command: str, arguments: list[str], line: int) -> None:
         """Follows a file beside the script, or in the folder in which it runs."""
-        path = _OWN_FOLDER.sub("./", arguments[0]) if arguments else ""
+        path = _OWN_FOLDER.sub("./", "".join(arguments[:1]))
         text = self.read_file(path) if re.fullmatch(r"(?!/)[\w./-]{1,200}", path, re.ASCII) else None
         if text is None:
             self._note(" ".join([command, *arguments]), "is not followed", line)
         else:
+            self.sourced.append(path)
             self._follow(text, f"{command} {path}", line)
 
     def _eval(self, argv: list[Word], assignments: list[Token], line: int) -> None:
@@ -362,7 +364,7 @@ class _Evaluation:
         if assignments or (len(argv) > 1 and argv[1].text.startswith(("$(", "`"))):
             self._note(" ".join(("eval", text)), "is not followed", line)
         else:
-            self._follow(text, f"eval {text}", line)
+            self._follow(text, " ".join(("eval", text)), line)
 
     def _follow(self, text: str, command: str, line: int) -> None:
         """Runs another text in this shell."""
@@ -377,8 +379,7 @@ class _Evaluation:
         self._nested(tokens)
 
     def _nested(self, tokens: list[Token]) -> None:
-        self.depth += 1
-        after, depth = self.after, len(self.blocks)
+        self.depth, after, depth = self.depth + 1, self.after, len(self.blocks)
         self._run(tokens)
         while len(self.blocks) > depth:
             self._close()
@@ -393,16 +394,14 @@ class _Evaluation:
 
     def _call(self, name: str, argv: list[Word], assignments: list[Token]) -> bool:
         """Runs the body of a function with its arguments; False where there is no such function."""
-        body = self.functions.get(name)
-        if body is None:
+        if (body := self.functions.get(name)) is None:
             return False
         self.left -= len(body)
         if self.depth >= _DEEPEST_TEXT or self.left < 0:
             return True  # its body stands among those that are not called
         self.not_called.pop(name, None)
         for token in assignments:
-            self._assign(token)
-            self.variables.exported.add(assigned_name(token))
+            self._declare("export", [token])
         values, changes, self.argument_changes = self.variables.values, self.argument_changes, False
         before = {key: values.pop(key) for key in ARGUMENTS if key in values}
         values |= {"@": tuple(argv[1:]), **dict(zip(ARGUMENTS[1:], argv[1:10], strict=False))}

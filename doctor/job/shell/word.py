@@ -55,6 +55,8 @@ class ShellText(msgspec.Struct, frozen=True):
 
     commands: tuple[ShellCommand, ...]
     unread: tuple[UnreadText, ...] = ()
+    sourced: tuple[str, ...] = ()
+    """Paths of the files that were followed."""
     refused: bool = False
     """No shell accepts the text: ``unread`` says where and why."""
     mistakes: tuple[tuple[str, str, str], ...] = ()

@@ -179,7 +179,7 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
         ranks_per_node = options.number("nproc-per-node", least=1, most=65536)
     elif _is_default(options, "nproc-per-node"):
         ranks_per_node = 1
-    sizes = {"nodes": least, "max_nodes": most, "ranks_per_node": ranks_per_node}
+    sizes: Any = {"nodes": least, "max_nodes": most, "ranks_per_node": ranks_per_node}
     return _started(row, command, options, **sizes, ranks_by_devices=by_devices)
 
 

@@ -53,6 +53,10 @@ WITHOUT_A_CORRECTED_LINE = {
     "an address behind a space",
     "devices behind a space",
     "a loop of ssh",
+    "one node rank in a script of pdsh",
+    "hosts of a directive in words",
+    "one rank for all tasks of mpirun",
+    "an argument of a function",
     "letters in another order",
     "option of deepspeed misspelt",
     "localhost in a variable",
@@ -158,3 +162,12 @@ def test_the_corrected_lines_of_all_findings_of_a_check_are_printed(tmp_path: Pa
 def lint_text(script: Path) -> str:
     command = [sys.executable, "-m", "doctor", "lint", script.name]
     return subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_a_mistake_in_a_sourced_file_is_told_and_corrected_there(tmp_path: Path) -> None:
+    (tmp_path / "env.sh").write_text("N=8\nexport HCCL_CONECT_TIMEOUT=1800\n")
+    script = tmp_path / "run.sh"
+    script.write_text('source "$(dirname "$0")/env.sh"\ntorchrun --nproc-per-node $N t.py\n')
+    text = lint_text(script)
+    assert "evidence: env.sh:2" in text
+    assert "Line 2 of env.sh must read: `export HCCL_CONNECT_TIMEOUT=1800`" in text

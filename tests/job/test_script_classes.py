@@ -180,3 +180,8 @@ def test_a_file_is_found_above_the_folder_of_the_script(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "doctor", "lint", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert (done.returncode, "launch-batch-not-divisible" in done.stdout) == (10, True), done.stdout
+
+
+def test_the_node_rank_of_one_host_is_not_read_by_torchrun() -> None:
+    one, two = ("torchrun --node-rank 1 t.py", "torchrun --nnodes 2 --node-rank 2 t.py")
+    assert [len(read_job_script(text).launch_lines[0].problems) for text in (one, two)] == [0, 1]

@@ -19,7 +19,11 @@ _COUNTING = {
 }
 """By what starts one launcher on each host: a line in which each host gets its own number."""
 _OPTIONS = {"msrun": "--node_rank", "accelerate": "launch --machine_rank"}
-_OF_TASKS = {"RANK": "$SLURM_PROCID", "LOCAL_RANK": "$SLURM_LOCALID"}
+_OF_TASKS = {
+    "srun": {"RANK": "$SLURM_PROCID", "LOCAL_RANK": "$SLURM_LOCALID"},
+    "mpirun": {"RANK": "$OMPI_COMM_WORLD_RANK", "LOCAL_RANK": "$OMPI_COMM_WORLD_LOCAL_RANK"},
+    "mpiexec": {"RANK": "$PMI_RANK", "LOCAL_RANK": "$MPI_LOCALRANKID"},
+}
 
 
 @check(severity=ERROR, area="ranks")
@@ -45,7 +49,7 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     starts = launch.outer_tasks if launch.nodes and launch.nodes > 1 else None
     if starts and starts > 1 and launch.node_rank is not None:
         yield _same_node_rank(launch, starts, launch.node_rank)
-    tasks = launch.world_size if launch.launchers[-1:] == ("srun",) else None
+    tasks = launch.world_size if launch.inner_launcher in _OF_TASKS else None
     if tasks and tasks > 1:
         yield from _same_in_tasks(launch, tasks)
     if not by_host:
@@ -126,21 +130,22 @@ def _same_node_rank(launch: LaunchConfig, starts: int, node_rank: int) -> Findin
 
 def _same_in_tasks(launch: LaunchConfig, tasks: int) -> Iterator[Finding]:
     """Of what the job script exports for all tasks; a program may count by itself, so it is a warning."""
-    for variable, counted in _OF_TASKS.items():
+    for variable, counted in _OF_TASKS[launch.inner_launcher].items():
         number = _number(launch.env.get(variable, ""))
         if re.search(rf"\b{variable}=\S*\$", launch.launch_line):  # each task sets it
             continue
         if number is not None and (variable != "LOCAL_RANK" or launch.ranks_per_host not in (None, 1)):
             yield Finding(
-                "{variable} is {observed} in each of the {number} tasks that srun starts",
+                "{variable} is {observed} in each of the {number} tasks that {launcher} starts",
                 variable=variable,
+                launcher=launch.inner_launcher,
                 number=tasks,
                 observed=number,
                 expected="another number in every task",
                 launch=launch.launch_line,
                 remedy=filled(
-                    "Let each task set its own: `srun bash -c 'export {0}={1}; exec <program>'`. The job script's own "
-                    "shell has the number of its own task, 0.",
+                    "Let each task set its own: `{0} bash -c 'export {1}={2}; exec <program>'`.",
+                    launch.inner_launcher,
                     variable,
                     counted,
                 ),

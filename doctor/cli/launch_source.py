@@ -56,8 +56,7 @@ class SourceOptions(NamedTuple):
         if self.job_script:
             from doctor.session.training_files import followed
 
-            follow = followed(self.job_script, os.environ)
-            return job_environment.of_job_script(self.job_script, os.environ, follow)
+            return job_environment.of_job_script(self.job_script, os.environ, *followed(self.job_script, os.environ))
         if _argv:
             return job_environment.of_launch_line(_argv, os.environ)
         return job_environment.of_this_shell(os.environ)

@@ -37,6 +37,7 @@ from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
 from doctor.job.launch_line.model import OptionProblem
+from doctor.job.training.assemble import LaunchText, ReadFile
 from doctor.job.training.option_names import misspelt_overrides
 from doctor.job.variables import (
     AGENT_STORE,
@@ -60,6 +61,13 @@ _HOST_OPTIONS = frozenset(("host", "hosts", "hostfile", "machinefile", "default-
 _FROM_CALLER = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 
 
+Follow = Callable[[LaunchLine], "Sequence[LaunchText]"]
+
+
+def _as_it_is(line: LaunchLine) -> list[LaunchText]:
+    return [LaunchText(line)]
+
+
 class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     """Where the job's settings were read, and what they are."""
 
@@ -71,6 +79,10 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     """The line of the job script that runs the script in which ``line`` stands; None: ``line`` is the job script's."""
     unresolved: Mapping[str, str] = {}
     """Variables that the job has with a value that only a shell or a host can compute: the source text by name."""
+    inner: LaunchText | None = None
+    """Where ``line`` stands in a script that the job script runs."""
+    sourced: tuple[str, ...] = ()
+    """Paths of files that the job script sources, and that were followed."""
     requested: Resources = Resources()
     """What the job script's directives request."""
     time_limit_s: float | None = None
@@ -197,37 +209,39 @@ def _as_this_user(line: LaunchLine, environ: Mapping[str, str]) -> LaunchLine:
 
 
 def of_job_script(
-    path: str, environ: Mapping[str, str], follow: Callable[[LaunchLine], Sequence[LaunchLine]] = lambda line: (line,)
+    path: str, environ: Mapping[str, str], follow: Follow = _as_it_is, read_file: ReadFile = lambda _: None
 ) -> JobEnvironment:
     """The environment of the launch line that starts the job of a script: see `launches_of_job_script`."""
-    return launches_of_job_script(path, environ, follow)[0]
+    return launches_of_job_script(path, environ, follow, read_file)[0]
 
 
 def launches_of_job_script(
-    path: str, environ: Mapping[str, str], follow: Callable[[LaunchLine], Sequence[LaunchLine]] = lambda line: (line,)
+    path: str, environ: Mapping[str, str], follow: Follow = _as_it_is, read_file: ReadFile = lambda _: None
 ) -> list[JobEnvironment]:
     """The environment of each launch line of a job script, first that of its last one. Raises: InputError.
 
-    ``follow``: the launch lines of a script that a line runs, each with the launchers around it.
+    ``follow``: the launch lines of a script that a line runs, each with the launchers around it. ``read_file``: the
+    text of a file that the script sources; None where it is not here.
     """
     name = printable(path, 200)
     text = _read(path, "--job-script", "a job script")
     try:
-        script = read_job_script(text, environ)
+        script = read_job_script(text, environ, read_file=read_file)
     except NotAJobScript as error:
         raise InputError(filled("--job-script {0}: {1}", name, error)) from None
-    if script.job_line is None:
+    lines = script.job_lines or [line for line in script.scripts if _of_script(line, follow(line)) is not None]
+    if not lines:
         expected = "torchrun, srun, mpirun, msrun, deepspeed, accelerate or python3 with a program"
         why = script.refusal or filled("no launch line was found; expected {0}", expected)
         raise InputError(filled("--job-script {0}: {1}", name, why))
-    first, *others = script.job_lines[:_MOST_LAUNCHES]
+    first, *others = lines[:_MOST_LAUNCHES]
     rest = [msgspec.structs.replace(line, problems=_of_launchers(line)) for line in others]
     return [_of_line_of_script(line, script, name, environ, follow) for line in (first, *rest)]
 
 
 def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
-    """Without what bash makes of the whole script, which stands at its first launch."""
-    return tuple(problem for problem in line.problems if problem.launcher != "bash")
+    """Without what is refused of the whole script, which stands at its first launch."""
+    return tuple(problem for problem in line.problems if problem.launcher not in ("bash", "sbatch", "qsub", "bsub"))
 
 
 def _of_line_of_script(
@@ -235,9 +249,10 @@ def _of_line_of_script(
     script: JobScript,
     name: str,
     environ: Mapping[str, str],
-    follow: Callable[[LaunchLine], Sequence[LaunchLine]],
+    follow: Follow,
 ) -> JobEnvironment:
-    job_line = _inner_line(script_line, follow(script_line))
+    inner = _of_script(script_line, follow(script_line))
+    job_line = msgspec.structs.replace(inner.line, line=script_line.line) if inner else script_line
     source = _with_line(job_line, environ, filled("the job script {0}, line {1}", name, job_line.line))
     notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
     if job_line.conditional:
@@ -245,15 +260,16 @@ def _of_line_of_script(
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(job_line)) if limit is not None]
     by_scheduler = script.resources != Resources()
     login = None if by_scheduler else launcher_login(job_line, {**environ, **job_line.environ})
-    source = msgspec.structs.replace(source, written=script_line, requested=script.resources, login=login)
+    source = msgspec.structs.replace(source, written=script_line, requested=script.resources, login=login, inner=inner)
+    source = msgspec.structs.replace(source, sourced=script.sourced)
     return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
 
 
-def _inner_line(outer: LaunchLine, lines: Sequence[LaunchLine]) -> LaunchLine:
-    """Of the lines of the script that a launch line runs, the one that starts ranks; at the place of the outer one."""
-    starting = [line for line in lines if line.launchers[len(outer.launchers) :]]
-    lines = [line for line in starting if not line.conditional] or starting
-    return msgspec.structs.replace(lines[-1], line=outer.line) if lines else outer
+def _of_script(outer: LaunchLine, launches: Sequence[LaunchText]) -> LaunchText | None:
+    """Of the lines of the script that a launch line runs, the one that starts ranks."""
+    starting = [launch for launch in launches if launch.line.launchers[len(outer.launchers) :]]
+    certain = [launch for launch in starting if not launch.line.conditional]
+    return next(reversed(certain or starting), None)
 
 
 def of_file(path: str, caller: Mapping[str, str]) -> JobEnvironment:

@@ -37,8 +37,14 @@ def outer_nodes(line: LaunchLine) -> int | None:
 
 
 def same_rank_numbers(line: LaunchLine) -> dict[str, str]:
-    """What the line, or the script before it, gives to all tasks of srun alike; other launchers number ranks anew."""
-    names = RANK_NUMBERS if line.innermost and line.innermost.launcher == "srun" else ()
+    """What the line, or the script before it, gives to all tasks alike; launchers of one host number ranks anew.
+
+    Open MPI gives tasks on other hosts what ``-x`` names: mpirun(1), "Exported Environment Variables".
+    """
+    launcher = line.innermost.launcher if line.innermost else ""
+    names: tuple[str, ...] = RANK_NUMBERS if launcher in ("srun", "hydra") else ()
+    if line.innermost and launcher == "openmpi":
+        names = tuple(name for name in RANK_NUMBERS if name in {*line.innermost.environ, *line.innermost.passed})
     return {name: printable(line.environ[name], 40) for name in names if line.environ.get(name)}
 
 

@@ -243,7 +243,8 @@ class LaunchConfig(LaunchSettings, frozen=True):
 
         Never raises: what cannot be used is kept in ``problems``.
         """
-        env = of_one_host(environ) if line.get("launchers", ())[-1:] == ("srun",) else relevant(environ)
+        starts_tasks = {*line.get("launchers", ())[-1:]} & {*STARTS_TASKS}
+        env = of_one_host(environ) if starts_tasks else relevant(environ)
         family, problems = _parse_product(product)
         kind = _detect_framework(framework, env)
         if env:

@@ -169,8 +169,11 @@ def print_advice(verdict: PreflightVerdict) -> None:
 def _scope_lines(verdict: PreflightVerdict) -> Iterator[str]:
     """Contradictions in the environment, and what a verdict on this host alone, or on too few hosts, is not about."""
     gathered = verdict.gathered
+    findings = (finding for outcome in verdict.report.outcomes for finding in outcome.findings)
+    is_told = any(finding.values.get("variable") == "RANK" and "other" in finding.values for finding in findings)
     for conflict in gathered.context.conflicts[:MAX_CONFLICTS] if gathered.context else ():
-        yield filled("contradiction: {0}", conflict)
+        if not (is_told and conflict.startswith("RANK is ")):
+            yield filled("contradiction: {0}", conflict)
     if gathered.hosts_unknown:
         expected = "expected HOSTS, --hostfile FILE or DOCTOR_HOSTS; --scope local checks this host alone"
         yield filled("{0}; {1}", gathered.hosts_unknown, expected)

@@ -215,8 +215,10 @@ def _of_number(text: str, values: Values) -> str | None:
     task = re.fullmatch(r"(\s*srun(?: -\S+)*) ([^-'\"\\#|;&]*)", text)
     if task and values.get("variable") == "RANK" and not _OWN_VARIABLE.search(task[2]):
         return f"{task[1]} bash -c 'export RANK=$SLURM_PROCID; exec {task[2].rstrip()}'"
-    if outer == "pdsh" and _NODE_RANK.search(text):
+    if outer == "pdsh" and "pdsh" in text and _NODE_RANK.search(text):
         return _NODE_RANK.sub(" --node_rank %n", text, count=1)
+    if number and re.match(rf"\s*{_INNER}\b", text):  # a line of the script that runs in each task
+        return _NODE_RANK.sub(f" --node_rank {number}", text, count=1) if "accelerate" not in text else None
     quoted = re.fullmatch(rf"(.*\bbash -c )\"({_INNER}\b[^\"'\\]*)\"(\s*)", text)
     unquoted = re.fullmatch(rf"(\s*{re.escape(outer)}\b[^\"'\\#]*?\s)({_INNER}\b[^\"'\\#]*)", text)
     match = quoted or unquoted

@@ -12,6 +12,7 @@ from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.job_environment import JobEnvironment, launches_of_job_script, of_launch_line
+from doctor.job.training.assemble import ReadFile
 from doctor.session.script_launches import launches_of_script
 from doctor.session.several_launches import places
 from doctor.session.training_files import MAX_FILES, followed, read_text
@@ -72,15 +73,21 @@ def launches_of(
         if path.endswith(_OTHERS):
             continue
         try:
-            environments = launches_of_job_script(path, environ, followed(path, environ))
+            follow, read_file = followed(path, environ)
+            environments = launches_of_job_script(path, environ, follow, read_file)
         except InputError:
             continue  # no launch line: what reads the training says so
-        launches += [_with_places(environment, path, options) for environment in environments]
+        launches += [_with_places(environment, path, options, read_file) for environment in environments]
     return launches
 
 
-def _with_places(environment: JobEnvironment, path: str, options: LaunchOptions) -> LaunchOptions:
+def _with_places(environment: JobEnvironment, path: str, options: LaunchOptions, read_file: ReadFile) -> LaunchOptions:
     line = environment.line.line if environment.line else 1
-    return msgspec.structs.replace(
-        environment.complete(options), places=places(read_text(path), printable(path, 200), line)
-    )
+    by_name = places(read_text(path), printable(path, 200), line)
+    for name in environment.sourced[:MAX_FILES]:
+        text = read_file(name) or ""
+        by_name = {**places(text, os.path.normpath(name), text.count("\n") + 1), **by_name}
+    if inner := environment.inner:
+        within = places(inner.text, printable(os.path.normpath(inner.path), 200), inner.line.line)
+        by_name |= {name: place if ":" in name else f"{place}, {by_name['']}" for name, place in within.items()}
+    return msgspec.structs.replace(environment.complete(options), places=by_name)

@@ -29,7 +29,7 @@ def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_fi
 
     Raises: NotAJobScript, NoTrainingError, and InputError for text that no shell accepts.
     """
-    script = read_job_script(text, environ)
+    script = read_job_script(text, environ, read_file=read_file)
     if script.refused:
         raise InputError(filled("{0}: no shell reads this: {1}", name, script.refusal))
     limit = script.resources.time_limit_s
@@ -64,7 +64,8 @@ def follow(entry: LaunchText, environ: Mapping[str, str], read_file: ReadFile, d
         for position, argument in enumerate(line.arguments)
     )
     try:
-        script = read_job_script(text, environ_of_tasks({**environ, **line.environ}, line.launchers), arguments)
+        inherited = environ_of_tasks({**environ, **line.environ}, line.launchers)
+        script = read_job_script(text, inherited, arguments, read_file)
     except NotAJobScript:
         return [_opaque(entry, "{0} is no shell script")]
     lines = [entry._replace(line=_within(line, inner), path=line.program, text=text) for inner in script.launch_lines]

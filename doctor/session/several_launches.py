@@ -22,6 +22,9 @@ _NAME = re.compile(r"--?[A-Za-z][\w-]*|[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SETS = re.compile(r"(?:^|[\s;(,])([A-Za-z_][A-Za-z0-9_]*)\+?=", re.ASCII)
 _GIVES = re.compile(r"(?:^|[\s\"'(=])(--?[A-Za-z][\w-]*)(?:(?:=|[ \t]+)\"?\$\{?([A-Za-z_][A-Za-z0-9_]*))?", re.ASCII)
 """An option, and the variable that its value begins with."""
+_DIRECTIVE = re.compile(r"#(?:SBATCH|PBS|BSUB)\b")
+_OPTION = re.compile(r"(?<=\s)--?[A-Za-z][\w-]*|\bselect(?==)", re.ASCII)
+_SCHEDULERS = ("sbatch", "qsub", "bsub")
 _MEETING = ("--rdzv-endpoint", "--master-addr", "--main-process-ip", "MASTER_ADDR", "MS_SCHED_HOST")
 _BY_CHECK = {"master-address-local": _MEETING}
 """Options and variables that findings of a check are about, where their values name others, too."""
@@ -41,6 +44,8 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
     end = next((at for at, content in enumerate(lines[line - 1 :], line) if not content.endswith("\\")), line)
     for number, content in enumerate(lines, 1):
         if content.lstrip().startswith("#"):
+            for option in _OPTION.findall(content) if _DIRECTIVE.match(content) else []:
+                result[f"#{printable(_dashes(option), 80)}"] = f"{name}:{number}"
             continue
         if len(result) > _MOST_PLACES:
             break
@@ -128,7 +133,9 @@ def _placed(outcome: Outcome, launch: LaunchOptions, is_one_of_several: bool) ->
 
 def _with_place(finding: Finding, by_name: dict[str, str], usual: Sequence[str], check: str) -> Finding:
     """With the line of the first name among its values that the script has, else that of the launch; and corrected."""
-    names = (_dashes(name) if name.startswith("-") else name for name in usual or _names(finding.values.values()))
+    mark = "#" if finding.values.get("launcher") in _SCHEDULERS else ""
+    listed = usual or _names(finding.values.values())
+    names = (mark + (_dashes(name) if name.startswith("-") else name) for name in listed)
     place = next((by_name[name] for name in names if name in by_name), by_name.get("", ""))
     evidence = finding.values.get("evidence", [])
     if not place:

@@ -18,7 +18,14 @@ from doctor.job.job_script import NotAJobScript
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
-from doctor.job.training.assemble import GivenFiles, LaunchText, assemble, named_configurations, read_configuration
+from doctor.job.training.assemble import (
+    GivenFiles,
+    LaunchText,
+    ReadFile,
+    assemble,
+    named_configurations,
+    read_configuration,
+)
 from doctor.job.training.python_code import read_python
 from doctor.job.training.tree import UnreadableFile
 from doctor.session.code_revision import code_of_line
@@ -107,10 +114,12 @@ def training_of_line(
     return assemble(follow(entry, {}, named.read), GivenFiles(), named.read)
 
 
-def followed(path: str, environ: Mapping[str, str]) -> Callable[[LaunchLine], list[LaunchLine]]:
-    """What gives the launch lines of the script that a line of the job script ``path`` runs: see `of_job_script`."""
+def followed(path: str, environ: Mapping[str, str]) -> tuple[Callable[[LaunchLine], list[LaunchText]], ReadFile]:
+    """What gives the launch lines of the script that a line of the job script ``path`` runs, and what gives files that
+    it sources: see `of_job_script`.
+    """
     named = _NamedFiles(["", os.path.dirname(path)])
-    return lambda line: [entry.line for entry in follow(LaunchText(line, path), environ, named.read)]
+    return lambda line: follow(LaunchText(line, path), environ, named.read), named.read
 
 
 def import_folder(source: JobEnvironment) -> str:

@@ -120,9 +120,9 @@ def test_what_each_host_computes_in_a_script(outer: str, inner: str, found: str,
     path = tmp_path / "job.sh"
     path.write_text(f"{SBATCH}{outer}\n")
     (tmp_path / "run.sh").write_text(f"{inner}\n")
-    follow = followed(str(path), {})
+    follow, read_file = followed(str(path), {})
     try:
-        source = of_job_script(str(path), {}, follow)
+        source = of_job_script(str(path), {}, follow, read_file)
     except InputError:
         assert not found
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,49 @@ def test_a_launch_is_read(name: str) -> None:
 
 
 def test_the_arguments_of_a_function_are_not_those_of_the_script() -> None:
-    [line] = read_job_script("run() { torchrun --nproc_per_node ${1:-8} t.py; }\nrun 4").launch_lines
+    [line] = read_job_script("run() { torchrun --nproc_per_node ${1:-8} t.py; }\ntrap run EXIT").launch_lines
     assert line.world_size is None
+    [line] = read_job_script("run() { torchrun --nproc_per_node ${1:-8} t.py; }\nrun 4").launch_lines
+    assert (line.world_size, line.conditional) == (4, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        ("run()\n{\n local n=$1\n torchrun --nproc-per-node $n t.py\n}\nrun 2\nrun 4", [2, 4]),
+        ("function run { torchrun --nproc-per-node $N t.py; }\nN=6\nrun", [6]),
+        ("inner() { torchrun --nproc-per-node $1 t.py; }\nouter() { inner 3; }\nouter", [3]),
+        ("run() { shift; torchrun --nproc-per-node $1 t.py; }\nrun 2 4", [None]),
+        ("run() { torchrun --nproc-per-node 2 t.py; run; }\nrun", [2, 2, 2, 2]),
+        ("run() { torchrun --nproc-per-node 2 t.py; }\nrun() { torchrun --nproc-per-node 4 t.py; }\nrun", [2, 4]),
+        (": ${N:=4}\ntorchrun --nproc-per-node $N t.py", [4]),
+    ],
+)
+def test_the_body_of_a_function_runs_where_it_is_called(text: str, ranks: list[int | None]) -> None:
+    assert [line.world_size for line in read_job_script(text).launch_lines] == ranks
+
+
+def test_functions_that_call_each_other_many_times_are_bounded() -> None:
+    text = "".join(f"f{n}() {{ {f'f{n + 1}; ' * 50} }}\n" for n in range(6)) + "f6() { torchrun t.py; }\nf0\n"
+    began = time.process_time()
+    read_job_script(text)
+    assert time.process_time() - began < 5
+
+
+def test_a_file_beside_the_script_is_followed_where_it_is_sourced() -> None:
+    files = {"./env.sh": "N=4\nexport MASTER_ADDR=n1", "env.sh": "N=4\nexport MASTER_ADDR=n1"}
+    for name in (
+        '"$(dirname "$0")/env.sh"',
+        "env.sh",
+        "${BASH_SOURCE%/*}/env.sh",
+        "$PWD/env.sh",
+        '$(cd "$(dirname "$0")" && pwd)/env.sh',
+    ):
+        [line] = read_job_script(f"source {name}\ntorchrun --nproc-per-node $N t.py", read_file=files.get).launch_lines
+        assert (line.world_size, line.environ) == (4, {"MASTER_ADDR": "n1"}), name
+    for name in ("/etc/env.sh", "$HOME/env.sh", "missing.sh", "$(which env.sh)", "$(dirname /opt/x)/env.sh"):
+        script = read_job_script(f". {name}\ntorchrun --nproc-per-node $N t.py", read_file=files.get)
+        assert [(line.world_size, len(script.unread)) for line in script.launch_lines] == [(None, 1)], name
 
 
 def test_what_an_argument_is_after_shift_is_not_known() -> None:
@@ -138,3 +180,8 @@ def test_a_file_is_found_above_the_folder_of_the_script(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "doctor", "lint", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert (done.returncode, "launch-batch-not-divisible" in done.stdout) == (10, True), done.stdout
+
+
+def test_the_node_rank_of_one_host_is_not_read_by_torchrun() -> None:
+    one, two = ("torchrun --node-rank 1 t.py", "torchrun --nnodes 2 --node-rank 2 t.py")
+    assert [len(read_job_script(text).launch_lines[0].problems) for text in (one, two)] == [0, 1]

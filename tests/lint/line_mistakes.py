@@ -95,6 +95,19 @@ MISTAKES: dict[str, Planted] = {
     "one node rank in a script": Planted(
         SBATCH + "srun ./inner.sh 29500 #@\n", "rank-numbers-wrong",
         {"inner.sh": "#!/bin/bash\ntorchrun --nnodes 2 --node_rank 0 --master_addr gpu01 --master_port $1 t.py\n"}),
+    "one node rank in a script of pdsh": Planted(
+        "#!/bin/bash\npdsh -w gpu01,gpu02 bash inner.sh #@\n", "rank-numbers-wrong",
+        {"inner.sh": "torchrun --nnodes 2 --node_rank 0 --master_addr gpu01 t.py\n"}),
+    "hosts of a directive in words": Planted(
+        "#!/bin/bash\n#SBATCH --nodes=two #@\n#SBATCH --job-name={{ name }}\nsrun torchrun --nnodes 2 t.py\n",
+        "launch-option-refused"),
+    "one rank for all tasks of mpirun": Planted(
+        "#!/bin/bash\nexport RANK=0 #@\nmpirun -np 4 -x RANK python3 t.py\n", "rank-numbers-wrong"),
+    "an option behind jsrun": Planted(
+        "#!/bin/bash\njsrun -n 2 -r 1 torchrun --nnodes 2 --nproc-pernode 8 t.py #@\n", "launch-option-refused"),
+    "an argument of a function": Planted(
+        "#!/bin/bash\nstart() {\n  torchrun --nnodes 2 --node_rank $1 --master_addr gpu01 t.py #@\n}\nstart 2\n",
+        "launch-option-refused"),
     "more tasks on named hosts than the launch has": Planted(
         '#!/bin/bash\nsrun -N 8 -w "H[1-8]" torchrun --nnodes 4 --rdzv_backend c10d --rdzv_endpoint H1:29500 t.py #@\n',
         "launch-sizes-contradict"),

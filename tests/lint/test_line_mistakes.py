@@ -50,19 +50,20 @@ WITHOUT_A_CORRECTED_LINE = {
     "a worker of Ray under srun",
     "accelerate without an address",
     "an address beyond 255",
-    "each host its own master in a script",
     "machine_rank of accelerate",
     "more tasks on named hosts than the launch has",
     "node_rank beyond",
     "node_rank from 1",
-    "one node rank in a script",
+    "one node rank in a script of pdsh",
+    "one rank for all tasks of mpirun",
+    "an argument of a function",
     "processes that no division gives",
     "standalone for two hosts",
     "workers not divisible",
 }
 """What belongs there is the user's to know, or is in another file."""
 WRITTEN = re.compile(
-    r"Line (\d+) of run\.sh must read: `(.*)`|Before line (\d+) of run\.sh add: `(.*)`|Delete line (\d+)"
+    r"Line (\d+) of \w+\.sh must read: `(.*)`|Before line (\d+) of run\.sh add: `(.*)`|Delete line (\d+)"
 )
 SUBSTITUTION = re.compile(r"(?:^|`)(sed -i\.bak [^`]+)")
 
@@ -104,8 +105,11 @@ def test_a_corrected_line_ends_its_finding_and_makes_no_other(
         commands = [command for edit in edits for command in SUBSTITUTION.findall(edit)]
         for command in commands:
             subprocess.run(["bash", "-c", command], check=True)
-        if not commands:
-            script.write_text(apply_edits(script.read_text(), edits))
+        if commands:
+            continue
+        [named] = {path.name for path in tmp_path.iterdir() if any(path.name in edit for edit in edits)} or {"run.sh"}
+        file = tmp_path / named
+        file.write_text(apply_edits(file.read_text(), edits))
     after = {one.check: one.findings for one in lint_report(["run.sh"]).outcomes if one.findings}
     assert not edited.keys() & after.keys(), (script.read_text(), after)
     assert after.keys() <= before.keys(), script.read_text()
@@ -135,3 +139,12 @@ def test_the_corrected_lines_of_all_findings_of_a_check_are_printed(tmp_path: Pa
 def lint_text(script: Path) -> str:
     command = [sys.executable, "-m", "doctor", "lint", script.name]
     return subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_a_mistake_in_a_sourced_file_is_told_and_corrected_there(tmp_path: Path) -> None:
+    (tmp_path / "env.sh").write_text("N=8\nexport HCCL_CONECT_TIMEOUT=1800\n")
+    script = tmp_path / "run.sh"
+    script.write_text('source "$(dirname "$0")/env.sh"\ntorchrun --nproc-per-node $N t.py\n')
+    text = lint_text(script)
+    assert "evidence: env.sh:2" in text
+    assert "Line 2 of env.sh must read: `export HCCL_CONNECT_TIMEOUT=1800`" in text

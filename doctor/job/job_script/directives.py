@@ -17,6 +17,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.launcher_calls import node_range
+from doctor.job.launch_line.model import OptionProblem
 from doctor.job.launch_line.options import Options, OptionTable, split_options
 from doctor.job.shell.word import literal_words
 
@@ -46,6 +47,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, tuple[str, ...]] = {}
     """Slurm's, by long name."""
     unresolved: dict[str, str] = {}
+    problems: tuple[OptionProblem, ...] = ()
+    """What the scheduler refuses. A value in braces or angle brackets is a template's."""
 
 
 _MARKS = {"#SBATCH": "slurm", "#PBS": "pbs", "#BSUB": "lsf", "#DSUB": "donau", "#$": "grid-engine"}
@@ -74,29 +77,37 @@ def resources(directives: Iterable[Directive]) -> Resources:
     return {"slurm": _slurm, "pbs": _pbs, "lsf": _lsf, "donau": _donau, "grid-engine": _grid_engine}[scheduler](texts)
 
 
-def _options(texts: Iterable[str], table: OptionTable) -> Options:
-    tokens: list[str] = []
-    unreadable: list[str] = []
+def _problems(options: Options) -> tuple[OptionProblem, ...]:
+    return tuple(problem for problem in options.problems if not re.search(r"[{}<>@%$]", problem.value))
+
+
+def _options(texts: Iterable[str], table: OptionTable, command: str = "") -> Options:
+    """Of all lines; each is read by itself, as its scheduler does."""
+    options = Options(command)
     for text in texts:
         try:
-            tokens += shlex.split(text, comments=True)
+            part = split_options(command, literal_words(shlex.split(text, comments=True)), table)
         except ValueError:
-            unreadable.append(text)
-    options = split_options("", literal_words(tokens), table)
-    if unreadable:
-        options.unresolved["options"] = filled("{0}: a quote without its end", unreadable[0])
+            options.unresolved["options"] = filled("{0}: a quote without its end", text)
+            continue
+        for name, values in part.by_name.items():
+            options.by_name.setdefault(name, []).extend(values)
+        options.problems += part.problems
+        options.unresolved |= part.unresolved
     return options
 
 
 def _slurm(texts: list[str]) -> Resources:
-    options = _options(texts, launcher_rows()["srun"])
+    options = _options(texts, launcher_rows()["srun"], "sbatch")
     least, most = node_range(options)
+    ranks, each = options.number("ntasks", least=1), options.number("ntasks-per-node", least=1, most=65536)
     return Resources(
         scheduler="slurm",
         nodes=least,
         max_nodes=most,
-        ranks=options.number("ntasks", least=1),
-        ranks_per_node=options.number("ntasks-per-node", least=1, most=65536),
+        ranks=ranks,
+        ranks_per_node=each,
+        problems=_problems(options),
         time_limit_s=slurm_seconds(options.text("time")),
         gpus_per_node=_slurm_gpus(options),
         options=options.as_texts(),
@@ -140,12 +151,14 @@ def _clock_seconds(text: str) -> int | None:
 
 
 def _pbs(texts: list[str]) -> Resources:
-    options = _options(texts, option_table("pbs"))
+    options = _options(texts, option_table("pbs"), "qsub")
     limits = ",".join(word.text for word in options.texts("l"))
     nodes = per_node = gpus = None
     match = re.search(r"(?:^|,)(?:select|nodes)=([^,]{1,2000})", limits)
     if match:
         chunks = match[1].split("+")
+        if wrong := next((chunk for chunk in chunks if re.fullmatch(r"[A-Za-z]\w{0,40}(?::.*)?", chunk)), ""):
+            options.problems += _refused_chunk(limits, wrong)
         counts = [re.match(r"([0-9]{1,6})(?::|$)", chunk) for chunk in chunks]
         nodes = sum(int(count[1]) if count else 1 for count in counts)
         per_chunk = {_resource(chunk, "mpiprocs", "ppn") for chunk in chunks}
@@ -161,7 +174,15 @@ def _pbs(texts: list[str]) -> Resources:
         time_limit_s=_clock_seconds(wall[1]) if wall else None,
         gpus_per_node=gpus,
         unresolved=options.unresolved,
+        problems=_problems(options),
     )
+
+
+def _refused_chunk(limits: str, chunk: str) -> list[OptionProblem]:
+    """Of ``select=two``; a chunk of Torque's ``nodes=`` may be the name of a host."""
+    if f"select={chunk}" not in limits:
+        return []
+    return [OptionProblem("qsub", "select", printable(chunk, 80), "a number of hosts, such as select=2:ncpus=8")]
 
 
 def _resource(chunk: str, *names: str) -> int | None:
@@ -170,12 +191,13 @@ def _resource(chunk: str, *names: str) -> int | None:
 
 
 def _lsf(texts: list[str]) -> Resources:
-    options = _options(texts, option_table("lsf"))
-    ranks = options.number("n", least=1)
+    options = _options(texts, option_table("lsf"), "bsub")
+    ranks, nodes = options.number("n", least=1), options.number("nnodes", least=1)
     requirement = " ".join(word.text for word in options.texts("R"))
     match = re.search(r"ptile=([0-9]{1,5})", requirement)
     per_node = int(match[1]) if match else None
-    nodes = ranks // per_node if ranks and per_node and ranks % per_node == 0 else None
+    if ranks and per_node and ranks % per_node == 0:
+        nodes = ranks // per_node
     wall = re.fullmatch(r"(?:([0-9]{1,6}):)?([0-9]{1,7})(?:/.*)?", options.text("W"), re.ASCII)
     return Resources(
         scheduler="lsf",
@@ -184,6 +206,7 @@ def _lsf(texts: list[str]) -> Resources:
         ranks=ranks,
         ranks_per_node=per_node,
         time_limit_s=(int(wall[1] or 0) * 60 + int(wall[2])) * 60 if wall else None,
+        problems=_problems(options),
         unresolved=options.unresolved,
     )
 

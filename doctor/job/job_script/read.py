@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -12,9 +12,9 @@ from doctor.engine.texts import filled
 from doctor.job.job_script.directives import Directive, Resources, read_directives, resources, variables_of
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.read import launcher_among, read_launch_line, runs_shell_script, starts_ranks, with_script
-from doctor.job.shell.script_evaluation import ShellCommand, ShellText, evaluate
+from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
-from doctor.job.shell.word import UnreadText, Word, unread
+from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, unread
 
 _MOST_LINES = 256
 _SHELLS = ("sh", "bash", "ksh", "zsh", "dash")
@@ -22,6 +22,7 @@ _REACHING = """
 srun salloc sbatch mpirun mpiexec mpiexec.hydra orterun prun prterun yhrun jsrun aprun ibrun blaunch pbsdsh qsub bsub
 brun ssh rsh pdsh clush dsh parallel-ssh pssh parallel xargs ansible ansible-playbook ray kubectl
 """
+_STARTS_RANKS = ("torchrun", "msrun", "accelerate", "deepspeed")
 _REACHES_HOSTS = frozenset(_REACHING.split())
 """Commands that start others on the hosts of a job, or may do so."""
 
@@ -41,6 +42,8 @@ class JobScript(msgspec.Struct, frozen=True, kw_only=True):
     """Commands that start what ranks of the job meet in: ``ray start``."""
     unread: tuple[UnreadText, ...] = ()
     """What was not followed: sourced files, ``eval``, text that no shell accepts."""
+    sourced: tuple[str, ...] = ()
+    """Paths of files that the script sources, and that were followed."""
     refused: bool = False
     """No shell accepts the script; the only entry of ``unread`` says where and why."""
     not_understood: tuple[UnreadText, ...] = ()
@@ -76,9 +79,12 @@ class JobScript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_job_script(
-    text: str, environ: Mapping[str, str] | None = None, arguments: tuple[Word, ...] | None = None
+    text: str,
+    environ: Mapping[str, str] | None = None,
+    arguments: tuple[Word, ...] | None = None,
+    read_file: Callable[[str], str | None] = lambda _: None,
 ) -> JobScript:
-    r"""The script's content. ``environ``: what it inherits. ``arguments``: its words; None: not known.
+    r"""The script's content. ``environ``: what it inherits. ``arguments``, ``read_file``: as of `evaluate`.
 
     Raises: NotAJobScript.
 
@@ -88,7 +94,25 @@ def read_job_script(
     """
     requested = resources(directives := tuple(read_directives(_script_lines(text))))
     inherited = {**variables_of(requested), **(environ or {})}
-    shell = evaluate(text, inherited, arguments)
+    shell = evaluate(text, inherited, arguments, read_file=read_file)
+    listed, strange, scripts, skipped = _of_commands(shell, inherited)
+    return JobScript(
+        directives=directives,
+        resources=requested,
+        launch_lines=_completed(listed, shell, requested, not (scripts or strange) and _is_alone(shell, requested)),
+        services=tuple(_of_service(line, requested, text) for line in listed if _is_service(line)),
+        unread=tuple(skipped),
+        sourced=shell.sourced,
+        refused=shell.refused,
+        not_understood=tuple(strange[:_MOST_LINES]),
+        scripts=tuple(scripts),
+    )
+
+
+def _of_commands(
+    shell: ShellText, inherited: Mapping[str, str]
+) -> tuple[list[LaunchLine], list[UnreadText], list[LaunchLine], list[UnreadText]]:
+    """The launch lines, what starts ranks and is not read, the lines that run scripts, and what was not followed."""
     listed: list[LaunchLine] = []
     strange: list[UnreadText] = []
     scripts: list[LaunchLine] = []
@@ -106,16 +130,7 @@ def read_job_script(
         recognized, not_understood = _recognized(command, inherited)
         listed += recognized
         strange += not_understood
-    return JobScript(
-        directives=directives,
-        resources=requested,
-        launch_lines=_completed(listed, shell, not (scripts or strange) and _is_alone(shell, requested)),
-        services=tuple(_of_service(line, requested, text) for line in listed if _is_service(line)),
-        unread=tuple(skipped),
-        refused=shell.refused,
-        not_understood=tuple(strange[:_MOST_LINES]),
-        scripts=tuple(scripts),
-    )
+    return listed, strange, scripts, skipped
 
 
 def _is_service(line: LaunchLine) -> bool:
@@ -132,10 +147,10 @@ def _of_service(line: LaunchLine, requested: Resources, text: str) -> LaunchLine
     address = call.rdzv_endpoint.rpartition(":")[0]
     is_written = f"--address {call.rdzv_endpoint}" in text.replace("=", " ").replace('"', "").replace("'", "")
     if "head" in call.options or not (is_elsewhere and is_written and means_own_host(address)):
-        return line
+        return msgspec.structs.replace(line, problems=(*line.problems, *requested.problems))
     expected = "the address of the host of `ray start --head`, such as 10.0.0.1:6379"
     problem = OptionProblem(call.command, "--address", printable(call.rdzv_endpoint, 80), expected)
-    return msgspec.structs.replace(line, problems=(*line.problems, problem))
+    return msgspec.structs.replace(line, problems=(*line.problems, problem, *requested.problems))
 
 
 def _recognized(command: ShellCommand, inherited: Mapping[str, str]) -> tuple[list[LaunchLine], list[UnreadText]]:
@@ -144,7 +159,19 @@ def _recognized(command: ShellCommand, inherited: Mapping[str, str]) -> tuple[li
     launcher = launcher_among(_of_program(recognized[0]) if recognized else _resolved(command))
     if not launcher:
         return recognized, []
-    return [] if recognized and recognized[0].is_module else recognized, [_strange(command, launcher)]
+    read = [] if recognized and recognized[0].is_module else recognized
+    return read or _behind_unread(command, inherited), [_strange(command, launcher)]
+
+
+def _behind_unread(command: ShellCommand, inherited: Mapping[str, str]) -> list[LaunchLine]:
+    """The launch line that a launcher which is not read starts, as of ``jsrun -n 4 torchrun ...``."""
+    names = [word.text.rpartition("/")[2] for word in command.argv[:64]]
+    starts = (
+        at for at in range(1, len(names)) if names[at] in _STARTS_RANKS and launcher_among(names[at:]) == names[at]
+    )
+    at = next(starts, 0)
+    inner = _launch_line(msgspec.structs.replace(command, argv=command.argv[at:]), inherited) if at else []
+    return [msgspec.structs.replace(line, conditional=True) for line in inner]
 
 
 def _is_alone(shell: ShellText, requested: Resources) -> bool:
@@ -156,9 +183,11 @@ def _is_alone(shell: ShellText, requested: Resources) -> bool:
     return not unknown and not any(word.text.rpartition("/")[2] in _REACHES_HOSTS for word in arguments)
 
 
-def _completed(lines: Sequence[LaunchLine], shell: ShellText, is_alone: bool) -> tuple[LaunchLine, ...]:
-    """The lines, each with what bash makes of the script's mistakes before it, and whether nothing runs elsewhere."""
-    mistakes = tuple(OptionProblem("bash", *mistake) for mistake in shell.mistakes)
+def _completed(
+    lines: Sequence[LaunchLine], shell: ShellText, requested: Resources, is_alone: bool
+) -> tuple[LaunchLine, ...]:
+    """The lines, each with what bash and the scheduler refuse of the script, and whether nothing runs elsewhere."""
+    mistakes = (*(OptionProblem("bash", *mistake) for mistake in shell.mistakes), *requested.problems)
     own = [line for line in lines if not _is_service(line)]
     return tuple(msgspec.structs.replace(line, problems=line.problems + mistakes, is_alone=is_alone) for line in own)
 

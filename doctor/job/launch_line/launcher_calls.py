@@ -42,7 +42,10 @@ class Started(NamedTuple):
 
 def read_call(row: LauncherRow, command: str, argv: Argv, environ: Mapping[str, str]) -> Started:
     """The call of a launcher. ``argv``: the words after its name; ``environ``: at this place."""
-    return _READERS[row.name](row, command, split_options(command, argv, row), environ)
+    options = split_options(command, argv, row)
+    if not options.is_complete:  # what is not read may be the launcher to which they belong
+        options.forgive({name for other in launcher_rows().values() if other is not row for name in other.word_counts})
+    return _READERS[row.name](row, command, options, environ)
 
 
 def environ_of_tasks(environ: Mapping[str, str], launchers: Sequence[LaunchCall]) -> dict[str, str]:
@@ -99,7 +102,8 @@ def _started(
         if row.not_python and row.module not in options:
             options.refuse_interpreter()
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
-    if node_rank is not None and most and node_rank >= most:
+    is_read = (most or 0) > (row.name == "torchrun")  # of one host torchrun ignores it: its ranks meet, in 2.13
+    if node_rank is not None and most and is_read and node_rank >= most:
         options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))
     _refuse_hosts(row, options)
     call = LaunchCall(
@@ -139,7 +143,10 @@ def _least_and_most(options: Options, name: str, example: str) -> tuple[int | No
     least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if 0 < least <= most:
         return least, most
-    options.refuse([name], filled("a number of hosts, or the least and the most: {0}", example))
+    if re.fullmatch(r"[0-9-]{1,99}[,:][0-9,:-]{0,99}[0-9]|[0-9]{1,7}[kKmM]", text) and "-" in example:
+        options.unresolved[name] = text  # `1-15:4` and `2k` of Slurm
+    else:
+        options.refuse([name], filled("a number of hosts, or the least and the most: {0}", example))
     return None, None
 
 
@@ -173,15 +180,8 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
         ranks_per_node = options.number("nproc-per-node", least=1, most=65536)
     elif _is_default(options, "nproc-per-node"):
         ranks_per_node = 1
-    return _started(
-        row,
-        command,
-        options,
-        nodes=least,
-        max_nodes=most,
-        ranks_per_node=ranks_per_node,
-        ranks_by_devices=by_devices,
-    )
+    sizes: Any = {"nodes": least, "max_nodes": most, "ranks_per_node": ranks_per_node}
+    return _started(row, command, options, **sizes, ranks_by_devices=by_devices)
 
 
 def _is_default(options: Options, name: str) -> bool:

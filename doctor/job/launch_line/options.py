@@ -157,6 +157,11 @@ class Options:
                 OptionProblem(self.command, _dashed(name), printable(word.text, 80) if word else "", expected)
             )
 
+    def forgive(self, names: Iterable[str]) -> None:
+        """Drops what was noted of options that have these names."""
+        forgiven = {f"--{name}" for name in names}
+        self.problems = [problem for problem in self.problems if problem.option.replace("_", "-") not in forgiven]
+
     def refuse_unlisted(self, table: OptionTable) -> None:
         """Notes the values that the table's columns ``choices``, ``numbers`` and ``usual`` do not allow."""
         for name, allowed in table.choices.items():

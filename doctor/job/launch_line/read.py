@@ -17,9 +17,9 @@ from doctor.job.launch_line.launcher_calls import Started, environ_of_tasks, is_
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
-from doctor.job.shell.script_evaluation import ShellCommand, evaluate
+from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
-from doctor.job.shell.word import Word, literal_words
+from doctor.job.shell.word import ShellCommand, Word, literal_words
 
 MAX_WORDS = 8192
 MAX_CHARACTERS = 1 << 20
@@ -396,9 +396,11 @@ def _known_text(word: Word) -> str:
 
 
 def runs_shell_script(argv: Sequence[Word]) -> bool:
-    """Whether a command is ``bash SCRIPT`` or a shell script itself."""
+    """Whether a command is ``bash SCRIPT`` or a shell script itself, on this host or over SSH on others."""
     first = argv[0].text.rpartition("/")[2] if argv else ""
-    return first.endswith(SHELL_SCRIPTS) or (first in _SHELLS and any(w.text.endswith(SHELL_SCRIPTS) for w in argv[1:]))
+    row = wrapper_rows().get((first, ""))
+    runs = first in _SHELLS or (row is not None and row.is_remote)
+    return first.endswith(SHELL_SCRIPTS) or (runs and any(w.text.endswith(SHELL_SCRIPTS) for w in argv[1:]))
 
 
 def launcher_among(command: Sequence[str]) -> str:

@@ -1,21 +1,31 @@
 """The simple commands of shell text, in order, each with the environment that it would have. Nothing is run. Pure.
 
-What a branch or a loop assigns is unresolved after it, and what a loop assigns also inside of it. A function's body
-counts as a branch. Text that is sourced is not followed.
+What a branch or a loop assigns is unresolved after it, and what a loop assigns also inside of it. The body of a
+function is followed where the text calls it by its name; else it counts as a branch. Of text that is sourced, a file
+that the caller can read is followed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-import msgspec
-
 from doctor.engine.texts import filled
-from doctor.job.shell.tokens import Part, Token, UnreadableShell, tokenize
-from doctor.job.shell.variables import ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
-from doctor.job.shell.word import UnreadText, Word, unread
+from doctor.job.shell.blocks import (
+    BRANCH,
+    IGNORED,
+    LOOPS,
+    OPENING,
+    PREFIXES,
+    TESTS,
+    Block,
+    is_arithmetic,
+    without_functions,
+)
+from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
+from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
+from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, unread
 from doctor.job.variable_names import intended_name
 
 _MOST_COMMANDS = 2000
@@ -24,55 +34,17 @@ _MOST_UNREAD = 64
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_OPENING = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac", "{": "}"}
-_BRANCH = ("elif", "else")
-_PREFIXES = ("then", "do", "!", "time")
 _DECLARATIONS = ("export", "declare", "typeset", "readonly", "local")
-_TESTS = ("[", "[[", "test", "((", "grep", "command", "which", "type", "false")
 _TO_THE_END = (["-r", "-d", ""], ["-d", ""], ["-d", "", "-r"], ["-rd", ""])
 """Options of ``read`` that read all of a here-document."""
-_DEEPEST_EVAL = 4
-_LOOPS = ("for", "while", "until", "select")
-
-
-class ShellCommand(msgspec.Struct, frozen=True):
-    """One simple command."""
-
-    argv: tuple[Word, ...]
-    line: int
-    environ: Mapping[str, str]
-    """What the text exports before it, and the assignments before its first word."""
-    unresolved: Mapping[str, str]
-    """The same for what is not resolved: the source text by name."""
-    unset: frozenset[str]
-    """Variables that the text removes."""
-    conditional: bool
-    """In a branch, a loop or a function: it may run never, or more than once."""
-    is_repeated: bool = False
-    """Nothing but loops makes it conditional: it runs in each of their rounds."""
-
-
-class ShellText(msgspec.Struct, frozen=True):
-    """A text's commands, and what was not followed."""
-
-    commands: tuple[ShellCommand, ...]
-    unread: tuple[UnreadText, ...] = ()
-    refused: bool = False
-    """No shell accepts the text: ``unread`` says where and why."""
-    mistakes: tuple[tuple[str, str, str], ...] = ()
-    """What the shell refuses, or takes for empty: command or variable, text, what was meant."""
-
-
-class _Block:
-    def __init__(self, keyword: str, line: int, certain: bool) -> None:
-        self.keyword = keyword
-        self.line = line
-        self.certain = certain
-        self.assigned: set[str] = set()
-        self.recent: set[str] = set()
-        """Those of the branch that is read now."""
-        self.in_pattern = keyword == "case"
-        self.is_function = keyword == "{" and not certain
+_DEEPEST_TEXT = 4
+"""Of ``eval``, sourced files and functions in one another."""
+_MOST_FOLLOWED = 20_000
+"""Words of functions that are followed, all calls together."""
+_OWN_FOLDER = re.compile(
+    r"\$(?=.{0,300}(?:\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b)).{1,300}[)}D]/(?=[\w.-][\w./-]{0,200}\Z)"
+)
+"""Before the name of a file: the folder of the script, or that in which it runs."""
 
 
 def evaluate(
@@ -80,11 +52,13 @@ def evaluate(
     environ: Mapping[str, str] | None = None,
     arguments: tuple[Word, ...] | None = None,
     open_parts: tuple[Word, ...] = (),
+    read_file: Callable[[str], str | None] = lambda _: None,
 ) -> ShellText:
     r"""The commands of shell text. ``environ``: what is inherited. Never raises.
 
     ``arguments``: what the script is started with; None: not known. ``open_parts``: what an outer shell puts into the
-    text, and is not known; in the text stands its number between two zero bytes.
+    text, and is not known; in the text stands its number between two zero bytes. ``read_file``: the text of a file, by
+    a relative path; None where it is not here.
 
     >>> [command] = evaluate("A=2\nexport B=$((A * 4))\ntorchrun --nnodes $B $(pwd)").commands
     >>> [word.text for word in command.argv], dict(command.environ), command.argv[3].unresolved
@@ -95,16 +69,27 @@ def evaluate(
     except UnreadableShell as error:
         lines = text.splitlines()[error.line - 1 : error.line]
         return ShellText((), (unread(lines[0] if lines else "", error.reason, error.line),), refused=True)
-    first = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), {})
-    first.run()
-    second = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), first.assigned_in_loops)
-    second.run()
-    return ShellText(tuple(second.commands), tuple(second.unread), mistakes=tuple(second.found_mistakes()))
+    loops: Mapping[int, set[str]] = {}
+    for _ in range(2):
+        shell = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), loops, read_file)
+        shell.run()
+        loops = shell.assigned_in_loops
+    mistakes = tuple(shell.found_mistakes())
+    return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes=mistakes)
 
 
 class _Evaluation:
-    def __init__(self, tokens: list[Token], variables: ShellVariables, loops: Mapping[int, set[str]]) -> None:
-        self.tokens = tokens
+    def __init__(
+        self,
+        tokens: list[Token],
+        variables: ShellVariables,
+        loops: Mapping[int, set[str]],
+        read_file: Callable[[str], str | None],
+    ) -> None:
+        self.tokens, self.functions = without_functions(tokens)
+        self.not_called = dict(self.functions)
+        self.left = _MOST_FOLLOWED
+        self.read_file = read_file
         self.variables = variables
         self.loops = loops
         self.assigned_in_loops: dict[int, set[str]] = {}
@@ -112,7 +97,7 @@ class _Evaluation:
         self.loop_count = 0
         self.commands: list[ShellCommand] = []
         self.unread: list[UnreadText] = []
-        self.blocks: list[_Block] = []
+        self.blocks: list[Block] = []
         self.loop_numbers: list[int] = []
         self.export_all = False
         self.after = ""
@@ -120,12 +105,14 @@ class _Evaluation:
         self.last_is_test = False
         self.argument_changes = False
         """``set`` or ``shift`` was read."""
-        self.eval_depth = 0
-
+        self.depth = 0
+        self.sourced: list[str] = []
         self.mistakes: list[tuple[str, str, str]] = []
 
     def run(self) -> None:
         self._run(self.tokens)
+        while self.not_called:
+            self._in_function(self.not_called.pop(next(iter(self.not_called))))
 
     def found_mistakes(self) -> Iterator[tuple[str, str, str]]:
         """Spaces around the sign of an assignment, and variables a letter away from a known one that the text sets."""
@@ -190,8 +177,8 @@ class _Evaluation:
         if keyword == "{" and self.function_follows:
             certain = False
         self.function_follows = False
-        self.blocks.append(_Block(keyword, line, certain))
-        if keyword in _LOOPS:
+        self.blocks.append(Block(keyword, line, certain))
+        if keyword in LOOPS:
             number = self.loop_count
             self.loop_count += 1
             self.loop_numbers.append(number)
@@ -207,7 +194,7 @@ class _Evaluation:
 
     def _close(self) -> None:
         block = self.blocks.pop()
-        if block.keyword in _LOOPS and self.loop_numbers:
+        if block.keyword in LOOPS and self.loop_numbers:
             self.assigned_in_loops[self.loop_numbers.pop()] = set(block.assigned)
         if not block.certain:
             for name in block.assigned:
@@ -221,7 +208,7 @@ class _Evaluation:
         command = self._keywords([token for token in command if token.here is None])
         if not command:
             return
-        self.last_is_test = command[0].keyword in _TESTS or command[0].parts[:1] == () or _is_arithmetic(command[0])
+        self.last_is_test = command[0].keyword in TESTS or command[0].parts[:1] == () or is_arithmetic(command[0])
         in_function = any(block.is_function for block in self.blocks)
         self.variables.own_arguments = not (in_function or self.argument_changes)
         assignments: list[Token] = []
@@ -245,28 +232,28 @@ class _Evaluation:
             self._set(expanded[-1].text, self.variables.single(here))
         elif name == "eval":
             self._eval(expanded, assignments, command[0].line)
-        elif not self._builtin(name, expanded, command[0].line):
+        elif not self._call(name, expanded, assignments) and not self._builtin(name, expanded, command[0].line):
             self._add(expanded, assignments, command[0].line)
 
     def _keywords(self, command: list[Token]) -> list[Token]:
         while command:
             keyword, line = command[0].keyword, command[0].line
-            if keyword in _PREFIXES:
+            if keyword in PREFIXES:
                 pass
-            elif keyword in _OPENING:
+            elif keyword in OPENING:
                 self._open(keyword, line, certain=keyword == "{")
                 if keyword in ("for", "select"):
-                    counted = command[1].parts[0].text if len(command) > 1 and _is_arithmetic(command[1]) else ""
+                    counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
                     names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
                     for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
                         self._forget(name, filled("set by a loop in line {0}", line))
                     return []
                 if keyword == "case":
                     return []
-            elif keyword in _OPENING.values():
+            elif keyword in OPENING.values():
                 self._end(keyword)
                 return []
-            elif keyword in _BRANCH:
+            elif keyword in BRANCH:
                 if self.blocks:
                     self._branch()
             elif keyword == "function":
@@ -283,33 +270,15 @@ class _Evaluation:
         return command
 
     def _end(self, keyword: str) -> None:
-        if self.blocks and _OPENING.get(self.blocks[-1].keyword) == keyword:
+        if self.blocks and OPENING.get(self.blocks[-1].keyword) == keyword:
             self._close()
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)
 
     def _assign(self, token: Token) -> None:
-        match = ASSIGNMENT.match(token.parts[0].text)
-        if match is None:
-            return
-        name, adds = match[1], bool(match[2])
-        rest = (token.parts[0]._replace(text=token.parts[0].text[match.end() :]), *token.parts[1:])
-        value: Word | tuple[Word, ...]
-        if token.elements is not None:
-            value = tuple(word for parts in token.elements for word in self.variables.expand(parts))[:MAX_ELEMENTS]
-            before = self.variables.values.get(name, ())
-            if adds:
-                value = ((before,) if isinstance(before, Word) else before)[:MAX_ELEMENTS] + value
-        else:
-            value = self.variables.single(rest)
-            if adds:
-                addition = (Part("variable", name, quoted=True, source=f"${name}"), *rest)
-                value = self.variables.single(addition)
-            array = self.variables.values.get(name)
-            if array is not None and not isinstance(array, Word):
-                value = (value, *array[1:])  # the first element
-        self._set(name, value)
+        if name := assigned_name(token):
+            self._set(name, self.variables.value_of(token))
 
     def _set(self, name: str, value: Word | tuple[Word, ...]) -> None:
         self.variables.assign(name, value)
@@ -370,33 +339,78 @@ class _Evaluation:
             self.argument_changes |= name == "shift" or "--" in arguments
             self.export_all |= "-a" in arguments or "allexport" in arguments
         elif name in ("source", "."):
-            self._note(" ".join([name, *arguments]), "is not followed", line)
+            self._source(name, arguments, line)
         elif name == "let" or name.startswith("((") or _ELEMENT.match(name):
             text = name.partition("[")[0] if _ELEMENT.match(name) else " ".join([name, *arguments])
             for variable in re.findall(_NAME, text)[:MAX_ELEMENTS]:
                 self._forget(variable, filled("set in line {0}", line))
-        elif name not in _IGNORED:
+        elif name not in IGNORED:
             return False
         return True
+
+    def _source(self, command: str, arguments: list[str], line: int) -> None:
+        """Follows a file beside the script, or in the folder in which it runs."""
+        path = _OWN_FOLDER.sub("./", "".join(arguments[:1]))
+        text = self.read_file(path) if re.fullmatch(r"(?!/)[\w./-]{1,200}", path, re.ASCII) else None
+        if text is None:
+            self._note(" ".join([command, *arguments]), "is not followed", line)
+        else:
+            self.sourced.append(path)
+            self._follow(text, f"{command} {path}", line)
 
     def _eval(self, argv: list[Word], assignments: list[Token], line: int) -> None:
         """Follows the words of ``eval`` as text of this shell."""
         text = " ".join(word.text for word in argv[1:])
-        if self.eval_depth >= _DEEPEST_EVAL or assignments or (len(argv) > 1 and argv[1].text.startswith(("$(", "`"))):
+        if assignments or (len(argv) > 1 and argv[1].text.startswith(("$(", "`"))):
             self._note(" ".join(("eval", text)), "is not followed", line)
-            return
+        else:
+            self._follow(text, " ".join(("eval", text)), line)
+
+    def _follow(self, text: str, command: str, line: int) -> None:
+        """Runs another text in this shell."""
         try:
             tokens = [token._replace(line=line) for token in tokenize(text)]
         except UnreadableShell as error:
-            self._note(" ".join(("eval", text)), error.reason, line)
+            self._note(command, error.reason, line)
             return
-        self.eval_depth += 1
-        after, depth = self.after, len(self.blocks)
+        if self.depth >= _DEEPEST_TEXT:
+            self._note(command, "is not followed", line)
+            return
+        self._nested(tokens)
+
+    def _nested(self, tokens: list[Token]) -> None:
+        self.depth, after, depth = self.depth + 1, self.after, len(self.blocks)
         self._run(tokens)
         while len(self.blocks) > depth:
             self._close()
         self.after = after
-        self.eval_depth -= 1
+        self.depth -= 1
+
+    def _in_function(self, body: list[Token]) -> None:
+        """Of a function that is not followed: as a branch."""
+        self._open("function(", body[0].line if body else 0, certain=False)
+        self._nested(body)
+        self._close()
+
+    def _call(self, name: str, argv: list[Word], assignments: list[Token]) -> bool:
+        """Runs the body of a function with its arguments; False where there is no such function."""
+        if (body := self.functions.get(name)) is None:
+            return False
+        self.left -= len(body)
+        if self.depth >= _DEEPEST_TEXT or self.left < 0:
+            return True  # its body stands among those that are not called
+        self.not_called.pop(name, None)
+        for token in assignments:
+            self._declare("export", [token])
+        values, changes, self.argument_changes = self.variables.values, self.argument_changes, False
+        before = {key: values.pop(key) for key in ARGUMENTS if key in values}
+        values |= {"@": tuple(argv[1:]), **dict(zip(ARGUMENTS[1:], argv[1:10], strict=False))}
+        self._nested(body)
+        self.argument_changes = changes
+        for key in ARGUMENTS:
+            values.pop(key, None)
+        values |= before
+        return True
 
     def _add(self, argv: list[Word], assignments: list[Token], line: int) -> None:
         name, after = argv[0].text if argv else "", "".join(word.text for word in argv[1:2])
@@ -427,21 +441,10 @@ class _Evaluation:
                 unresolved={name: word.unresolved for name, word in exported.items() if word.unresolved},
                 unset=frozenset(self.variables.unset - exported.keys()),
                 conditional=self._is_conditional(),
-                is_repeated=not self.after and all(block.certain or block.keyword in _LOOPS for block in self.blocks),
+                is_repeated=not self.after and all(block.certain or block.keyword in LOOPS for block in self.blocks),
             )
         )
 
     def _note(self, text: str, reason: str, line: int) -> None:
         if len(self.unread) < _MOST_UNREAD:
             self.unread.append(unread(text, reason, line))
-
-
-_SILENT = """
-: true false [ [[ test echo printf cd pushd popd trap ulimit umask wait return exit sleep mkdir rm cat
-"""
-_IGNORED = frozenset(_SILENT.split())
-"""Commands that start nothing and change no variable."""
-
-
-def _is_arithmetic(token: Token) -> bool:
-    return len(token.parts) == 1 and token.parts[0].kind == "unresolved" and token.parts[0].text.startswith("((")

@@ -13,6 +13,7 @@ from doctor.job.shell.word import Word
 from doctor.job.variables import JOB_WIDE, RANK_NUMBERS
 
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
+ARGUMENTS = ("@", *"123456789")
 LONGEST_VALUE = 32_768
 MAX_ELEMENTS = 1024
 _BUDGET = 4 << 20
@@ -24,6 +25,7 @@ _OF_A_SCHEDULER = re.compile(
 
 _OF_ARRAY = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]{0,200})\[([@*]|[0-9]{1,4})\]\}", re.ASCII)
 _ELEMENT = re.compile(r"\$\{([A-Za-z_]\w*)\[", re.ASCII)
+_SETS_DEFAULT = re.compile(r"\$\{\w+:?=", re.ASCII)
 _ASSIGNED = re.compile(r", (?:un)?set ")
 
 OPEN = "\0"
@@ -78,6 +80,18 @@ class ShellVariables:
         if name in self._inherited:
             self.exported.add(name)
         self.values[name] = value
+
+    def value_of(self, token: Token) -> Value:
+        """What a word that assigns a variable gives it."""
+        match = ASSIGNMENT.match(token.parts[0].text)
+        name, adds, end = (match[1], bool(match[2]), match.end()) if match else ("", False, 0)
+        before = self.values.get(name, ())
+        if token.elements is not None:
+            elements = tuple(word for parts in token.elements for word in self.expand(parts))[:MAX_ELEMENTS]
+            return ((before,) if isinstance(before, Word) else before)[:MAX_ELEMENTS] + elements if adds else elements
+        rest = (token.parts[0]._replace(text=token.parts[0].text[end:]), *token.parts[1:])
+        value = self.single((Part("variable", name, quoted=True, source=f"${name}"), *rest) if adds else rest)
+        return value if isinstance(before, Word) or name not in self.values else (value, *before[1:])
 
     def remove(self, name: str) -> None:
         """``unset NAME``."""
@@ -154,7 +168,7 @@ class ShellVariables:
             return (self._text(part),)
         if part.kind == "here":
             return (self.single(part.default or ()),)
-        if not self.own_arguments and part.text in "@123456789":
+        if not self.own_arguments and part.text in ARGUMENTS:
             return (Word(part.source, part.source, may_be_several=True),)
         if part.kind == "unresolved":
             return (self._of_array(part.text),)
@@ -199,7 +213,10 @@ class ShellVariables:
     def _absent(self, part: Part, value: Word | None) -> tuple[Word, ...]:
         """What a variable without a value becomes."""
         if part.default is not None and (value is not None or self._is_known_unset(part.text)):
-            return (self.single(part.default),)
+            value = self.single(part.default)
+            if _SETS_DEFAULT.match(part.source):
+                self.assign(part.text, value)
+            return (value,)
         if part.default is None and len(self.absent) < MAX_ELEMENTS:
             self.absent.add(part.text)
         if part.text in self.unset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -31,6 +31,36 @@ class UnreadText(msgspec.Struct, frozen=True):
     reason: str
     line: int = 0
     """From 1; 0: not of a file."""
+
+
+class ShellCommand(msgspec.Struct, frozen=True):
+    """One simple command."""
+
+    argv: tuple[Word, ...]
+    line: int
+    environ: Mapping[str, str]
+    """What the text exports before it, and the assignments before its first word."""
+    unresolved: Mapping[str, str]
+    """The same for what is not resolved: the source text by name."""
+    unset: frozenset[str]
+    """Variables that the text removes."""
+    conditional: bool
+    """In a branch, a loop or a function: it may run never, or more than once."""
+    is_repeated: bool = False
+    """Nothing but loops makes it conditional: it runs in each of their rounds."""
+
+
+class ShellText(msgspec.Struct, frozen=True):
+    """A text's commands, and what was not followed."""
+
+    commands: tuple[ShellCommand, ...]
+    unread: tuple[UnreadText, ...] = ()
+    sourced: tuple[str, ...] = ()
+    """Paths of the files that were followed."""
+    refused: bool = False
+    """No shell accepts the text: ``unread`` says where and why."""
+    mistakes: tuple[tuple[str, str, str], ...] = ()
+    """What the shell refuses, or takes for empty: command or variable, text, what was meant."""
 
 
 def unread(text: str, reason: str, line: int = 0) -> UnreadText:

@@ -144,7 +144,8 @@ def _reason_word(reason: Reason) -> str:
     """A reason as one word: ``hccn_tool -ip -g: no answer in 5 s`` is ``hccn_tool-ip-g-no-answer-in-5-s``."""
     if reason == BUDGET_ENDED:
         return "budget-ended"
-    parts = re.findall(r"[a-z0-9_.]+", reason.text[:MAX_REASON_CHARS].lower())
+    beginning = re.match(rf"(?s).{{1,{MAX_REASON_CHARS}}}(?![a-z0-9_.])", reason.text.lower())
+    parts = re.findall(r"[a-z0-9_.]+", beginning[0] if beginning else reason.text[:MAX_REASON_CHARS].lower())
     return "-".join(parts).strip(".-") or "no-reason"
 
 

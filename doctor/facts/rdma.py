@@ -319,13 +319,13 @@ class RdmaPorts(Fact, frozen=True):
         for device in self.devices:
             if device.board and not device.virtual and len(device.ports) == 1:
                 boards.setdefault(device.board, []).append(device)
-        missing = set()
+        dark = set()
         for alike in boards.values():
             inactive = [device.name for device in alike if not device.ports[0].is_active]
             chips = {device.chip for device in alike if device.chip.strip("0:")}
             if len(alike) == len(chips) >= 8 and len(inactive) == 1:
-                missing.add(inactive[0])
-        return frozenset(missing)
+                dark.add(inactive[0])
+        return frozenset(dark)
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> RdmaPorts:

@@ -72,8 +72,8 @@ def _npu_versions(fact: NpuVersions) -> Values:
 
 
 def _interfaces(fact: Interfaces) -> Values:
-    own = [link for link in fact.links if not link.is_loopback and not link.is_container_bridge]
-    names, addresses, routes = {link.name for link in own}, dict[str, list[str]](), dict[str, list[str]]()
+    interfaces = [link for link in fact.links if not link.is_loopback and not link.is_container_bridge]
+    names, addresses, routes = {link.name for link in interfaces}, dict[str, list[str]](), dict[str, list[str]]()
     for address in fact.addresses:
         if not address.is_ipv6:  # those change by themselves
             addresses.setdefault(address.interface, []).append(f"{address.address}/{address.prefix}")
@@ -82,7 +82,7 @@ def _interfaces(fact: Interfaces) -> Values:
             routes.setdefault("default route", []).append(route.interface)
     values = {
         link.name: ", ".join((f"mtu {link.mtu}", "up" if link.is_up else "down", *addresses.get(link.name, ())))
-        for link in own
+        for link in interfaces
     }
     return {**values, **{name: ", ".join(sorted(where)) for name, where in routes.items()}}
 

@@ -99,7 +99,8 @@ MISTAKES: dict[str, Planted] = {
         "#!/bin/bash\npdsh -w gpu01,gpu02 bash inner.sh #@\n", "rank-numbers-wrong",
         {"inner.sh": "torchrun --nnodes 2 --node_rank 0 --master_addr gpu01 t.py\n"}),
     "hosts of a directive in words": Planted(
-        "#!/bin/bash\n#SBATCH --nodes=two #@\n#SBATCH --job-name={{ name }}\nsrun torchrun --nnodes 2 t.py\n",
+        "#!/bin/bash\n#SBATCH --nodes=two #@\n#SBATCH --job-name={{ name }}\nsrun torchrun --nnodes 2 "
+        "--rdzv_backend c10d --rdzv_endpoint gpu01:29500 t.py\n",
         "launch-option-refused"),
     "one rank for all tasks of mpirun": Planted(
         "#!/bin/bash\nexport RANK=0 #@\nmpirun -np 4 -x RANK python3 t.py\n", "rank-numbers-wrong"),

@@ -84,7 +84,7 @@ class MatchLimit:
         self.slow: dict[re.Pattern[str], str] = {}
         """The patterns that took too long, with their signatures."""
         self._is_searching = False
-        self._searches = self._seen = 0
+        self._searches = self._last_search = 0
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -124,6 +124,6 @@ class MatchLimit:
         ]
 
     def _expire(self, number: int, frame: FrameType | None) -> None:
-        if self._is_searching and self._seen == self._searches:
+        if self._is_searching and self._last_search == self._searches:
             raise _TooSlow
-        self._seen = self._searches
+        self._last_search = self._searches

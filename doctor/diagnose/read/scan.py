@@ -322,8 +322,7 @@ class _Scanner:
     def _matches_of_exception(self, exception: str) -> dict[str, dict[str, str]]:
         """What the exception of a traceback within a line is: a fault with a signature, or any exception."""
         matched = self.matcher.matches(exception, self.matcher.candidates(exception.encode()))
-        match = EXCEPTION.match(exception)
-        if not matched.keys() & self.matcher.faults and match:
+        if not matched.keys() & self.matcher.faults and (match := EXCEPTION.match(exception)):
             matched[TRACEBACK] = {key: value for key, value in match.groupdict().items() if value}
         return matched
 
@@ -361,10 +360,9 @@ class _Scanner:
 
     def _read_beside(self, values: dict[str, str], matched: dict[str, dict[str, str]], place: _Line) -> None:
         """What says more of an exception than its line: the condition of a bare assertion, or the lines below."""
-        below = [line[:MAX_LINE].decode("utf-8", "replace") for line in place.lines[place.at + 1 :][:BELOW]]
+        count = BELOW if values.get("message") or place.lines[place.at].rstrip().endswith(b":") else 0
+        below = [line[:MAX_LINE].decode("utf-8", "replace") for line in place.lines[place.at + 1 :][:count]]
         texts = [line[len(self.tracebacks.label_of(line)) :] for line in below]  # type: ignore[no-untyped-call]
-        has_message = values.get("message") or place.lines[place.at].rstrip().endswith(b":")  # else no colon
-        texts = texts if has_message else []
         texts[:0] = [self.tracebacks.statement] if self.tracebacks.statement.startswith("assert ") else []
         if exception := continued(values["exception"], values.get("message", ""), texts):
             values["message"] = exception.partition(": ")[2]

@@ -84,8 +84,8 @@ def timed_out_nodes(case: Case) -> list[Cause]:
     worker fail: it ends the others then, and they are the ones that are no longer heard.
     """
     events = [event for event in case.reports if event.signature == _NODES and event.values.get("culprit_nodes")]
-    heard = min((event.time for event in events if event.time is not None), default=float("inf"))
-    if any(block.first and (block.event.time or 0.0) < heard for block in case.failure_blocks):
+    first_timeout = min((event.time for event in events if event.time is not None), default=float("inf"))
+    if any(block.first and (block.event.time or 0.0) < first_timeout for block in case.failure_blocks):
         return []
     phrases = {word for event in events for word in re.findall(r"[\w.-]+", event.values["culprit_nodes"])}
     ranks = sorted({rank for word in phrases if (rank := small_number(word)) is not None and rank >= 0})

@@ -296,10 +296,10 @@ def _pairs(case: Case) -> list[Cause]:
         if pairs:
             ranks = sorted({rank for pair in pairs for rank in pair})
             named = joined("; ", (count_ranks(pair) for pair in list(pairs)[:MAX_PAIRS]))
-            odd = _differs_from_most(case, pairs) if signature != _PAIRS_OF_EQUALS else []
-            culprits = tuple(culprit_of_rank(case, rank) for rank in (odd or ranks)[:MAX_CULPRITS])
+            deviant = _differs_from_most(case, pairs) if signature != _PAIRS_OF_EQUALS else []
+            culprits = tuple(culprit_of_rank(case, rank) for rank in (deviant or ranks)[:MAX_CULPRITS])
             summary = filled("{0} {1}", claim, named)
-            certainty: Confidence = "likely" if odd else "certain"
+            certainty: Confidence = "likely" if deviant else "certain"
             events = first_evidence(pairs.values())
             return [Cause(signature, "named by the library", certainty, culprits, summary, events)]
     return _tls(case)
@@ -311,8 +311,8 @@ def _differs_from_most(case: Case, pairs: Iterable[frozenset[int]]) -> list[int]
     """
     shared, members = frozenset.intersection(*pairs), frozenset.union(*pairs)
     ranks = {process.rank for process in case.processes} - {None}
-    is_odd = len(shared) == 1 and 2 * len(members - shared) > max(len(ranks), case.world_size or 0)
-    return sorted(shared) if is_odd else []
+    is_deviant = len(shared) == 1 and 2 * len(members - shared) > max(len(ranks), case.world_size or 0)
+    return sorted(shared) if is_deviant else []
 
 
 def _tls(case: Case) -> list[Cause]:

@@ -110,13 +110,13 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
     rows = {row.name: row for row in launcher_rows().values()}
     is_program = "$" not in program and program.lower() not in ("true", "false")  # of a flag: `value_of_flag`
     for call in calls if is_program else ():
-        row, given = rows.get(call.launcher), call.options
+        row = rows.get(call.launcher)
         if row is None or "options" in call.unresolved:
             continue
         for place, argument in enumerate(arguments):
             spelled, equals, value = argument.partition("=")
             name = spelled.lstrip("-").replace("_", "-")
-            if name in row.of_launcher.split() and spelled.startswith("-") and row.canonical(name) not in given:
+            if name in row.of_launcher.split() and spelled.startswith("-") and row.canonical(name) not in call.options:
                 follows = (
                     arguments[place + 1 : place + 2] if row.word_counts[row.canonical(name)] and not equals else ()
                 )

@@ -78,6 +78,7 @@ def _compare(view: View, name: str, counterpart: str, noun: str) -> Iterator[Fin
             launched=launched,
             observed=view.listed(name),
             expected=view.listed(counterpart),
+            edit="",
         )
 
 
@@ -91,6 +92,7 @@ def _workers(view: View) -> Iterator[Finding]:
             total=total,
             observed=view.listed("workers", "local_workers"),
             expected="a multiple of --local_worker_num as --worker_num",
+            edit="",
         )
 
 
@@ -106,6 +108,7 @@ def _machines(view: View) -> Iterator[Finding]:
             machines=machines,
             observed=view.listed("world_size", "nodes"),
             expected=filled("num_processes of all machines together: a multiple of {0}", machines),
+            edit="",
         )
 
 
@@ -121,6 +124,7 @@ def _machine_rank(view: View) -> Iterator[Finding]:
             machines=machines,
             observed=view.listed("machine_rank"),
             expected=filled("from 0 to {0}", machines - 1),
+            edit="",
         )
 
 
@@ -133,6 +137,7 @@ def _main_address(view: View) -> Iterator[Finding]:
             where=view.place("main_address"),
             observed=view.listed("main_address"),
             expected="an address or name of machine 0 that the others reach",
+            edit="",
         )
 
 
@@ -148,6 +153,7 @@ def _slots(view: View) -> Iterator[Finding]:
             slots=slots,
             observed=view.listed("ranks_per_node"),
             expected=filled("at most {0}", slots),
+            edit="",
         )
 
 
@@ -179,6 +185,7 @@ def _gpus(view: View) -> Iterator[Finding]:
             gpus=gpus,
             observed=view.listed("ranks_per_node"),
             expected=filled("at most {0}", gpus),
+            edit="",
         ).as_warning()
 
 

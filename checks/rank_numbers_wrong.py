@@ -132,7 +132,7 @@ def _same_in_tasks(launch: LaunchConfig, tasks: int) -> Iterator[Finding]:
     """Of what the job script exports for all tasks; a program may count by itself, so it is a warning."""
     for variable, counted in _OF_TASKS[launch.inner_launcher].items():
         number = _number(launch.env.get(variable, ""))
-        if re.search(rf"\b{variable}=\S*\$", launch.launch_line):  # each task sets it
+        if re.search(rf"\b{variable}=[^\s=$]*\$", launch.launch_line):  # each task sets it
             continue
         if number is not None and (variable != "LOCAL_RANK" or launch.ranks_per_host not in (None, 1)):
             yield Finding(

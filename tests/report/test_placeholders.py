@@ -42,19 +42,23 @@ CONSTANT_WORDS = {
         "LINK_TYPE",
         "PREROUTING",
         "REDIRECT",
+        "REJECT",
         "OK",
         "TARGET",
         "THAWED",
         "UTF",
     ),  # words of other programs
     *(
+        "LD_PRELOAD",
         "LOCAL_RANK",
         "MASTER_ADDR",
         "RANK",
         "TORCHINDUCTOR_CACHE_DIR",
         "TORCH_DISTRIBUTED_DEBUG",
         "DETAIL",
-    ),  # variables, by name
+        "PYTHON",
+        "TORCH",
+    ),  # variables, by name and by its beginning
 }
 """Words in capitals that are typed as they stand."""
 CAPITALS = re.compile(r"(?<![\w$<{%/.-])(?<!unset )[A-Z][A-Z0-9_]+(?![\w=>}.*-])|(?<==)\.\.\.")

@@ -20,6 +20,7 @@ from doctor.job.shell.blocks import (
     PREFIXES,
     TESTS,
     Block,
+    beside_script,
     is_arithmetic,
     without_functions,
 )
@@ -41,10 +42,6 @@ _DEEPEST_TEXT = 4
 """Of ``eval``, sourced files and functions in one another."""
 _MOST_FOLLOWED = 20_000
 """Words of functions that are followed, all calls together."""
-_OWN_FOLDER = re.compile(
-    r"\$(?=.{0,300}(?:\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b)).{1,300}[)}D]/(?=[\w.-][\w./-]{0,200}\Z)"
-)
-"""Before the name of a file: the folder of the script, or that in which it runs."""
 
 
 def evaluate(
@@ -350,7 +347,7 @@ class _Evaluation:
 
     def _source(self, command: str, arguments: list[str], line: int) -> None:
         """Follows a file beside the script, or in the folder in which it runs."""
-        path = _OWN_FOLDER.sub("./", "".join(arguments[:1]))
+        path = beside_script("".join(arguments[:1]))
         text = self.read_file(path) if re.fullmatch(r"(?!/)[\w./-]{1,200}", path, re.ASCII) else None
         if text is None:
             self._note(" ".join([command, *arguments]), "is not followed", line)

@@ -74,6 +74,20 @@ def test_a_job_that_is_suspended_as_a_whole_is_left_alone(
     assert (failure.culprit_ranks if failure else ()) == named
 
 
+def test_a_rank_that_a_debugger_stops_again_and_again_is_left_alone_however_long_its_step_takes() -> None:
+    ranks = three_after_two_steps()
+    for second in range(1, 60):
+        for rank in range(3):
+            state = {"process": "t"} if rank == 1 and second % 7 < 4 else {}
+            ranks.show(rank, "compute", 2, float(second), **state)
+        assert ranks.verdict(2.0 + second) is None
+    for second in range(60, 75):
+        for rank in range(3):
+            ranks.show(rank, "compute", 2, float(second), **({"process": "t"} if rank == 1 else {}))
+        failure = ranks.verdict(2.0 + second)
+    assert failure and failure.culprit_ranks == (1,) and failure.seconds < 20
+
+
 def all_but_one_wait(ranks: Ranks, age: float, state: str = "compute", **more: Any) -> None:
     ranks.call(0, 2)
     ranks.call(1, 2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import msgspec
+
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled, joined
 from doctor.smoke.hang.describe import current_collective
@@ -141,17 +143,18 @@ class StoppedRule:
 
     def evaluate(self, state: RunState, late: float = 0.0) -> Failure | None:
         """``late``: seconds that agents waited for a CPU, and so did who would let the process go on."""
-        culprits = []
+        stops: dict[int, float] = {}
         for snap in state.quiet:
             if snap.process in PAUSED:
                 self._record_pause(self._last.get(snap.rank), snap)
                 if snap.age - self._since[snap.rank] > STOPPED + late:
-                    culprits.append(snap.rank)
+                    stops[snap.rank] = snap.age - self._since[snap.rank]
             self._last[snap.rank] = snap
-        if not culprits:
+        if not stops:
             return None
-        kind, text = pause({state.snaps[rank].process for rank in culprits})
-        return state.build_failure(kind, culprits, about=state.awaited_collective(culprits), text=text)
+        kind, text = pause({state.snaps[rank].process for rank in stops})
+        failure = state.build_failure(kind, stops, about=state.awaited_collective(stops), text=text)
+        return msgspec.structs.replace(failure, seconds=round(max(stops.values()), 3))  # not since its last sign
 
     def _record_pause(self, last: Snapshot | None, snap: Snapshot) -> None:
         if last is None or last.stamp != snap.stamp:

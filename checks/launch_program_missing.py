@@ -27,15 +27,17 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     """
     for path in sorted({path for program in programs.values() for path in program.states}):
         states = {host: program.states[path] for host, program in programs.items() if path in program.states}
-        missing = [host for host, state in states.items() if state == "missing"]
         holder = next((host for host, state in states.items() if state == "there"), None)
         is_program = any(program.path == path for program in programs.values())
-        if missing:
+        for lacking, observed in (("missing", "not there"), ("folder", "a folder without __main__.py")):
+            missing = [host for host, state in states.items() if state == lacking]
+            if not missing:
+                continue
             yield Finding(
                 "{path} is {observed}",
                 hosts=missing,
                 path=path,
-                observed="not there",
+                observed=observed,
                 expected="the program of the launch line" if is_program else "a configuration of the launch line",
                 holder=holder,
                 case="Some" if holder else "All",

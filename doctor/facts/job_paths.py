@@ -98,13 +98,16 @@ def _state(path: str) -> str:
 def find_program(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: whether the file that the launch line starts, and those that it names, are there for the job.
 
-    A file may also be meant beside the program.
+    A file may also be meant beside the program. Python starts a folder only by its ``__main__.py``.
     """
     path = arguments.get("program", "")
     names = arguments.get("files", [])
     beside = {name: os.path.join(os.path.dirname(path), os.path.basename(name)) for name in names if path}
     files = {name: "there" if _state(beside.get(name, name)) == "there" else _state(name) for name in names}
-    return {"path": path, "state": _state(path), "files": files}
+    state = _state(path)
+    if state == "there" and os.path.isdir(path) and _state(os.path.join(path, "__main__.py")) == "missing":
+        state = "folder"
+    return {"path": path, "state": state, "files": files}
 
 
 class JobProgram(Fact, frozen=True):
@@ -119,7 +122,7 @@ class JobProgram(Fact, frozen=True):
 
     path: str
     state: str
-    """there, missing."""
+    """there, missing, folder."""
     files: dict[str, str] = {}
     """The same by configuration."""
 
@@ -134,7 +137,7 @@ class JobProgram(Fact, frozen=True):
         if not program.states:
             raise Absent("no launch line names the path of a program that every host must have")
         for path, state in program.states.items():
-            if state not in ("there", "missing"):
+            if state not in ("there", "missing", "folder"):
                 raise Unreadable(f"{path}: {state}")
         return program
 

@@ -31,6 +31,11 @@ def test_a_program_that_one_host_lacks() -> None:
     assert "correct the path" not in todo
 
 
+def test_a_folder_is_no_program() -> None:
+    outcome = run_check("launch-program-missing", fleet(1, program("folder")))
+    assert messages(outcome) == [("w1", "/work/train.py is a folder without __main__.py")]
+
+
 def test_a_program_that_no_host_has_is_a_wrong_path() -> None:
     outcome = run_check("launch-program-missing", fleet(2, program("missing")))
     assert "correct the path in the launch line" in advice("launch-program-missing", outcome)
@@ -44,6 +49,8 @@ def test_the_host_tells_whether_the_program_is_there(tmp_path: Path) -> None:
     assert answered(JobProgram, find_program({"program": str(script / "inner.py")})).state == "missing"
     script.write_text("")
     assert answered(JobProgram, find_program({"program": str(script)})).state == "there"
+    assert answered(JobProgram, find_program({"program": str(tmp_path)})).state == "folder"
+    (tmp_path / "__main__.py").write_text("")
     assert answered(JobProgram, find_program({"program": str(tmp_path)})).state == "there"
     assert isinstance(answered(JobProgram, find_program({})), Absent)
 

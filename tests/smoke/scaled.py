@@ -98,7 +98,7 @@ def events_of(run: SmokeRun) -> list[RankEvent]:
             event = msgspec.structs.replace(
                 event, ids=ids, masks=masks, blocks=tuple(range(start, stop))[:60],
                 rng=rng[event.step, layout.dp, index], **measured(first, event, layout, index),
-                **errors(layout, event, len(references[event.rank].losses)),
+                **errors(layout, event, len(references[event.rank].losses)), **messages(layout, event, world),
             )  # fmt: skip
         elif isinstance(event, LayoutBegun):
             event = begun(event, first, run.plan.layouts[event.layout])
@@ -148,6 +148,13 @@ def measured(first: ReferenceRun, event: TrainingStep, layout: Layout, index: in
         "grad": grad * (holders * (layout.dp if layout.zero else 1)) ** -0.5 * rounding,
         "grad_local": grad * (1.3 + 0.1 * (event.rank % 7)) * holders**-0.5,
     }
+
+
+def messages(layout: Layout, event: TrainingStep, world: int) -> dict[str, dict[int, int]]:
+    """What a rank sent to the stages beside its own and received from them: the same digests at both ends."""
+    stride, stage = world // layout.pp, place_in(layout, event.rank)[0]
+    peers = [event.rank + way * stride for way in (-1, 1) if 0 <= stage + way < layout.pp]
+    return {"sent": {peer: event.rank for peer in peers}, "received": {peer: peer for peer in peers}}
 
 
 def errors(layout: Layout, event: TrainingStep, known: int) -> dict[str, float | None]:

@@ -543,6 +543,8 @@ LATE = SmokeOptions(backend="gloo", ranks_per_host=2, budget=2.5)
 def joined_late(monkeypatch: pytest.MonkeyPatch, a: Agent, b: Agent) -> Failure:
     monkeypatch.setattr(progress, "JOIN", 0.5)
     monkeypatch.setattr(progress, "CONNECTION", 0.0)
+    for each in (a, b):
+        each.answers["sockets"] = [{"sockets": []}]
     (failure,) = play(b, a, wish=LATE)[0].run.failures
     return failure
 

@@ -401,7 +401,7 @@ class TestHosts:
         self, ground: Ground, open_ssh: Open, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """With nothing to send as well as with much."""
-        for place in ("ssh.ssh_transport", "ssh.ssh_channel", "openssh.openssh_transport"):
+        for place in ("ssh.ssh_transport", "openssh.openssh_transport"):
             monkeypatch.setattr(f"doctor.transport.{place}.SILENCE", 3.0)
         monkeypatch.setattr(
             "doctor.transport.openssh.openssh_transport._KEEPALIVE", ("ServerAliveInterval=1", "ServerAliveCountMax=2")

@@ -270,7 +270,7 @@ def test_who_works_at_changing_places_is_not_accused(
     waits = [("wait", TORCH, 10), ("evaluate", "/job/train.py", 7)]
     ran = 2.0 if call == "running" else 0.0
     busy = rank(2, looks(call, ran=ran), stacks=stacks, children_ran=children_ran)
-    ranks = [*(rank(other, looks("futex"), waits) for other in (0, 1, 3)), busy]
+    ranks = [*(rank(other, looks("futex"), waits, off_cpu=900.0) for other in (0, 1, 3)), busy]
     if number is None:
         ranks = [msgspec.structs.replace(report, rank=None, group=100) for report in ranks]
     [finding] = find_odd({"node1": host(*ranks)})

@@ -119,7 +119,8 @@ def test_kinds_on_a_real_host(make_fleet: Callable[..., Fleet]) -> None:
         "ip link add br7 type bridge && ip addr add 10.7.0.1/24 dev br7 label br7:x\n"
         "ip route add 10.99.0.0/16 via 10.73.0.1\n"
         "ip rule add from 10.7.0.1 lookup 77\n"
-        "tc qdisc add dev eth0 root tbf rate 200mbit burst 128kb latency 50ms",
+        "tc qdisc add dev eth0 root tbf rate 200mbit burst 128kb latency 50ms\n"
+        "timeout 20 sh -c 'until ip link show eth0 | grep -q \"state UP\"; do sleep 0.05; done'",  # the kernel is late
     )
     output = fleet.enter(host, ["python3", "-c", body()]).stdout
     observed_interfaces = answered(Interfaces, json.loads(output))

@@ -699,7 +699,9 @@ def facts(ranks: Ranks) -> dict[str, list[Fact]]:
 
 def _events(events: Sequence[Event], kind: Any) -> tuple[Any, ...]:
     tag = kind.__struct_config__.tag
-    return events_of_type(msgspec.convert([event for event in events if event["ev"] == tag], tuple[kind, ...], str_keys=True), kind)
+    return events_of_type(
+        msgspec.convert([event for event in events if event["ev"] == tag], tuple[kind, ...], str_keys=True), kind
+    )
 
 
 def outcomes(ranks: Ranks) -> dict[str, Outcome]:

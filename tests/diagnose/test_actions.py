@@ -149,7 +149,7 @@ def test_a_line_that_does_not_show_it_says_nothing_of_memory(text: str) -> None:
     assert cause.memory == ""
 
 
-REFUSED = "srun: error: Task launch for StepId=2124.0 failed on node n7: Unable to layout tasks on given cpus\n"
+REFUSED = "srun: error: Task launch for StepId=2124.0 failed on node n7: Slurmd could not connect IO\n"
 
 
 def test_a_job_that_slurm_has_is_started_again_by_its_number() -> None:
@@ -161,7 +161,7 @@ def test_a_job_that_slurm_has_is_started_again_by_its_number() -> None:
 
 
 def test_logs_of_two_jobs_or_of_none_name_no_job_to_start_again() -> None:
-    other = "srun: error: Task launch for StepId=2125.0 failed on node n7: Unable to layout tasks on given cpus\n"
+    other = "srun: error: Task launch for StepId=2125.0 failed on node n7: Slurmd could not connect IO\n"
     for text in (REFUSED + other, REFUSED.replace("StepId=2124.0", "step 2124.0"), REFUSED.replace("2124", "1" * 11)):
         content = document(logs(run=text), CATALOG, 10)
         assert content.action and "requeue" not in content.action.text

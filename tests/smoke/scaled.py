@@ -154,7 +154,7 @@ def messages(layout: Layout, event: TrainingStep, world: int) -> dict[str, dict[
     """What a rank sent to the stages beside its own and received from them: the same digests at both ends."""
     stride, stage = world // layout.pp, place_in(layout, event.rank)[0]
     peers = [event.rank + way * stride for way in (-1, 1) if 0 <= stage + way < layout.pp]
-    return {"sent": {peer: event.rank for peer in peers}, "received": {peer: peer for peer in peers}}
+    return {"sent": dict.fromkeys(peers, event.rank), "received": {peer: peer for peer in peers}}
 
 
 def errors(layout: Layout, event: TrainingStep, known: int) -> dict[str, float | None]:

@@ -347,6 +347,8 @@ def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_i
     assert [delay(1.0), delay(5.0)] == pytest.approx([4.2, 9.2])  # it is new, and could run
     threads[8] = {8: (4.9, 0.0, "R")}
     assert delay(5.0) == pytest.approx(9.3)  # it computes
+    del threads[8]
+    assert [delay(0.5), delay(5.0)] == pytest.approx([9.8, 9.8])  # what it waited before it ended is not known
 
 
 def test_waits_of_loader_workers_and_of_the_ranks_other_threads_count_by_turns_and_once(

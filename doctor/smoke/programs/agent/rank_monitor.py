@@ -154,10 +154,12 @@ class RankMonitor:
             return
         self.cpu = times[0] - self.base[0]
         delay = times[2] - self.base[2] if waiting else times[1] - self.base[1]
+        states = self.state
         if self.recorder.latest.state == INPUT:
             delay += self.read_helper_delay(first, since)
+            states += "".join(state for _, _, state in self.helper_times.values())
         # Also one that is short of memory, and waits for its pages, sleeps as one that waits for a file.
-        self.disk_delay = 0.0 if first else self.disk_delay + (since if self.state == "D" else 0.0)
+        self.disk_delay = 0.0 if first else self.disk_delay + (since if "D" in states else 0.0)
         delay += min(self.disk_delay, DISK_SECONDS)
         if first or times != self.cpu_times or self.state != "R":
             self.cpu_times, self.moved = times, clock
@@ -171,7 +173,7 @@ class RankMonitor:
         any of them waited counts, and counts once. `since`: seconds since the last observation.
         """
         times = helper_times(self.pid)
-        waited = 0.0
+        waited = since if self.helper_times.keys() - times.keys() else 0.0  # of one that ended, it is not known
         for thread, (ran, delay, state) in times.items():
             last = self.helper_times.get(thread, (0.0, 0.0, ""))
             # A wait that goes on is booked when it ends; it may last for seconds where the priority is low. Who could

@@ -32,7 +32,7 @@ from doctor.config.file import require_trusted_folder
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.render.diagnosis_report import diagnosis_report, waived_causes
 from doctor.diagnose.render.document import SignatureCatalog, document
-from doctor.diagnose.render.log_values import hosts_of
+from doctor.diagnose.render.log_values import all_hosts
 from doctor.diagnose.render.views import DiagnosisViews
 from doctor.diagnose.signature import SignatureError, load_signatures
 from doctor.engine.errors import InputError
@@ -164,7 +164,7 @@ def _report(
     code = report_exit_code(judged, output)
     if history is not None:
         judged = remember(judged, checks, msgspec.structs.replace(history, code=int(code)))
-    names = hosts | hosts_of(diagnosis)
+    names = hosts | all_hosts(diagnosis)
     redact = text_redactor(names) if output.redact else str
     views = DiagnosisViews(diagnosis, catalogue, redact, waived_causes(judged), times[1]).by_format()
     return write_report(judged, checks, code, output, aliases=tuple(names), views=views, command="diagnose")

@@ -101,6 +101,15 @@ def sorted_culprits(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:
     return tuple(ordered[:MAX_CULPRITS])
 
 
+def hosts_of(culprits: Iterable[Culprit]) -> tuple[str, ...]:
+    """Their hosts as far as they are known, by name.
+
+    >>> hosts_of([Culprit(1, "n2"), Culprit(0, "n1"), Culprit(3, "n2"), Culprit(4)])
+    ('n1', 'n2')
+    """
+    return tuple(sorted({culprit.host for culprit in culprits if culprit.host}))
+
+
 def names_of(culprits: Sequence[Culprit]) -> str:
     """The first four, with their places."""
     return joined(", ", (culprit.name for culprit in culprits[:4]))

@@ -268,14 +268,8 @@ def _of_each_worker(process: Process, errors: Sequence[Event], reports: Sequence
         sorted(codes), [0, *lines[:-1]], [*lines[:-1], max(event.line for event in process.events)], strict=True
     )
     return [
-        Process(
-            rank=rank,
-            host=process.host,
-            log=process.log,
-            files={file},
-            events=[event for event in process.events if first < event.line <= last],
-            last_time=process.last_time,
-            origin=process.origin,
+        msgspec.structs.replace(
+            process, rank=rank, events=[event for event in process.events if first < event.line <= last]
         )
         for rank, first, last in parts
     ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from doctor.diagnose.diagnosis import Cause, CheckedCause, CheckedFinding, CheckReason, Diagnosis
+from doctor.diagnose.diagnosis import Cause, CheckedCause, CheckedFinding, CheckReason, Diagnosis, hosts_of
 from doctor.diagnose.signature import Signature
 from doctor.engine.addresses import is_plain_address
 from doctor.engine.check import Check
@@ -45,7 +45,7 @@ def check_suspects(
         if not names:
             checked.append(CheckedCause(hosts, reason="no check finds this cause"))
         elif not hosts:
-            named = ", ".join(sorted({culprit.host for culprit in cause.culprits if culprit.host}))
+            named = ", ".join(hosts_of(cause.culprits))
             reason = (
                 filled("{0}: not among the hosts that were named", named) if named else "the logs do not show its host"
             )
@@ -60,7 +60,7 @@ def suspect_hosts(cause: Cause, inventory: Inventory) -> tuple[str, ...]:
     """Those of the inventory's hosts that the cause names, by name, by short name, or by address."""
     if inventory.local:
         return inventory.hosts
-    named = {culprit.host for culprit in cause.culprits if culprit.host}
+    named = hosts_of(cause.culprits)
     return tuple(host for host in inventory.hosts if any(_is_same(host, name, inventory.hosts) for name in named))
 
 

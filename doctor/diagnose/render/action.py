@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Diagnosis
+from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Diagnosis, hosts_of
 from doctor.diagnose.exception_actions import remedy_of_events
 from doctor.diagnose.render.log_values import HOST_FORM, slurm_job
 from doctor.diagnose.signature import Signature
@@ -35,7 +35,7 @@ def action_of(diagnosis: Diagnosis, signatures: Mapping[str, Signature]) -> Acti
     if not diagnosis.causes:
         return _without_cause(diagnosis)
     cause = diagnosis.causes[0]
-    hosts = tuple(sorted({culprit.host for culprit in cause.culprits if culprit.host}))
+    hosts = hosts_of(cause.culprits)
     ranks = tuple(sorted({culprit.rank for culprit in cause.culprits if culprit.rank is not None}))
     kind: ActionKind = remedy_of_events(signatures[cause.signature], cause.evidence) or "examine"
     if cause.confidence == "possible" or cause.rule == ONE_OF_TWO:

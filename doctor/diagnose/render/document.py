@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from doctor.diagnose.diagnosis import CheckedCause, Culprit, Diagnosis, EarlierAttempt, Waiting
+from doctor.diagnose.diagnosis import CheckedCause, Culprit, Diagnosis, EarlierAttempt, Waiting, hosts_of
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.render.action import ActionDocument, action_of
@@ -281,7 +281,7 @@ def _localized_all(texts: Iterable[str]) -> tuple[str, ...]:
 def _places(culprits: tuple[Culprit, ...]) -> dict[str, Any]:
     return {
         "ranks": tuple(sorted({culprit.rank for culprit in culprits if culprit.rank is not None})),
-        "hosts": tuple(sorted({culprit.host for culprit in culprits if culprit.host})),
+        "hosts": hosts_of(culprits),
         "devices": tuple(sorted({culprit.device for culprit in culprits if culprit.device is not None})),
         "count": len(culprits),
     }

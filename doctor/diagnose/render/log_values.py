@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from doctor.diagnose.diagnosis import Culprit, Diagnosis
+from doctor.diagnose.diagnosis import Culprit, Diagnosis, hosts_of
 from doctor.diagnose.events import Event
 from doctor.report.layout.advice import mark_personal_words
 
@@ -109,18 +109,17 @@ def slurm_job(diagnosis: Diagnosis) -> dict[str, str]:
     return {"JOB": numbers.pop()} if len(numbers) == 1 and all(map(_JOB.fullmatch, numbers)) else {}
 
 
-def hosts_of(diagnosis: Diagnosis) -> set[str]:
+def all_hosts(diagnosis: Diagnosis) -> set[str]:
     """All hosts that are named: by culprits, by ranks that waited, and as the origin of a file."""
     culprits = [culprit for cause in diagnosis.causes for culprit in cause.culprits]
     culprits += [culprit for item in diagnosis.waiting for culprit in item.culprits]
-    hosts = {culprit.host for culprit in culprits if culprit.host}
-    hosts |= {summary.host for summary in diagnosis.files if summary.host}
-    return hosts.union(*map(hosts_of, diagnosis.earlier))
+    of_files = {summary.host for summary in diagnosis.files if summary.host}
+    return of_files.union(hosts_of(culprits), *map(all_hosts, diagnosis.earlier))
 
 
 def places_in_logs(diagnosis: Diagnosis, evidence: Iterable[Event]) -> dict[str, str]:
     """``HOSTS``, where at least two are known and can be typed, and ``LOG``, the one file that has the evidence."""
-    hosts = sorted(hosts_of(diagnosis))
+    hosts = sorted(all_hosts(diagnosis))
     files = {diagnosis.files[event.file].name for event in evidence}
     values = (
         {"HOSTS": ",".join(hosts)} if 1 < len(hosts) <= 4 * MAX_NODES and all(map(HOST_FORM.fullmatch, hosts)) else {}

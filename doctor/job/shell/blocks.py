@@ -22,8 +22,6 @@ _FUNCTION = re.compile(
 )
 """The beginning of one, with spaces between its tokens."""
 
-_OF_OWN_FOLDER = re.compile(r"\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b")
-
 
 class Block:
     """What a keyword or a parenthesis opens, and what is assigned in it."""
@@ -83,10 +81,3 @@ def _body(tokens: list[Token], position: int) -> tuple[int, int] | None:
         if not depth:
             return first, at
     return None
-
-
-def beside_script(path: str) -> str:
-    """``./NAME`` of a name behind the folder of the script, or that in which it runs."""
-    match = re.search(r"[)}D]/([\w.-][\w./-]{0,200})\Z", path[-300:])
-    folder = path[path.find("$") :] if "$" in path else ""
-    return f"./{match[1]}" if match and len(folder) < 600 and _OF_OWN_FOLDER.search(folder) else path

@@ -20,13 +20,12 @@ from doctor.job.shell.blocks import (
     PREFIXES,
     TESTS,
     Block,
-    beside_script,
     is_arithmetic,
     without_functions,
 )
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
-from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, unread
+from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
 from doctor.job.variable_names import intended_name
 
 _MOST_COMMANDS = 2000

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from doctor.engine.sanitize import printable
+
+_OF_OWN_FOLDER = re.compile(r"\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b")
 
 
 class Word(NamedTuple):
@@ -75,3 +78,10 @@ def literal_words(argv: Sequence[str | Word]) -> tuple[Word, ...]:
     Word(text='torchrun', unresolved='', may_be_several=False, pieces=())
     """
     return tuple(word if isinstance(word, Word) else Word(word) for word in argv)
+
+
+def beside_script(path: str) -> str:
+    """``./NAME`` of a name behind the folder of the script, or that in which it runs."""
+    match = re.search(r"[)}D]/([\w.-][\w./-]{0,200})\Z", path[-300:])
+    folder = path[path.find("$") :] if "$" in path else ""
+    return f"./{match[1]}" if match and len(folder) < 600 and _OF_OWN_FOLDER.search(folder) else path

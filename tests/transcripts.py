@@ -152,7 +152,8 @@ def run(
     done = fleet.run([sys.executable, "-c", IN_A_TERMINAL, *arguments], env=env, cwd=ROOT, timeout=300)
     assert done.stdout, done.stderr
     typed = " ".join(f"'{word}'" if "[" in word else shlex.quote(word) for word in argv)
-    return f"doctor {typed}", done.stdout.replace("\r\n", "\n"), done.returncode
+    shown = done.stdout.replace("\r\n", "\n").replace(f" -F {fleet.ssh_config}", "")
+    return f"doctor {typed}", shown, done.returncode
 
 
 # ---- what is shown of them

@@ -1,13 +1,19 @@
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from doctor import ERROR, Finding, check, filled
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.container import JobContainer
 from doctor.facts.disk import DiskSpace, FileSystem
 
+ADVISORY = ("fleet",)
+NEEDED = ("/tmp", "/dev/shm")
+"""Without them torchrun's agent and loader workers do not start."""
 
-@check(severity=ERROR, area="memory")
-def folder_not_writable(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
+
+@check(severity=ERROR, area="memory", advisory=ADVISORY)
+def folder_not_writable(
+    disks: DiskSpace, view: JobContainer | None, fleet: PerHost[DiskSpace] | None
+) -> Iterator[Finding]:
     """The folders that a job writes to exist and are writable.
 
     ## Why it matters
@@ -20,11 +26,13 @@ def folder_not_writable(disks: DiskSpace, view: JobContainer | None) -> Iterator
 
     ## Source
     /tmp, /dev/shm, the home folder, the Ascend log folder and TMPDIR must be writable for the user who looks, which
-    root always is but on a read-only file system. A read-only /var/log is a warning, and so is a home folder that is
-    read-only with /, as on hosts without a disk of their own. Within a job, its own TMPDIR, HOME and working folder are
-    checked as well on every host. In a container, whose image may be read-only by design, such a folder is a warning: a
-    job of Gloo with loader workers runs without it (measured). A TMPDIR that does not exist is a warning: Python takes
-    /tmp instead (https://docs.python.org/3/library/tempfile.html#tempfile.gettempdir), while mktemp(1) fails.
+    root always is but on a read-only file system. Within a job, its own TMPDIR, HOME and working folder are checked as
+    well on every host. A folder other than /tmp and /dev/shm is an error where most hosts can write to it, and else a
+    warning: a job of Gloo whose home, working folder and TMPDIR are read-only by design runs (measured with torchrun
+    and loader workers), and only the job knows where its checkpoints go. A read-only /var/log is a warning. In a
+    container, whose image may be read-only by design, each such folder is one. So is a TMPDIR that does not exist:
+    Python takes /tmp instead (https://docs.python.org/3/library/tempfile.html#tempfile.gettempdir), while mktemp(1)
+    fails.
     """
     in_container = bool(view and view.engine)
     for disk in disks.file_systems:
@@ -38,13 +46,23 @@ def folder_not_writable(disks: DiskSpace, view: JobContainer | None) -> Iterator
                     shlex.quote(disk.missing_folder),
                 ),
             ).as_warning()
-        yield from _not_writable(disk, in_container)
+        yield from _not_writable(disk, in_container, fleet or {})
 
 
-def _not_writable(disk: FileSystem, in_container: bool) -> Iterator[Finding]:
-    """Folders that a job writes to, and cannot."""
+def _most_write(path: str, fleet: Mapping[str, DiskSpace]) -> bool:
+    """Whether most hosts can write to the folder."""
+    refusing = [host for host, disks in fleet.items() if any(path in _refused(disk) for disk in disks.file_systems)]
+    return len(refusing) * 2 < len(fleet)
+
+
+def _refused(disk: FileSystem) -> Iterable[str]:
     own = (disk.job_folder,) if disk.read_only and disk.job_folder else ()
-    for path in dict.fromkeys((*own, *disk.refused)):
+    return dict.fromkeys((*own, *disk.refused))
+
+
+def _not_writable(disk: FileSystem, in_container: bool, fleet: Mapping[str, DiskSpace]) -> Iterator[Finding]:
+    """Folders that a job writes to, and cannot."""
+    for path in _refused(disk):
         folder = shlex.quote(path)
         if disk.read_only:
             template = "{path} is on a read-only file system; expected a writable one"
@@ -64,7 +82,7 @@ def _not_writable(disk: FileSystem, in_container: bool) -> Iterator[Finding]:
         else:
             template = "{path}: this user may not write there; expected a folder that the job's user may write to"
             remedy = filled("`ls -ld {0}` and `id` show why.", folder)
-            if path in ("/tmp", "/dev/shm"):
+            if path in NEEDED:
                 remedy = filled("`chmod 1777 {0}`, as it is for all users.", path)
-        by_design = disk.path == "/" and path not in ("/tmp", "/dev/shm", *own)
-        yield Finding(template, path=path, remedy=remedy).as_warning(in_container or by_design or path == "/var/log")
+        by_design = path == "/var/log" or (path not in NEEDED and not _most_write(path, fleet))
+        yield Finding(template, path=path, remedy=remedy).as_warning(in_container or by_design)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from doctor.engine.result import accused_hosts
 from doctor.report.layout.smoke_section import failure_text
 from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
@@ -36,3 +37,11 @@ def test_ranks_that_others_did_not_reach_are_not_called_late() -> None:
     assert finding.hosts == ("w1",)
     assert failure_text(failure) == "could not be joined"
     assert failure_text(trouble("never-joined", 0)) == "did not join"
+
+
+def test_of_all_hosts_none_is_accused() -> None:
+    """Nothing shows which of both fails: another check may, and a job with spare hosts leaves out none of them."""
+    both, _ = only_finding(NAME, ran(4, 2, trouble("never-joined", 0, 1, 2, 3, stage="rendezvous", text="no answer")))
+    assert (both.hosts, accused_hosts(both, 2)) == (("w1", "w2"), ())
+    one, _ = only_finding(NAME, ran(4, 2, trouble("never-joined", 2, 3, stage="rendezvous", text="no answer")))
+    assert (one.hosts, accused_hosts(one, 2)) == (("w2",), ("w2",))

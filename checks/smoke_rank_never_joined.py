@@ -46,6 +46,13 @@ REMEDIES = (
         "A firewall or a missing route: `doctor check` names both.",
     ),
     (
+        r"\bcannot assign requested address\b",
+        (
+            "No local port is left on that host: `ss -s` there counts its sockets, and "
+            '`sysctl -w net.ipv4.ip_local_port_range="32768 60999"` as root gives it the usual ports.'
+        ),
+    ),
+    (
         r"\bworld size is \d+ here\b|\bis there twice\b|\bmade this process rank\b",
         "Give every rank the same WORLD_SIZE, and each rank number once.",
     ),

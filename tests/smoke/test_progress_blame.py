@@ -89,5 +89,13 @@ def test_a_fault_of_each_host_is_not_the_masters(problem: str) -> None:
     assert failure and failure.culprit_ranks == (2, 3, 4, 5)
 
 
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_what_the_system_says_of_the_connecting_host_is_not_the_masters(hosts: int) -> None:
+    """connect(2): EADDRNOTAVAIL, no local port is left; also of two hosts, and where all others have it."""
+    ranks = range(2, 2 * hosts)
+    failure = joining(hosts, dict.fromkeys(ranks, ("own", "head port 29500: Cannot assign requested address")), 14.0)
+    assert failure and failure.culprit_ranks == tuple(ranks)
+
+
 def test_to_be_late_is_no_error() -> None:
     assert joining(3, {}, 2.0 + JOIN) is None

@@ -46,6 +46,10 @@ _FRAME = re.compile(r'  File "([^"]{1,300})", line (\d{1,7}), in (\S.{0,100})')
 _TRACE_ENTRY = re.compile(r"(.{1,300}):(\d{1,7}) (.{1,100})")
 
 
+OWN_PROBLEMS = ("name", "own")
+"""Of an attempt to connect: they lie on the host that makes it, whatever the master does."""
+
+
 class JoinAttempt(NamedTuple):
     """A rank could not connect to the master, since then."""
 
@@ -281,7 +285,7 @@ class StageProgress:
         """Blames who reported an error of its own; the master's host when all others did, or most hosts."""
         texts = dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused))
         text, culprits, master = joined("; ", texts), refused, self.plan.host_of(0)
-        unreached = all(self.join_attempts[rank].problem != "name" for rank in refused)
+        unreached = all(self.join_attempts[rank].problem not in OWN_PROBLEMS for rank in refused)
         others, most = len({self.plan.host_of(rank) for rank in refused} - {master}), len(self.plan.ranks_by_host) - 1
         itself = not refused.isdisjoint(self.ranks[master])
         everywhere = refused.union(self.ranks[master]) >= set(range(self.plan.world))

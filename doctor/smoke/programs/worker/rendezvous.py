@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import socket
@@ -13,6 +14,11 @@ from doctor.remote.runtime.connecting import NO_ROUTE
 from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.libraries import dist, torch
 from doctor.smoke.programs.worker.orders import EventWriter, Orders
+
+OF_THIS_HOST = (
+    errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EPERM, errno.EACCES
+)  # fmt: skip
+"""What connect(2) and socket(2) say of the host that calls them: no port, file or memory is left, or a rule refuses."""
 
 
 class StoreError(Exception):
@@ -53,7 +59,7 @@ def try_connect(address: str, port: int, seconds: float) -> tuple[str, str]:
     except socket.timeout:
         return "dropped", filled("{0} port {1} does not answer", name, port)
     except OSError as error:
-        kind = "no-route" if error.errno in NO_ROUTE else "other"
+        kind = "no-route" if error.errno in NO_ROUTE else "own" if error.errno in OF_THIS_HOST else "other"
         return kind, filled("{0} port {1}: {2}", name, port, error.strerror)
     return "", ""
 

@@ -1,6 +1,7 @@
 """What of a host's facts is a setting or a version: it stays as it is until somebody changes it.
 
-Counters, free space, processes, times and what a host measures are none. One table, by which runs are compared; and the snapshot of a job's packages and libraries.
+Counters, free space, processes, times and what a host measures are none. One table, by which runs are compared;
+and the snapshot of a job's packages and libraries.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One playbook's file, read: what breaks a rule is refused with the file, the line, and what was expected.
 
-No check is run or even imported for it: what a check supplies is read off its source. The rules of safety are here, too,
-since playbooks may run as root on many hosts.
+No check is run or even imported for it: what a check supplies is read off its source. Rules of safety are here,
+too, since playbooks may run as root on many hosts.
 """
 
 from __future__ import annotations

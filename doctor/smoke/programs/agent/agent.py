@@ -1,6 +1,7 @@
 """The agent's loop: carries out the controller's orders, watches the ranks, and reports what they do.
 
-Before any order it has an interpreter at hand, and it reads stacks and the counters of links between devices."""
+Before any order it has an interpreter at hand, and it reads stacks and the counters of links between devices.
+"""
 
 import json
 import mmap

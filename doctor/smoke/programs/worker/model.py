@@ -1,5 +1,6 @@
 """The model: a tiny masked language model, with tensor and pipeline parallelism written out,
-and the rank that is the first to compute a number that is not finite."""
+and the rank that is the first to compute a number that is not finite.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Stage ``devices``: each rank tests its own device, all at the same time, for results and for speed.
 
-Matrix products have an exact result: their factors are whole numbers so small that no type and no order of sums rounds."""
+Matrix products are exact: factors are whole numbers so small that no type and no order of sums rounds.
+"""
 
 from __future__ import annotations
 

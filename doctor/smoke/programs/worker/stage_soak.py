@@ -1,5 +1,6 @@
 """Stage ``soak``: the same collectives again and again, with fresh data, until the time that was asked for is over,
-in intervals with the temperatures and error counters of their time."""
+in intervals with the temperatures and error counters of their time.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ COMMAND_GROUP = "Options"
 """The group of the options that one command alone has."""
 MOST_OPTIONS = 12
 """So many are all shown by the short help."""
-FILE = Path(__file__).with_suffix(".toml")
+FILE = Path(__file__).with_name("help_groups.toml")
 
 
 class HelpTable(NamedTuple):

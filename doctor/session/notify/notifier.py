@@ -1,4 +1,4 @@
-"""Sends messages by command, webhook or sendmail beside the run: each in a thread that is left behind where it does not end in time."""
+"""Sends messages by command, webhook or sendmail, each in a thread that is left behind if it does not end in time."""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ from doctor.smoke.programs.agent.kernel import LIGHT_SLEEPS
 from doctor.smoke.programs.agent.network import socket_bytes
 from doctor.watch.attach.inspector import rank_state
 from doctor.watch.attach.inspector.connected import file_sum, shared_sum
-from doctor.watch.attach.inspector.inspector import (
+from doctor.watch.attach.inspector.live_environment import memory_maps
+from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
+from doctor.watch.attach.inspector.rank_state import running_threads
+from doctor.watch.attach.inspector.spins import (
     LEAST_SAMPLES,
     REGISTERS,
     most_values,
@@ -27,9 +30,6 @@ from doctor.watch.attach.inspector.inspector import (
     samples_of,
     start_samples,
 )
-from doctor.watch.attach.inspector.live_environment import memory_maps
-from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
-from doctor.watch.attach.inspector.rank_state import running_threads
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_report import _FEW_VALUES, unseen_notes
 from tests.watch.test_file_wait import wait_until

@@ -18,6 +18,7 @@ MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.processes",
     "doctor.remote.runtime.streams",
+    "doctor.transport.launcher.relay.relay_child",
     "doctor.transport.launcher.relay.relay_loop",
 )
 """In the order in which they are joined."""

@@ -25,6 +25,7 @@ MODULES = (
     "doctor.watch.attach.inspector.rank_finder",
     "doctor.watch.attach.inspector.file_wait",
     "doctor.watch.attach.inspector.awaited_processes",
+    "doctor.watch.attach.inspector.spins",
     "doctor.watch.attach.inspector.native_calls",
     "doctor.watch.attach.inspector.python_stacks",
     "doctor.watch.attach.inspector.recordings",

@@ -1,15 +1,9 @@
 """Reads a host's ranks, and prints one record of what each does."""
 
 import base64
-import ctypes
-import fcntl
 import json
-import mmap
 import os
-import platform
-import re
 import socket
-import struct
 import time
 import zlib
 
@@ -72,97 +66,13 @@ from doctor.watch.attach.inspector.recordings import (
     ras_answer,
     recorder_dumps,
 )
+from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_files, start_samples
 
 LOOKS = 3
 NATIVE_SECONDS = 5.0
 SUM_SECONDS = 1.0  # of each look, for memory that processes share
 MOST_DUMPS = 256
 MOST_COUNTED = 32  # each takes a tenth of a second and more
-
-
-NUMBERS = {"x86_64": 298, "aarch64": 241}  # of the system call
-REGISTERS = {"x86_64": 0xFF00FF, "aarch64": 0xFFFFFFFF}.get(platform.machine(), 0)  # general ones, as bits
-ATTRIBUTES = struct.Struct("<IIQQQQQ32xQ32x")
-SOFTWARE, CPU_CLOCK, SAMPLE_IP, SAMPLE_REGISTERS = 1, 0, 1, 1 << 12
-USER_ONLY = 1 << 10 | 1 << 6 | 1 << 5  # by frequency; not of the hypervisor, not of the kernel
-CLOSE_ON_EXEC = 8
-MOST_A_SECOND, BURST = 997, 9973
-REFRESH = 0x2402  # PERF_EVENT_IOC_REFRESH: so many samples, then none
-PAGES = 4
-SAMPLE, HEAD = 9, 1024
-SAMPLE_BYTES = 16
-MOST_SAMPLED = 128
-LEAST_SAMPLES = 8
-
-
-def start_samples(threads, seconds, registers=0):
-    """By thread: the buffer into which the kernel writes samples of it; without those it does not show.
-
-    One buffer holds what a thread does that runs for these seconds. ``seconds`` 0: as many samples as it holds, from
-    the first ones on, of a thread that hardly gets a CPU.
-    """
-    buffers, number = {}, NUMBERS.get(platform.machine())
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    held = PAGES * mmap.PAGESIZE // (SAMPLE_BYTES + 8 * bin(registers).count("1"))
-    rate = min(MOST_A_SECOND, int(held / seconds)) if seconds else BURST
-    attributes = ATTRIBUTES.pack(
-        SOFTWARE,
-        ATTRIBUTES.size,
-        CPU_CLOCK,
-        rate,
-        SAMPLE_IP + bool(registers) * SAMPLE_REGISTERS,
-        0,
-        USER_ONLY,
-        registers,
-    )
-    for thread in threads[:MOST_SAMPLED] if number else ():
-        fd = call(number, ctypes.create_string_buffer(attributes), thread, -1, -1, CLOSE_ON_EXEC)
-        if fd < 0:
-            continue
-        try:
-            buffers[thread] = mmap.mmap(fd, (1 + PAGES) * mmap.PAGESIZE)
-            if not seconds:
-                fcntl.ioctl(fd, REFRESH, held - 1)
-        except (OSError, ValueError):
-            pass
-        os.close(fd)  # the mapping keeps the event
-    return buffers
-
-
-def samples_of(buffer):
-    """The words of each sample: the instruction pointer; then, if asked for, the kind of registers, and these."""
-    size, place = struct.unpack_from("<Q", buffer, HEAD)[0], 0
-    while place + 16 <= min(size, PAGES * mmap.PAGESIZE):
-        kind, _, length = struct.unpack_from("<IHH", buffer, mmap.PAGESIZE + place)
-        if length < 8:
-            break
-        if kind == SAMPLE:
-            yield struct.unpack_from("<%dQ" % (length // 8 - 1), buffer, mmap.PAGESIZE + place + 8)
-        place += length
-
-
-def most_values(buffers):
-    """The most values that one register had among the samples of a thread; 0: too few of the first thread's."""
-    most = 0
-    for rows in map(list, map(samples_of, buffers)):
-        if not most and len(rows) < LEAST_SAMPLES:
-            break
-        most = max([most] + [len({row[n] for row in rows}) for n in range(2, min(map(len, rows), default=0))])
-    return most
-
-
-def sampled_files(buffers, maps):
-    """[file's name, samples] of a thread, the most frequent first, by the first of its buffers that holds enough."""
-    samples = next((rows for rows in map(list, map(samples_of, buffers)) if len(rows) >= LEAST_SAMPLES), [])
-    ranges = [
-        (int(start, 16), int(end, 16), os.path.basename(path))
-        for start, end, path in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) ..x. \S+ \S+ \S+ *(.*)$", maps, re.M)
-    ]
-    counts = {}
-    for (at,) in samples:
-        name = next((name for start, end, name in ranges if start <= at < end), "")
-        counts[name] = counts.get(name, 0) + 1
-    return sorted(([name[:100], count] for name, count in counts.items()), key=lambda row: -row[1])[:16]
 
 
 def stop(*_):

@@ -5,192 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
 from doctor.analysis.values.cause_order import separate_causes
-from doctor.analysis.values.splits import (
-    format_ranges,
-    holders_of_same,
-    majority_split,
-    names_held_alike,
-    shared_and_unread,
-)
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.check import Check
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import beginning, filled
-from doctor.watch.data.group_roles import GroupRole, GroupRoles, group_roles
+from doctor.watch.data.group_roles import group_roles
 from doctor.watch.data.input_rules import input_defects
-from doctor.watch.data.records import (
-    JobRecords,
-    RankValues,
-    RecordTable,
-    RecordValues,
-    by_rank,
-    indices_of,
-    read_records,
-    text_map,
-)
+from doctor.watch.data.records import JobRecords, read_records
 from doctor.watch.data.sample_shards import shard_defects
+from doctor.watch.data.stated_rules import stated_defects
 from doctor.watch.data.value_rules import value_defects
+from doctor.watch.data.worker_seeds import worker_defects
 
 WITHOUT_LINES = frozenset({"smoke-mask-differs", "smoke-mask-repeated", "smoke-loader-seed-differs"})
 """Of defects of random numbers: no line that is recorded is one that seeds a generator."""
-
-
-CHECK = "smoke-loader-seed-differs"
-GENERATORS = {"python": "random", "numpy": "numpy.random", "torch": "torch"}
-
-
-_TENSORS = {
-    "params": ("smoke-parameters-diverge", "parameters"),
-    "gradients": ("smoke-gradient-not-synchronised", "gradients"),
-}
-
-
-def stated_defects(job: JobRecords) -> Iterator[ValueDefect]:
-    """The first call of each name that does not hold; calls that a rank has not made yet are not compared."""
-    reported: set[Any] = set()
-    for kind in ("same", "different"):
-        for (name, number, group), records in _calls(job, kind, "n").items():
-            if (kind, name, group) in reported or any(rank not in records for rank in group):
-                continue
-            defect = _value(kind, str(name), number, group, records)
-            if defect:
-                reported.add((kind, name, group))
-                yield defect
-    for kind, (check, quantity) in _TENSORS.items():
-        for (number, group), records in _calls(job, kind).items():
-            tensors = {rank: text_map(records[rank].get("t")) for rank in group if rank in records}
-            split = majority_split({rank: str(sorted(values.items())) for rank, values in tensors.items()})
-            if split and len(tensors) == len(group) and (kind, group) not in reported:
-                reported.add((kind, group))
-                template = "call {number} of probe.{kind}: {who} holds other {what} than ranks {group}"
-                values = {"number": number, "kind": kind, "what": quantity, "agree": len(split.agreeing)}
-                values["group"] = format_ranges(split.agreeing or group)
-                yield _stated(check, "stated", number, split.differing, template, values, split.tie)
-    for (number, group), records in _calls(job, "shard").items():
-        if ("shard", group) not in reported and all(rank in records for rank in group):
-            defect = _shard(number, group, records)
-            if defect:
-                reported.add(("shard", group))
-                yield defect
-
-
-def _calls(job: JobRecords, kind: str, *keys: str) -> RecordTable:
-    """Calls by name, number and ranks of the group, in the order of their numbers."""
-    everybody = tuple(sorted(job.ranks))
-    table: RecordTable = {}
-    for key, records in by_rank(job, kind, *keys, "i", "g").items():
-        for rank, values in records.items():
-            ranks = values.get("ranks")
-            group = ranks if isinstance(ranks, tuple) and ranks else everybody
-            if rank in group and isinstance(key[-2], int):
-                table.setdefault((*key[:-1], group), {})[rank] = values
-    return dict(sorted(table.items(), key=lambda item: (item[0][-2], str(item[0]))))
-
-
-def _value(kind: str, name: str, number: int, group: tuple[int, ...], records: RankValues) -> ValueDefect | None:
-    digests = {rank: str(records[rank]["d"]) for rank in group if records[rank].get("d")}
-    values: RecordValues = {"name": name, "number": number, "group": format_ranges(group)}
-    if kind == "same":
-        split = majority_split(digests) if len(digests) == len(group) else None
-        if split is None:
-            return None
-        template = 'call {number} of probe.same("{name}"): {who} has another value than the rest of ranks {group}'
-        values["agree"] = len(split.agreeing)
-        return _stated("smoke-mask-differs", "stated", number, split.differing, template, values, split.tie)
-    alike = sorted(rank for ranks in holders_of_same(digests) for rank in ranks)
-    if not alike:
-        return None
-    template = 'call {number} of probe.different("{name}"): {who} have the same value, among ranks {group}'
-    return _stated("smoke-mask-repeated", "stated", number, tuple(alike), template, values)
-
-
-def _shard(number: int, group: tuple[int, ...], records: RankValues) -> ValueDefect | None:
-    sets = {rank: indices_of(records[rank]) for rank in group}
-    if any(indices is None for indices in sets.values()):
-        return None
-    total = records[group[0]].get("total")
-    expected = range(total) if isinstance(total, int) and 0 < total <= 1 << 26 else ()
-    twice, unread = shared_and_unread({rank: indices or () for rank, indices in sets.items()}, expected)
-    values = {"number": number, "twice": format_ranges(list(twice)[:8]), "missing": format_ranges(unread[:8])}
-    values |= {"group": format_ranges(group), "count": len(twice), "lost": len(unread)}
-    if twice:
-        ranks = tuple(sorted({rank for readers in twice.values() for rank in readers}))
-        template = "call {number} of probe.shard: {who} read {count} samples twice, such as {twice}"
-        if len(twice) == 1:
-            template = "call {number} of probe.shard: {who} read sample {twice} twice"
-        return _stated("smoke-shards-wrong", "stated", number, ranks, template, values, tie=True)
-    if unread:
-        template = "call {number} of probe.shard: no rank of {group} reads {lost} samples, such as {missing}"
-        if len(unread) == 1:
-            template = "call {number} of probe.shard: no rank of {group} reads sample {missing}"
-        return _stated("smoke-shards-wrong", "stated missing", number, (), template, values)
-    return None
-
-
-def _stated(
-    check: str, kind: str, step: int, ranks: tuple[int, ...], template: str, values: RecordValues, tie: bool = False
-) -> ValueDefect:
-    """A defect of what the program itself demands: it follows from nothing."""
-    return ValueDefect(check, kind, step, ranks, template, values, root=True, tie=tie)
-
-
-def worker_defects(job: JobRecords, roles: GroupRoles, inputs: Sequence[ValueDefect]) -> Iterator[ValueDefect]:
-    """Workers that draw other numbers than they should. ``inputs``: what is wrong with the inputs themselves."""
-    workers: RecordTable = by_rank(job, "worker", "l", "e", "w")
-    masked = {rank: defect.step for defect in inputs if defect.kind == "mask" for rank in defect.ranks}
-    for group in roles.model:
-        yield from _inside_model(workers, group, masked)
-    for group in roles.data:
-        yield from _over_data(workers, group)
-
-
-def _states(records: RankValues, name: str, group: GroupRole) -> dict[int, str]:
-    """What each rank of the group says; empty where one of them says nothing."""
-    states = {rank: str(text_map(records[rank].get("g")).get(name, "")) for rank in group.ranks if rank in records}
-    return states if len(states) == len(group.ranks) and all(states.values()) else {}
-
-
-def _inside_model(workers: RecordTable, group: GroupRole, masked: dict[int, int]) -> Iterator[ValueDefect]:
-    for (loader, _, worker), records in workers.items():
-        splits = {name: majority_split(states) for name in GENERATORS if (states := _states(records, name, group))}
-        differing = {name: split for name, split in splits.items() if split}
-        if not differing:
-            continue
-        split = next(iter(differing.values()))
-        assert split
-        steps = [masked[rank] for rank in split.differing if rank in masked]
-        names = [GENERATORS[name] for name in differing]
-        template = (
-            "worker {worker} of loader {loader} on {who} draws other {generators} numbers than on the rest of its "
-            "model ({group})"
-        )
-        values = {"group": format_ranges(group.ranks), "worker": worker, "loader": loader, "generators": names}
-        defect = group.difference(CHECK, "workers", min(steps, default=0), split, template, **values)
-        yield msgspec.structs.replace(defect, level="error" if steps else "note", inferred=group.reason)
-        return
-
-
-def _over_data(workers: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
-    for (loader, _, worker), records in workers.items():
-        states = {rank: text_map(records[rank].get("g")) for rank in group.ranks if rank in records}
-        drawn = {
-            rank: {title: str(state[name]) for name, title in GENERATORS.items() if state.get(name)}
-            for rank, state in states.items()
-        }
-        for ranks, generators in names_held_alike(drawn).items():
-            template = (
-                "worker {worker} of loader {loader} begins with the same {generators} numbers on the data-parallel "
-                "ranks {group}: what it draws for their different rows is alike"
-            )
-            values = {"worker": worker, "loader": loader, "generators": generators, "group": format_ranges(ranks)}
-            yield ValueDefect(CHECK, "repeated", 0, (), template, values, level="note")
-            return
 
 
 class DataReport(msgspec.Struct, frozen=True):

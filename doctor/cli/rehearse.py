@@ -1,7 +1,5 @@
 """`doctor rehearse`."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated
 

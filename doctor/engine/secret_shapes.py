@@ -1,7 +1,5 @@
 """What is a secret by its own shape, such as tokens of services, and by the command that it stands in."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

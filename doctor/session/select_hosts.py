@@ -1,7 +1,5 @@
 """The hosts that a command is for."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 

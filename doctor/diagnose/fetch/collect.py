@@ -1,7 +1,5 @@
 """One collection: which places on which hosts, over which transport, made into a record."""
 
-from __future__ import annotations
-
 import glob
 import os
 import re

@@ -1,7 +1,5 @@
 """What a vendor says that a device does at least. Pure."""
 
-from __future__ import annotations
-
 MEMORY_FLOORS: dict[str, int] = {
     "NVIDIA A2": 123_225,
     "NVIDIA A30": 585_000,

@@ -47,8 +47,8 @@ SHARED_PARTS = ("recorder_page", "cpu_quota", "secondary_errors", "process_group
 RUNTIME_PARTS = ("host_texts", "connecting")
 """Those that every program on a host has: modules of `doctor.remote.runtime`."""
 
-MINDSPORE_PARTS = "mindspore_rank"
+MINDSPORE_PARTS = ("mindspore_rank",)
 """Sent behind the others where the job's interpreter has MindSpore and no torch."""
 
-NATIVE_PARTS = "stage_native"
+NATIVE_PARTS = ("stage_native",)
 """Sent behind the others where the plan has the ``native`` stage."""

@@ -64,8 +64,7 @@ def command(
     ] = "",
     live: LiveOption = False,
     untouched: Annotated[
-        bool,
-        typer.Option("--untouched", help="Leave the command's streams alone: no loss is read from them."),
+        bool, typer.Option("--untouched", help="Leave the command's streams alone: no loss is read from them.")
     ] = False,
     choice: ChoiceOptions,
     connection: ConnectionOptions,

@@ -102,10 +102,7 @@ def _recorded(
             sudo=visit.sudo,
         )
         collection = CollectionOptions(
-            transport=connection.transport,
-            ssh=ssh_options(connection),
-            request=request,
-            workers=visit.workers,
+            transport=connection.transport, ssh=ssh_options(connection), request=request, workers=visit.workers
         )
         return collect_logs(inventory, collection, load_signatures())
 

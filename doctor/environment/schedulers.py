@@ -125,15 +125,7 @@ def _is_of_older_operator(variables: EnvironmentVariables) -> bool:
     return bool(pod and pod[0] == "-master-0")
 
 
-_POD_VARIABLES = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MS_ROLE",
-    "MS_WORKER_NUM",
-    "MS_SCHED_HOST",
-)
+_POD_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MS_ROLE", "MS_WORKER_NUM", "MS_SCHED_HOST")
 _SET_BY_LAUNCHERS = ("TORCHELASTIC_RUN_ID", "MS_NODE_ID", "RANK_ID")
 """Variables that a launcher inside of the pod sets, and the operator does not."""
 

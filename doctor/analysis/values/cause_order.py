@@ -27,12 +27,7 @@ class ValueRule(msgspec.Struct, frozen=True):
     """Checks whose defects follow from one of these, or ``check/kind`` for one kind of them."""
 
 
-RESULTS = (
-    "smoke-loss-differs",
-    "smoke-gradient-not-synchronised",
-    "smoke-gradient-summed",
-    "smoke-parameters-diverge",
-)
+RESULTS = ("smoke-loss-differs", "smoke-gradient-not-synchronised", "smoke-gradient-summed", "smoke-parameters-diverge")
 """The results of a step: every earlier defect shows here as well, unless it was proved by itself (its ``root``)."""
 RULES = (
     ValueRule("smoke-loader-seed-differs", "loader-draws", "model", "alike", ("smoke-mask-differs", *RESULTS)),

@@ -50,10 +50,7 @@ def read_model_arts(name: str, _run: RunCommand) -> JobPlace:
         )
     job, tasks = next(iter(jobs.items()))
     return JobPlace(
-        title=filled("ModelArts job {0}", job),
-        number=job,
-        outputs=[glob_quoted(folder)],
-        notes=_gaps(tasks),
+        title=filled("ModelArts job {0}", job), number=job, outputs=[glob_quoted(folder)], notes=_gaps(tasks)
     )
 
 

@@ -6,14 +6,7 @@ from collections.abc import Iterator, Sequence
 from doctor.analysis.collectives.calls import few_silent
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.diagnose.case import Case
-from doctor.diagnose.diagnosis import (
-    Cause,
-    Culprit,
-    culprit_of_rank,
-    first_evidence,
-    names_of,
-    sorted_culprits,
-)
+from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank, first_evidence, names_of, sorted_culprits
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process

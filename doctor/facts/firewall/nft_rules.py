@@ -40,11 +40,7 @@ IP_FIELDS = {
     "protocol": ("protocol", "protocol"),
     "nexthdr": ("protocol", "protocol"),
 }
-TCP_FIELDS = {
-    "sport": ("sport", "number"),
-    "dport": ("dport", "number"),
-    "flags": ("flags", "flags"),
-}
+TCP_FIELDS = {"sport": ("sport", "number"), "dport": ("dport", "number"), "flags": ("flags", "flags")}
 CONNTRACK_FIELDS = {
     "state": ("state", "state"),
     "status": ("status", "status"),

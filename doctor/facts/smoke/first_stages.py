@@ -87,13 +87,7 @@ class SmokeStart(StageFact, frozen=True):
     """How each rank of the host came up, who joined, and how each ended."""
 
     stage = "start"
-    event_types = (
-        TorchImported,
-        ConnectFailed,
-        RankJoined,
-        RankFailed,
-        RankExited,
-    )
+    event_types = (TorchImported, ConnectFailed, RankJoined, RankFailed, RankExited)
 
     imported: tuple[TorchImported, ...] = ()
     connect_failed: tuple[ConnectFailed, ...] = ()

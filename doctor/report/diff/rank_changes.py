@@ -39,10 +39,7 @@ FINDINGS = 2
 
 
 def rank_changes(
-    changes: Sequence[ValueChange],
-    report: Report,
-    checks: Sequence[Check],
-    messages: Mapping[str, int],
+    changes: Sequence[ValueChange], report: Report, checks: Sequence[Check], messages: Mapping[str, int]
 ) -> tuple[RankedChange, ...]:
     """The changes, the likeliest first. ``messages``: how many messages of logs each check explains."""
     failing = {

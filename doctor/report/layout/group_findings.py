@@ -42,11 +42,7 @@ def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[FindingGroup, ..
     return tuple(
         sorted(
             groups,
-            key=lambda group: (
-                group.finding.is_warning,
-                -len(group.hosts),
-                positions.get((*group.hosts, "")[0], last),
-            ),
+            key=lambda group: (group.finding.is_warning, -len(group.hosts), positions.get((*group.hosts, "")[0], last)),
         )
     )
 

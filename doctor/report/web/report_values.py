@@ -266,10 +266,7 @@ def _failure(failure: Failure) -> FailureView:
         if room >= 0 and len(stacks) < MAX_STACKS:
             stacks.append((ranks_in_words(ranks), stack))
     return FailureView(
-        f"{culprits} {failure_text(failure)}",
-        hang_timeline(failure),
-        tuple(stacks),
-        len(ranks_by_stack) - len(stacks),
+        f"{culprits} {failure_text(failure)}", hang_timeline(failure), tuple(stacks), len(ranks_by_stack) - len(stacks)
     )
 
 

@@ -349,13 +349,7 @@ def _node_verdicts(
 
 
 def notify_line(
-    targets: Sequence[NotifyTarget],
-    headline: str,
-    command: str,
-    source: str,
-    *,
-    is_error: bool,
-    redact: bool = False,
+    targets: Sequence[NotifyTarget], headline: str, command: str, source: str, *, is_error: bool, redact: bool = False
 ) -> None:
     """Begins to tell one line about a run that goes on, such as a loss that is NaN."""
     chosen = [target for target in targets if (is_error or target.when == "always") and not target.node_parts]

@@ -128,11 +128,7 @@ def _cpu_shortage(pressure: HostPressure) -> float:
 
 
 def pressure_sentences(
-    host: str,
-    pressure: HostPressure,
-    inferred: Mapping[int, float] = MappingProxyType({}),
-    *,
-    alike: bool = False,
+    host: str, pressure: HostPressure, inferred: Mapping[int, float] = MappingProxyType({}), *, alike: bool = False
 ) -> tuple[str, ...]:
     """What is worth saying of one host. ``inferred``: what `inferred_losses` gives for all hosts.
 

@@ -296,13 +296,7 @@ class StageProgress:
         return msgspec.structs.replace(failure, unreached=others > 0 and culprits == set(self.ranks[master]))
 
     def _make_failure(
-        self,
-        kind: FailureKind,
-        ranks: Iterable[int],
-        text: str,
-        stage: str,
-        limit: float = 0.0,
-        certain: bool = False,
+        self, kind: FailureKind, ranks: Iterable[int], text: str, stage: str, limit: float = 0.0, certain: bool = False
     ) -> Failure:
         culprits = tuple(sorted(ranks))
         waiting_ranks = tuple(sorted(set(range(self.plan.world)).difference(culprits)))

@@ -39,11 +39,7 @@ def _random_states(job: JobRecords) -> RecordTable:
     return by_rank(job, "random", "s", "i")
 
 
-def _inside_model(
-    inputs: RecordTable,
-    states: RecordTable,
-    group: GroupRole,
-) -> Iterator[ValueDefect]:
+def _inside_model(inputs: RecordTable, states: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     for (step, number), records in sorted(inputs.items()):
         members = {rank: text_map(records[rank].get("a")) for rank in group.ranks if rank in records}
         if len(members) < len(group.ranks):

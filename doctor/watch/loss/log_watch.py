@@ -344,11 +344,7 @@ class LossOptions(msgspec.Struct, frozen=True):
     def log_watch(self, names: Sequence[str]) -> LogWatch:
         """What reads the losses. ``names``: of the logs, where there are any."""
         return LogWatch(
-            names,
-            self.pattern,
-            same_loss=self.same_loss,
-            silent_after=self.silent_after,
-            ignored=self.ignored,
+            names, self.pattern, same_loss=self.same_loss, silent_after=self.silent_after, ignored=self.ignored
         )
 
 

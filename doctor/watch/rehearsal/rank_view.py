@@ -135,11 +135,7 @@ def view_of(answer: StubAnswer) -> RankView:
 
 
 def placed(
-    view: RankView,
-    place: HostPlace,
-    cpus: frozenset[int],
-    permitted: frozenset[int],
-    memory_nodes: frozenset[int],
+    view: RankView, place: HostPlace, cpus: frozenset[int], permitted: frozenset[int], memory_nodes: frozenset[int]
 ) -> RankView:
     """The view of a rank on a host with such places, that may run on these CPUs."""
     nodes = place.nodes()

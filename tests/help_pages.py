@@ -12,8 +12,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from doctor.cli.app import COMMANDS, application
-from doctor.cli.help_groups import COMMAND_GROUP, example_lines, grouped_options
+from doctor.cli.app import COMMAND_GROUP, COMMANDS, application, example_lines, grouped_options
 from doctor.engine.output_encoding import display_width, padded
 from doctor.report.explain.topics import localized_page, title, topics
 from doctor.report.layout.formatting import wrapped

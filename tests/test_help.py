@@ -11,8 +11,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from doctor.cli.app import COMMANDS, application
-from doctor.cli.help_groups import help_table, long_names
+from doctor.cli.app import COMMANDS, application, help_table, long_names
 from doctor.cli.launch_source import take_launch_line
 from doctor.cli.main import run_fast_path
 from doctor.cli.saved_pages import HELP

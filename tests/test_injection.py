@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
+from doctor.remedy.parse import step_violations
 from doctor.remedy.playbook import PlaybookStep, fill_step
 from doctor.remedy.template import TemplateError
-from doctor.remedy.validate import step_violations
 
 PARTS = (
     "f ", "g ", '"$v"', "$v", "'", '"', "$(", ")", "(", "`", "\\", "#", "\n", ";", " ", "|", "case x in x) ", "esac",

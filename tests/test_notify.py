@@ -22,8 +22,7 @@ from doctor.config.file import ConfigError, ConfigFile
 from doctor.config.notify_targets import NotifyTarget, parse_notify
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.session.notify.message import MAX_FINDINGS, line_message, message_of
-from doctor.session.notify.notifier import await_notifications, notify, notify_line
-from doctor.session.notify.send import refusal, request_of, shapes
+from doctor.session.notify.notifier import await_notifications, notify, notify_line, refusal, request_of, shapes
 from tests import preloaded
 from tests.report import reports
 
@@ -265,7 +264,7 @@ class TestCommandAndMail:
 
     def test_no_sendmail(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")
-        monkeypatch.setattr("doctor.session.notify.send.SENDMAIL", ())
+        monkeypatch.setattr("doctor.session.notify.notifier.SENDMAIL", ())
         notify_receiver(NotifyTarget("team", mail=("ops@example.org",)))
         assert capsys.readouterr().err == "doctor: --notify team: not sent: this machine has no sendmail\n"
 

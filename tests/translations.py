@@ -39,10 +39,9 @@ from doctor.report.explain.checks import input_summaries
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.layout.failures import PROOF
 from doctor.report.layout.formatting import unwrap_lines
-from doctor.report.web.check_grid import JOB, STATES
 from doctor.report.web.loss_chart import REFERENCE
 from doctor.report.web.path_maps import _FIGURES
-from doctor.report.web.report_values import _TITLES
+from doctor.report.web.report_values import _TITLES, JOB, STATES
 from doctor.report.web.self_contained import script_texts
 from doctor.smoke.hang.describe import PROCESS_STATES
 from tests.value_texts import module_tree, nodes, value_texts
@@ -225,8 +224,7 @@ def help_texts() -> list[str]:
     """What the help of every command says: its description by paragraph, its options, the list of commands."""
     from typer.main import get_command
 
-    from doctor.cli.app import COMMANDS, application
-    from doctor.cli.help_groups import help_table
+    from doctor.cli.app import COMMANDS, application, help_table
 
     texts: list[str] = [*COMMANDS.values(), *help_table().groups, "Examples"]
     texts += [comment for examples in help_table().examples.values() for _, comment in examples]

@@ -1,7 +1,5 @@
 """`doctor bundle-logs`."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys
@@ -40,17 +38,7 @@ from doctor.session.select_hosts import select_inventory
 from doctor.transport.options import workers as usual_workers
 
 NOT_WHOLE_EXIT_CODE = 12
-_OTHER_ARCHIVES = (
-    ".zip",
-    ".7z",
-    ".rar",
-    ".tar",
-    ".txz",
-    ".tbz2",
-    ".zst",
-    ".xz",
-    ".bz2",
-)
+_OTHER_ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".txz", ".tbz2", ".zst", ".xz", ".bz2")
 
 
 @expand_option_groups

@@ -1,7 +1,5 @@
 """`doctor changes`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter
@@ -156,9 +154,7 @@ def _visit(
     fleet = select_inventory(selection, scope, environ, job.ranks_per_host)
     launch, within = job_environment.complete(job.launch()), job_environment.within(connection.within, fleet.local)
     options = replace(
-        examine_options(connection, visit, launch, within),
-        reads_settings=True,
-        code=code_of_line(job_environment.line),
+        examine_options(connection, visit, launch, within), reads_settings=True, code=code_of_line(job_environment.line)
     )
     inventory, progress = job_environment.annotate(fleet), ProgressLine(len(fleet.hosts), sys.stderr)
     try:

@@ -49,8 +49,7 @@ def command(
         bool, typer.Option("--no-hosts", help="Check only the rank table; connect to no host.")
     ] = False,
     compare: Annotated[
-        str,
-        typer.Option("--compare", metavar="all", help="Also compare sysctls, packages, environment and firmware."),
+        str, typer.Option("--compare", metavar="all", help="Also compare sysctls, packages, environment and firmware.")
     ] = "",
     net: Annotated[
         str, typer.Option("--net", metavar="quick|full|off", help="Also have the hosts try their network (doctor net).")

@@ -1,7 +1,5 @@
 """`doctor diagnose`."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`doctor fix`: plans, shows, applies."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The option groups of `doctor fix`."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import typer

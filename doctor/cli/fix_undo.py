@@ -1,7 +1,5 @@
 """`doctor fix --undo` and ``--list``."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from typing import cast

@@ -1,7 +1,5 @@
 """`doctor lint`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`doctor list`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -18,12 +16,7 @@ from doctor.engine.errors import UsageError
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.report.layout.terminal import terminal_columns
-from doctor.session.select_checks import (
-    choose_checks,
-    load_catalog,
-    load_errors_as_input_errors,
-    load_playbook_catalog,
-)
+from doctor.session.select_checks import choose_checks, load_catalog, load_errors_as_input_errors, load_playbook_catalog
 
 WORDS_HELP = "Only what has all these words; with --playbooks also folders of your own, as in ./ours."
 

@@ -1,7 +1,5 @@
 """`doctor net`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -72,8 +70,7 @@ def command(
     hosts: HostOptions,
     scope: ScopeOption = "auto",
     net: Annotated[
-        str,
-        typer.Option("--net", metavar="quick|full", help="quick: some pairs of each host; full: all, and speeds."),
+        str, typer.Option("--net", metavar="quick|full", help="quick: some pairs of each host; full: all, and speeds.")
     ] = "full",
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Random seed of the schedule.")] = 1,
     no_speeds: Annotated[
@@ -85,8 +82,7 @@ def command(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Measure speeds although a job runs on the hosts.")] = False,
     budget: Annotated[
-        float,
-        typer.Option(metavar="S", min=5, callback=require_finite, help="Time limit of the test, in seconds."),
+        float, typer.Option(metavar="S", min=5, callback=require_finite, help="Time limit of the test, in seconds.")
     ] = 300.0,
     choice: CheckOptions,
     job: JobOptions,

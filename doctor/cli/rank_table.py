@@ -1,7 +1,5 @@
 """`doctor rank-table`."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

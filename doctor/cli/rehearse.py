@@ -1,7 +1,5 @@
 """`doctor rehearse`."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated
 
@@ -84,9 +82,7 @@ def _evaluate(result: RehearsalResult) -> tuple[tuple[CheckFinding, ...], int]:
     report = replay(Run(SCHEMA, "", "", 0.0, hosts, launch=launch), [check for check in catalog if check.name in names])
     findings = tuple(
         CheckFinding(
-            outcome.check,
-            "error" if outcome.severity_of(finding) is Severity.ERROR else "warning",
-            str(finding),
+            outcome.check, "error" if outcome.severity_of(finding) is Severity.ERROR else "warning", str(finding)
         )
         for outcome in report.outcomes
         for finding in outcome.findings

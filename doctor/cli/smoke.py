@@ -1,7 +1,5 @@
 """`doctor smoke`."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

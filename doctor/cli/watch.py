@@ -1,7 +1,5 @@
 """`doctor watch`: three ways to a training program, which exclude each other."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path
@@ -66,8 +64,7 @@ def command(
     ] = "",
     live: LiveOption = False,
     untouched: Annotated[
-        bool,
-        typer.Option("--untouched", help="Leave the command's streams alone: no loss is read from them."),
+        bool, typer.Option("--untouched", help="Leave the command's streams alone: no loss is read from them.")
     ] = False,
     choice: ChoiceOptions,
     connection: ConnectionOptions,

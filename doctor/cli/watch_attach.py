@@ -1,7 +1,5 @@
 """One run of `doctor watch --attach`."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -104,10 +102,7 @@ def _recorded(
             sudo=visit.sudo,
         )
         collection = CollectionOptions(
-            transport=connection.transport,
-            ssh=ssh_options(connection),
-            request=request,
-            workers=visit.workers,
+            transport=connection.transport, ssh=ssh_options(connection), request=request, workers=visit.workers
         )
         return collect_logs(inventory, collection, load_signatures())
 

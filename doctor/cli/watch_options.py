@@ -1,7 +1,5 @@
 """The options of `doctor watch`: which ranks it looks at, which logs it follows, and which checks it makes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -78,8 +76,7 @@ class LogOptions(NamedTuple):
     ] = False
     once: Annotated[bool, typer.Option("--once", help="With --log: read to the end of the logs, and report.")] = False
     loss_regex: Annotated[
-        str,
-        typer.Option("--loss-regex", metavar="REGEX", help="What tells a loss in the output, as 'cost=([0-9.]+)'."),
+        str, typer.Option("--loss-regex", metavar="REGEX", help="What tells a loss in the output, as 'cost=([0-9.]+)'.")
     ] = ""
     same_loss: Annotated[bool, typer.Option("--same-loss", help="All ranks must print the same loss at each step.")] = (
         False

@@ -1,7 +1,5 @@
 """Writes each file that the user named: completely or not at all, and never through a link of another user."""
 
-from __future__ import annotations
-
 import errno
 import os
 import select

@@ -1,7 +1,5 @@
 """One process of a job, as its logs show it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec

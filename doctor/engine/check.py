@@ -1,7 +1,5 @@
 """``@check``: the signature lists the facts that a check needs, the docstring is its page."""
 
-from __future__ import annotations
-
 import inspect
 import types
 import typing

@@ -1,7 +1,5 @@
 """Decoding of what hosts and other programs send: zlib streams up to a limit, and types made ready for msgspec."""
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 

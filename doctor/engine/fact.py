@@ -231,11 +231,7 @@ class ProbeAnswer(Mapping[str, Output]):
     """All outputs of one probe on one host: by path, by device number, or a single one under ``""``."""
 
     def __init__(
-        self,
-        outputs: Mapping[str, Output],
-        label: str = "",
-        visit: Visit | None = None,
-        always: Collection[str] = (),
+        self, outputs: Mapping[str, Output], label: str = "", visit: Visit | None = None, always: Collection[str] = ()
     ) -> None:
         self._outputs = outputs
         self._always = always

@@ -4,8 +4,6 @@ No text is taken apart to guess its template: `doctor.engine.texts` knows it, or
 What neither knows stays as it is, as what another program has printed. Pure.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 
@@ -80,11 +78,7 @@ class Catalogue:
         exact = self.texts.get(english)
         if exact is not None or not 0 < len(english) <= MAX_TEMPLATE_CHARS:
             return exact or english
-        ends = [
-            0,
-            *(match.start() for match in _PART_ENDS.finditer(english)),
-            len(english),
-        ]
+        ends = [0, *(match.start() for match in _PART_ENDS.finditer(english)), len(english)]
         best: dict[int, list[str]] = {0: []}
         for place, end in enumerate(ends[1:], 1):
             for start in ends[:place]:

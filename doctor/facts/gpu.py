@@ -28,14 +28,7 @@ from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_repo
 from doctor.facts.reported_value import complaint, require_no_complaint
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 
-__all__ = [
-    "Gpu",
-    "GpuCards",
-    "GpuInventory",
-    "GpuProcess",
-    "NvidiaSmi",
-    "detect_gpus",
-]
+__all__ = ["Gpu", "GpuCards", "GpuInventory", "GpuProcess", "NvidiaSmi", "detect_gpus"]
 
 
 VIRTUAL = ("qemu", "kvm", "vmware", "virtual machine", "virtualbox", "xen", "google compute engine", "openstack")

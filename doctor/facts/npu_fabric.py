@@ -8,13 +8,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.npu import NpuChips
-from doctor.facts.npu_smi import (
-    UNSUPPORTED_PATTERN,
-    block_problems,
-    labelled_values,
-    read_npu_smi_text,
-    strip_escapes,
-)
+from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, block_problems, labelled_values, read_npu_smi_text, strip_escapes
 from doctor.facts.reported_value import reported_count, reported_word, tool_blocks
 
 RELATIONS = frozenset({"X", "SYS", "PHB", "HCCS", "PXB", "PIX", "SIO", "HCCS_SW", "UB", "NA"})

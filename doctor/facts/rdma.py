@@ -66,10 +66,7 @@ def _addresses(port: str, ethernet: bool) -> list[list[object]]:
 
 def _quality(device: str, interface: str) -> dict[str, str]:
     net = "/sys/class/net/" + interface
-    values = {
-        "trust": _read(net, "qos", "trust"),
-        "traffic class": _read(TOP, device, "tc", "1", "traffic_class"),
-    }
+    values = {"trust": _read(net, "qos", "trust"), "traffic class": _read(TOP, device, "tc", "1", "traffic_class")}
     for role in ("roce_np", "roce_rp"):
         enabled = [_read(net, "ecn", role, "enable", priority) for priority in "01234567"]
         if any(enabled):

@@ -284,11 +284,7 @@ class _StepRequest(NamedTuple):
 def _run_request(
     remote: RemoteExecutor, ready_step: ReadyStep, step: PlaybookStep, was: str, kept: Mapping[str, int]
 ) -> _StepRequest:
-    arguments: dict[str, object] = {
-        "sh": step.run,
-        "values": dict(step.values),
-        "limit": MAX_OUTPUT_BYTES,
-    }
+    arguments: dict[str, object] = {"sh": step.run, "values": dict(step.values), "limit": MAX_OUTPUT_BYTES}
     undo = None
     if step.changes:
         undo = UndoStep(

@@ -1,7 +1,5 @@
 """The edit of a file by a step: new content from old content. Pure."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator

@@ -150,14 +150,7 @@ class PlaybookSummary(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_playbook(cls, playbook: Playbook) -> PlaybookSummary:
-        return cls(
-            playbook.name,
-            playbook.title,
-            playbook.who,
-            playbook.risk,
-            playbook.root,
-            playbook.note,
-        )
+        return cls(playbook.name, playbook.title, playbook.who, playbook.risk, playbook.root, playbook.note)
 
 
 class FixPlan(msgspec.Struct, frozen=True):

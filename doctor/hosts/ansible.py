@@ -4,8 +4,6 @@ Source: Ansible, "How to build your inventory"; ansible-inventory(1), option ``-
 group, and their variables in ``_meta.hostvars``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The environment variables that describe a job: the one list for settings, saved runs, checks and launchers. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 
@@ -60,12 +58,7 @@ INTERFACE_VARIABLES = (
 RANK_NUMBERS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
 """Which rank, or which host, a process is: another value on each host."""
 
-VISIBLE_DEVICES = (
-    "ASCEND_RT_VISIBLE_DEVICES",
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-)
+VISIBLE_DEVICES = ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """The devices of a host that its processes may use; their rules: `VISIBLE` of `doctor.smoke.programs.agent.procfs`."""
 
 TORCH_DEBUG = "TORCH_DISTRIBUTED_DEBUG"

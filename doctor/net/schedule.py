@@ -9,8 +9,6 @@ A pair is tried in both directions. Everything follows from a few numbers: a hos
 each round, without the rest of the schedule.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from random import Random

@@ -1,7 +1,5 @@
 """A network test as the report's summary, and back. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -193,12 +193,7 @@ def _require_one_leader(place: GangPlace, key: bytes, gathering: Gathering) -> N
 
 
 def _follow(
-    gang: GangOptions,
-    place: GangPlace,
-    key: bytes,
-    budget: TimeBudget,
-    progress: GatherProgress,
-    leader: str = "",
+    gang: GangOptions, place: GangPlace, key: bytes, budget: TimeBudget, progress: GatherProgress, leader: str = ""
 ) -> LeaderVerdict:
     """``leader``: its address, where that is not the one of its name. Raises: NotReady."""
     on_state = partial(setattr, progress.heartbeat, "activity")

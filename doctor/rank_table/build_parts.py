@@ -1,7 +1,5 @@
 """What a rank table is made of, out of the hosts' facts: NPUs, family, super pods, addresses, names. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip_address, ip_network
@@ -154,8 +152,7 @@ def pods_of(finder: FactFinder, npus: Npus) -> dict[str, HostSuperPod]:
         for npu in chosen_npus:
             if npu not in devices.by_npu:
                 finder.add_problem(
-                    host,
-                    filled("NPU {0}: {1}", npu, devices.unread.get(f"NPU {npu}", "npu-smi does not list it")),
+                    host, filled("NPU {0}: {1}", npu, devices.unread.get(f"NPU {npu}", "npu-smi does not list it"))
                 )
             elif _is_other_device(devices.by_npu[npu].sdid, npu):
                 finder.add_problem(

@@ -1,7 +1,5 @@
 """``--redact``: pseudonyms in a report, the same in every run of one user."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Iterable

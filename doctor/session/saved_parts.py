@@ -3,8 +3,6 @@
 Loaded where a run has one of them, or a check wants one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The hosts that a command is for."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 
@@ -17,10 +15,7 @@ from doctor.session.named_files import require_rank_table
 
 
 def select_inventory(
-    selection: HostSelection,
-    scope: str = "local",
-    environ: Mapping[str, str] | None = None,
-    ranks_per_host: int = 0,
+    selection: HostSelection, scope: str = "local", environ: Mapping[str, str] | None = None, ranks_per_host: int = 0
 ) -> Inventory:
     """The hosts that the options name, else the environment: this shell's, or ``environ``. Raises: CommandError.
 

@@ -1,7 +1,5 @@
 """A transport to other hosts that reads the machine of this process itself, without it."""
 
-from __future__ import annotations
-
 import getpass
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -59,9 +57,7 @@ class WithThisHost:
     def open_session(self, host: str, command: str) -> RemoteSession:
         """See `doctor.transport.Transport.open_session`."""
         return self._do(
-            host,
-            lambda: self.others.open_session(host, command),
-            lambda: self._local.open_session(host, command),
+            host, lambda: self.others.open_session(host, command), lambda: self._local.open_session(host, command)
         )
 
     def close(self) -> None:

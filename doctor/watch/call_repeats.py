@@ -1,7 +1,5 @@
 """How far the ranks of a training came, by their steps and by the collectives that they repeat. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from doctor.engine.texts import filled

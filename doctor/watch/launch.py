@@ -1,7 +1,5 @@
 """`doctor watch -- COMMAND`: runs a command with the hook in its environment, and watches its ranks."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

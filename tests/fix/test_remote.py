@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from doctor.fix import remote_client as hands
-from doctor.fix.executor import host_lock
+from doctor.fix.executor import executor as program
 from doctor.fix.executor.file_changes import RequestRejected as Rejected
 from doctor.fix.executor.file_state import LARGEST_FILE
 from doctor.fix.remote_client import (
@@ -268,25 +268,25 @@ def test_one_at_a_time_works_on_a_host() -> None:
 def test_no_other_user_can_hold_or_name_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a file where only root can make one, not a name that anybody may take first."""
     path = tmp_path / "lock"
-    monkeypatch.setattr(host_lock, "lock_path", lambda: str(path))
-    fd, name = host_lock.lock_host(0)
+    monkeypatch.setattr(program, "lock_path", lambda: str(path))
+    fd, name = program.lock_host(0)
     assert path.stat().st_mode & 0o777 == 0o600
-    host_lock.unlock(fd, name)
+    program.unlock(fd, name)
     assert not path.exists()
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Rejected, match="cannot be opened"):
-        host_lock.lock_host(0)
+        program.lock_host(0)
     path.unlink()
     path.touch()
     os.chown(path, 65534, 65534)
     with pytest.raises(Rejected, match="belongs to user 65534"):
-        host_lock.lock_host(0)
-    assert host_lock.ROOT_LOCK.startswith("/run/")
+        program.lock_host(0)
+    assert program.ROOT_LOCK.startswith("/run/")
 
 
-@pytest.mark.parametrize("module", ["step_commands", "host_lock", "executor"])
+@pytest.mark.parametrize("module", ["step_commands", "executor"])
 def test_no_limit_of_time_goes_by_the_clock_that_a_step_may_set(module: str) -> None:
-    text = (Path(host_lock.__file__).parent / f"{module}.py").read_text()
+    text = (Path(program.__file__).parent / f"{module}.py").read_text()
     assert "time.time()" not in text
 
 

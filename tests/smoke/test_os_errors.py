@@ -11,7 +11,7 @@ import tempfile
 
 import pytest
 
-from doctor.smoke.programs.worker.os_errors import explained
+from doctor.smoke.programs.worker.main import explained
 
 
 def refused() -> OSError:
@@ -46,7 +46,7 @@ def test_the_limit_of_open_files_is_named_where_an_error_hides_it() -> None:
     """tempfile says that no folder can be written to."""
     program = """
 import os, resource, tempfile
-from doctor.smoke.programs.worker.os_errors import explained
+from doctor.smoke.programs.worker.main import explained
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
 files = []

@@ -21,8 +21,7 @@ from doctor.smoke.plan import SmokeOptions
 from doctor.transport import TransportError
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.jobs import job_kinds, pods_of_job, without_replaced
-from doctor.transport.kubernetes.kubernetes_transport import Kubernetes
-from doctor.transport.kubernetes.node_pods import NodePods
+from doctor.transport.kubernetes.kubernetes_transport import Kubernetes, NodePods
 from doctor.transport.kubernetes.pods import Pod, list_pods, natural_order, read_pod
 from tests.hosts.kubernetes.small_server import pod
 

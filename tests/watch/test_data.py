@@ -344,6 +344,16 @@ def test_loader_workers_whose_draws_change_nothing_accuse_nobody() -> None:
     assert not other.causes and not other.notes
 
 
+def test_loader_workers_of_two_replicas_that_draw_alike_are_noted_without_the_others() -> None:
+    states = {0: "a", 1: "b", 2: "a", 3: ["not", "a", "text"]}
+    files = (replica(rank, {**worker(""), "g": {"torch": state}}) for rank, state in states.items())
+    [note] = analyze_records(files).notes
+    assert (note.check, note.kind, note.values["group"], note.values["generators"]) == (
+        *("smoke-loader-seed-differs", "repeated", "0, 2"),
+        ["torch"],
+    )
+
+
 def first_step(rank: int, loss: float, after: dict[str, str], step: int = 0) -> list[dict[str, Any]]:
     """A step with the same inputs everywhere; at the beginning the parameters ``e`` and ``bias`` are alike."""
     inputs = {"k": "inputs", "s": step, "i": 1, "m": "M", "a": {"0": ["c", [4, 16], "torch.int64", list(range(64))]}}

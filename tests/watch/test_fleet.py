@@ -19,8 +19,7 @@ from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import attempt_connection
 from doctor.watch.fleet import sockets
 from doctor.watch.fleet.follower import FollowingHost
-from doctor.watch.fleet.host_clock import KEPT_SECONDS, HostClock
-from doctor.watch.fleet.leader_post import LeaderPost
+from doctor.watch.fleet.leader_post import KEPT_SECONDS, HostClock, LeaderPost
 from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, meets_on_loopback, starts_elsewhere
 from doctor.watch.fleet.messages import PROTOCOL, FleetVerdict, RankNews, WatchedMoment
 from doctor.watch.fleet.outbox import Outbox

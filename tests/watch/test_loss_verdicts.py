@@ -5,10 +5,9 @@ import math
 import pytest
 
 from doctor.engine.loss_rules import is_warning, verdict_text
-from doctor.watch.loss.log_watch import LogWatch
+from doctor.watch.loss.log_watch import LogWatch, judge
 from doctor.watch.loss.loss_lines import LossLine
 from doctor.watch.loss.loss_series import LossSeries
-from doctor.watch.loss.loss_verdicts import judge
 from doctor.watch.loss.rank_agreement import LEARNED, MAX_VALUES, RankAgreement
 from tests.watch.simulated_losses import Curve, faulty_curve, fed, healthy_curve
 

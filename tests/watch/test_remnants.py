@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.watch import folder, remnants
-from doctor.watch.folder import VARIABLE, WatchFolder
-from doctor.watch.remnants import remove_remnants
+from doctor.watch import folder
+from doctor.watch.folder import VARIABLE, WatchFolder, remove_remnants
 
 WATCH = """
 import sys
@@ -86,7 +85,7 @@ def test_what_is_not_this_users_folder_stays(place: Path, monkeypatch: pytest.Mo
     for path in (old, precious):
         os.utime(path, (1, 1))
     assert remove_remnants([str(place)], VARIABLE) == [str(old)]
-    monkeypatch.setattr(remnants.os, "getuid", lambda: 12345)
+    monkeypatch.setattr(folder.os, "getuid", lambda: 12345)
     assert remove_remnants([str(place)], VARIABLE) == []
 
 

@@ -1,5 +1,5 @@
 """Values that the ranks of a group must have alike, different, or as a mean: one judge for smoke and watch. Pure.
 
-A source brings evidence (rank, step, name, digest). `splits` compares it, `rules` says which check reports what and
-what follows from it, `causes` tells causes from consequences, `defect` is what a rule finds.
+A source brings evidence (rank, step, name, digest). `splits` compares it, `cause_order` says which check reports what,
+and tells causes from consequences, `defect` is what a rule finds.
 """

@@ -1,7 +1,5 @@
 """Reads the output of `doctor node`: a folder of files, or files with one record per line. The content is untrusted."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """What `doctor bundle-logs` says of its archive, in a few lines."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

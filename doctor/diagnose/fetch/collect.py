@@ -1,7 +1,5 @@
 """One collection: which places on which hosts, over which transport, made into a record."""
 
-from __future__ import annotations
-
 import glob
 import os
 import re
@@ -117,12 +115,7 @@ def collect_logs(
     started = utc_text()
     with connected(inventory, options.transport, options.ssh) as transport:
         hosts: dict[str, HostLogs] = ask_hosts(
-            inventory.hosts,
-            transport,
-            request,
-            signatures,
-            options.workers or workers(len(inventory.hosts)),
-            progress,
+            inventory.hosts, transport, request, signatures, options.workers or workers(len(inventory.hosts)), progress
         )
     return LogRecord(
         SCHEMA, inventory.source, started, request.places, request.since, hosts, job_hosts=tuple(inventory.hosts)

@@ -1,7 +1,5 @@
 """Files, folders, globs and archives, as named streams of bytes. Archives are read in place, nothing is unpacked."""
 
-from __future__ import annotations
-
 import glob
 import os
 import stat

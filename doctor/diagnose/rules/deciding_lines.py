@@ -1,21 +1,12 @@
 """Rules over what a line itself shows: why a connection failed, or which nodes of a cluster timed out."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 
 from doctor.analysis.collectives.calls import few_silent
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.diagnose.case import Case
-from doctor.diagnose.diagnosis import (
-    Cause,
-    Culprit,
-    culprit_of_rank,
-    first_evidence,
-    names_of,
-    sorted_culprits,
-)
+from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank, first_evidence, names_of, sorted_culprits
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process

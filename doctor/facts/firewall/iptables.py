@@ -94,11 +94,7 @@ def _add_line(chains: dict[str, tuple[str, list[Rule]]], line: str) -> bool:
 
 
 def _build_table(
-    tool: Tool,
-    family: str,
-    name: str,
-    chains: Mapping[str, tuple[str, list[Rule]]],
-    sets: tuple[tuple[str, str], ...],
+    tool: Tool, family: str, name: str, chains: Mapping[str, tuple[str, list[Rule]]], sets: tuple[tuple[str, str], ...]
 ) -> RuleTable:
     return RuleTable(
         tool,

@@ -1,7 +1,5 @@
 """What the rules of ``nft -j list ruleset`` do, step by step."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -42,11 +40,7 @@ IP_FIELDS = {
     "protocol": ("protocol", "protocol"),
     "nexthdr": ("protocol", "protocol"),
 }
-TCP_FIELDS = {
-    "sport": ("sport", "number"),
-    "dport": ("dport", "number"),
-    "flags": ("flags", "flags"),
-}
+TCP_FIELDS = {"sport": ("sport", "number"), "dport": ("dport", "number"), "flags": ("flags", "flags")}
 CONNTRACK_FIELDS = {
     "state": ("state", "state"),
     "status": ("status", "status"),

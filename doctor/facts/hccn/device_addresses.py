@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import (
-    AddressValueError,
-    IPv4Address,
-    IPv4Interface,
-    IPv4Network,
-    IPv6Address,
-    IPv6Interface,
-    ip_address,
-)
+from ipaddress import AddressValueError, IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, ip_address
 from typing import Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """The first two stages: the interpreter, the import of torch, the rendezvous."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec
@@ -89,13 +87,7 @@ class SmokeStart(StageFact, frozen=True):
     """How each rank of the host came up, who joined, and how each ended."""
 
     stage = "start"
-    event_types = (
-        TorchImported,
-        ConnectFailed,
-        RankJoined,
-        RankFailed,
-        RankExited,
-    )
+    event_types = (TorchImported, ConnectFailed, RankJoined, RankFailed, RankExited)
 
     imported: tuple[TorchImported, ...] = ()
     connect_failed: tuple[ConnectFailed, ...] = ()

@@ -16,10 +16,7 @@ MODULES = (
     "doctor.fix.executor.file_state",
     "doctor.fix.executor.file_changes",
     "doctor.fix.executor.kept_states",
-    "doctor.fix.executor.host_lock",
     "doctor.fix.executor.step_commands",
-    "doctor.fix.executor.device_holders",
-    "doctor.fix.executor.system_log",
     "doctor.fix.executor.executor",
 )
 """In the order in which they are joined."""

@@ -1,7 +1,5 @@
 """What a launch line says, as values."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -4,14 +4,7 @@
 run could compute is undecided and never guessed.
 """
 
-from doctor.job.training.model import (
-    CodeMark,
-    Configuration,
-    Setting,
-    TrainingJob,
-    TrainingLaunch,
-    TrainingScript,
-)
+from doctor.job.training.model import CodeMark, Configuration, Setting, TrainingJob, TrainingLaunch, TrainingScript
 from doctor.job.training.rules import (
     NotDecided,
     NotGiven,

@@ -1,13 +1,11 @@
 """Configurations out of the values of a file, or the arguments of a program."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.sanitize import printable
-from doctor.job.training import option_names
 from doctor.job.training.model import Configuration, Setting
+from doctor.job.training.option_names import MEGATRON_MARKS, is_megatron_switch, option_names
 from doctor.job.training.tree import Leaf, Tree
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
@@ -15,7 +13,10 @@ _DERIVING = ("deepspeed", "lightning", "nemo", "axolotl")
 """Frameworks in which ``auto`` stands for a value that is found at the start."""
 _OWN_ARGUMENTS = ("$@", "$*", "${@}", "${*}")
 """What a script hands on of its own arguments."""
-_MEGATRON_OPTIONS = {**option_names.MEGATRON, **option_names.MEGATRON_FLAGS}
+_OVERRIDDEN = frozenset(
+    ("mindformers", "lightning", "nemo", "fsdp", "axolotl", "torchtune", "torchtitan", "transformers", "llamafactory")
+)
+"""Frameworks whose command lines change values of their files."""
 
 
 def scalar(text: str) -> int | float | bool | str:
@@ -40,50 +41,51 @@ def scalar(text: str) -> int | float | bool | str:
 
 def of_tree(tree: Tree, path: str) -> tuple[Configuration, ...]:
     """The configurations that a JSON or YAML file holds, by the keys that only one framework has; none: ()."""
-    configurations = [_select(tree, path, framework, table) for framework, table in _frameworks(tree)]
+    configurations = [_select(tree, path, framework) for framework in _frameworks(tree)]
     return tuple(configuration for configuration in configurations if configuration is not None)
 
 
-def _frameworks(tree: Tree) -> Iterator[tuple[str, Mapping[str, str]]]:
+def _frameworks(tree: Tree) -> Iterator[str]:
     sections = tree.sections
     if (
         "train_batch_size" in tree.leaves
         or "train_micro_batch_size_per_gpu" in tree.leaves
         or "zero_optimization" in sections
     ):
-        yield "deepspeed", option_names.DEEPSPEED
+        yield "deepspeed"
     if {"parallel", "model", "data"} <= sections and tree.leaves.keys() & {"parallel.tensor", "parallel.tensor.size"}:
-        yield "internevo", option_names.INTERNEVO
+        yield "internevo"
     elif "parallel_config" in sections or "runner_config" in sections:
-        yield "mindformers", option_names.MINDFORMERS
+        yield "mindformers"
     elif "distributed_type" in tree.leaves or "compute_environment" in tree.leaves:
-        yield "accelerate", option_names.ACCELERATE
+        yield "accelerate"
     elif "per_device_train_batch_size" in tree.leaves:
-        yield "transformers", option_names.TRAINER
+        yield "transformers"
     elif "model" in tree.leaves and "train_dataset" in tree.leaves:
-        yield "llamafactory", option_names.LLAMA_FACTORY_V1
+        yield "llamafactory"
     elif "base_model" in tree.leaves and tree.leaves.keys() & {
         "micro_batch_size",
         "sequence_len",
         "gradient_accumulation_steps",
     }:
-        yield "axolotl", option_names.AXOLOTL
+        yield "axolotl"
     elif any(
         path.endswith("_component_") and str(leaf.value).startswith("torchtune.") for path, leaf in tree.leaves.items()
     ):
-        yield "torchtune", option_names.TORCHTUNE
-    elif "parallelism" in sections and tree.leaves.keys() & option_names.TORCHTITAN.keys():
-        yield "torchtitan", option_names.TORCHTITAN
+        yield "torchtune"
+    elif "parallelism" in sections and tree.leaves.keys() & option_names()["torchtitan"].keys():
+        yield "torchtitan"
     elif "trainer" in sections:
-        model = any(path.startswith("model.") and path in option_names.NEMO for path in tree.leaves)
-        yield ("nemo", option_names.NEMO) if model else ("lightning", option_names.LIGHTNING)
+        model = any(path.startswith("model.") and path in option_names()["nemo"] for path in tree.leaves)
+        yield "nemo" if model else "lightning"
     else:
         keys = {path.rpartition(".")[2] for path in tree.leaves}
-        if keys & option_names.FSDP.keys():
-            yield "fsdp", option_names.FSDP
+        if keys & option_names()["fsdp"].keys():
+            yield "fsdp"
 
 
-def _select(tree: Tree, path: str, framework: str, table: Mapping[str, str]) -> Configuration | None:
+def _select(tree: Tree, path: str, framework: str) -> Configuration | None:
+    table = option_names()[framework]
     settings: dict[str, Setting] = {}
     for leaf in tree.leaves.values():
         name = table.get(leaf.path.rpartition(".")[2] if framework == "fsdp" else leaf.path)
@@ -127,7 +129,7 @@ class Arguments:
             elif word.startswith("--") and len(word) > 2:
                 option, equals, value = word.partition("=")
                 inexact = inexact and bool(equals)
-                is_flag = position in unresolved and option[2:].replace("_", "-") in option_names.MEGATRON_SWITCHES
+                is_flag = position in unresolved and is_megatron_switch(option[2:].replace("_", "-"))
                 if not equals and position < len(arguments) and not is_flag and not _is_option(arguments[position]):
                     value, inexact, equals = arguments[position], position in unresolved, "="
                     position += 1
@@ -163,14 +165,15 @@ def _is_option(word: str) -> bool:
 
 def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
     """Megatron-LM's settings, or those of Transformers' Trainer; none of them: ()."""
-    if arguments.options.keys() & option_names.MEGATRON_MARKS:
-        return (_from_options(arguments, "megatron", _MEGATRON_OPTIONS),)
+    tables = option_names()
+    if arguments.options.keys() & MEGATRON_MARKS:
+        return (_from_options(arguments, "megatron", {**tables["megatron"], **tables["megatron_flags"]}),)
     if "per-device-train-batch-size" in arguments.options:
-        return (_from_options(arguments, "transformers", option_names.TRANSFORMERS),)
+        return (_from_options(arguments, "transformers", tables["transformers_arguments"]),)
     if any(name.startswith("actor_rollout_ref.") for name in arguments.overrides):
         if arguments.incomplete in _OWN_ARGUMENTS:  # as all scripts of verl end
             arguments.incomplete = ""
-        return (_from_options(arguments, "verl", option_names.VERL),)
+        return (_from_options(arguments, "verl", tables["verl"]),)
     return ()
 
 
@@ -182,18 +185,7 @@ def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]
 
 def overridden(configuration: Configuration, overrides: Mapping[str, Setting]) -> Configuration:
     """With Hydra's ``key=value`` and MindFormers' options of the command line instead of the file's values."""
-    tables = {
-        "mindformers": option_names.MINDFORMERS,
-        "lightning": option_names.LIGHTNING,
-        "nemo": option_names.NEMO,
-        "fsdp": option_names.FSDP,
-        "axolotl": option_names.AXOLOTL,
-        "torchtune": option_names.TORCHTUNE,
-        "torchtitan": option_names.TORCHTITAN,
-        "transformers": option_names.TRAINER,
-        "llamafactory": option_names.LLAMA_FACTORY_V1,
-    }
-    table = tables.get(configuration.framework, {})
+    table = option_names()[configuration.framework] if configuration.framework in _OVERRIDDEN else {}
     changed = dict(configuration.settings)
     for key, setting in overrides.items():
         name = table.get(key.rpartition(".")[2] if configuration.framework == "fsdp" else key)

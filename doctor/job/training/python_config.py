@@ -3,8 +3,6 @@
 Names at the top of the module, ``dict(...)``, literals and whole-number arithmetic are resolved; all else is undecided.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 import warnings

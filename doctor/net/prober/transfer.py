@@ -11,11 +11,7 @@ import struct
 import threading
 import time
 
-from doctor.net.prober.handshake import (
-    CHALLENGE_SIZE,
-    REPLY_SIZE,
-    SINK,
-)
+from doctor.net.prober.handshake import CHALLENGE_SIZE, REPLY_SIZE, SINK
 from doctor.net.prober.socket_loop import close_now, tcp_figures
 from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.reading import thread_schedule

@@ -1,7 +1,5 @@
 """The round of a network test: from the facts of the first round to answers in the hosts' records, as raw outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -18,13 +16,7 @@ from doctor.engine.texts import filled
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig
-from doctor.net.assemble import (
-    LARGE_LOST_BACK,
-    LARGE_LOST_THERE,
-    NO_ROUTE,
-    assemble_matrix,
-    schedule_of,
-)
+from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
 from doctor.net.findings import localized
 from doctor.net.localize import MOST_CAUSES
 from doctor.net.matrix import ARRIVED, Matrix

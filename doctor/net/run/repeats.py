@@ -3,8 +3,6 @@
 Paths that look slow are measured again beside one that does not, since a busy machine slows both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which of many changes comes first: what a failing check reads, then what may be its cause, then the rest. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -41,10 +39,7 @@ FINDINGS = 2
 
 
 def rank_changes(
-    changes: Sequence[ValueChange],
-    report: Report,
-    checks: Sequence[Check],
-    messages: Mapping[str, int],
+    changes: Sequence[ValueChange], report: Report, checks: Sequence[Check], messages: Mapping[str, int]
 ) -> tuple[RankedChange, ...]:
     """The changes, the likeliest first. ``messages``: how many messages of logs each check explains."""
     failing = {

@@ -1,7 +1,5 @@
 """A real finding of each check, for its page: values in place of placeholders. Written by `tests.example_values`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,58 +9,11 @@ import msgspec
 
 from doctor.engine.language import is_english, localized_filled, localized_template, without_loose_spaces
 from doctor.engine.texts import read_table
+from doctor.engine.toml_compat import loads
 
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 
-EXAMPLES: Mapping[str, Any] = {
-    "address": "192.0.2.10",
-    "all_hosts": "node[001-004]",
-    "addresses": ["192.0.2.10", "192.0.2.11"],
-    "boot_files": ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"],
-    "boot_lines": ["insert rule inet filter input ip saddr 192.0.2.11 tcp dport 60000-60031 accept"],
-    "card": 0,
-    "chip": 0,
-    "container": "train",
-    "device": "eth0",
-    "double": 524288,
-    "fix": "ufw prepend allow in proto tcp from 192.0.2.11 to any port 60000:60031",
-    "gateway": "192.0.2.1",
-    "gpu": 0,
-    "group": "HwHiAiUser",
-    "host": "node001",
-    "hosts": ["node001", "node002"],
-    "hosts_command": "printf '%s\\n' '192.0.2.10 node001' >> /etc/hosts",
-    "hosts_entry": "192.0.2.10 node001",
-    "id": 0,
-    "ip": "192.0.2.10",
-    "key": "net.core.somaxconn",
-    "merged": "22,60000-60031",
-    "name": "node001",
-    "netmask": "255.255.255.0",
-    "nic": "eth0",
-    "nft_table": "inet filter",
-    "npu": 0,
-    "npus": "0-7",
-    "own_address": "192.0.2.10",
-    "owner": "python train.py (pid 4711, user alice)",
-    "path": "/etc/example.conf",
-    "peer": "node002",
-    "peers": ["node002"],
-    "pid": 4711,
-    "port": 60000,
-    "ports": "60000-60031",
-    "python": "/usr/bin/python3",
-    "rank": 0,
-    "rank_table": "/job/rank_table.json",
-    "ranks": "0-7",
-    "segment": "192.0.2.0/24",
-    "set_env": "/usr/local/Ascend/ascend-toolkit/set_env.sh",
-    "sources": "192.0.2.11",
-    "table": "filter",
-    "unfix": "ufw delete allow in proto tcp from 192.0.2.11 to any port 60000:60031",
-    "user": "alice",
-    "way": "from",
-}
+EXAMPLES: Mapping[str, Any] = loads(Path(__file__).with_name("plausible_values.toml").read_text("utf-8"))
 """Plausible values by name; any other is its own name in angle brackets."""
 
 _PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*)\}")

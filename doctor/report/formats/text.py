@@ -1,7 +1,5 @@
 """The report for a terminal: a table of what was found, the details, what stops the job first; the verdict last."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -19,14 +17,7 @@ from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.finding_table import cut, table_lines
 from doctor.report.layout.formatting import STYLES, sentences, wrapped
 from doctor.report.layout.page import ReportPage, build_page
-from doctor.report.layout.page_model import (
-    DetailLevel,
-    Details,
-    ReportEntry,
-    ReportPart,
-    ReportSection,
-    map_texts,
-)
+from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection, map_texts
 from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
 

@@ -1,7 +1,5 @@
 """Fills a page's "What to do" with a finding's values, so that its commands can be pasted into a shell."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -81,11 +79,7 @@ _NOTES = (
         re.compile(r"/etc/|start|boot|firmware|keeps?\b|lost|firewall|重启|启动|保留|永久|丢失"),
         "The next restart of the host undoes this.",
     ),
-    (
-        _CHANGES,
-        re.compile(r"\broot\b(?! >>)"),
-        "The commands that change the host need root.",
-    ),
+    (_CHANGES, re.compile(r"\broot\b(?! >>)"), "The commands that change the host need root."),
 )
 """What the reader must know of commands, the words by which a text says it already, and else the sentence."""
 

@@ -1,7 +1,5 @@
 """Equal findings on many hosts become one group; runs of devices become a range."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -44,11 +42,7 @@ def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[FindingGroup, ..
     return tuple(
         sorted(
             groups,
-            key=lambda group: (
-                group.finding.is_warning,
-                -len(group.hosts),
-                positions.get((*group.hosts, "")[0], last),
-            ),
+            key=lambda group: (group.finding.is_warning, -len(group.hosts), positions.get((*group.hosts, "")[0], last)),
         )
     )
 

@@ -1,7 +1,5 @@
 """The healthy, bad and unknown hosts of a run. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import msgspec

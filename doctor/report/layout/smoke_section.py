@@ -1,7 +1,5 @@
 """The smoke run beside its checks: what stopped it, what ran, how far, how accurate, how fast."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median_low
@@ -79,10 +77,7 @@ def _failure_lines(
         [phrase("layout {layout}, step {step}", layout=failure.layout, step=failure.step)] if failure.layout else []
     )
     text = localized(": ") + clean(localized_filled(failure.text)) if failure.text and not kind.implies_text else ""
-    yield (
-        "cause",
-        f"{who} {failure_text(failure)}{localized(', ').join(['', *where])}{text}",
-    )
+    yield ("cause", f"{who} {failure_text(failure)}{localized(', ').join(['', *where])}{text}")
     if failure.links:
         yield (
             "links",
@@ -180,8 +175,7 @@ def _layouts(summary: SmokeSummary) -> list[str]:
     lines = (
         [
             phrase(
-                "{layouts} (largest relative error of the loss against the reference run)",
-                layouts=", ".join(compared),
+                "{layouts} (largest relative error of the loss against the reference run)", layouts=", ".join(compared)
             )
         ]
         if compared

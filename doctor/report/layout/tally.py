@@ -2,8 +2,6 @@
 how much of the catalogue applied, and what kept the rest from applying. Pure.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 

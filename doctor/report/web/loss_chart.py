@@ -1,7 +1,5 @@
 """Losses step by step, beside those of the reference run, as places in a drawing. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What kept ranks from running, in sentences, and which of them were starved. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -130,11 +128,7 @@ def _cpu_shortage(pressure: HostPressure) -> float:
 
 
 def pressure_sentences(
-    host: str,
-    pressure: HostPressure,
-    inferred: Mapping[int, float] = MappingProxyType({}),
-    *,
-    alike: bool = False,
+    host: str, pressure: HostPressure, inferred: Mapping[int, float] = MappingProxyType({}), *, alike: bool = False
 ) -> tuple[str, ...]:
     """What is worth saying of one host. ``inferred``: what `inferred_losses` gives for all hosts.
 

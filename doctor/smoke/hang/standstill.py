@@ -1,7 +1,5 @@
 """A collective that stalls although no link is known to lose packets: which rank is the likely culprit. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -108,10 +106,7 @@ def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = Mapping
     for foreign, template in (
         (foreign_calls(failure), "{0}it is in {1}, which is not torch"),
         (callers, "{0}another thread of it calls a collective, too, in {1}, and takes what is sent to the first"),
-        (
-            other_collectives(failure),
-            "{0}it is in {1} of torch: it makes another call than it means to",
-        ),
+        (other_collectives(failure), "{0}it is in {1} of torch: it makes another call than it means to"),
         (sleeping_apart(failure, sleeping), "{0}it sleeps in {1} of the kernel, which waits for no other rank"),
     ):
         if foreign and len(foreign) < len(concerned):

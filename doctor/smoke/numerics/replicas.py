@@ -1,7 +1,5 @@
 """Parameters that several ranks must hold alike: after the first broadcast, and after every step. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from doctor.analysis.majority import Split

@@ -1,7 +1,5 @@
 """Whether every parameter moves when it should. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

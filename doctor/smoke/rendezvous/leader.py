@@ -19,14 +19,7 @@ from doctor.smoke.hang.network_evidence import UNANSWERED
 from doctor.smoke.model import Failure, SmokePlan, SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.protocol import Probe
-from doctor.smoke.rendezvous.link import (
-    Hello,
-    LeaderListener,
-    Member,
-    RelayedError,
-    leader_ports,
-    listening_address,
-)
+from doctor.smoke.rendezvous.link import Hello, LeaderListener, Member, RelayedError, leader_ports, listening_address
 from doctor.smoke.rendezvous.parts import (
     absent_failure,
     blame_kept_out,

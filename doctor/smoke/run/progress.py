@@ -1,7 +1,5 @@
 """The progress of the ranks of a smoke run, from their own events, and which ranks are overdue. No effects."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -302,13 +300,7 @@ class StageProgress:
         return msgspec.structs.replace(failure, unreached=others > 0 and culprits == set(self.ranks[master]))
 
     def _make_failure(
-        self,
-        kind: FailureKind,
-        ranks: Iterable[int],
-        text: str,
-        stage: str,
-        limit: float = 0.0,
-        certain: bool = False,
+        self, kind: FailureKind, ranks: Iterable[int], text: str, stage: str, limit: float = 0.0, certain: bool = False
     ) -> Failure:
         culprits = tuple(sorted(ranks))
         waiting_ranks = tuple(sorted(set(range(self.plan.world)).difference(culprits)))

@@ -1,7 +1,5 @@
 """The speeds that ranks reported, prepared for comparison, and their words. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from doctor.analysis.outliers.pairs import PathOutlier
@@ -28,10 +26,7 @@ MOST_SURE = 0.9999
 
 
 def slow_ranks(
-    kind: WorkPart,
-    paces: Mapping[str, SmokePace],
-    starts: Mapping[str, SmokeStart] | None,
-    watched: bool = False,
+    kind: WorkPart, paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None, watched: bool = False
 ) -> dict[int, Straggler]:
     """The slow ranks among those with the same kind of device, the slowest first.
 
@@ -68,9 +63,7 @@ def slow_ranks(
 
 
 def input_only(
-    slow_input: Mapping[int, Straggler],
-    paces: Mapping[str, SmokePace],
-    starts: Mapping[str, SmokeStart] | None,
+    slow_input: Mapping[int, Straggler], paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None
 ) -> dict[int, Straggler]:
     """Those that are not as slow in computing: a slow CPU is not the input's fault."""
     try:

@@ -1,7 +1,5 @@
 """Ranks of one host that may run on fewer CPUs than they are, while the host has more for them. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

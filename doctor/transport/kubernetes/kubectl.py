@@ -7,8 +7,6 @@ Sources: kubectl's cmd/exec and cmd/util/helpers.go (``Error from server (Reason
 exit code N``); apimachinery's api/errors. What the tests read was printed by a real cluster.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -17,11 +15,16 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import NamedTuple, TypeVar
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from doctor.engine.bounded_run import TooMuchOutput, run_bounded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import ending, filled
+from doctor.engine.toml_compat import read_table
 from doctor.transport import TransportError, TransportErrorKind, format_seconds, format_size, transport_error
 from doctor.transport.options import CONNECT_TIMEOUT
 from doctor.transport.patience import Patience
@@ -39,7 +42,7 @@ _OWN_LOG = re.compile(rb"^[EWI]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.]{1,40}:\d+\
 """Of klog, which kubectl uses: ``E1124 14:46:31.687105   25087 v2.go:104] ...``."""
 
 
-class _Complaint(NamedTuple):
+class _Complaint(msgspec.Struct, frozen=True):
     pattern: str
     """Of kubectl's message; the first group, if any, is what the text names."""
     kind: TransportErrorKind
@@ -53,96 +56,11 @@ NO_LOG = "(?:unable to retrieve container logs for|failed to try resolving symli
 Kubernetes, pkg/kubelet/kuberuntime/kuberuntime_container.go (GetContainerLogs), logs/logs.go (ReadLogs); the second was
 seen with 1.20.2.
 """
-_COMPLAINTS = (
-    _Complaint(
-        r"cannot (\w{1,20} resource \"[\w./-]{1,60}\")", "auth", "the API server forbids this user to {0}", "rbac"
-    ),
-    _Complaint(r"\(Forbidden\)|is forbidden", "auth", "the API server forbids it: {message}", "rbac"),
-    _Complaint(r"Unauthorized|must be logged in", "auth", "the API server does not accept this user's login"),
-    _Complaint(
-        r"getting credentials: (.{1,200})|exec: executable (\S{1,80}) (?:not found|failed)",
-        "auth",
-        "kubectl has no login for the API server: {0}",
-    ),
-    _Complaint(r"x509: (.{1,200})", "auth", "the API server's certificate is not accepted: {0}"),
-    _Complaint(
-        r"(?:error dialing backend|Get \"?https://\S{1,200}/containerLogs/\S{1,900}): (?:dial tcp )?(.{1,160})",
-        "no-route",
-        "the API server does not reach the kubelet of its node: {0}",
-        "node",
-    ),
-    _Complaint(
-        r"connection to the server (?:localhost|127\.0\.0\.1):8080 was refused",
-        "error",
-        "kubectl knows no API server: it has no configuration, and this is no pod with an account",
-        "config",
-    ),
-    _Complaint(
-        r"connection to the server (\S{1,120}) was refused", "refused", "the API server {0} refuses connections"
-    ),
-    _Complaint(
-        r"Unable to connect to the server: .{0,160}no such host", "name", "the name of the API server does not resolve"
-    ),
-    _Complaint(
-        r"no route to host|network is unreachable", "no-route", "there is no route to the API server: {message}"
-    ),
-    _Complaint(
-        r"i/o timeout|TLS handshake timeout|deadline exceeded|request canceled|Client\.Timeout"
-        r"|unable to return a response in the time allotted",
-        "dropped",
-        "the API server does not answer in time",
-    ),
-    _Complaint(
-        r"the server is currently unable|\(ServiceUnavailable\)|etcdserver|TooManyRequests"
-        r"|the server doesn't have a resource type \"pods\"",  # kubectl has read half of what a starting server has
-        "dropped",
-        "the API server cannot serve now: {message}",
-    ),
-    _Complaint(
-        rf"previous terminated container \S{{1,80}} in pod .{{1,255}} not found|{NO_LOG}",
-        "error",
-        "its node has it no longer",
-    ),
-    _Complaint(
-        r"container \S{1,80} in pod \S{1,255} is (not available|terminated|waiting to start: .{1,160})",
-        "error",
-        "its container is {0}",
-    ),
-    _Complaint(
-        r"pods? \"[^\"]{1,253}\" not found|\(NotFound\): the server could not find",  # the latter of an exec
-        "name",
-        "there is no such pod any more",
-    ),
-    _Complaint(r"\(NotFound\): ([\w.]{1,60} \"[\w.-]{1,253}\") not found", "name", "the API server has no {0}"),
-    _Complaint(
-        r"container not found|container (\S{1,80}) is not (?:valid|running|created)",
-        "error",
-        "its container does not run",
-    ),
-    _Complaint(
-        r"cannot exec (?:into|in) a container in a completed pod",
-        "error",
-        "its pod has ended",
-    ),
-    _Complaint(r"does not have a host assigned", "error", "its pod is on no node yet"),
-    _Complaint(
-        r"exec: \\?\"?(?:sh|/bin/sh)\\?\"?: .{0,40}(?:not found|no such file)|stat (?:/bin/)?sh: no such file",
-        "shell",
-        "its container has no shell (sh): doctor needs sh and python3 there",
-    ),
-    _Complaint(
-        r"OCI runtime exec failed: (.{1,300})|failed to exec in container: (.{1,300})",
-        "error",
-        "the container runtime starts no command in it: {0}",
-    ),
-    _Complaint(
-        r"unexpected EOF|websocket: close|connection reset|broken pipe|http2: |connection closed|\bEOF\b|GOAWAY"
-        r"|lost connection to pod|stream error",
-        "lost",
-        "the connection through the API server was cut",
-    ),
-    _Complaint(r"(context \"[^\"]{1,120}\" does not exist|no context exists .{1,80})", "error", "kubectl: {0}"),
-)
+
+
+@cache
+def _complaints() -> tuple[_Complaint, ...]:
+    return read_table(Path(__file__).with_suffix(".toml"), dict[str, tuple[_Complaint, ...]])["complaint"]
 
 
 def command_line(kubeconfig: str = "", context: str = "", environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -226,8 +144,8 @@ def complaint(err: bytes) -> TransportError:
     """Why kubectl failed, by what it printed on stderr: untrusted, and partly the API server's words."""
     text = " ".join(ending(err, 4096).split())
     message = strip_control_chars(_message(text), 300)
-    for row in _COMPLAINTS:
-        match = re.search(row.pattern, text)
+    for row in _complaints():
+        match = re.search(row.pattern.replace("NO_LOG", NO_LOG), text)
         if match:
             detail = strip_control_chars(next(filter(None, match.groups()), message), 200)
             return transport_error(row.kind, filled(row.text, detail, message=message), _hint(row.hint, text))

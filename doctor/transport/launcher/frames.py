@@ -4,8 +4,6 @@ To the hosts go lines that all of them see: what several are sent alike is sent 
 and joined as the launcher likes.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -3,8 +3,6 @@
 And whether ssh accepts a file, found before any host is visited.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

@@ -1,7 +1,5 @@
 """What `doctor diagnose` reads from the recorders of a running job: torch's flight recorder, NCCL RAS, HCCL's logs."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -101,10 +99,7 @@ def _files_of_others(reports: Mapping[str, HostReport], job: JobFinding) -> set[
 
 
 def _diagnosis(
-    paths: Sequence[str],
-    hosts: Collection[str],
-    read_on_hosts: ReadOnHosts | None,
-    signatures: Mapping[str, Signature],
+    paths: Sequence[str], hosts: Collection[str], read_on_hosts: ReadOnHosts | None, signatures: Mapping[str, Signature]
 ) -> Diagnosis:
     if read_on_hosts is None:
         return diagnose_found(paths, signatures)

@@ -1,7 +1,5 @@
 """Inputs, masks and random generators: the same inside a model, other ones over data-parallel ranks. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,11 +39,7 @@ def _random_states(job: JobRecords) -> RecordTable:
     return by_rank(job, "random", "s", "i")
 
 
-def _inside_model(
-    inputs: RecordTable,
-    states: RecordTable,
-    group: GroupRole,
-) -> Iterator[ValueDefect]:
+def _inside_model(inputs: RecordTable, states: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     for (step, number), records in sorted(inputs.items()):
         members = {rank: text_map(records[rank].get("a")) for rank in group.ranks if rank in records}
         if len(members) < len(group.ranks):

@@ -4,13 +4,11 @@ That two workers begin alike matters where they draw: of ranks that hold one mod
 inputs differ as well; all else is a note.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from doctor.analysis.values.splits import format_ranges, majority_split
+from doctor.analysis.values.splits import format_ranges, majority_split, names_held_alike
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_map
@@ -57,12 +55,16 @@ def _inside_model(workers: RecordTable, group: GroupRole, masked: dict[int, int]
 
 def _over_data(workers: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     for (loader, _, worker), records in workers.items():
-        alike = [GENERATORS[name] for name in GENERATORS if len(set(_states(records, name, group).values())) == 1]
-        if alike:
+        states = {rank: text_map(records[rank].get("g")) for rank in group.ranks if rank in records}
+        drawn = {
+            rank: {title: str(state[name]) for name, title in GENERATORS.items() if state.get(name)}
+            for rank, state in states.items()
+        }
+        for ranks, generators in names_held_alike(drawn).items():
             template = (
                 "worker {worker} of loader {loader} begins with the same {generators} numbers on the data-parallel "
                 "ranks {group}: what it draws for their different rows is alike"
             )
-            values = {"worker": worker, "loader": loader, "generators": alike, "group": format_ranges(group.ranks)}
+            values = {"worker": worker, "loader": loader, "generators": generators, "group": format_ranges(ranks)}
             yield ValueDefect(CHECK, "repeated", 0, (), template, values, level="note")
             return

@@ -1,20 +1,18 @@
 """The leading host of a watched job: lets the other hosts in, takes their news, and tells them what was decided."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.smoke.rendezvous.link import LeaderListener, Member, leader_ports, listening_address
-from doctor.watch.fleet.host_clock import HostClock
 from doctor.watch.fleet.meeting import Meeting
 from doctor.watch.fleet.messages import PROTOCOL, FleetOrder, FleetVerdict, HostNews, RankNews
 from doctor.watch.fleet.sockets import FleetLink
@@ -30,6 +28,50 @@ SETTLING_SECONDS = 5.0
 MOST_HOSTS = 8192
 
 LinkState = Literal["live", "over", "cut", "closed"]
+
+
+KEPT_SECONDS = 15.0
+"""Clocks drift: older answers tell nothing."""
+MOST_SAMPLES = 64
+
+
+class _Sample(NamedTuple):
+    round_trip: float
+    offset: float
+    at: float
+
+
+class HostClock:
+    """The newest pings of one host.
+
+    >>> clock = HostClock()
+    >>> clock.add(sent=10.0, received=10.5, theirs=110.25)
+    >>> clock.offset(10.5), clock.error(10.5)
+    (100.0, 0.25)
+    """
+
+    def __init__(self) -> None:
+        self._samples: deque[_Sample] = deque(maxlen=MOST_SAMPLES)
+
+    def add(self, sent: float, received: float, theirs: float) -> None:
+        """A ping that came back; ``theirs``: the other host's clock when it answered. All in seconds."""
+        if received >= sent:
+            self._samples.append(_Sample(received - sent, theirs - (sent + received) / 2, received))
+
+    def offset(self, now: float) -> float | None:
+        """Seconds that the other clock is ahead; None where no recent ping came back."""
+        best = self._best(now)
+        return None if best is None else best.offset
+
+    def error(self, now: float) -> float | None:
+        """Seconds that `offset` may be wrong."""
+        best = self._best(now)
+        return None if best is None else best.round_trip / 2
+
+    def _best(self, now: float) -> _Sample | None:
+        while self._samples and now - self._samples[0].at > KEPT_SECONDS:
+            self._samples.popleft()
+        return min(self._samples, default=None)
 
 
 class OtherHost:

@@ -13,7 +13,7 @@ from pathlib import Path
 from doctor.smoke.run.programs import part, without_own_imports
 
 SHARED_PARTS = ("host_texts", "recorder_page", "flight_recorder")
-PARTS = ("rank_files", "groups", "collectives", "training", "mindspore_ranks", "start")
+PARTS = ("rank_files", "collectives", "training", "mindspore_ranks", "start")
 """In the order in which they run."""
 
 

@@ -5,8 +5,6 @@ DeepSpeed, tqdm, torchtitan, InternEvo, NeMo, nanoGPT and llm.c; `tests/watch/lo
 its source.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

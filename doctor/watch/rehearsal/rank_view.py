@@ -1,7 +1,5 @@
 """What one rank got: read by the stub of a rehearsal, or of a rank that runs. Untrusted, so typed and bounded here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -137,11 +135,7 @@ def view_of(answer: StubAnswer) -> RankView:
 
 
 def placed(
-    view: RankView,
-    place: HostPlace,
-    cpus: frozenset[int],
-    permitted: frozenset[int],
-    memory_nodes: frozenset[int],
+    view: RankView, place: HostPlace, cpus: frozenset[int], permitted: frozenset[int], memory_nodes: frozenset[int]
 ) -> RankView:
     """The view of a rank on a host with such places, that may run on these CPUs."""
     nodes = place.nodes()

@@ -1,7 +1,5 @@
 """A rehearsal in words, and as a document. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -32,7 +32,6 @@ MODULES = (
     "doctor.smoke.programs.agent.stacks",
     "doctor.smoke.programs.agent.cleanup",
     "doctor.smoke.programs.agent.interpreters",
-    "doctor.smoke.programs.agent.early_interpreter",
     "doctor.remote.runtime.controller",
     "doctor.smoke.programs.agent.rank_watcher",
     "doctor.smoke.programs.agent.agent",

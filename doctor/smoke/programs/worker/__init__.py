@@ -23,12 +23,10 @@ PARTS = (
     "rng",
     "mesh",
     "collective_test",
-    "group_search",
     "second_round",
     "stage_collectives",
     "stage_pairs",
     "batch",
-    "nonfinite",
     "parameters",
     "model",
     "stage_training",
@@ -36,15 +34,9 @@ PARTS = (
     "stage_loader",
     "work_timing",
     "stage_pace",
-    "exact_product",
-    "device_work",
     "stage_devices",
-    "host_sensors",
-    "soak_intervals",
     "stage_soak",
     "rendezvous",
-    "os_errors",
-    "rank",
     "main",
 )
 """In the order in which they are sent: a part uses, while it is loaded, only those before it."""
@@ -55,8 +47,8 @@ SHARED_PARTS = ("recorder_page", "cpu_quota", "secondary_errors", "process_group
 RUNTIME_PARTS = ("host_texts", "connecting")
 """Those that every program on a host has: modules of `doctor.remote.runtime`."""
 
-MINDSPORE_PARTS = ("mindspore_comm", "mindspore_rank")
+MINDSPORE_PARTS = ("mindspore_rank",)
 """Sent behind the others where the job's interpreter has MindSpore and no torch."""
 
-NATIVE_PARTS = ("native_model", "native_trainers", "stage_native")
+NATIVE_PARTS = ("stage_native",)
 """Sent behind the others where the plan has the ``native`` stage."""

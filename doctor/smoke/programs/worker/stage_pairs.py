@@ -133,12 +133,7 @@ def message_bytes(
 
 
 def measure_pair(
-    ctx: RankContext,
-    pair: tuple[int, int],
-    round_number: int,
-    nbytes: int,
-    attempt: int = 0,
-    control: bool = False,
+    ctx: RankContext, pair: tuple[int, int], round_number: int, nbytes: int, attempt: int = 0, control: bool = False
 ) -> list[float]:
     """This rank's exchanges with the other rank of the pair. ``attempt``: from 1 on with no other pair at work.
 
@@ -160,9 +155,7 @@ def measure_pair(
 
 
 def slow_pairs(
-    schedule: Sequence[Sequence[tuple[int, int]]],
-    times: Mapping[int, Sequence[float]],
-    allowed: float = math.inf,
+    schedule: Sequence[Sequence[tuple[int, int]]], times: Mapping[int, Sequence[float]], allowed: float = math.inf
 ) -> list[tuple[tuple[int, int], int]]:
     """Pairs that took far longer than most, or that a slow rank has; slowest first, with their round.
 

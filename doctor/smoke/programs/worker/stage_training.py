@@ -122,10 +122,7 @@ def repeat_reference_run(ctx: RankContext) -> None:
         model.forward_backward(make_batch(ctx, model, rng, step, True))
         of_blocks = torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1)
         gradient, expected = model.reduce_gradient(), model.share_of(reference.gradient)
-        for name, values, others in (
-            ("repeated", gradient, expected),
-            ("repeated_loss", of_blocks, reference.losses),
-        ):
+        for name, values, others in (("repeated", gradient, expected), ("repeated_loss", of_blocks, reference.losses)):
             if math.isfinite(float(others.norm())):
                 distance = relative_distance(values, others)
                 repeated[name] = max(repeated[name], 1.0 if distance is None else distance)
@@ -173,10 +170,7 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> None:
 
 
 def train_step(
-    model: Model,
-    batch: Batch,
-    reference: ReferenceStep | None = None,
-    before: Mapping[str, torch.Tensor] | None = None,
+    model: Model, batch: Batch, reference: ReferenceStep | None = None, before: Mapping[str, torch.Tensor] | None = None
 ) -> dict[str, Any]:
     """One step of training; returns what the ``step`` event says of it.
 

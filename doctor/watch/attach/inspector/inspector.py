@@ -15,24 +15,12 @@ from doctor.remote.runtime.streams import write_all
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, socket_owners, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
-from doctor.watch.attach.inspector.awaited_processes import (
-    Helpers,
-    far_end,
-    files_of,
-    holders,
-    lock_owners,
-    other_ends,
-)
+from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, files_of, holders, lock_owners, other_ends
 from doctor.watch.attach.inspector.connected import shared_sum
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside, seconds_off_cpu
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
-from doctor.watch.attach.inspector.open_requests import (
-    asked_times,
-    lasting_requests,
-    left_requests,
-    takes_requests,
-)
+from doctor.watch.attach.inspector.open_requests import asked_times, lasting_requests, left_requests, takes_requests
 from doctor.watch.attach.inspector.python_stacks import (
     LATE,
     find_py_spy,
@@ -60,12 +48,7 @@ from doctor.watch.attach.inspector.rank_state import (
     sleeps_for,
     status_number,
 )
-from doctor.watch.attach.inspector.recordings import (
-    heartbeat_logs,
-    ras_addresses,
-    ras_answer,
-    recorder_dumps,
-)
+from doctor.watch.attach.inspector.recordings import heartbeat_logs, ras_addresses, ras_answer, recorder_dumps
 from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_files, start_samples
 
 LOOKS = 3

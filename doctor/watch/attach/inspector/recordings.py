@@ -10,11 +10,7 @@ from doctor.remote.runtime.reading import link_at, names_in, open_at_once, read_
 from doctor.smoke.programs.agent.procfs import stat_fields
 from doctor.watch.attach.inspector.connected import user_of
 
-DUMP_VARIABLES = (
-    "TORCH_FR_DUMP_TEMP_FILE",
-    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
-    "TORCH_HCCL_DEBUG_INFO_TEMP_FILE",
-)
+DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_HCCL_DEBUG_INFO_TEMP_FILE")
 # Sources: torch/csrc/distributed/c10d/FlightRecorder.cpp and ProcessGroupNCCL.cpp; torch_npu, ProcessGroupHCCL.cpp.
 DUMP_PLACES = ("/tmp/nccl_trace_rank_", "/tmp/hccl_trace_rank_")
 DUMP_CACHE = ".cache/torch/comm_lib_trace_rank_"

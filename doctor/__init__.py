@@ -1,5 +1,7 @@
 """What a check file may import; everything is loaded on first use, so that `doctor --help` stays quick."""
 
+from __future__ import annotations
+
 TYPE_CHECKING = False  # importing typing would be a tenth of the time of a quick command
 if TYPE_CHECKING:
     from doctor.engine.check import Skip as Skip

@@ -21,6 +21,8 @@ consequence stands. Nor does a warning make anything unknown: beside it, what wa
 neither failed nor healthy.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Which processes share a rank number, have none, or have one outside the job; and which numbers are missing. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 

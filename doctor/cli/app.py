@@ -1,5 +1,7 @@
 """The subcommands. A subcommand's module is loaded only when it is called, which keeps the start fast."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence

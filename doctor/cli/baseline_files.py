@@ -1,5 +1,7 @@
 """The files of `--baseline`, `--save-baseline` and `doctor baseline`: a path, or ``site`` for the one of this user."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """`doctor bundle-logs`."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import sys

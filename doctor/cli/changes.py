@@ -1,5 +1,7 @@
 """`doctor changes`."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections import Counter

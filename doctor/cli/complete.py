@@ -4,6 +4,8 @@ What a candidate holds is untrusted, and zsh evaluates what it is sent: `is_safe
 candidate passes before it is written.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import signal

@@ -3,6 +3,8 @@
 What these files and programs hold is untrusted: only host names of letters, digits, dots, dashes and underscores pass.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re

@@ -1,5 +1,7 @@
 """`doctor diagnose`."""
 
+from __future__ import annotations
+
 import os
 import time
 from pathlib import Path

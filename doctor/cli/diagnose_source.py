@@ -1,5 +1,7 @@
 """Where `doctor diagnose` takes logs from: files that lie here, hosts, a job by its id, or a file of ``--save``."""
 
+from __future__ import annotations
+
 import glob
 import os
 import shlex

@@ -1,5 +1,7 @@
 """Expected hosts of a fleet that is checked without SSH (`doctor node` on each host, then `doctor merge`)."""
 
+from __future__ import annotations
+
 from typing import Annotated, NamedTuple
 
 import msgspec

@@ -1,5 +1,7 @@
 """`doctor explain`: one check, one playbook, or one page of the documentation."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path

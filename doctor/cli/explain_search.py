@@ -1,5 +1,7 @@
 """`doctor explain TEXT`: an error code, or lines of a log, and the pages that they lead to. Built-in pages alone."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,7 @@
 """`doctor explain NAME` for a built-in check or a topic, without the weight of a command line."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from doctor.engine.check_files import bundled_path

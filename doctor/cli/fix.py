@@ -1,5 +1,7 @@
 """`doctor fix`."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 from typing import Annotated

@@ -1,5 +1,7 @@
 """The option groups of `doctor fix`."""
 
+from __future__ import annotations
+
 from typing import Annotated, NamedTuple
 
 import typer

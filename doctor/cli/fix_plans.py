@@ -1,5 +1,7 @@
 """Shared parts of `doctor fix`: saved plans, connections to their hosts, the confirmation."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,5 +1,7 @@
 """`doctor fix --undo` and ``--list``."""
 
+from __future__ import annotations
+
 import os
 from contextlib import suppress
 from typing import cast

@@ -1,5 +1,7 @@
 """`doctor lint`."""
 
+from __future__ import annotations
+
 import os
 import sys
 from typing import Annotated

@@ -1,5 +1,7 @@
 """`doctor list`."""
 
+from __future__ import annotations
+
 import os
 import sys
 from pathlib import Path

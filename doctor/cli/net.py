@@ -1,5 +1,7 @@
 """`doctor net`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated

@@ -1,5 +1,7 @@
 """Shows what the parser of the command line refuses: in the language of this process, and without secrets."""
 
+from __future__ import annotations
+
 import difflib
 import sys
 from collections.abc import Callable, Sequence

@@ -1,5 +1,7 @@
 """`doctor preflight`."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated, NamedTuple
 

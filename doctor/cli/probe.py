@@ -1,5 +1,7 @@
 """`doctor probe`: the probe as one file, for clusters without doctor."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 from typing import Annotated

@@ -1,5 +1,7 @@
 """`doctor rank-table`."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import sys

@@ -1,5 +1,7 @@
 """`doctor rehearse`."""
 
+from __future__ import annotations
+
 import os
 from typing import Annotated
 

@@ -1,5 +1,7 @@
 """`doctor report`."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,5 +1,7 @@
 """`doctor root-helper`: the helper for `--sudo`, and the line that allows it."""
 
+from __future__ import annotations
+
 from typing import Annotated
 
 import typer

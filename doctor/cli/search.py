@@ -1,5 +1,7 @@
 """`doctor list WORD...`: checks and playbooks by the words in them, best matches first. Files are read, not run."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar

@@ -1,5 +1,7 @@
 """`doctor smoke`."""
 
+from __future__ import annotations
+
 import os
 import re
 import sys

@@ -4,6 +4,8 @@ Works under torchrun, torch.distributed.launch, mpirun, srun, msrun, or a shell 
 RANK_ID and RANK_SIZE). Without any of them it runs `doctor smoke`.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import time

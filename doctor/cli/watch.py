@@ -1,5 +1,7 @@
 """`doctor watch`: three ways to a training program, which exclude each other."""
 
+from __future__ import annotations
+
 import os
 import shlex
 from pathlib import Path

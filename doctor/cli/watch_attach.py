@@ -1,5 +1,7 @@
 """One run of `doctor watch --attach`."""
 
+from __future__ import annotations
+
 import shlex
 import time
 from collections.abc import Mapping, Sequence

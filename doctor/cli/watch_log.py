@@ -1,5 +1,7 @@
 """One run of `doctor watch --log`, and how a loss is read."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """The options of `doctor watch`: which ranks it looks at, which logs it follows, and which checks it makes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple

@@ -1,5 +1,7 @@
 """The controller's side of the collector: its start, its request, its response."""
 
+from __future__ import annotations
+
 import ast
 import contextlib
 import hashlib

@@ -1,5 +1,7 @@
 """Runs the collector on all hosts in parallel, within a fixed time budget."""
 
+from __future__ import annotations
+
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence

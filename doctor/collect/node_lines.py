@@ -4,6 +4,8 @@ srun cuts a line at 1024 bytes and mixes the pieces of all tasks, so a record is
 whose it is and which of how many. mpirun cuts anywhere: what it has torn is found to be so.
 """
 
+from __future__ import annotations
+
 import base64
 import re
 import secrets

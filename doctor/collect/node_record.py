@@ -1,5 +1,7 @@
 """`doctor node`: the host's name, its state, and the record for `doctor merge`."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Mapping

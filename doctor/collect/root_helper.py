@@ -1,5 +1,7 @@
 """The text of the helper for `--sudo`, and the line of sudoers that allows it and nothing else."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 

@@ -1,5 +1,7 @@
 """Round 1 reads the state of each host; round 2 tests between hosts, with the results of round 1."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any

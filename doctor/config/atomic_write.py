@@ -1,5 +1,7 @@
 """Writes each file that the user named: completely or not at all, and never through a link of another user."""
 
+from __future__ import annotations
+
 import errno
 import os
 import select

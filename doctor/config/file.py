@@ -11,6 +11,8 @@ writable by others: the rule of ssh for ``~/.ssh/config``. A file that is named 
     mebibytes = 32       # and not more of them together
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping

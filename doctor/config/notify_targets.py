@@ -18,6 +18,8 @@
 A table alone sends nothing: a file that lies in a folder by chance must not start programs.
 """
 
+from __future__ import annotations
+
 import re
 import shlex
 import urllib.parse

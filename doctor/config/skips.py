@@ -1,5 +1,7 @@
 """``DOCTOR_SKIP``: checks that one job or one shell leaves out, and the trace that this leaves. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Mapping
 

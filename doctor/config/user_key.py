@@ -1,5 +1,7 @@
 """A secret of the user's own, in the state folder: the same in all processes of the user that share a home."""
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Mapping

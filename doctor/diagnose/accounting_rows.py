@@ -1,5 +1,7 @@
 """Which rows of a scheduler's accounting belong to the job whose logs are diagnosed: sacct shows many jobs at once."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 

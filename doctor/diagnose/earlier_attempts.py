@@ -1,5 +1,7 @@
 """The attempts before the last one of a job, and the jobs before it in the same file: why each of them ended."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import msgspec

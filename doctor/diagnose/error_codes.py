@@ -1,5 +1,7 @@
 """What an event adds to the title of its signature: the name of its error code, or its exception and where it arose."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path

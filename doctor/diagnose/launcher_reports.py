@@ -1,5 +1,7 @@
 """What launchers and schedulers report of the ranks that they started: how each ended."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -4,6 +4,8 @@ A signature's text is looked through as it stands in its file; only those that m
 reading the bundled files.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping

@@ -1,5 +1,7 @@
 """One process of a job, as its logs show it."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import msgspec

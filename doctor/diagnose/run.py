@@ -1,5 +1,7 @@
 """Logs to a diagnosis: the functions that the command calls."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,5 +1,7 @@
 """The state of the suspect hosts now: the checks that a cause names, on the hosts that it names, and no others."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec

@@ -1,5 +1,7 @@
 """Addresses in foreign text: only those that can be written down again, anywhere, without harm."""
 
+from __future__ import annotations
+
 import ipaddress
 import re
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """What a fact is right after a reboot, told from what the host loads when it starts. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any
 

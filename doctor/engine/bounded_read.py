@@ -1,5 +1,7 @@
 """Reads a file that a user named: a regular file only, up to a limit of bytes, and without waiting."""
 
+from __future__ import annotations
+
 import errno
 import os
 import stat

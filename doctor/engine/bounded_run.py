@@ -1,5 +1,7 @@
 """Runs a program of this machine: up to a limit of bytes and of time, and nothing of it is left behind."""
 
+from __future__ import annotations
+
 import os
 import selectors
 import signal

@@ -1,5 +1,7 @@
 """``@check``: the signature lists the facts that a check needs, the docstring is its page."""
 
+from __future__ import annotations
+
 import inspect
 import types
 import typing

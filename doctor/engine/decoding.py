@@ -1,5 +1,7 @@
 """Decoding of what hosts and other programs send: zlib streams up to a limit, and types made ready for msgspec."""
 
+from __future__ import annotations
+
 import zlib
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Errors that end a command with one line on stderr and a documented exit code."""
 
+from __future__ import annotations
+
 from doctor.engine.texts import filled
 
 

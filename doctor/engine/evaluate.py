@@ -1,5 +1,7 @@
 """Turns raw records into facts, and facts into outcomes. Pure: runs nothing, opens nothing, prints nothing."""
 
+from __future__ import annotations
+
 import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

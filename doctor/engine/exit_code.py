@@ -1,5 +1,7 @@
 """The verdict of a run: one word, and one exit code. Pure."""
 
+from __future__ import annotations
+
 import enum
 from typing import Literal
 

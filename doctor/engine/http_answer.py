@@ -1,5 +1,7 @@
 """One HTTP request: its answer is read up to a limit, and no redirect is followed."""
 
+from __future__ import annotations
+
 import ssl
 import urllib.request
 from typing import Any

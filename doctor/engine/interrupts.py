@@ -4,6 +4,8 @@ A preflight that is stopped while it is still loading modules prints its line by
 later, and in all other commands, a signal raises `SystemExit` with 128 + its number in the main thread, once.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import time

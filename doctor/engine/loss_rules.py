@@ -3,6 +3,8 @@
 Checks of the smoke run report the loss of a watched program, too (`for_watched`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 from doctor.engine import check as declaration

@@ -7,6 +7,8 @@ A two-byte encoding of East Asia (GBK, Big5) has ``×``, ``→`` and quotation m
 as ideographs; ASCII has none of them.
 """
 
+from __future__ import annotations
+
 import codecs
 import unicodedata
 from functools import lru_cache

@@ -5,6 +5,8 @@ matter which of them tried. `doctor.net.host_groups` knows both ways of every pa
 part is a strongly connected component.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush

@@ -1,5 +1,7 @@
 """What a report holds beside its outcomes: the ages of findings, a network test in figures. No judgement. Pure."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 import msgspec

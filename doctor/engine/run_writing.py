@@ -1,5 +1,7 @@
 """A run as it is written to disk: without secrets, and with the table of its texts."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any

@@ -1,5 +1,7 @@
 """Makes untrusted text from hosts, tools or files safe to show."""
 
+from __future__ import annotations
+
 import re
 import zlib
 from collections.abc import Iterable

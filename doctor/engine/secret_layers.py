@@ -1,5 +1,7 @@
 """What programs write for the characters of a text that they pass on, and the texts below such layers."""
 
+from __future__ import annotations
+
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -1,5 +1,7 @@
 """What is a secret by its own shape, such as tokens of services, and by the command that it stands in."""
 
+from __future__ import annotations
+
 import re
 from functools import cache
 from pathlib import Path

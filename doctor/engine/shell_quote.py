@@ -1,5 +1,7 @@
 """The placeholders of a shell command, and how a value is quoted to stay what it is there."""
 
+from __future__ import annotations
+
 import re
 import shlex
 

@@ -4,6 +4,8 @@ A new kind is a name in `FailureKind`, a row in `_ROWS`, a rule in `doctor.smoke
 that reports it, and their tests. ``hatch run regen`` writes the names into the JSON schema of reports.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Literal
 

@@ -1,5 +1,7 @@
 """stdout and stderr: the one way by which doctor's text leaves the process: `tests/test_one_way_out.py`."""
 
+from __future__ import annotations
+
 import errno
 import os
 import sys

@@ -9,6 +9,8 @@ another meaning than its own words have. Who wrote it is not trusted: rows that 
 that no catalogue has stays English.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """A time limit for work on foreign data that has no loop of ours to ask the time in."""
 
+from __future__ import annotations
+
 import signal
 import threading
 from collections.abc import Iterator

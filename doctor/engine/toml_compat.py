@@ -1,5 +1,7 @@
 """TOML, by the standard library or, before Python 3.11, by the package that it was made from."""
 
+from __future__ import annotations
+
 import os
 import sys
 from pathlib import Path

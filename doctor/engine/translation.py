@@ -4,6 +4,8 @@ No text is taken apart to guess its template: `doctor.engine.texts` knows it, or
 What neither knows stays as it is, as what another program has printed. Pure.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 

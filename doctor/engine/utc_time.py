@@ -1,5 +1,7 @@
 """Moments as runs, plans, events and logs name them."""
 
+from __future__ import annotations
+
 from datetime import datetime, timezone
 
 

@@ -1,5 +1,7 @@
 """Compatible and known bad versions: vendors' tables as data, and the comparison of version strings."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from functools import cache

@@ -1,5 +1,7 @@
 """What was seen of a watched program, as it is saved, evaluated and shown: frozen values."""
 
+from __future__ import annotations
+
 from typing import Literal, get_args
 
 import msgspec

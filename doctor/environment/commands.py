@@ -1,5 +1,7 @@
 """Runs a command that prints hosts, such as a scheduler's; tests and replays pass their own function."""
 
+from __future__ import annotations
+
 import glob
 import os
 import shutil

@@ -24,6 +24,8 @@ The pods are numbered by index, and index 0 leads. Where they come from, in this
 The kubelet writes the pod's name with its subdomain into /etc/hosts, before the short one.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 

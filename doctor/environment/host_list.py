@@ -1,5 +1,7 @@
 """Where a scheduler or launcher lists the hosts of a job, and how such a list is read."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 import msgspec

@@ -1,5 +1,7 @@
 """Which hosts a run checks: from a node set, a hostfile, a rank table, the batch scheduler, or this host alone."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import msgspec

@@ -1,5 +1,7 @@
 """The hosts of a job, and where two sources of them disagree. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 

@@ -3,6 +3,8 @@
 Launchers nest: torchrun under srun, mpirun in a batch script. The innermost started the process, so its numbers count.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import msgspec

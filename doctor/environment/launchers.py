@@ -1,5 +1,7 @@
 """The table of launchers, and what of Open MPI, Slurm, MindSpore and scripts no column of it can say."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from functools import cache

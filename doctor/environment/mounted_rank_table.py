@@ -6,6 +6,8 @@ ModelArts ``RANK_TABLE_FILE`` names a folder, the file in it is ``jobstart_hccl.
 ``completed`` in the same way (ModelArts, "training code adaptation for Ascend custom images").
 """
 
+from __future__ import annotations
+
 import json
 import time
 from collections.abc import Callable, Mapping

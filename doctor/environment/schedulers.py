@@ -1,5 +1,7 @@
 """The table of schedulers and platforms, and the job of a process by it."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial

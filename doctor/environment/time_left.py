@@ -4,6 +4,8 @@ Sources: sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES" (SLURM_JOB_END_TI
 squeue(1), ``%L``, the time that is left; Argonne, Cobalt (COBALT_ENDTIME). Other schedulers give their jobs no end.
 """
 
+from __future__ import annotations
+
 import re
 import time
 from collections.abc import Callable, Mapping

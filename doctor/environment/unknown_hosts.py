@@ -3,6 +3,8 @@
 A job whose hosts are not all known may be checked on this host alone, and is then never healthy.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Mapping

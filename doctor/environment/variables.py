@@ -1,5 +1,7 @@
 """Environment variables as text, numbers, ports and addresses; unusable values are collected. Pure."""
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Addresses that may be written down on other hosts: no single host decides about them."""
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections import defaultdict

@@ -5,6 +5,8 @@ MindCluster, Ascend Docker Runtime (https://www.hiascend.com/document/detail/en/
 (``--gpus``); Kubernetes, device plugins (``resources.limits``); Apptainer, ``--bind``, ``--nv``; enroot, ``--mount``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from doctor.engine.texts import filled

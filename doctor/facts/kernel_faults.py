@@ -1,5 +1,7 @@
 """The table of the kernel's messages that report a fault of the host: its rows, and the words that are looked for."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache

@@ -1,5 +1,7 @@
 """The text of npu-smi: why it did not start, tables by the names of their columns, and ``label : value`` lines."""
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -5,6 +5,8 @@ them is paired with which of the peer's, and which connection is accepted; ``btl
 connection starts from) and ``opal/mca/if``; Open MPI 5.0, the same files and ``opal/mca/reachable/weighted``.
 """
 
+from __future__ import annotations
+
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache

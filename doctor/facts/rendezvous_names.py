@@ -5,6 +5,8 @@ itself for the host of the endpoint, and ``RendezvousStoreInfo.build`` (api.py) 
 dynamic_rendezvous.py: the agent whose host has the first name in the order of the alphabet is rank 0, and announces it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 
 from doctor.engine.texts import filled

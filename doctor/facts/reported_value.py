@@ -1,5 +1,7 @@
 """What vendors' tools print: values, absent, read or failed; readings with limits; blocks. For all readers of tools."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple

@@ -1,5 +1,7 @@
 """What rocm-smi prints, in the rows that amd-smi's JSON has: for hosts where amd-smi is not installed."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -5,6 +5,8 @@ The rules are those of the libraries' sources: c10d ``init.cpp`` and ``ProcessGr
 ``abstract_node.cc`` (MS_WORKER_IP).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 import msgspec

@@ -7,6 +7,8 @@ fault of the host, and are left out. The catalog has no action for 167 to 175, w
 the driver's nverror.h (595.45.04), and their action that of the errors that they accompany or resemble.
 """
 
+from __future__ import annotations
+
 import re
 from functools import cache
 from pathlib import Path

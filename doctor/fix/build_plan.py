@@ -1,5 +1,7 @@
 """Builds a plan: findings, their playbooks, and the state that the steps will change. Changes nothing."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec

@@ -1,5 +1,7 @@
 """Which playbooks of a host's plan depend on which earlier ones, and which take back what another does. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 

@@ -1,5 +1,7 @@
 """The edit of a file by a step: new content from old content. Pure."""
 
+from __future__ import annotations
+
 import difflib
 import re
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Inspects a host before a change: the state that the steps will change, and running jobs. Read-only."""
 
+from __future__ import annotations
+
 import base64
 import re
 import shutil

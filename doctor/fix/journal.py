@@ -6,6 +6,8 @@ by which an undo sees what somebody else changed since. Both are printed only as
 can cut the last line of a file, and then the step of that line was never requested.
 """
 
+from __future__ import annotations
+
 import getpass
 import os
 import threading

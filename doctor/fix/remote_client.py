@@ -1,5 +1,7 @@
 """The controller's end of the executor on a host: one request, one answer."""
 
+from __future__ import annotations
+
 import json
 import time
 from collections import deque

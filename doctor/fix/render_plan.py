@@ -1,5 +1,7 @@
 """Plans as text, for terminals and logs; hosts with the same steps form one group. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator, Sequence
 

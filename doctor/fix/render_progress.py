@@ -1,5 +1,7 @@
 """Progress of applying or undoing a plan, as text. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from doctor.engine.language import localized, localized_filled, phrase

@@ -1,5 +1,7 @@
 """Selects playbooks for findings, fills in their values, and lists the findings that are not treated. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec

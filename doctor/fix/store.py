@@ -1,5 +1,7 @@
 """Where plans and journals lie: ``~/.local/state/doctor/fix/ID/``, for their owner's eyes alone."""
 
+from __future__ import annotations
+
 import fcntl
 import os
 import re

@@ -4,6 +4,8 @@ A plan lays the files that its steps write over those of the host, and judges th
 again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 

@@ -1,5 +1,7 @@
 """Verifies fixes: runs the checks that had findings again, and expects them to pass. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 

@@ -1,5 +1,7 @@
 """Which earlier run a run is compared with: the last one that worked. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 

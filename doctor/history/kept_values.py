@@ -4,6 +4,8 @@ Hosts of a fleet have nearly all alike: a category of one fact stands there once
 differs from it.
 """
 
+from __future__ import annotations
+
 import zlib
 
 import msgspec

@@ -3,6 +3,8 @@
 A job is known by its launch line, which is kept as a digest: it may hold secrets.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re

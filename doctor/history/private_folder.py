@@ -4,6 +4,8 @@ All access goes through the opened folder, so that it cannot be replaced meanwhi
 appears under its name at once or not at all.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import stat

@@ -1,5 +1,7 @@
 """A page of the history in words, and as a document. Pure."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -4,6 +4,8 @@ Hosts are bits of a number: bit 0 is the fleet as a whole, bit n the name n-1. C
 entry. Values and messages are not kept, so that a record holds no more than names of hosts and checks.
 """
 
+from __future__ import annotations
+
 import functools
 import zlib
 from collections.abc import Collection, Container, Iterable, Mapping

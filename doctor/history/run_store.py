@@ -1,5 +1,7 @@
 """Where records of runs lie: ``~/.local/state/doctor/history/``, one small file for each, for their owner alone."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence

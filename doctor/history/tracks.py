@@ -3,6 +3,8 @@
 A run that did not look at a host is neither a finding nor its end: a track has a gap there.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal

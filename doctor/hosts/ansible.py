@@ -4,6 +4,8 @@ Source: Ansible, "How to build your inventory"; ansible-inventory(1), option ``-
 group, and their variables in ``_meta.hostvars``.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re

@@ -5,6 +5,8 @@ and Donau (``host 8 queue ...``), bare names. A host that is repeated has one sl
 OAR. Of ``user@host`` and ``user@host:port`` the login is kept.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Iterable

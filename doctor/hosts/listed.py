@@ -1,5 +1,7 @@
 """Lists of hosts in a variable, as schedulers write them. Each function takes the text and its place for messages."""
 
+from __future__ import annotations
+
 import json
 import re
 

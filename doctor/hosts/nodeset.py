@@ -4,6 +4,8 @@ A host is named as ssh names it: its name stands in reports and is what the host
 ``user@host:port`` the user and the port are kept apart, as a `HostLogin`; ``host:8`` means slots, in hostfiles alone.
 """
 
+from __future__ import annotations
+
 import ipaddress
 import re
 from itertools import islice, product

@@ -1,5 +1,7 @@
 """What the command line names as hosts, and of pods what the way to them needs to know."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import msgspec

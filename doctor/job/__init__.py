@@ -1,5 +1,7 @@
 """The job's intended settings: its rank table and its launch settings. Reads no host. Loaded by what is used of it."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING
 

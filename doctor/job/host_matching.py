@@ -1,5 +1,7 @@
 """Brings the job's plan and the hosts together: which product they are, and which host an entry means."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Protocol

@@ -7,6 +7,8 @@ words are passed over; a list of algorithms without any other word leaves the ri
 a part such as ``allreduce:tree`` is one unknown word.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 

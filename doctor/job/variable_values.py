@@ -1,5 +1,7 @@
 """The values that environment variables of HCCL, NCCL, torch, OpenMP and MindSpore may have. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from functools import cache

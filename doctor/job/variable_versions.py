@@ -1,5 +1,7 @@
 """Since which version a library reads a variable, and until which one it did. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -1,5 +1,7 @@
 """The environment variables that describe a job: the one list for settings, saved runs, checks and launchers. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 

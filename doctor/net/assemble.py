@@ -1,5 +1,7 @@
 """The matrix of a network test, from the answers in the hosts' records. Pure."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection
 

@@ -1,5 +1,7 @@
 """Where a cause may lie: boxes of cells, each the hosts, groups and directions that would fail together."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec

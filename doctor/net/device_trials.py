@@ -9,6 +9,8 @@ Sources: outputs in linux-rdma/perftest issues 132, 228, 262 and 393; rdma-core,
 librdmacm/examples/rping.c; linux-rdma mailing list, runs of rping over siw, rxe and cxgb4.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv6Address

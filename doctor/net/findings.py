@@ -1,5 +1,7 @@
 """The causes of a network test's failures, as values of findings: one list for all `net_*` checks. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 

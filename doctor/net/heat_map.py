@@ -4,6 +4,8 @@ Above 32 hosts, or where the terminal is too narrow, neighbouring hosts share a 
 thousands of attempts is still drawn. All of it is ASCII, names of hosts, too: they are untrusted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import msgspec

@@ -5,6 +5,8 @@ from the matrix itself, the parts of a fleet that is cut. They decide nothing by
 between two of them be one cause.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -8,6 +8,8 @@ success; what is left are single links and directions.
 What was not tried, or is unknown, counts neither as healthy nor as failed: it contradicts no box, and supports none.
 """
 
+from __future__ import annotations
+
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,6 +4,8 @@ A host speaks for its own attempts and its own ports, and for nothing else: whic
 that its answer came by, never from the answer. What it says of another host's ports decides nothing by itself.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """A network test as Prometheus metrics: a few series a host, never one a pair."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median

@@ -1,5 +1,7 @@
 """What the network test tries: which ports, at which address of each host, between which pairs. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 

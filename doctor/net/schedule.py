@@ -9,6 +9,8 @@ A pair is tried in both directions. Everything follows from a few numbers: a hos
 each round, without the rest of the schedule.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from random import Random

@@ -5,6 +5,8 @@ they do, and the quickest round trip, are compared before throughput and usual l
 programs of both ends ran when they could (`MOST_WAITED`).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median

@@ -1,5 +1,7 @@
 """A network test as the report's summary, and back. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import msgspec

@@ -4,6 +4,8 @@ Loaded before anything that takes time, so that it imports next to nothing: on a
 command may take longer to load than the whole budget.
 """
 
+from __future__ import annotations
+
 import _thread
 import os
 import time

@@ -1,5 +1,7 @@
 """One preflight, from its first moment to its one line: gather, decide, report."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time

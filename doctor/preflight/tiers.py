@@ -1,5 +1,7 @@
 """Tiers of a preflight: which checks run, and the default time limit. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Literal, get_args
 

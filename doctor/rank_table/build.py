@@ -1,5 +1,7 @@
 """Builds a rank table from the hosts' facts; none if any host is incomplete. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec

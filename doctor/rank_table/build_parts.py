@@ -1,5 +1,7 @@
 """What a rank table is made of, out of the hosts' facts: NPUs, family, super pods, addresses, names. Pure."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip_address, ip_network

@@ -1,5 +1,7 @@
 """The rank table of some hosts of a run: reduced, checked by our own checks, counted."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping, Sequence
 

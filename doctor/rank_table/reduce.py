@@ -1,5 +1,7 @@
 """A rank table for fewer hosts: the others' entries taken out, the ranks numbered anew, all else as it was."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Mapping
 from typing import Any

@@ -1,5 +1,7 @@
 """A saved run restricted to some of its hosts. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Finds and loads playbooks: ours, and a site's own, through the same door."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Which checks have an automatic fix, for the line with the fix command."""
 
+from __future__ import annotations
+
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -4,6 +4,8 @@ No check is run or even imported for it: what a check supplies is read off its s
 too, since playbooks may run as root on many hosts.
 """
 
+from __future__ import annotations
+
 import ast
 import functools
 import re

@@ -1,5 +1,7 @@
 """A remedy as data: what it treats, what it risks, its steps; and a step filled with a finding's values."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

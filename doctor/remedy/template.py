@@ -5,6 +5,8 @@ its text. In a file a value stays within one line, in a path within one part. If
 gives the reason.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

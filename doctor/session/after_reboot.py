@@ -1,5 +1,7 @@
 """An evaluation as after a reboot: what must be read for it, and how one check is evaluated."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from doctor.engine.boot_form import BootView

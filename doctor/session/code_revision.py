@@ -3,6 +3,8 @@
 git is not called: its configuration may run programs. ``HEAD`` and the branch that it names are read as files.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re

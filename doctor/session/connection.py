@@ -1,5 +1,7 @@
 """How the hosts of an inventory are reached: the transport, and what the list of hosts adds to the options of SSH."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 

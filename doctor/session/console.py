@@ -1,5 +1,7 @@
 """The report of our own bugs."""
 
+from __future__ import annotations
+
 import os
 import sys
 import tempfile

@@ -3,6 +3,8 @@
 A line is written only where the finding itself has the value that belongs there; else its remedy says what is missing.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches

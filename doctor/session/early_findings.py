@@ -4,6 +4,8 @@ A host's answer is evaluated by itself, by the checks that look at one host and 
 a fixed time of the CPU in all. The report is made of all answers, and does not depend on their order.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,5 +1,7 @@
 """A test that uses devices runs only while no pod on its node has any, and ends when one comes."""
 
+from __future__ import annotations
+
 import os
 import signal
 import threading

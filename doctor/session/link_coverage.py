@@ -1,5 +1,7 @@
 """How many of the links between hosts a run has tried: said beside the verdict, which holds for those alone. Pure."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any

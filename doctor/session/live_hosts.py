@@ -1,5 +1,7 @@
 """The live view of a check: its hosts, which of them have answered, and what was found so far."""
 
+from __future__ import annotations
+
 import os
 import sys
 import threading

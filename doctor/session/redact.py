@@ -1,5 +1,7 @@
 """``--redact``: pseudonyms in a report, the same in every run of one user."""
 
+from __future__ import annotations
+
 import functools
 import os
 from collections.abc import Callable, Iterable

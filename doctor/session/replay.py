@@ -3,6 +3,8 @@
 The checks have a time limit: what a host printed may make one slow, and must not cost the verdict.
 """
 
+from __future__ import annotations
+
 import queue
 import threading
 import time

@@ -3,6 +3,8 @@
 Loaded where a run has one of them, or a check wants one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

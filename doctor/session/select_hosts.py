@@ -1,5 +1,7 @@
 """The hosts that a command is for."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 

@@ -1,5 +1,7 @@
 """The hosts of a run that are pods, or nodes reached by pods: asked of the API server."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,5 +1,7 @@
 """Data of a smoke run: the plan, observations of a rank, and failures. Frozen values."""
 
+from __future__ import annotations
+
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 

@@ -8,6 +8,8 @@
 Every line is checked before it is used: hosts are not trusted.
 """
 
+from __future__ import annotations
+
 from typing import Any, Union
 
 import msgspec

@@ -4,6 +4,8 @@
 A transport does not depend on facts or checks; it carries bytes, and reports in one sentence why it could not.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Literal, Protocol, runtime_checkable
 

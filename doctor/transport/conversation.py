@@ -1,5 +1,7 @@
 """Lines in both directions with a remote program, over any channel of bytes."""
 
+from __future__ import annotations
+
 import contextlib
 import threading
 import time

@@ -1,5 +1,7 @@
 """What programs on hosts have filled, as `doctor.remote.runtime.host_texts` sends it: untrusted, and bounded."""
 
+from __future__ import annotations
+
 import msgspec
 
 from doctor.engine.texts import MAX_ANSWER_ROWS, TextTable, read_table

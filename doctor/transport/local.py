@@ -3,6 +3,8 @@
 `PipeChannel` and `SocketChannel` are the far ends of a conversation over files of this machine.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import select

@@ -5,6 +5,8 @@ nonces and that text; the listener proves the same in turn. Nothing that was rec
 caller says of itself can be changed on the way.
 """
 
+from __future__ import annotations
+
 import hashlib
 import hmac
 import secrets

@@ -1,5 +1,7 @@
 """Lines of JSON by which two processes of a job get to know each other over TCP, before any of them is believed."""
 
+from __future__ import annotations
+
 import errno
 import socket
 import time

@@ -4,6 +4,8 @@
 programs at once. `visit_hosts` does something for many hosts at the same time.
 """
 
+from __future__ import annotations
+
 import _thread
 import base64
 import contextlib

@@ -5,6 +5,8 @@ connection would lead, not the name that a host has for itself: two hosts may ha
 /etc/hosts. See `ThisHost.place`.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 import threading

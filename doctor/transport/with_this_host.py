@@ -1,5 +1,7 @@
 """A transport to other hosts that reads the machine of this process itself, without it."""
 
+from __future__ import annotations
+
 import getpass
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar

@@ -1,5 +1,7 @@
 """How far the ranks of a training came, by their steps and by the collectives that they repeat. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 from doctor.engine.texts import filled

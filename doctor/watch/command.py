@@ -1,5 +1,7 @@
 """Runs the watched command: its streams carried on as they are, its signals passed on, its exit code its own."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal

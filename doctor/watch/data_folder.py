@@ -1,5 +1,7 @@
 """What ``doctor watch --data`` needs on a host: the hooks as files, and a folder for the digests."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The ranks' digests as outcomes of the smoke run's checks, and the report of a watched run with them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import msgspec

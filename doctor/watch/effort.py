@@ -6,6 +6,8 @@ whose child's, has an end goes on by itself (`doctor.watch.local_wait`). Only on
 rest: in a lock, in an endless sleep, in a file system.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple

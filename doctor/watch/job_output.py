@@ -5,6 +5,8 @@ streams that lead to one place stay one, in the order in which they were written
 left as they are. Order, bytes and time are not changed: see `doctor.watch.output_pump`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import os

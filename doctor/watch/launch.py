@@ -1,5 +1,7 @@
 """`doctor watch -- COMMAND`: runs a command with the hook in its environment, and watches its ranks."""
 
+from __future__ import annotations
+
 import math
 import os
 import time

@@ -1,5 +1,7 @@
 """What a watched job tells while it runs: losses, by output and calls of `probe.loss`, and timed out collectives."""
 
+from __future__ import annotations
+
 import re
 import time
 from collections.abc import Iterator

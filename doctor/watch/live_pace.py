@@ -3,6 +3,8 @@
 Earlier runs are read and written in threads: the state folder may be on a file server that hangs.
 """
 
+from __future__ import annotations
+
 import contextlib
 import threading
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """The live view of a watched job: its ranks, what each of them does, and what was found."""
 
+from __future__ import annotations
+
 import os
 import statistics
 import sys

@@ -6,6 +6,8 @@ narrow: a sleep of at most `LONGEST_WAIT`. A child that waits for the rank, or f
 A sleep's end is in the arguments of its system call (Linux, man 2 clock_nanosleep, futex, poll, select, epoll_wait).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Collection
 from typing import NamedTuple

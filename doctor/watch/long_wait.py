@@ -1,5 +1,7 @@
 """Ranks that others have been waiting for and that still work: one sentence, which is no verdict. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 

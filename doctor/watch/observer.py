@@ -1,5 +1,7 @@
 """Reads what the ranks of this host write into the watch's folder, and sorts them into trainings."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Mapping

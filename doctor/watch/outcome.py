@@ -1,5 +1,7 @@
 """A watched training as a run that the ordinary checks evaluate, and that every report format shows."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Mapping, Sequence

@@ -8,6 +8,8 @@ Standard library alone.
     python -I -S output_pump.py COPY all|losses CONTROL
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import select

@@ -1,5 +1,7 @@
 """How quickly the TCP connections of a rank carry its data: round trips and resent segments, by address of the peer."""
 
+from __future__ import annotations
+
 import socket
 import struct
 from collections import deque

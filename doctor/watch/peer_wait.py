@@ -1,5 +1,7 @@
 """The peer over TCP that a rank waits for, if it does: a server of another job, a download, the job's store."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import NamedTuple
 

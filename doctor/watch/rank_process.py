@@ -1,5 +1,7 @@
 """One rank of a watched program: its page, its events and its process, as this host shows them."""
 
+from __future__ import annotations
+
 import mmap
 import os
 import re

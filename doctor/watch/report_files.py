@@ -1,5 +1,7 @@
 """The files of a watch's reports: one that another report has written meanwhile is not written over."""
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Iterable

@@ -1,5 +1,7 @@
 """Ranks that a limit of time speaks against, until their stacks show that they are still in the same place. Pure."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Callable
 

@@ -1,5 +1,7 @@
 """One training: the ranks that met at one address, on this host and on others, from one start to the next."""
 
+from __future__ import annotations
+
 import statistics
 import time
 from collections.abc import Collection, Mapping, Sequence

@@ -5,6 +5,8 @@ not known. A limit of time alone names no rank that still works (`doctor.watch.e
 group itself is over, no rank in its first step, and no rank that no other waits for.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -4,6 +4,8 @@ The container must see the watch's folder at the same path. Its processes have n
 host are found by the page that each rank maps.
 """
 
+from __future__ import annotations
+
 import re
 import subprocess
 from collections.abc import Mapping, Sequence

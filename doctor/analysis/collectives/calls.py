@@ -4,6 +4,8 @@ A source knows a part: a stack has operations, a log the last number, a flight r
 differ, the value of the majority of the ranks is right; without a majority, no rank is named.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from operator import methodcaller

@@ -3,6 +3,8 @@
 A node is a rank, or a collective in which ranks wait; an edge leads from one that waits to one that it waits for.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import TypeVar

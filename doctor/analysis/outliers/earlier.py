@@ -1,5 +1,7 @@
 """A figure against what it was earlier: whether it lies below the usual range. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from statistics import fmean, median

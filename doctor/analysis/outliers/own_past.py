@@ -9,6 +9,8 @@ What a rank waits for a CPU is the host's, not the job's: what has been added to
 load the same work also takes longer by shared caches and cores, by two times at most (`BUSY_RATIO` leaves room).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 

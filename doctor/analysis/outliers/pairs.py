@@ -14,6 +14,8 @@ is slow when every time shows at least half of the excess, when so do its quicke
 all times together are no chance. One measurement never suffices.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain

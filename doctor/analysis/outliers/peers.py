@@ -5,6 +5,8 @@ full speed now and then is disturbed, not slow. Both must be `SLOW` times the pe
 these very times makes likely, with every rank counted as a chance to be wrong.
 """
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence

@@ -6,6 +6,8 @@ one that invents some, counts once. One port among few has nothing to be compare
 that stand still on every sound link.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from statistics import median
 

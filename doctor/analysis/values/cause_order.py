@@ -5,6 +5,8 @@
 3. What comes later, or beside a cause whose rule explains it, is a consequence.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Literal, TypeVar
 

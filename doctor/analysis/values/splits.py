@@ -1,5 +1,7 @@
 """Who differs from whom: ranks that must have a value alike, and ranks that must not. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 

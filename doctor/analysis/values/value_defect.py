@@ -1,5 +1,7 @@
 """What a rule about values finds: the check that reports it, the step and the ranks. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import Literal
 

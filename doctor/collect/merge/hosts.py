@@ -1,5 +1,7 @@
 """Which host of a list a record is of: by its name, its short name, or an address that it alone has. Pure."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 

@@ -3,6 +3,8 @@
 A missing host is never healthy: a host of the list without a usable file is an unknown host in the result.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Reads the output of `doctor node`: a folder of files, or files with one record per line. The content is untrusted."""
 
+from __future__ import annotations
+
 import errno
 import os
 import re

@@ -1,5 +1,7 @@
 """Parses the record of one host, or reports why it cannot be evaluated with the fleet. Pure."""
 
+from __future__ import annotations
+
 from datetime import datetime
 from itertools import pairwise
 

@@ -1,5 +1,7 @@
 """Which records are of this run, and which an earlier one left: such a host may be dead by now. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 

@@ -1,5 +1,7 @@
 """Collects a bundle: one session to each host, all at once, each bounded in bytes and in time."""
 
+from __future__ import annotations
+
 import json
 import tempfile
 import threading

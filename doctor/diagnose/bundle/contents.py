@@ -1,5 +1,7 @@
 """The table of contents of a bundle: what was taken, from where, and what was left out and why."""
 
+from __future__ import annotations
+
 import msgspec
 
 from doctor.engine.texts import filled

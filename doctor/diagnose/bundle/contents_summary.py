@@ -1,5 +1,7 @@
 """What `doctor bundle-logs` says of its archive, in a few lines."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from pathlib import Path

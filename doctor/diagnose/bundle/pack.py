@@ -1,5 +1,7 @@
 """Packs a bundle: what hosts sent goes through the gate for secrets, and into an archive that depends on it alone."""
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import io

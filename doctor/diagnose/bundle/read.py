@@ -1,5 +1,7 @@
 """A bundle as logs of hosts: `doctor diagnose BUNDLE.tar.gz` reads it as what `--logs` had fetched."""
 
+from __future__ import annotations
+
 import os
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,6 +3,8 @@
 A host is not trusted to keep to its request.
 """
 
+from __future__ import annotations
+
 import base64
 import threading
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """What is taken of each host, as data: `support.toml`, and what the user adds."""
 
+from __future__ import annotations
+
 from functools import cache
 from pathlib import Path
 from typing import Any

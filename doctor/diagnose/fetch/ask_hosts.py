@@ -1,5 +1,7 @@
 """Asks hosts for their logs: one visit to each, all at once, each bounded in bytes and in time."""
 
+from __future__ import annotations
+
 import itertools
 import json
 import time

@@ -1,5 +1,7 @@
 """One collection: which places on which hosts, over which transport, made into a record."""
 
+from __future__ import annotations
+
 import glob
 import os
 import re

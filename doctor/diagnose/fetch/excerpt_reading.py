@@ -3,6 +3,8 @@
 What a host's kernel said is joined in time with the job's failure: the rest is not the job's.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import re

@@ -4,6 +4,8 @@ A pod that has ended can still be read so; nothing runs in it. Each log is read 
 its host, and what ``kubectl describe`` says of the pods, with their events, is the word of their scheduler.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess

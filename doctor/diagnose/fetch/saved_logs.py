@@ -1,5 +1,7 @@
 """What was read of logs on hosts, and the file that ``--save`` writes and ``--from`` reads."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated

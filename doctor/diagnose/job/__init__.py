@@ -1,5 +1,7 @@
 """From the id of a job to its hosts and its logs, for every kind of scheduler."""
 
+from __future__ import annotations
+
 import msgspec
 
 from doctor.engine.texts import filled

@@ -1,5 +1,7 @@
 """The kinds of jobs that ``--job KIND:ID`` names: one row for each."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Callable

@@ -6,6 +6,8 @@ python/ray/util/state/api.py), "Ray token authentication" (``RAY_AUTH_TOKEN``), 
 directory" (``job-driver-ID.log``, ``worker-WORKER-JOB-PID.out`` and ``.err``).
 """
 
+from __future__ import annotations
+
 import ipaddress
 import os
 import re

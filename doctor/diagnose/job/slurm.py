@@ -4,6 +4,8 @@ Sources: scontrol(1), "show job" and "write batch_script"; sacct(1), "JOB STATE 
 srun(1), "IO Redirection". Slurm forgets a job ``MinJobAge`` seconds after its end (slurm.conf(5)).
 """
 
+from __future__ import annotations
+
 import re
 import shlex
 from contextlib import suppress

@@ -5,6 +5,8 @@ sacct for it, and so matches the signatures of these. Sources: sacct(1), "--form
 Slurm 22.05 (v0.0.38), and the lists of states of later versions (slurm.schedmd.com/rest_api.html, "v0.0.40_job").
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterator, Sequence

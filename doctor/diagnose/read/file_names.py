@@ -10,6 +10,8 @@ torch/csrc/distributed/c10d/FlightRecorder.cpp, DebugInfoWriter). Any other numb
 ``lora_r16.log``: it counts only where names of several files differ in it.
 """
 
+from __future__ import annotations
+
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence

@@ -4,6 +4,8 @@ Sources: pytorch/pytorch torch/csrc/distributed/c10d/FlightRecorder.hpp (pickle 
 Ascend/pytorch torch_npu/csrc/distributed (the same fields, default name ``/tmp/hccl_trace_rank_N``).
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterable

@@ -1,5 +1,7 @@
 """All patterns of the signatures, arranged for choosing lines by `doctor.diagnose.excerpter.line_choice`."""
 
+from __future__ import annotations
+
 import re
 import signal
 import threading

@@ -4,6 +4,8 @@ Only the operations that make dictionaries, lists, tuples, texts, numbers, boole
 above all those that name a class or call it, is refused. Keys are texts and numbers, so that no deep key is hashed.
 """
 
+from __future__ import annotations
+
 import struct
 from typing import Any
 

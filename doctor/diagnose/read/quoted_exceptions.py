@@ -1,5 +1,7 @@
 """Exceptions that a line quotes, and those that stand below the line that announces them."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Reads all logs of a job, on all cores where there is much to read."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Files, folders, globs and archives, as named streams of bytes. Archives are read in place, nothing is unpacked."""
 
+from __future__ import annotations
+
 import glob
 import os
 import stat

@@ -1,5 +1,7 @@
 """The one thing to do after a diagnosis, for people and for a controller that starts jobs again."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Literal
 

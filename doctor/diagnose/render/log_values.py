@@ -4,6 +4,8 @@ A log is untrusted: a value is used only where it has the form of a device, host
 reads as anything else.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 

@@ -4,6 +4,8 @@ Formats of torch c10/cuda/CUDACachingAllocator.cpp (2.1 and before, and after it
 NPUCachingAllocator.cpp.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 

@@ -1,5 +1,7 @@
 """The page of a signature for `doctor explain`, and the list of all for `doctor list --signatures`. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from doctor.diagnose.signature import Signature

@@ -1,5 +1,7 @@
 """The formats in which `doctor diagnose` shows more than a report holds; all others show its report."""
 
+from __future__ import annotations
+
 import json
 import time
 from collections.abc import Callable

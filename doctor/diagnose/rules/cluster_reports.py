@@ -1,5 +1,7 @@
 """Rule "named by the cluster": a driver, monitor or scheduler says which process, pod or task ended."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import chain
 

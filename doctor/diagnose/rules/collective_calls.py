@@ -4,6 +4,8 @@ Source of the ring: facebookincubator/gloo gloo/allreduce.cc and gloo/allgather.
 from the next rank and sends to the one before it; in all_gather it is the other way round.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from doctor.analysis.collectives.calls import OPERATIONS

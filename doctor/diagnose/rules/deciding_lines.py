@@ -1,5 +1,7 @@
 """Rules over what a line itself shows: why a connection failed, or which nodes of a cluster timed out."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 

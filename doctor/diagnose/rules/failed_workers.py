@@ -1,5 +1,7 @@
 """Workers that torchrun lists as ended by a signal, with the rank that they have."""
 
+from __future__ import annotations
+
 from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_ROW
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit

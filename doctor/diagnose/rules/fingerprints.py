@@ -5,6 +5,8 @@ that of one rank that differs from it. Of the latter it prints a wrong name and 
 as in a barrier; a comma between the two tells that it is whole.
 """
 
+from __future__ import annotations
+
 from doctor.analysis.collectives.calls import Aspect, Call, differing
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Undecidable, culprit_of_rank, first_evidence, one_of_two

@@ -1,5 +1,7 @@
 """Rule "odd choice": what NCCL, RCCL or HCCL chose at the start of each process, compared over all processes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

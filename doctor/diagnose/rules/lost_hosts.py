@@ -1,5 +1,7 @@
 """Rule "named by the launcher", for hosts: one that a launcher or scheduler lost, or could not reach."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from doctor.diagnose.case import Case

@@ -1,5 +1,7 @@
 """Rule "named by watch": what the line of progress of doctor watch, which saw the ranks live, names at its end."""
 
+from __future__ import annotations
+
 import re
 
 from doctor.diagnose.case import Case

@@ -1,5 +1,7 @@
 """Rules over the reports of NCCL RAS (`ncclras`): a process that does not answer, a rank behind in its collectives."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 
 import msgspec

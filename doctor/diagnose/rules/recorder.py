@@ -1,5 +1,7 @@
 """Rules over the dumps of torch's flight recorder: which rank is behind, differs, or left no dump."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

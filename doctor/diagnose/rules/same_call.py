@@ -1,5 +1,7 @@
 """Where all ranks are in one collective that none has ended: no rank holds up the others, as far as they know."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from doctor.analysis.collectives.calls import Call, common_call

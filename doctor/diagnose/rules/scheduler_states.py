@@ -1,5 +1,7 @@
 """Rule "named by the scheduler": the state in which a scheduler says that the job ended."""
 
+from __future__ import annotations
+
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, first_evidence
 from doctor.diagnose.events import Event

@@ -1,5 +1,7 @@
 """Rule "named by the launcher": a worker that ended with an exit code, and whose output shows no error."""
 
+from __future__ import annotations
+
 from doctor.diagnose.attempts import TORCHRUN_ROW
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank

@@ -1,5 +1,7 @@
 """Rules over ranks without an error or any log, while others wait; of two of them, either may be the culprit."""
 
+from __future__ import annotations
+
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence

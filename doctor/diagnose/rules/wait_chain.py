@@ -1,5 +1,7 @@
 """Rule "wait chain": each waiting rank names the one it waits for; the end of the chain is the culprit."""
 
+from __future__ import annotations
+
 from doctor.analysis.collectives.waits import chain_end, find_circle, most_awaited
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, Undecidable, culprit_of_rank, first_evidence

@@ -1,5 +1,7 @@
 """Rules over ranks that only waited: divergence, lateness, who gave up last, common target."""
 
+from __future__ import annotations
+
 import re
 from collections import defaultdict
 from collections.abc import Sequence

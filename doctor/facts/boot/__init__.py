@@ -4,6 +4,8 @@ A row names the facts that are derived so; the check's other facts are taken as 
 not looked at. The check itself judges, as ever.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 
 from doctor.engine.boot_form import BootForm

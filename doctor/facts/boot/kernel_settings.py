@@ -3,6 +3,8 @@
 Where neither tells, the value is unknown: what was set by hand is lost.
 """
 
+from __future__ import annotations
+
 import re
 from fnmatch import fnmatchcase
 

@@ -6,6 +6,8 @@ OriginalName= and MACAddress= in [Match]), NetworkManager's keyfiles (nm-setting
 (interfaces(5): mtu in a stanza). netplan writes files of the first two at each boot (netplan-generate(8)).
 """
 
+from __future__ import annotations
+
 import os
 import re
 

@@ -4,6 +4,8 @@
 DHCP gives the address, and nothing is known before.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TypeVar
 

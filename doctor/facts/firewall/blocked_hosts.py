@@ -1,5 +1,7 @@
 """Whether a host's own firewall stops the job: what firewall-blocks-job reports. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import msgspec

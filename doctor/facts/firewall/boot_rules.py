@@ -5,6 +5,8 @@ iptables-services, ufw, firewalld, whose own code reads its files; and the unquo
 ifupdown's scripts. No script is run.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import os

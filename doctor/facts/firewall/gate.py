@@ -1,5 +1,7 @@
 """Whether a host's rules let the job's connections through, in and out."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product

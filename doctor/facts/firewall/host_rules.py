@@ -1,5 +1,7 @@
 """Runs on the host: the packet filter's rules as they are in force, as nft and iptables print them."""
 
+from __future__ import annotations
+
 import _socket as socket
 import errno
 import os

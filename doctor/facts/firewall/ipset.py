@@ -1,5 +1,7 @@
 """Reads ``ipset save``: the sets that iptables rules use."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 

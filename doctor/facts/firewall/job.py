@@ -1,5 +1,7 @@
 """What a host's rules do with the job's connections, in the terms of a finding."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 
 import msgspec

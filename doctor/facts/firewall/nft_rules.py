@@ -1,5 +1,7 @@
 """What the rules of ``nft -j list ruleset`` do, step by step."""
 
+from __future__ import annotations
+
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """Rules that send connections elsewhere than they are opened to, or drop some packets, and how each is deleted."""
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping

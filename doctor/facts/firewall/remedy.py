@@ -1,5 +1,7 @@
 """The commands that let the job's packets through, in the syntax of the host's rule manager, and back."""
 
+from __future__ import annotations
+
 import ipaddress
 import shlex
 import zlib

@@ -1,5 +1,7 @@
 """By which interface and addresses a host meets the others: on each of them the rules may say another thing."""
 
+from __future__ import annotations
+
 import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping

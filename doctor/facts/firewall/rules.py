@@ -1,5 +1,7 @@
 """Rule sets as they are followed, whichever tool's syntax they came in."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from typing import Literal

@@ -1,5 +1,7 @@
 """Follows packets through a host's rule sets, as the kernel would."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 
 import msgspec

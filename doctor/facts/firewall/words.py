@@ -1,5 +1,7 @@
 """Names that nftables and iptables have for numbers, and other words that both are written in."""
 
+from __future__ import annotations
+
 import ipaddress
 from collections.abc import Mapping
 from typing import Any

@@ -1,5 +1,7 @@
 """The NPUs of the whole fleet side by side: what most of them have, who differs, whose ports the job needs."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 

@@ -1,5 +1,7 @@
 """The NPUs' network ports as links: up or down, healthy, flapping, speed, MTU, error correction."""
 
+from __future__ import annotations
+
 import re
 from datetime import datetime
 from typing import Literal, get_args

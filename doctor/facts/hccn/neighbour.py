@@ -1,5 +1,7 @@
 """What is at the other end of every NPU's cable, in its own words (LLDP)."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Literal

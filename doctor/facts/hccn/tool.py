@@ -1,5 +1,7 @@
 """Runs hccn_tool and classifies its output: by text first, since its exit codes mean several things."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """The NPUs' network ports while they run: errors between two reads, and which priorities are lossless."""
 
+from __future__ import annotations
+
 import re
 
 import msgspec

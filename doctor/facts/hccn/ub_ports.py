@@ -1,5 +1,7 @@
 """The UB ports of NPUs of the 950 family, whose hccn_tool has other commands than that of all families before it."""
 
+from __future__ import annotations
+
 from doctor.engine.fact import Absent, Fact, run
 from doctor.facts.hccn.tool import per_npu
 from doctor.facts.npu import NpuInventory

@@ -1,5 +1,7 @@
 """The collectives stage: what each rank found in its buffers, and how long the calls took."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 from doctor.facts.smoke.events import RankEvent, StageFact

@@ -1,5 +1,7 @@
 """The devices stage: what each rank's device computes and copies, and how quickly."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 from doctor.facts.smoke.events import RankEvent, StageFact

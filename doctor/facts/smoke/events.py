@@ -1,5 +1,7 @@
 """How the events of one stage come out of a host's record."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar, Union

@@ -1,5 +1,7 @@
 """The first two stages: the interpreter, the import of torch, the rendezvous."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 import msgspec

@@ -1,5 +1,7 @@
 """What the stages beside start, collectives and training report: loader, native, pairs, pace."""
 
+from __future__ import annotations
+
 from doctor.facts.smoke.events import RankEvent, StageFact
 
 

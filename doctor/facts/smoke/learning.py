@@ -1,5 +1,7 @@
 """The learning stage: whether the loss falls."""
 
+from __future__ import annotations
+
 from doctor.facts.smoke.events import RankEvent, StageFact
 
 

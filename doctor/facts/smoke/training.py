@@ -1,5 +1,7 @@
 """The training stage: the reference run, and each layout step by step. Digests are 8 bytes as an integer."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 from doctor.facts.smoke.events import RankEvent, StageFact

@@ -1,5 +1,7 @@
 """The table of commands: launchers, commands that run another one, and the options of both."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path

@@ -7,6 +7,8 @@ Sources: Open MPI 4.1.4, ``orte/mca/plm`` (``slurm``, ``tm`` and ``lsf`` query t
 MPICH's Hydra, ``mpiexec -help`` (``-launcher``, ``-rmk``); pdsh(1), "-R" and "PDSH_RCMD_TYPE".
 """
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Callable, Mapping
 

@@ -1,5 +1,7 @@
 """What a launch line says, as values."""
 
+from __future__ import annotations
+
 import re
 
 import msgspec

@@ -6,6 +6,8 @@ kubectl-exec(1); ssh(1); pdsh(1); NERSC, "Shifter" (https://docs.nersc.gov/devel
 "run".
 """
 
+from __future__ import annotations
+
 import re
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """The rank table as typed values: every form in one shape, with a list of its defects."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable
 from typing import Literal

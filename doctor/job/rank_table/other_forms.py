@@ -1,5 +1,7 @@
 """Rank tables of other programs: version 2.0 of the 950 family, and the tables of serving stacks."""
 
+from __future__ import annotations
+
 import ipaddress
 import re
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Blocks and functions of shell text, and the words that begin and end them. Pure."""
 
+from __future__ import annotations
+
 import re
 
 from doctor.job.shell.tokens import Token

@@ -1,5 +1,7 @@
 """The shell variables of a script that is read: values, arrays, and what is not resolved. Pure."""
 
+from __future__ import annotations
+
 import ast
 import re
 from collections.abc import Mapping

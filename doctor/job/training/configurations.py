@@ -1,5 +1,7 @@
 """Configurations out of the values of a file, or the arguments of a program."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 

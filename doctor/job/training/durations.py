@@ -3,6 +3,8 @@
 Source: Python, datetime.timedelta (https://docs.python.org/3/library/datetime.html#timedelta-objects).
 """
 
+from __future__ import annotations
+
 import ast
 import math
 from collections.abc import Callable

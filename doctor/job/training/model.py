@@ -1,5 +1,7 @@
 """What files and launch lines say about a training, as values."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import msgspec

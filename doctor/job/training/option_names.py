@@ -1,5 +1,7 @@
 """Which option or key of a framework is which setting: the tables of option_names.toml."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path

@@ -18,6 +18,8 @@ The kinds of `CodeMark`:
 - ``scale``: a number of devices that is written as a constant and scales a batch size or a learning rate
 """
 
+from __future__ import annotations
+
 import ast
 import sys
 import warnings

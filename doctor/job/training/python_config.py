@@ -3,6 +3,8 @@
 Names at the top of the module, ``dict(...)``, literals and whole-number arithmetic are resolved; all else is undecided.
 """
 
+from __future__ import annotations
+
 import ast
 import operator
 import warnings

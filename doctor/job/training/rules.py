@@ -1,5 +1,7 @@
 """How a check applies its rules to each launch: what is not given is left out, what is not decided is listed."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterator
 

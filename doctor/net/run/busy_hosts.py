@@ -1,5 +1,7 @@
 """Hosts that were too busy to answer in time: what timed out there says nothing of the network. Pure."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Mapping
 

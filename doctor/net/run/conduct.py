@@ -1,5 +1,7 @@
 """Conducts a network test: all hosts listen, then connect as the schedule says, then measure, then all is closed."""
 
+from __future__ import annotations
+
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping

@@ -1,5 +1,7 @@
 """The pairs of the schedule try their accelerators' own network, round by round: no host is in two pairs at a time."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping
 

@@ -6,6 +6,8 @@ second attempt comes from another source port, and passes by chance. So where tw
 from several source ports are tried, and then the very same ones again: what is lost by chance does not repeat itself.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Set
 from functools import cached_property
 from random import Random

@@ -1,5 +1,7 @@
 """What one host has answered so far in a network test."""
 
+from __future__ import annotations
+
 from collections import Counter
 
 from doctor.net.matrix import NEIGHBOUR_STATES

@@ -1,5 +1,7 @@
 """The round of a network test: from the facts of the first round to answers in the hosts' records, as raw outputs."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any

@@ -3,6 +3,8 @@
 Paths that look slow are measured again beside one that does not, since a busy machine slows both.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The probers of all hosts, and the lines that they send."""
 
+from __future__ import annotations
+
 import contextlib
 import secrets
 import struct

@@ -4,6 +4,8 @@ Findings are the same when check, template and blamed host are. One that no long
 check evaluated the host again; else it is *unseen*, since what is unknown is not fixed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 

@@ -1,5 +1,7 @@
 """Which of many changes comes first: what a failing check reads, then what may be its cause, then the rest. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache

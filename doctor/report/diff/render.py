@@ -1,5 +1,7 @@
 """A difference between two runs in words: for a reader, for a program, for a ticket. Pure."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

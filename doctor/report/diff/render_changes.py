@@ -1,5 +1,7 @@
 """What changed between two runs in words, and as a document; with the command that sets a value back. Pure."""
 
+from __future__ import annotations
+
 import json
 import re
 import shlex

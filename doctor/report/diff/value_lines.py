@@ -1,5 +1,7 @@
 """One setting that changed, in one line. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from doctor.engine.language import localized, localized_filled, phrase

@@ -3,6 +3,8 @@
 What was read in one of the two runs alone is not compared: what is not known has not changed.
 """
 
+from __future__ import annotations
+
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,7 @@
 """Static description of a check: its page, its line in a list, its row in the catalogue."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,5 +1,7 @@
 """A real finding of each check, for its page: values in place of placeholders. Written by `tests.example_values`."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from pathlib import Path

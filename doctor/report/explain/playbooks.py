@@ -1,5 +1,7 @@
 """Static description of a playbook: its page, its place on a check's page, its line in a list."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 
 import msgspec

@@ -3,6 +3,8 @@
 It reads the part of Markdown that these pages use: headings, paragraphs, lists, tables, fences, links and comments.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

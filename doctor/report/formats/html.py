@@ -1,5 +1,7 @@
 """The report as one HTML file for a browser, a mail or a CI artifact."""
 
+from __future__ import annotations
+
 from doctor.engine.result import Report
 from doctor.report.formats.registry import RenderContext
 from doctor.report.web.report_values import report_values

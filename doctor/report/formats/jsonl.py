@@ -9,6 +9,8 @@
 Pure ASCII; every event has ``time``, in UTC. A stream without an ``end`` is of a run that was killed.
 """
 
+from __future__ import annotations
+
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence

@@ -4,6 +4,8 @@ What hosts and files say stands in code alone, between more backquotes than it h
 become a link, an image, a mention, a heading or HTML.
 """
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence

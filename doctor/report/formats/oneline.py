@@ -7,6 +7,8 @@ The status comes first, the keys have a fixed order, and empty keys are omitted,
 `MAX_LINE_CHARS` characters, however many hosts there are.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -10,6 +10,8 @@
 Every line of a status begins with its word, every detail with eight spaces, and the last line is the verdict.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.engine.language import localized, phrase

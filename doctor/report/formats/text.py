@@ -1,5 +1,7 @@
 """The report for a terminal: a table of what was found, the details, what stops the job first; the verdict last."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Iterable, Iterator, Sequence
 

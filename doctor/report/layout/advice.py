@@ -1,5 +1,7 @@
 """Fills a page's "What to do" with a finding's values, so that its commands can be pasted into a shell."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Mapping, Sequence
 

@@ -1,5 +1,7 @@
 """Since when findings are there, in few words: ``new since 14:02 UTC``. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 from doctor.engine.language import localized, phrase

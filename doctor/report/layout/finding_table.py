@@ -1,5 +1,7 @@
 """The table above the details of a report: check, hosts and message, one line for each finding. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from doctor.engine.language import is_english

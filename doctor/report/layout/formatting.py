@@ -1,5 +1,7 @@
 """Formats text for display: host output is cleaned, numbers get their nouns and units."""
 
+from __future__ import annotations
+
 import re
 from collections import namedtuple
 

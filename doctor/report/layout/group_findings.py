@@ -1,5 +1,7 @@
 """Equal findings on many hosts become one group; runs of devices become a range."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from typing import Any

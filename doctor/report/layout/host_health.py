@@ -1,5 +1,7 @@
 """The healthy, bad and unknown hosts of a run. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 
 import msgspec

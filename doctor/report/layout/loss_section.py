@@ -1,5 +1,7 @@
 """The losses of a watched program as a report shows them: a curve in one line for each rank, and its figures."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

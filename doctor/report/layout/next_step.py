@@ -1,5 +1,7 @@
 """The first steps in a few lines, for a job's log below the one line of the verdict. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from doctor.engine.check import Check

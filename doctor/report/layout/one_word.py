@@ -1,5 +1,7 @@
 """Hosts and other foreign words, squeezed into one word of plain letters within a given room. Pure."""
 
+from __future__ import annotations
+
 import re
 import string
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """The content of a report without a layout: the base of every text format."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 

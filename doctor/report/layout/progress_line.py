@@ -1,5 +1,7 @@
 """How far a run is, on one line of stderr that leaves no trace."""
 
+from __future__ import annotations
+
 import os
 import time
 from typing import TextIO

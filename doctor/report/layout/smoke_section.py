@@ -1,5 +1,7 @@
 """The smoke run beside its checks: what stopped it, what ran, how far, how accurate, how fast."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median_low

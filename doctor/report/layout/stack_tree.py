@@ -1,5 +1,7 @@
 """The stacks of all ranks in one tree: what ranks have in common is shown once, then where they part. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 

@@ -1,5 +1,7 @@
 """The last lines of a report: notes, where to start, where the hosts came from, and the verdict."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 

@@ -2,6 +2,8 @@
 how much of the catalogue applied, and what kept the rest from applying. Pure.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,5 +1,7 @@
 """One frame of a live view: what is shown, and how it is fitted into the terminal. Pure."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -10,6 +10,8 @@ The arguments are file numbers. A message of CONTROL is `FRAME` with a frame, or
 before the mark in the stream is written, and then `DONE` is sent. `QUIT` is sent when the user has closed the view.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import select

@@ -8,6 +8,8 @@ addresses; the user in ``/home/USER``, ``~USER`` and ``USER@``. Loopback, unspec
 stay, and so do words that only begin or end like a host's name.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -1,5 +1,7 @@
 """Losses step by step, beside those of the reference run, as places in a drawing. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

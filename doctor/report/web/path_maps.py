@@ -1,5 +1,7 @@
 """What went on between pairs: the network test's attempts and speeds, and the smoke run's exchanges. Pure."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Iterable, Sequence

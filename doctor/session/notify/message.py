@@ -1,5 +1,7 @@
 """What a notification says: the verdict, and of each finding ranks, hosts, cause and action. Without secrets. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 
 import msgspec

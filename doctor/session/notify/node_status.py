@@ -5,6 +5,8 @@ node-problem-detector, pkg/exporters/k8sexporter (a condition is True where ther
 patched); kubectl describe (events of a node have its name as UID, as the kubelet writes them).
 """
 
+from __future__ import annotations
+
 import re
 import secrets
 from collections.abc import Mapping

@@ -4,6 +4,8 @@ All in effective seconds, without the time that a thread was ready and waited fo
 waiting for a disk: 8 ranks on 2 cores are slow, not stuck.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from doctor.smoke.hang.traces import STEPPED

@@ -1,5 +1,7 @@
 """Describes what a rank was doing, for the failure that it is part of. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

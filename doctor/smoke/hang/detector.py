@@ -5,6 +5,8 @@ later one would misread: gloo aborts innocent ranks over the wrong shape of anot
 others waiting.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec

@@ -1,5 +1,7 @@
 """Rules for ranks that ended or were stopped, from the kernel's state of their processes."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 
 import msgspec

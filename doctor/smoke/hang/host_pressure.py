@@ -1,5 +1,7 @@
 """What kept ranks from running, in sentences, and which of them were starved. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 

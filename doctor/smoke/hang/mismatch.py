@@ -1,5 +1,7 @@
 """Rules about calls that do not fit together: in one place of a sequence, or in a circle. Certain, without a limit."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 from doctor.analysis.majority import split

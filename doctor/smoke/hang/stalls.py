@@ -1,5 +1,7 @@
 """Rules about ranks that wait for one that does not come, or for bytes that do not."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """A collective that stalls although no link is known to lose packets: which rank is the likely culprit. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

@@ -1,5 +1,7 @@
 """Current state of all ranks: latest snapshots, call history, open collectives. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits

@@ -1,5 +1,7 @@
 """What the ranks called, side by side: whether they agree, and which of them strays from its own habit. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 

@@ -4,6 +4,8 @@ Its nodes are places (group, number); a rank that is blocked in a place leads to
 blocked that have not entered it. So 500 ranks that wait for one are one node, not 500.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 

@@ -8,6 +8,8 @@ The reference run comes before all layouts: if it is wrong on a rank, its device
 errors in the layouts follow from it. If the rank's random draws differ as well, they explain the reference run.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 

@@ -1,5 +1,7 @@
 """Classifies wrong buffer contents: never written, incomplete, another rank's, one flipped bit. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from doctor.engine.texts import filled

@@ -1,5 +1,7 @@
 """The culprits of collectives that gave wrong values: the fewest ranks that explain them all. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

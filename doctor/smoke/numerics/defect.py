@@ -1,5 +1,7 @@
 """One thing that is wrong with the training, in one layout, and how it is put into words. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 
 from doctor.analysis.values.splits import format_ranges

@@ -1,5 +1,7 @@
 """The gradient after its reduction: the mean of all ranks', the same on each, as large as the reference run's. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 

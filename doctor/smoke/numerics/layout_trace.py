@@ -1,5 +1,7 @@
 """One layout of the training as reported by its ranks, and the ranks that differ from the majority. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar

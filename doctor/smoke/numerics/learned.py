@@ -1,5 +1,7 @@
 """What ranks have learned, by their replicas and by the same training done serially. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec

@@ -1,5 +1,7 @@
 """Random numbers drawn by the data loaders' workers: the same inside one model, something else for other data. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.analysis.values.splits import format_ranges, names_held_alike, split_by_name

@@ -4,6 +4,8 @@ The data have a topic a row, and a word for each topic and place. Who knows noth
 number of words; who knows the place alone, ln 7, the number of topics; who sees the other words of the row, 0.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
 from typing import Literal

@@ -1,5 +1,7 @@
 """Ranks that hold one model together draw the same masks and the same dropout, or do not. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.analysis.majority import Split

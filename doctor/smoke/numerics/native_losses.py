@@ -1,5 +1,7 @@
 """torch's own parallel wrappers against the reference run. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 
 import msgspec

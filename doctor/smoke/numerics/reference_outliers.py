@@ -1,5 +1,7 @@
 """Ranks whose reference run differs from that of other ranks on the same device type. Pure."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Literal

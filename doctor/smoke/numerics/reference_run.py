@@ -1,5 +1,7 @@
 """The reference run: the same training in one process, which every rank runs and every layout must equal. Pure."""
 
+from __future__ import annotations
+
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 

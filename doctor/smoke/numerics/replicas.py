@@ -1,5 +1,7 @@
 """Parameters that several ranks must hold alike: after the first broadcast, and after every step. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from doctor.analysis.majority import Split

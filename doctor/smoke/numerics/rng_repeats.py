@@ -1,5 +1,7 @@
 """Random numbers of the ranks by generator, and data-parallel ranks that draw the same. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.analysis.values.splits import format_ranges, names_held_alike

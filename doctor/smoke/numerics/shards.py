@@ -1,5 +1,7 @@
 """The data that each rank read, compared with the expected data. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 import msgspec

@@ -1,5 +1,7 @@
 """Whether every parameter moves when it should. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """A process that a launcher has started takes its part in the smoke run: it leads, or it follows as a member."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os

@@ -6,6 +6,8 @@ torchrun's run id). Where there is neither, it keeps other jobs and strange prog
 is data in any case: no program is ever taken over it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import socket

@@ -1,5 +1,7 @@
 """Runs of some hosts of a launched job: its cells, and what is left without the sick ones."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 

@@ -1,5 +1,7 @@
 """The plan for ranks that a launcher has placed: rank to host and device, as each process reported. Pure."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,5 +1,7 @@
 """Connects a launched process to its job's leader, or finds out why it cannot."""
 
+from __future__ import annotations
+
 import errno
 import select
 import socket

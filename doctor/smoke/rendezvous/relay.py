@@ -3,6 +3,8 @@
 A socket without a file, by a name made from the job's token. The kernel tells who is at the other end.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import socket

@@ -1,5 +1,7 @@
 """Who of a launched job has come, who has not, and why: the leader's roll call. Pure."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal

@@ -1,5 +1,7 @@
 """Ranks whose interpreters differ: in torch, in NumPy, in Python. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping

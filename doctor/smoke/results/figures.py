@@ -1,5 +1,7 @@
 """The figures of a smoke run, from its ranks' events. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean, median

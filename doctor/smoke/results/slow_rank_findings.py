@@ -1,5 +1,7 @@
 """The findings of checks that compare one rank's speed with its peers'. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Mapping
 
 from doctor.analysis.outliers.peers import Straggler

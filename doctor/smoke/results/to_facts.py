@@ -1,5 +1,7 @@
 """A smoke run as facts: the events of each host's ranks, stage by stage, and why a stage was not reached. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 
 import msgspec

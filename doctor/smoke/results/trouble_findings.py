@@ -1,5 +1,7 @@
 """A failure as the values of a finding: who, where, what it was doing, who waited. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """The agents of a smoke run: how they are started on hosts, and the lines from and to all of them."""
 
+from __future__ import annotations
+
 import contextlib
 import sys
 import time

@@ -1,5 +1,7 @@
 """A run whose hosts have MindSpore and no torch: it is made again with MindSpore, as far as that goes."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 

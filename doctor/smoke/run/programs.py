@@ -1,5 +1,7 @@
 """The two programs that a smoke run sends to hosts, as text."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The progress of the ranks of a smoke run, from their own events, and which ranks are overdue. No effects."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

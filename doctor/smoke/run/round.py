@@ -1,5 +1,7 @@
 """The third round: the smoke run on the hosts that the first two reached, and what it adds to their records."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """A run that is slower than the baseline is measured once more: what keeps hosts busy for a moment is soon over."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import msgspec

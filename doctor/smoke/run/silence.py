@@ -4,6 +4,8 @@ What decides is the training itself. Collectives that need a silent host's ranks
 that they run. Where they are not, the other hosts try to connect to it: a host that is lost gives no answer.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Starts a smoke run on all hosts, watches it from outside, and ends it: the controller's side. It imports no torch."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal

@@ -1,5 +1,7 @@
 """The speeds of good runs in a file, and what a later run lacks of them. Pure but for reading and writing."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Ranks that the CPU quotas of their control groups hold back more than others. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from math import comb
 from statistics import median_high, median_low

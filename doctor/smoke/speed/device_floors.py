@@ -1,5 +1,7 @@
 """What a vendor says that a device does at least. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The times of the device test, compared among devices of one model. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from statistics import median
 

@@ -13,6 +13,8 @@ what it is there for. The others: the ways that NCCL and HCCL take are not known
 pairs stage tell latency, not rate.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 
 from doctor.facts.smoke import PairTimes

@@ -3,6 +3,8 @@
 With two ends there is one pair, and nothing to measure it against.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,5 +1,7 @@
 """The speeds that ranks reported, prepared for comparison, and their words. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 
 from doctor.analysis.outliers.pairs import PathOutlier

@@ -1,5 +1,7 @@
 """Ranks of one host that may run on fewer CPUs than they are, while the host has more for them. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import msgspec

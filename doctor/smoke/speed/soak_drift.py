@@ -1,5 +1,7 @@
 """What became slower while a soak went on: a rank's work beside its peers', and the collective of all ranks. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from statistics import median
 

@@ -1,5 +1,7 @@
 """Runs the cells of a screening at the same time, each as a smoke run of its own."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable, Sequence

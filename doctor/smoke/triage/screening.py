@@ -8,6 +8,8 @@ neither does, the fault lies between the two. A cell that did not end in time ru
 all healthy hosts is judged as a cell.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Literal

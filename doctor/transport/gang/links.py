@@ -1,5 +1,7 @@
 """The leader's side of a gang: who has come, and the commands that each carries out."""
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import secrets

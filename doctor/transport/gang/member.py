@@ -1,5 +1,7 @@
 """A member of a gang: finds its leader, carries out commands for it, receives the verdict."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import random

@@ -5,6 +5,8 @@ its number and its bytes, by keys of this connection and this direction, so that
 repeated or turned round. Nothing is encrypted: what pods tell is as public as their network.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import hmac

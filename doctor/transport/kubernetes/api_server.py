@@ -4,6 +4,8 @@ For what a pod does about its own node. All that enters other pods goes by kubec
 other ways to log in. Where the account lies: Kubernetes, "Accessing the Kubernetes API from a Pod".
 """
 
+from __future__ import annotations
+
 import os
 import ssl
 import time

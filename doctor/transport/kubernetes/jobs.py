@@ -1,5 +1,7 @@
 """The pods of one job, of any controller: rows of ``jobs.toml``."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path

@@ -7,6 +7,8 @@ Sources: kubectl's cmd/exec and cmd/util/helpers.go (``Error from server (Reason
 exit code N``); apimachinery's api/errors. What the tests read was printed by a real cluster.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import shlex

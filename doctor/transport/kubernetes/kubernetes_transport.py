@@ -8,6 +8,8 @@ how kubectl exits where the API server is gone in the middle. When kubectl ends,
 stdin closes, and by that every program of doctor ends itself.
 """
 
+from __future__ import annotations
+
 import json
 import secrets
 import subprocess

@@ -3,6 +3,8 @@
 All that stands in an answer is untrusted: names are checked before they become words of a command line.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice

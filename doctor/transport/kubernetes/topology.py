@@ -4,6 +4,8 @@ Sources: NVIDIA Topograph, "Node Labels and Annotations": network.topology.nvidi
 fabric.topograph.run/tier-N, where tier 0 is the switch that is closest to the node.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice

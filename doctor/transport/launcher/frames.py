@@ -4,6 +4,8 @@ To the hosts go lines that all of them see: what several are sent alike is sent 
 and joined as the launcher likes.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import json

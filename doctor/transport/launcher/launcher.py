@@ -1,5 +1,7 @@
 """What a launcher is to a step: how it is started, and how its words are read."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, Protocol, runtime_checkable

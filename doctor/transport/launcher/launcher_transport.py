@@ -4,6 +4,8 @@ Hosts that keep the others waiting get a launch of their own, so that the rest c
 whole is tried again in parts, until those that cannot take part stand alone.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Iterable, Sequence

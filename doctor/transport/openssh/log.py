@@ -1,5 +1,7 @@
 """What became of an ssh(1) that ended: read from its own log, which it keeps apart from what the host printed."""
 
+from __future__ import annotations
+
 import re
 import shlex
 

@@ -1,5 +1,7 @@
 """SSH by the ssh program itself: for security keys, host certificates, GSSAPI and all else that it alone can do."""
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import math

@@ -1,5 +1,7 @@
 """How one host is to be reached, as the user's own ssh configuration has it."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Mapping

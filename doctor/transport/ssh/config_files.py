@@ -3,6 +3,8 @@
 And whether ssh accepts a file, found before any host is visited.
 """
 
+from __future__ import annotations
+
 import os
 import pwd
 import re

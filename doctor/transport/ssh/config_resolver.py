@@ -1,5 +1,7 @@
 """Reads a host's settings from ssh itself (``ssh -G``), with as few calls as possible."""
 
+from __future__ import annotations
+
 import re
 import shutil
 import threading

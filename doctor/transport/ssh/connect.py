@@ -1,5 +1,7 @@
 """Connects to a host: directly, through a ProxyCommand, or through jump hosts."""
 
+from __future__ import annotations
+
 import contextlib
 import threading
 import time

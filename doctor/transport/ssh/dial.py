@@ -1,5 +1,7 @@
 """The ways to a host's port, which can be given up at any time: TCP connections, and ProxyCommands."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os

@@ -1,5 +1,7 @@
 """One command on an open connection: its input, its outputs, its end."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Verifies a host's key against the user's known_hosts."""
 
+from __future__ import annotations
+
 import shlex
 import threading
 

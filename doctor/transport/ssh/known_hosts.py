@@ -1,5 +1,7 @@
 """The user's known host keys: ``known_hosts`` files, read once, matched as ssh(1) matches them."""
 
+from __future__ import annotations
+
 import base64
 import fcntl
 import hashlib

@@ -4,6 +4,8 @@
 `importlib.metadata`, which brings the readers of e-mail, for its own version number.
 """
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 from types import ModuleType

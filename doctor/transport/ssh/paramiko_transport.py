@@ -4,6 +4,8 @@ What is overridden here beyond the public interface only adds: should a later pa
 message is lost and nothing else.
 """
 
+from __future__ import annotations
+
 import io
 import logging
 import signal

@@ -1,5 +1,7 @@
 """SSH by paramiko: one quick connection a host, kept open for the next round."""
 
+from __future__ import annotations
+
 import contextlib
 import threading
 import time

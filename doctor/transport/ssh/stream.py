@@ -1,5 +1,7 @@
 """The bytes between us and a host's sshd, however they get there: a socket, a ProxyCommand, a jump host's channel."""
 
+from __future__ import annotations
+
 import contextlib
 import socket
 import struct

@@ -1,5 +1,7 @@
 """Sends the inspector to hosts, all at once, and reads what it says: bounded in bytes and in time."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 

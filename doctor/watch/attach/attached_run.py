@@ -1,5 +1,7 @@
 """What was seen of a job that runs, as a run that the ordinary checks evaluate, and that every format shows. Pure."""
 
+from __future__ import annotations
+
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence

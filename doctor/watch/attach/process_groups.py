@@ -1,5 +1,7 @@
 """Processes without a rank that work together, over all hosts: by each one's group, and both ends of links. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from doctor.engine.sanitize import count_noun

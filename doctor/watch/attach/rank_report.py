@@ -1,5 +1,7 @@
 """What the inspector says of a host and its ranks; untrusted, so typed and bounded here."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import msgspec

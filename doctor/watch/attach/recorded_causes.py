@@ -1,5 +1,7 @@
 """What `doctor diagnose` reads from the recorders of a running job: torch's flight recorder, NCCL RAS, HCCL's logs."""
 
+from __future__ import annotations
+
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

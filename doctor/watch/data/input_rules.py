@@ -1,5 +1,7 @@
 """Inputs, masks and random generators: the same inside a model, other ones over data-parallel ranks. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The records of the probe and of the hook, of all ranks: read with limits, since any process may have written them."""
 
+from __future__ import annotations
+
 import base64
 from collections.abc import Iterable, Iterator
 from typing import Any

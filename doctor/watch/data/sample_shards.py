@@ -1,5 +1,7 @@
 """The samples that data-parallel ranks read, by the indices that their loaders draw: none twice, none missing. Pure."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal

@@ -1,5 +1,7 @@
 """Parameters in shards: their replicas are equal, and their gradients the mean of the ranks' own. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 

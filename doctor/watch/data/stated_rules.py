@@ -1,5 +1,7 @@
 """What the program itself demands by calls of the probe. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Gradients that are the sum of the ranks' own: what is said of them, by what is known of the loss. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Literal
 

@@ -1,5 +1,7 @@
 """Parameters, gradients and updates of data-parallel replicas, and numbers that are not finite. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping, Sequence
 

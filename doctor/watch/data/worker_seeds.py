@@ -4,6 +4,8 @@ That two workers begin alike matters where they draw: of ranks that hold one mod
 inputs differ as well; all else is a note.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 import msgspec

@@ -1,5 +1,7 @@
 """A host of a watched job that another one leads: sends its news there, answers it, and hears what was decided."""
 
+from __future__ import annotations
+
 import os
 import socket
 import threading

@@ -1,5 +1,7 @@
 """The leading host of a watched job: lets the other hosts in, takes their news, and tells them what was decided."""
 
+from __future__ import annotations
+
 import contextlib
 import queue
 import socket

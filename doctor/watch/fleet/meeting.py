@@ -1,5 +1,7 @@
 """Where the hosts of a watched job meet, from the environment of one of its ranks."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import socket

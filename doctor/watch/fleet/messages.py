@@ -3,6 +3,8 @@
 Hosts are not trusted: each line is bounded and checked before it is used, and a host speaks for its own ranks alone.
 """
 
+from __future__ import annotations
+
 from typing import Annotated
 
 import msgspec

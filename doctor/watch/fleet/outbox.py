@@ -1,5 +1,7 @@
 """What a host has still to send of its ranks: pieces that wait are joined, so that it stays bounded."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

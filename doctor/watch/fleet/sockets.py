@@ -1,5 +1,7 @@
 """A connection between two hosts of a watched job: lines both ways, read by a thread of its own."""
 
+from __future__ import annotations
+
 import contextlib
 import socket
 import threading

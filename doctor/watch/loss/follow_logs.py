@@ -1,5 +1,7 @@
 """Reads logs to their end, or follows them while the training writes them."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping, Sequence
 

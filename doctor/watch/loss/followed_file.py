@@ -1,5 +1,7 @@
 """A log that is read while it grows: rotation, truncation, and lines of any length, in bounded memory."""
 
+from __future__ import annotations
+
 import os
 import re
 import select

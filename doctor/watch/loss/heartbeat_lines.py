@@ -1,5 +1,7 @@
 """What HCCL's heartbeat says in the logs of a job, as a failure of its run. It reads no file of the job."""
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

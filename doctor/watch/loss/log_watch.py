@@ -1,5 +1,7 @@
 """What the logs of a training tell of its loss, line by line: its series by rank, and the verdicts, in words, too."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,6 +5,8 @@ DeepSpeed, tqdm, torchtitan, InternEvo, NeMo, nanoGPT and llm.c; `tests/watch/lo
 its source.
 """
 
+from __future__ import annotations
+
 import math
 import re
 

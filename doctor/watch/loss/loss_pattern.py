@@ -1,5 +1,7 @@
 """A user's pattern for ``--loss-regex``: compiled, and refused where a hostile line could make it take long."""
 
+from __future__ import annotations
+
 import re
 import sys
 import warnings

@@ -4,6 +4,8 @@ Values come one at a time. Kept are the first and the last of them, a curve of a
 needs: where it began, and the figures on both sides.
 """
 
+from __future__ import annotations
+
 import math
 from collections import deque
 from collections.abc import Sequence

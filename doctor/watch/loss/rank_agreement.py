@@ -5,6 +5,8 @@ same number at the same step. Data-parallel ranks print their own batch's: there
 it is, the first steps show; ``--same-loss`` says that it is the first.
 """
 
+from __future__ import annotations
+
 import math
 from collections import OrderedDict
 

@@ -4,6 +4,8 @@ The same for a rehearsal and for ranks that run. A variable that each rank has w
 majority of the ranks agrees on, is no difference: launchers number ranks with many.
 """
 
+from __future__ import annotations
+
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """What one rank got: read by the stub of a rehearsal, or of a rank that runs. Untrusted, so typed and bounded here."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import msgspec

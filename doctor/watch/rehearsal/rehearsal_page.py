@@ -1,5 +1,7 @@
 """A rehearsal in words, and as a document. Pure."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Marks of saved checkpoints in the user's state folder: ``~/.local/state/doctor/resume/``, a file for each save."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re

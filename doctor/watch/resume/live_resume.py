@@ -3,6 +3,8 @@
 All of it happens in a thread: the state folder may be on a file server that hangs, and the job must not wait for it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import threading
 import time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,12 @@ from tests.diagnose.test_command import LOGS, run
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 SIGNATURES = load_signatures()
+MISSING_FILE = """\
+[rank2]: Traceback (most recent call last):
+[rank2]:   File "/job/train.py", line 17, in <module>
+[rank2]:     files = sorted(os.listdir(d))
+[rank2]: FileNotFoundError: [Errno 2] No such file or directory: '/data/shards: 00002'
+"""
 CASES = ["hccl_ei0015", "hccl_ei0013", "afd_error_cqe", "ms_hbm", "afd_socket_p2p"]
 
 
@@ -53,6 +60,13 @@ def test_every_page_of_a_signature_has_the_chinese_of_all_that_people_read(chine
             if without_breaks(output) not in page or (is_sentence and not CHINESE.search(output)):
                 lacking.append(f"{signature.id}: {text}")
     assert lacking == []
+
+
+def test_the_first_line_is_chinese_beside_an_exception_whose_message_has_colons(tmp_path: Path) -> None:
+    """The title stands there with the exception, its place and its message, each behind a colon."""
+    (tmp_path / "run.log").write_text(MISSING_FILE)
+    first, *_ = run("--lang", "zh", str(tmp_path / "run.log")).stdout.splitlines()
+    assert "某 rank 需要的文件或目录不存在" in first and "A file or folder" not in first, first
 
 
 @pytest.mark.parametrize("name", CASES)

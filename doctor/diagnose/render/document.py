@@ -21,7 +21,7 @@ from doctor.diagnose.render.memory_shortage import memory_shortage
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CheckName
-from doctor.engine.texts import TextTable, joined, rewritten
+from doctor.engine.texts import TextTable, rewritten
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
 MAX_ATTEMPT_FILES = 100
@@ -204,7 +204,7 @@ def summary_text(text: str) -> str:
     sentence = localized_filled(text)
     who, *rest = text.split(": ", 4)
     for number in range(len(rest)):
-        title = joined(": ", rest[number:])
+        title = ": ".join(rest[number:])  # not `joined`, which forgets how a title with a colon was filled
         if title in sentence and localized(title) != title:
             return f"{localized_filled(': '.join((who, *rest[:number])))}{localized(': ')}{localized(title)}"
     return sentence

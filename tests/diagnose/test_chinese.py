@@ -62,10 +62,10 @@ def test_every_page_of_a_signature_has_the_chinese_of_all_that_people_read(chine
     assert lacking == []
 
 
-def test_the_first_line_is_chinese_beside_an_exception_whose_message_has_colons(tmp_path: Path) -> None:
+def test_the_first_line_is_chinese_beside_an_exception_whose_message_has_colons(tmp_path: Path, chinese: None) -> None:
     """The title stands there with the exception, its place and its message, each behind a colon."""
     (tmp_path / "run.log").write_text(MISSING_FILE)
-    first, *_ = run("--lang", "zh", str(tmp_path / "run.log")).stdout.splitlines()
+    first, *_ = run(str(tmp_path / "run.log")).stdout.splitlines()
     assert "某 rank 需要的文件或目录不存在" in first and "A file or folder" not in first, first
 
 

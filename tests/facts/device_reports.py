@@ -166,6 +166,28 @@ A3 = """| npu-smi {0}                   Version: {0}                            
 """Of two chips a card."""
 CHIP = "| {0}     Ascend910           | {1:<13} | {2:<8}    {3}                0    / 0             |\n| {4}     {5}                   | 0000:{6}:00.0  | 0           0    / 0          {7} / 65536         |"
 
+A5 = """| npu-smi 25.7.rc1                                 Version: 25.7.rc1                              |
++--------+------------------+---------------+-----------------------------------------------------+
+| NPU ID | Name             | Health        | Power(W)    Temp(C)           Hugepages-Usage(page) |
+|        |                  | Bus-Id        | NPU Util(%) Memory-Usage(MB)  HBM-Usage(MB)         |
++========+==================+===============+=====================================================+
+| 0      | Ascend950PR      | Alarm         | 205.7       71                0     / 0             |
+|        |                  | 0000:71:00.0  | 100         0    / 0          90633 / 114688        |
++========+==================+===============+=====================================================+
+| 1      | Ascend950PR      | Alarm         | 207.7       60                0     / 0             |
+|        |                  | 0000:61:00.0  | 100         0    / 0          30492 / 114688        |
++========+==================+===============+=====================================================+
+| 2      | Ascend950PR      | OK            | 192.7       57                0     / 0             |
+|        |                  | 0000:81:00.0  | 0           0    / 0          5413  / 131072        |
++========+==================+===============+=====================================================+
++---------------------------+---------------+-----------------------------------------------------+
+| NPU ID                    | Process id    | Process name             | Process memory(MB)       |
++===========================+===============+=====================================================+
+| 0                         | 1530715       | python                   | 4724                    |
+| 0                         | 1655234       | python                   | 4728                    |
++===========================+===============+=====================================================+
+"""
+
 
 def nvlinks(product: str, rate: str, total: int, *inactive: range | tuple[int, ...]) -> str:
     """Of ``nvidia-smi nvlink -s``: one GPU for each set of links that are down."""
@@ -439,6 +461,38 @@ SICK = (
         },
         found("gpu-ecc-errors", "113 uncorrected") | found("gpu-reset-needed", "Drain and Reset"),
     ),
+    Report(
+        "60392175345 (two of three chips)",
+        {NpuTable: A5},
+        found("npu-unhealthy", "NPU 0", "NPU 1", "Alarm"),
+    ),
+    Report(
+        f"{GITHUB}/wtdcode/vllm-backport issue 62 (A100)",
+        {
+            GpuInventory: gpus(
+                "580.178.04",
+                remapped("0000:9C:00.0", 12, "Yes") + "<gpu_recovery_action>Drain and Reset</gpu_recovery_action>",
+            )
+        },
+        found("gpu-reset-needed", "GPU 0", "Drain and Reset"),
+    ),
+    Report(
+        f"{GITHUB}/leptonai/gpud pull 482 (of eight alike adapters one)",
+        {
+            RdmaPorts: adapters(
+                *(
+                    (f"mlx5_{n}", *((NO_SIGNAL, "10 Gb/sec (4X SDR) InfiniBand") if n == 6 else (UP, NDR)), "MT_838")
+                    for n in range(8)
+                )
+            )
+        },
+        found("rdma-port-down", "mlx5_6:1", "Polling"),
+    ),
+    Report(
+        f"{GITHUB}/Mellanox/network-operator issue 249 (a function in a pod)",
+        {RdmaPorts: adapters(("mlx5_7", "1: DOWN/5: LinkUp", HDR, "MT_0000000223"))},
+        found("rdma-port-down", "mlx5_7:1", "LinkUp"),
+    ),
 )
 
 
@@ -711,6 +765,25 @@ HEALTHY = (
             + block(
                 "static --partition",
                 json.dumps([{"gpu": 0, "partition": {"compute_partition": "N/A", "memory_partition": "N/A"}}]),
+            )
+        },
+    ),
+    Report(
+        f"{GITHUB}/imbue-ai/cluster-health issue 4 (second ports of Ethernet cards without cable)",
+        {
+            RdmaPorts: adapters(
+                *((f"mlx5_{n}", UP, NDR, "MT_838") for n in (0, 3, 4, 5, 6, 9, 10, 11)),
+                *((f"mlx5_{n}", UP, ETHERNET, "MT_225") for n in (1, 7)),
+                *((f"mlx5_{n}", OFF, UNUSED, "MT_225") for n in (2, 8)),
+            )
+        },
+    ),
+    Report(
+        f"{GITHUB}/kvcache-ai/Mooncake issue 1999 (a card of its own board without cable)",
+        {
+            RdmaPorts: adapters(
+                *((f"mlx5_{n}", UP, "200 Gb/sec (4X HDR) Ethernet", "MT_880") for n in (0, 1)),
+                ("mlx5_10", OFF, UNUSED, "MT_531"),
             )
         },
     ),

@@ -5,6 +5,8 @@ from doctor import WARNING, Finding, check
 from doctor.facts.hccn import LinkHistory
 
 WINDOW = timedelta(hours=24)
+AHEAD = timedelta(minutes=10)
+"""Changes further in the future are of a clock that was put back since: their age is not known."""
 MAX_CHANGES = 4
 """Changes in the window that are still taken for calm: a restart and a cable pulled once make as many."""
 
@@ -25,7 +27,7 @@ def link_flapping(history: LinkHistory) -> Iterator[Finding]:
     `hccn_tool -link_stat -g`, judged by the NPU's own clock. HCCL's fault guide looks there for error CQEs.
     """
     for npu, record in history.by_npu.items():
-        recent = [when for when, _ in record.changes if when > record.device_time - WINDOW]
+        recent = [when for when, _ in record.changes if -AHEAD < record.device_time - when < WINDOW]
         if len(recent) > MAX_CHANGES:
             yield Finding(
                 "the link of NPU {npu} changed {observed} times in 24 hours, last at {last}; "

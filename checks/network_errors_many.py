@@ -21,14 +21,15 @@ def network_errors_many(cards: PerHost[EthernetCounters]) -> Iterator[Finding]:
     card.
 
     ## Source
-    Errors in `ethtool -S`, by the names of mlx5, bnxt_en, Intel's drivers, hns3 and r8169, divided by the time since
-    the host was started. There is no limit that holds for all: a finding is a counter of at least 10 (discards: 1000)
-    whose daily rate is ten times that of the middle of the fleet's hosts, each with the middle of its cards that have
-    it, and at least one a day; pauses count from a thousandth of the time. With fewer than four cards only links that
-    went down, modules that were too hot and pause storms are judged, and 10,000 damaged symbols or packets a day: the
-    error rate of 10^-12 that IEEE 802.3 allows lets 8640 bits of 100 Gbit/s pass. It can be wrong where the driver was
-    loaded anew, which sets the counters to 0, and where one host has had other work than the rest. Bits that FEC
-    corrected are not judged; what the card's RDMA adapter counts as well, rdma-errors-many judges.
+    Errors in `ethtool -S` and `ethtool -I --show-fec`, by the names of mlx5, bnxt_en, Intel's drivers, hns3 and r8169,
+    divided by the time since the host was started. There is no limit that holds for all: a finding is a counter of at
+    least 10 (discards: 1000) whose daily rate is ten times that of the middle of the fleet's hosts, each with the
+    middle of its cards that have it, and at least one a day; pauses count from a thousandth of the time. With fewer
+    than four cards only links that went down, modules that were too hot and pause storms are judged, and 10,000
+    damaged symbols or packets a day: the error rate of 10^-12 that IEEE 802.3 allows lets 8640 bits of 100 Gbit/s
+    pass. It can be wrong where the driver was loaded anew, which sets the counters to 0, and where one host has had
+    other work than the rest. Bits that FEC corrected are not judged; what the card's RDMA adapter counts as well,
+    rdma-errors-many judges.
     """
     counts: dict[str, dict[tuple[str, str], Count]] = defaultdict(dict)
     for host, fact in cards.items():

@@ -1,16 +1,20 @@
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.gpu import GpuCards
+from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.nvlink import NvLinks
 
-BASEBOARD = 8
-"""GPUs of one SXM product: on a baseboard that has all of its GPUs, all links are in use."""
+BASEBOARDS = {re.compile(r"SXM|HBM3|\b(?:H20(?:-3e)?|H200|H800|B[123]00)$"): 8, re.compile(r"\bGB[123]00$"): 4}
+"""GPUs that a baseboard of such a product has: where all are there, all links are in use."""
+ADVISORY = ("inventory",)
 
 
-@check(severity=WARNING, area="links")
-def nvlink_down(links: PerHost[NvLinks], cards: PerHost[GpuCards]) -> Iterator[Finding]:
+@check(severity=WARNING, area="links", advisory=ADVISORY)
+def nvlink_down(
+    links: PerHost[NvLinks], cards: PerHost[GpuCards], inventory: PerHost[GpuInventory] | None
+) -> Iterator[Finding]:
     """Every GPU has as many active NVLinks as its peers.
 
     ## Why it matters
@@ -25,9 +29,10 @@ def nvlink_down(links: PerHost[NvLinks], cards: PerHost[GpuCards]) -> Iterator[F
 
     ## Source
     `nvidia-smi nvlink -s`. The norm is the same GPU, of the same product, on most of the other hosts; behind
-    NVSwitches, and on a baseboard with all of its eight GPUs (SXM), where all GPUs are alike, the GPU with the most
-    links. A GPU whose links have all failed lists none of them (leptonai/gpud issue 1085). A GPU that has no bridge on
-    any host has no finding. Where a host lists fewer GPUs than most, the links to the others are down: not compared.
+    NVSwitches, and on a baseboard with all of its GPUs (eight of SXM, of H200 and B200; four of GB200), where all GPUs
+    are alike, the GPU with the most links. A GPU whose links have all failed lists none of them (leptonai/gpud issue
+    1085). A GPU that has no bridge on any host has no finding, nor one in MIG mode. Where a host lists fewer GPUs than
+    most, the links to the others are down: not compared.
     """
     alike: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     for own in links.values():
@@ -38,15 +43,17 @@ def nvlink_down(links: PerHost[NvLinks], cards: PerHost[GpuCards]) -> Iterator[F
         has_switch = host in cards and cards[host].switches > 0
         if len(own.active) < usual and not has_switch:
             continue
+        reported = inventory[host].gpus if inventory and host in inventory else ()
+        mig = [gpu.index for gpu in reported if gpu.mig == "Enabled"]
         for gpu, count in own.active.items():
             others = alike[gpu, own.products.get(gpu, "")] - Counter((count,))
             common, hosts = others.most_common(1)[0] if others else (0, 0)
             norm = common if hosts > others.total() / 2 and others.total() > 1 else 0
             product = own.products.get(gpu, "")
             alike_here = [n for other, n in own.active.items() if own.products.get(other, "") == product]
-            is_full = "SXM" in product and len(alike_here) == BASEBOARD
+            is_full = any(name.search(product) and size == len(alike_here) for name, size in BASEBOARDS.items())
             expected = max(norm, max(own.active.values()) if has_switch else 0, max(alike_here) if is_full else 0)
-            if count < expected:
+            if count < expected and gpu not in mig:
                 yield Finding(
                     "GPU {gpu} has {observed} active NVLinks; its peers have {expected}",
                     hosts=[host],

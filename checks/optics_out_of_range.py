@@ -31,12 +31,14 @@ def optics_out_of_range(
     - No module or no answer: reseat it, then replace it.
     - Low Rx power: clean the fibre on both ends, then compare the Tx power at its other end.
     - High temperature: check the fans and the air flow; if it stays high, replace the module.
+    - Low SNR: clean the fibre on both ends, then replace the module, then the one at its other end.
     - Another value: replace the module.
 
     ## Source
-    The module's own thresholds and its loss of signal and lock flags. A missing module counts where most NPUs of the
-    same product have one (boards with a backplane have none); modules on a port that is down and that the job does
-    not use do not count.
+    The module's own thresholds and its loss of signal and lock flags. Signal to noise (SNR): less than 18 dB, which is
+    an alarm in MindCluster's toolkit for faults; it can be wrong while a link comes up. A missing module counts where
+    most NPUs of the same product have one (boards with a backplane have none); modules on a port that is down and that
+    the job does not use do not count.
     """
     family = families(launch, products)
     use = port_use(optics, launch, products, reach, pods)
@@ -62,6 +64,16 @@ def _module_findings(npu: int, module: OpticalModule) -> Iterator[Finding]:
         yield Finding("the optical module of NPU {npu} does not answer on its control link", npu=npu, case=NO_ANSWER)
     for quantity, lanes in readings_outside(module.readings).items():
         first_reading = next(iter(lanes.values()))
+        if first_reading.unit == "dB":
+            yield Finding(
+                "the optical module of NPU {npu} has {observed} dB; expected {expected} dB or more",
+                npu=npu,
+                what=quantity,
+                observed={name: reading.value for name, reading in lanes.items()},
+                expected=first_reading.low,
+                case="Low SNR",
+            )
+            continue
         yield Finding(
             "the optical module of NPU {npu} has {observed} {unit}; expected {low} to {high} {unit}",
             npu=npu,

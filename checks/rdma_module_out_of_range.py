@@ -1,16 +1,12 @@
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
+from doctor.analysis.majority import unlike_fec
 from doctor.facts.rdma_modules import RdmaModule, RdmaModules
 from doctor.facts.reported_value import readings_outside
 
 MOST_BER = 1e-12
 """The default threshold of NVIDIA's ibdiagnet (IBUtils2, "Bit Error Rate": 10^-12)."""
-FEWEST = 4
-"""So many ports of one speed and kind of cable show which FEC is usual, and which port has another one."""
-SHARE = 0.75
-"""Of the hosts; each host counts once."""
 
 
 @check(severity=WARNING, area="links")
@@ -45,40 +41,7 @@ def rdma_module_out_of_range(modules: PerHost[RdmaModules]) -> Iterator[Finding]
     for (host, device), module in active.items():
         for finding in _of_port(device, module):
             yield finding.with_host(host)
-    alike: dict[tuple[str, str], dict[tuple[str, str], str]] = defaultdict(dict)
-    for port, module in active.items():
-        if module.fec:
-            alike[module.speed, module.technology][port] = module.fec
-    for (speed, _), by_port in alike.items():
-        usual = _usual(by_port) if len(by_port) >= FEWEST else ""
-        count = Counter(by_port.values())[usual]
-        for (host, device), fec in by_port.items():
-            if usual and fec != usual:
-                yield Finding(
-                    "{device} uses FEC {observed} at {speed}; {count} of {total} ports like it use {expected}",
-                    hosts=[host],
-                    device=device,
-                    observed=fec,
-                    speed=speed,
-                    count=count,
-                    total=len(by_port),
-                    expected=usual,
-                    case="Another FEC",
-                )
-
-
-def _usual(by_port: Mapping[tuple[str, str], str]) -> str:
-    """The FEC of three quarters of the hosts, each with that of most of its ports; empty where there is none."""
-    of_host: dict[str, Counter[str]] = defaultdict(Counter)
-    for (host, _), fec in by_port.items():
-        of_host[host][fec] += 1
-    votes = Counter(
-        fec if count >= SHARE * ports.total() else ""
-        for ports in of_host.values()
-        for fec, count in ports.most_common(1)
-    )
-    (fec, count), *_ = votes.most_common(1)
-    return fec if count >= SHARE * len(of_host) else ""
+    yield from unlike_fec({port: (module.speed, module.technology, module.fec) for port, module in active.items()})
 
 
 def _of_port(device: str, module: RdmaModule) -> Iterator[Finding]:

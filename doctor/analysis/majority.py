@@ -103,6 +103,52 @@ def split(
     return Split(others, agreeing, leading[0] if leading else None, kinds)
 
 
+FEWEST, SHARE = 4, 0.75
+"""So many ports that are alike show what is usual, and such a part of their hosts must have it."""
+
+
+def unlike_most(by_port: Mapping[tuple[str, str], Value]) -> Iterator[tuple[str, str, Value, Value, int]]:
+    """Host, port and value of ports that differ from the others, then the usual value, and how many have it.
+
+    Each host has one vote, that of most of its ports; without three quarters of them for one value nothing differs.
+
+    >>> list(unlike_most({**{(f"w{n}", "eth0"): "RS" for n in range(4)}, ("w9", "eth0"): "Off"}))
+    [('w9', 'eth0', 'Off', 'RS', 4)]
+    """
+    of_host: dict[str, Counter[Value]] = {}
+    for (host, _), value in by_port.items():
+        of_host.setdefault(host, Counter())[value] += 1
+    leading = [ports.most_common(1)[0] + (ports.total(),) for ports in of_host.values()]
+    votes = Counter(value for value, count, total in leading if count >= SHARE * total)
+    usual = [value for value, count in votes.most_common(1) if count >= SHARE * len(of_host)]
+    for (host, port), value in by_port.items() if usual and len(by_port) >= FEWEST else ():
+        if value != usual[0]:
+            yield host, port, value, usual[0], list(by_port.values()).count(usual[0])
+
+
+def unlike_fec(ports: Mapping[tuple[str, str], tuple[str, str, str]]) -> Iterator[Finding]:
+    """Ports with another forward error correction than those of their speed and kind of cable; in each its mode."""
+    alike: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    for port, (speed, kind, fec) in ports.items():
+        if fec:
+            alike.setdefault((speed, kind), {})[port] = fec
+    for (speed, _), by_port in alike.items():
+        for host, device, fec, usual, count in unlike_most(by_port):
+            yield Finding(
+                "{device} uses FEC {observed} at {speed}; {count} of {total} ports like it use {expected}",
+                hosts=[host],
+                device=device,
+                interface=device,
+                observed=fec,
+                speed=speed,
+                count=count,
+                total=len(by_port),
+                expected=usual,
+                encoding=usual.lower(),
+                case="Another FEC",
+            )
+
+
 class Crossed(msgspec.Struct, frozen=True):
     """What one host has at one place, and most hosts at another place."""
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from doctor.diagnose.accounting_rows import ends_of_rows
-from doctor.diagnose.events import Event, FileSummary
+from doctor.diagnose.events import Event, FileReading, FileSummary
 from doctor.diagnose.signature import ERROR_ROLES, Signature, Trait
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
@@ -21,6 +21,7 @@ _REPORT_LINES = 6
 """Lines of one report of mpirun, at most."""
 _MPIRUN = "mpirun"
 TORCHRUN_START, TORCHRUN_ROW = "torchrun-start", "torchrun-failed-worker"
+HOST_START = "host-started"
 PROGRAM_START = "program-start"
 """What one process of a program prints once, as it starts."""
 TORCHRUN_HEADING = "torchrun-root-cause-block"
@@ -288,6 +289,25 @@ def not_ended_well(
     for index in {fault.file for fault in outlived}:
         note_overcome(summaries[index], [fault for fault in outlived if fault.file == index], rest, catalog)
     return rest
+
+
+def since_hosts_started(readings: Sequence[FileReading], catalog: Catalog) -> list[list[Event]]:
+    """The events of each log, of a host's without those before its kernel started for the last time before the job.
+
+    What the kernel said earlier is over: the start has reset the devices. A journal holds several starts (journalctl
+    without ``-b``); after one that came later than the job's first line, the fault may be why the host was started.
+    """
+    starts = [[e for e in reading.events if e.signature == HOST_START and e.time is not None] for reading in readings]
+    begins = [log.summary.first_time for log, own in zip(readings, starts, strict=True) if not own]
+    begin = min((time for time in begins if time is not None), default=0.0)
+    kept: list[list[Event]] = []
+    for reading, own in zip(readings, starts, strict=True):
+        line = max((event.line for event in own if (event.time or 0.0) <= begin), default=0)
+        count = sum(e.line < line and catalog[e.signature].role == "root" for e in reading.events)
+        note = filled("{0} before the host was started: line {1}, before the job", count_noun(count, "error"), line)
+        reading.summary.notes += [note] if count and note not in reading.summary.notes else []
+        kept.append([event for event in reading.events if event.line >= line])
+    return kept
 
 
 def note_overcome(summary: FileSummary, before: Sequence[Event], kept: Sequence[Event], catalog: Catalog) -> None:

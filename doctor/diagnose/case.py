@@ -15,6 +15,7 @@ from doctor.diagnose.attempts import (
     outlived,
     overcome,
     overcome_beside,
+    since_hosts_started,
 )
 from doctor.diagnose.events import Event, FileReading, FileSummary, first_of_each, shown_timeouts, small_number
 from doctor.diagnose.launcher_reports import (
@@ -167,12 +168,13 @@ def _read_processes(
     old = older_attempts([summary.name for summary in summaries])
     restarted = any(old)
     host_files = own_logs(summaries, names)
+    since_start = since_hosts_started(readings, signatures)
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         named = reading.summary
         named.rank, named.device, named.host, named.pid = hints.rank, hints.device, hints.host, hints.pid
         hints = hints if index in host_files or reading.summary.kernel else msgspec.structs.replace(hints, host="")
-        kept = [] if old[index] else overcome(reading.events, signatures)
-        note_overcome(reading.summary, [] if old[index] else reading.events, kept, signatures)
+        kept = [] if old[index] else overcome(since_start[index], signatures)
+        note_overcome(reading.summary, [] if old[index] else since_start[index], kept, signatures)
         events, about_others = split(kept, signatures, restarted)
         reports += about_others
         if reading.summary.accounting:

@@ -24,7 +24,7 @@ _SCRIPT = f"""command -v amd-smi >/dev/null || {{
     echo "-- exit $? --"
   done; exit 0
 }}
-for query in "list" "metric --ecc" "static --asic --bus --driver" "static --partition" \\
+for query in "list" "metric --ecc" "static --asic --bus --driver" "static --ras" "static --partition" \\
   "topology --access --link-type"; do
   echo "-- $query --"
   timeout 15 amd-smi $query --json </dev/null 2>&1
@@ -51,6 +51,8 @@ class AmdGpu(msgspec.Struct, frozen=True):
     """Errors that could not be corrected; None where the product counts none."""
     deferred: int | None = None
     """Errors in memory that no program has used yet."""
+    retires_too_many: bool = False
+    """It has retired more pages of its memory than its driver allows; since ROCm 7.0.2."""
     compute_partition: str = ""
     """SPX, DPX, CPX, ...; empty where it is not reported."""
     memory_partition: str = ""
@@ -178,7 +180,8 @@ def _gpu_rows(query: str, text: str, code: int | None) -> Iterator[dict[str, Any
 
 def _gpu(index: int, row: Mapping[str, Any]) -> AmdGpu:
     """Raises: Unreadable where a count failed, or no address is listed."""
-    asic, bus, driver, ecc, modes = (_section(row, name) for name in ("asic", "bus", "driver", "ecc", "partition"))
+    names = ("asic", "bus", "driver", "ecc", "ras", "partition")
+    asic, bus, driver, ecc, ras, modes = (_section(row, name) for name in names)
     address, name = _word(row, "bdf") or _word(bus, "bdf"), _word(asic, "market_name")
     if not address:
         raise Unreadable("the tool lists no address of it")
@@ -192,6 +195,7 @@ def _gpu(index: int, row: Mapping[str, Any]) -> AmdGpu:
         _count(bus, "max_pcie_width"),
         _count(ecc, "total_uncorrectable_count"),
         _count(ecc, "total_deferred_count"),
+        _word(ras, "bad_page_threshold_exceeded") == "True",
         _word(modes, "accelerator_partition") or _word(modes, "compute_partition"),
         _word(modes, "memory_partition"),
         tuple(_links(index, row.get("links"))),

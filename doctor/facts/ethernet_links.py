@@ -28,6 +28,8 @@ _MODULES = (
     + """  speed=$(cat "$net/speed" 2>/dev/null); [ "${speed:-0}" -ge 10000 ] 2>/dev/null || continue
   adapter=; for rdma in "$path"/infiniband/*; do [ -e "$rdma" ] && adapter=" ${rdma##*/}"; done
   echo "-- $name$adapter --"
+  echo "Speed : $speed"
+  timeout 10 ethtool --show-fec "$name" </dev/null 2>/dev/null | grep '^Active FEC'
   timeout 10 ethtool -m "$name" </dev/null 2>&1
   echo "-- exit $? --"
 done"""
@@ -45,6 +47,7 @@ _ROW = re.compile(r"([A-Z][\w/()., ]{2,60}?)[ \t]*: (.{0,120})")
 _MEASURED = re.compile(
     r"(?:(-?[\d.]{1,12}) (V|mA|degrees C)(?: / .{0,40})?|[\d.]{1,12} mW / (-?[\d.]{1,12}|-inf) dBm)", re.ASCII
 )
+_TECHNOLOGY = ("Transceiver type", "Transmitter technology")
 _DARK = -40.0
 """dBm; the least that a module can say, 0.1 µW. ethtool prints ``-inf`` for 0."""
 _CHANNEL = re.compile(r"(.{3,50}?) ?\(Chan(?:nel)? (\d{1,2})\)", re.ASCII)
@@ -95,6 +98,12 @@ class EthernetModule(msgspec.Struct, frozen=True):
     """By quantity and lane, with the module's own alarm limits."""
     warnings: dict[str, OpticalReading] = {}
     """The same values with its warning limits."""
+    speed: str = ""
+    """In Mbit/s."""
+    technology: str = ""
+    """Of the module and its cable; empty where the module does not name it."""
+    fec: str = ""
+    """The forward error correction that its link uses: RS, BaseR, Off; empty where the driver shows none."""
 
 
 class EthernetModules(Fact, frozen=True):
@@ -103,6 +112,8 @@ class EthernetModules(Fact, frozen=True):
     Raw output, of one card; most rows left out::
 
         -- ens1f0 mlx5_0 --
+        Speed : 100000
+        Active FEC encoding: RS
                 Identifier                                : 0x11 (QSFP28)
                 Alarm/warning flags implemented           : Yes
                 Module temperature                        : 42.17 degrees C / 107.90 degrees F
@@ -148,6 +159,7 @@ def _module(block: ToolBlock, adapter: str) -> EthernetModule:
         raise ValueError(_failure(block))
     matches = (_ROW.fullmatch(line.strip()) for line in block.text.splitlines())
     rows = {match[1].rstrip(): match[2].strip() for match in matches if match}
+    speed, fec = rows.pop("Speed", ""), rows.pop("Active FEC encoding", "")
     if rows.get("Identifier", "").startswith(("0xff", "0x00")) or "Identifier" not in rows:
         raise ValueError(
             filled(
@@ -178,7 +190,8 @@ def _module(block: ToolBlock, adapter: str) -> EthernetModule:
                     readings[name] = OpticalReading(value, low, high, quantity.unit)
     if _is_cut(rows, lanes):
         raise ValueError(filled("ethtool's output was cut off"))
-    return EthernetModule(adapter, read["alarm"], read["warning"])
+    kind = ", ".join(strip_control_chars(rows[row], 80) for row in _TECHNOLOGY if row in rows)
+    return EthernetModule(adapter, read["alarm"], read["warning"], speed, kind, strip_control_chars(fec, 40))
 
 
 def _is_cut(rows: Mapping[str, str], lanes: Mapping[str, object]) -> bool:
@@ -263,6 +276,8 @@ COUNTERS = (
     Counter("link_down_events", alone=True),
     Counter("rx_(?:pcs_symbol_err|fec_uncorrectable_blocks|fcs_err_frames|align_err_frames|jbr_frames)", damage=True),
     Counter("rx_stat_discard|rx_discard_packets_cos[0-7]", least=1000),
+    # ethtool -I --show-fec (IEEE 802.3, aFECUncorrectableBlocks): a link that comes up has a few
+    Counter("fec_uncorrectable_blocks", least=1000, daily=100.0, damage=True),
     # ixgbe, igb, e1000e, i40e (port., or .nic of later ones), ice (.nic): *_ethtool.c
     Counter(r"(?:port\.)?rx_crc_errors(?:\.nic)?", damage=True),
     Counter(r"(?:port\.)?(?:illegal_bytes|rx_jabber|rx_fragments)(?:\.nic)?"),
@@ -287,6 +302,9 @@ _COUNTERS = (
   [ "$code" = 0 ] && answer=$(printf '%s\\n' "$answer" | grep -E '^ *("""
     + _NAME.pattern.replace("?:", "")
     + """): ')
+  blocks=$(timeout 10 ethtool -I --show-fec "$name" </dev/null 2>/dev/null | sed -n 's/^ *uncorr/     fec_uncorr/p')
+  [ "$code" = 0 ] && [ "$blocks" ] && answer="$answer
+$blocks"
   printf '%s\\n' "$answer"
   [ "$code" = 0 ] && echo "     counters: $(printf '%s\\n' "$answer" | grep -c :)"
   echo "-- exit $code --"

@@ -83,6 +83,11 @@ _XID, _SXID, _LOST, _OFF_BUS, _INITIALISATION, _DETECTION, _RESET = (
 )
 _UNUSABLE = (
     (
+        fault_pattern("gpu-ignored"),
+        "the driver does not support the GPU",
+        "install the newest driver that supports it: before Turing (P100, V100) release 580, not its open module",
+    ),
+    (
         fault_pattern("gpu-region"),
         "the GPU's memory has no address on the bus",
         "switch on Above 4G Decoding in the host's firmware, or start Linux with pci=realloc",

@@ -24,3 +24,9 @@ def test_again_and_again() -> None:
 
 def test_long_ago() -> None:
     assert run_check("link_flapping", history=history(*[timedelta(hours=24 + n) for n in range(20)])) == []
+
+
+def test_a_clock_that_was_put_back() -> None:
+    """The changes of a year ago stand then in the future; those of the last minutes may, too."""
+    assert run_check("link_flapping", history=history(*[timedelta(days=-365, hours=n) for n in range(5)])) == []
+    assert len(run_check("link_flapping", history=history(*[timedelta(minutes=n - 5) for n in range(5)]))) == 1

@@ -89,3 +89,21 @@ def test_a_laser_that_is_off_or_weak(text: str) -> None:
 def test_a_module_into_which_no_light_comes() -> None:
     (text,) = texts_of(printed.OEM_DARK)
     assert "eth0" in text and "Rx power" in text
+
+
+FEC = "Speed : 100000\nActive FEC encoding: {0}\n"
+SHORT = printed.INTEL_SR + "\tTransceiver type                          : 100G Base-SR4\n"
+
+
+def test_another_fec_than_that_of_the_other_ports_with_such_a_cable() -> None:
+    """IEEE 802.3: 100GBASE-LR4 has no FEC, SR4 and CR4 have RS."""
+    sound = [modules(FEC.format("RS") + SHORT)]
+    others = {f"w{n}": sound for n in range(1, 4)}
+    off = FEC.format("Off") + SHORT
+    assert messages(run_check(NAME, {**others, "w4": [modules(off)]})) == [
+        ("w4", "eth0 uses FEC Off at 100000; 3 of 4 ports like it use RS")
+    ]
+    assert messages(run_check(NAME, {**others, "w4": [modules(off.replace("Base-SR4", "Base-LR4"))]})) == []
+    assert messages(run_check(NAME, {"w1": sound, "w2": [modules(off)]})) == []
+    unnamed = {f"w{n}": [modules(FEC.format("RS" if n else "Off") + COOL)] for n in range(4)}
+    assert messages(run_check(NAME, unnamed)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from doctor.facts.gpu import Gpu, GpuInventory
 from doctor.facts.nvlink import NvLinks
 from tests.checks.gpu_hosts import cards
 from tests.checks.run_check import fleet, messages, run_check
@@ -72,3 +73,24 @@ def test_the_neighbours_of_a_gpu_that_is_gone_are_not_accused() -> None:
     assert messages(run_check("nvlink-down", hosts)) == []
     hosts["w4"] = [v100(6, 6, 6, 4, 5, 4, 5, 6), cards(switches=0)]
     assert len(messages(run_check("nvlink-down", hosts))) == 4
+
+
+def test_baseboards_whose_products_are_not_called_sxm() -> None:
+    """leptonai/gpud issue 1085: eight B200, whose NVSwitches are no PCI devices of NVIDIA."""
+    for product, count in (("NVIDIA B200", 8), ("NVIDIA H100 80GB HBM3", 8), ("NVIDIA H200", 8), ("NVIDIA GB200", 4)):
+        links = NvLinks({gpu: 0 if gpu == 2 else 18 for gpu in range(count)}, {}, dict.fromkeys(range(count), product))
+        assert messages(run_check("nvlink-down", {"w1": [links, cards(switches=0)]})) == [
+            ("w1", "GPU 2 has 0 active NVLinks; its peers have 18")
+        ], product
+
+
+def test_cards_with_bridges_and_gpus_in_mig_mode_are_innocent() -> None:
+    """Four of eight H200 NVL may have a bridge, and the others none."""
+    for product in ("NVIDIA H200 NVL", "NVIDIA H100 PCIe", "NVIDIA H100 NVL"):
+        links = NvLinks({gpu: 18 * (gpu < 4) for gpu in range(8)}, {}, dict.fromkeys(range(8), product))
+        assert messages(run_check("nvlink-down", {"w1": [links, cards(switches=0)]})) == [], product
+    links = NvLinks({gpu: 18 * (gpu != 5) for gpu in range(8)}, {}, dict.fromkeys(range(8), "NVIDIA H200"))
+    divided = GpuInventory(
+        tuple(Gpu(n, "NVIDIA H200", "", "590.1", None, 0, mig="Enabled" if n == 5 else "") for n in range(8))
+    )
+    assert messages(run_check("nvlink-down", {"w1": [links, cards(switches=0), divided]})) == []

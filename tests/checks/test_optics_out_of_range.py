@@ -1,9 +1,11 @@
 from typing import Any
 
 from doctor import Finding, PerHost
+from doctor.engine.fact import Output
 from doctor.facts.hccn import OpticalModule, Optics
 from doctor.facts.reported_value import OpticalReading
 from tests.checks.device_network import fleet, links, per, run_check
+from tests.facts.answers import learned
 
 PAIR = ("h1", "h2")
 
@@ -40,6 +42,15 @@ def test_weak_light_on_all_lanes_is_one_finding() -> None:
     assert finding.hosts == ("h2",)
     expected = "the optical module of NPU 3 has Rx Power0: 0.05, Rx Power1: 0.05 mW; expected 0.1445 to 3.5481 mW"
     assert str(finding) == expected
+
+
+def test_too_much_noise_on_one_lane() -> None:
+    """Of a lane without a signal (0 dB) nothing is said: its light is judged."""
+    text = "optical info:\npresent : present\ntemperature : 47 C\nTemp High Thres : 70 C\nTemp Low Thres : 0 C\n"
+    lanes = ("Host SNR Lane0 : not supported", "Media SNR Lane0 : 23.1211 dB", "Media SNR Lane1 : 10.5000 dB")
+    read = learned(Optics, {"3": Output(out=text + "\n".join((*lanes, "Media SNR Lane2 : 0.0000 dB")))}).by_npu[3]
+    [finding] = list_findings(outlier=read)
+    assert str(finding) == ("the optical module of NPU 3 has Media SNR Lane1: 10.5 dB; expected 18.0 dB or more")
 
 
 def test_each_kind_of_reading_is_a_finding() -> None:

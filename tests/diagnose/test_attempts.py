@@ -305,3 +305,24 @@ def test_the_version_of_nccl_in_an_error_of_torch_is_no_start_of_a_program() -> 
     )
     (cause,) = logs(train=error.format(3) + error.format(7)).causes
     assert {culprit.rank for culprit in cause.culprits} == {0, 3, 7}
+
+
+WAITED = (
+    "2026-11-26 10:00:01,000 INFO step 1 loss 2.1\n"
+    "[rank0]:[E1126 10:15:01.123456789 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600010 "
+    "milliseconds before timing out.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("fault", "started", "is_over"),
+    [("09:30:12", "09:50:00", True), ("10:04:12", "10:20:00", False), ("09:55:00", "09:50:00", False)],
+)
+def test_what_a_kernel_said_before_the_host_was_started_for_the_job(fault: str, started: str, is_over: bool) -> None:
+    """journalctl without -b shows earlier starts: a reset has ended their faults, but none that came with the job."""
+    day, kernel = "2026-11-26T{0}+0000 n1 kernel: {1}\n", "Linux version 6.8.0-45-generic (buildd@lcy02)"
+    lines = [(fault, "NVRM: Xid (PCI:0000:3b:00): 79, pid=1122, GPU has fallen off the bus."), (started, kernel)]
+    journal = "".join(day.format(*line) for line in [("08:00:00", kernel), *sorted(lines)])
+    diagnosis = diagnosed(rank_0=WAITED, kern=journal)
+    assert ("cuda-ecc" not in dict(causes(diagnosis))) == is_over, causes(diagnosis)

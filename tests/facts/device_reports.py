@@ -11,8 +11,9 @@ import json
 from typing import NamedTuple
 
 from doctor.engine.fact import Fact
+from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.ethernet_links import EthernetCounters
-from doctor.facts.gpu import GpuInventory
+from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.hccn import DeviceHealth, DeviceLinks, PortCounters
 from doctor.facts.npu import NpuChips, NpuProduct
 from doctor.facts.npu_counters import NpuCompatibility
@@ -148,6 +149,60 @@ WIDE = """| npu-smi {0}                            Version: {0}                 
 | No running processes found in NPU 0                                                                              |
 """
 """Of npu-smi 26."""
+
+
+A3 = """| npu-smi {0}                   Version: {0}                                               |
++---------------------------+---------------+----------------------------------------------------+
+| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|
+| Chip  Phy-ID              | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |
++===========================+===============+====================================================+
+{1}
++===========================+===============+====================================================+
+| NPU     Chip              | Process id    | Process name             | Process memory(MB)      |
++===========================+===============+====================================================+
+| No running processes found in NPU 0                                                            |
++===========================+===============+====================================================+
+"""
+"""Of two chips a card."""
+CHIP = "| {0}     Ascend910           | {1:<13} | {2:<8}    {3}                0    / 0             |\n| {4}     {5}                   | 0000:{6}:00.0  | 0           0    / 0          {7} / 65536         |"
+
+A5 = """| npu-smi 25.7.rc1                                 Version: 25.7.rc1                              |
++--------+------------------+---------------+-----------------------------------------------------+
+| NPU ID | Name             | Health        | Power(W)    Temp(C)           Hugepages-Usage(page) |
+|        |                  | Bus-Id        | NPU Util(%) Memory-Usage(MB)  HBM-Usage(MB)         |
++========+==================+===============+=====================================================+
+| 0      | Ascend950PR      | Alarm         | 205.7       71                0     / 0             |
+|        |                  | 0000:71:00.0  | 100         0    / 0          90633 / 114688        |
++========+==================+===============+=====================================================+
+| 1      | Ascend950PR      | Alarm         | 207.7       60                0     / 0             |
+|        |                  | 0000:61:00.0  | 100         0    / 0          30492 / 114688        |
++========+==================+===============+=====================================================+
+| 2      | Ascend950PR      | OK            | 192.7       57                0     / 0             |
+|        |                  | 0000:81:00.0  | 0           0    / 0          5413  / 131072        |
++========+==================+===============+=====================================================+
++---------------------------+---------------+-----------------------------------------------------+
+| NPU ID                    | Process id    | Process name             | Process memory(MB)       |
++===========================+===============+=====================================================+
+| 0                         | 1530715       | python                   | 4724                    |
+| 0                         | 1655234       | python                   | 4728                    |
++===========================+===============+=====================================================+
+"""
+
+
+def nvlinks(product: str, rate: str, total: int, *inactive: range | tuple[int, ...]) -> str:
+    """Of ``nvidia-smi nvlink -s``: one GPU for each set of links that are down."""
+    lines = []
+    for gpu, down in enumerate(inactive):
+        lines.append(f"GPU {gpu}: {product} (UUID: GPU-{gpu})")
+        if len(down) == total:
+            lines.append("NVML: Unable to retrieve NVLink information as all links are inActive")
+        else:
+            lines += [f"\t Link {link}: " + ("<inactive>" if link in down else f"{rate} GB/s") for link in range(total)]
+    return "\n".join(lines) + "\n"
+
+
+def fabric(state: str, status: str, rest: str = "") -> str:
+    return f"<fabric><state>{state}</state><status>{status}</status>{rest}</fabric>"
 
 
 SICK = (
@@ -336,6 +391,107 @@ SICK = (
             )
         },
         found("rdma-port-down", "mlx5_1"),
+    ),
+    Report(
+        f"{GITHUB}/leptonai/gpud issue 1085 (all links of one B200)",
+        {
+            NvLinks: nvlinks("NVIDIA B200", "53.125", 18, (), (), range(18), *[()] * 5),
+            GpuCards: json.dumps({"pci": 8, "driver": "", "tool": True, "switches": 0}),
+        },
+        found("nvlink-down", "GPU 2 has 0"),
+    ),
+    Report(
+        f"{GITHUB}/NVIDIA/k8s-dra-driver-gpu issue 626 (GB200)",
+        {
+            GpuInventory: gpus(
+                "570.172.08",
+                "0008:01:00.0 "
+                + fabric(
+                    "Completed",
+                    "Success",
+                    "<health><summary>Unhealthy</summary><bandwidth>Full</bandwidth></health>",
+                ),
+            )
+        },
+        found("gpu-fabric-unhealthy", "GPU 0", "Unhealthy"),
+    ),
+    Report(
+        f"{GITHUB}/scitix/sichek pull 121 (H200)",
+        {
+            GpuInventory: gpus(
+                "570.86.15",
+                *(
+                    f"{bus} <gpu_reset_status><reset_required>Requested functionality has been deprecated</reset_required>"
+                    f"</gpu_reset_status><gpu_recovery_action>{action}</gpu_recovery_action>"
+                    for bus, action in (("0000:18:00.0", "None"), ("0000:2A:00.0", "Reset"))
+                ),
+            )
+        },
+        found("gpu-reset-needed", "GPU 1"),
+    ),
+    Report(
+        "60449313016 (the second chip of a card)",
+        {
+            NpuTable: A3.format(
+                "26.0.rc1",
+                "\n".join(
+                    (
+                        CHIP.format(0, "OK", "161.9", 32, 0, 0, "9D", 3101),
+                        CHIP.format(0, "Warning", "-", 32, 1, 1, "9F", 2887),
+                    )
+                ),
+            )
+        },
+        found("npu-unhealthy", "NPU 1"),
+    ),
+    Report(
+        f"{GITHUB}/NVIDIA/NVSentinel issue 883 (H100)",
+        {GpuInventory: gpus("570.1", *(f"0000:{bus}:00.0 " + fabric("In Progress", "N/A") for bus in ("1B", "43")))},
+        found("gpu-fabric-not-ready", "GPU 0", "GPU 1", "In Progress"),
+    ),
+    Report(
+        "61453936569 (A100)",
+        {
+            GpuInventory: gpus(
+                "570.1",
+                "0000:50:00.0 <gpu_recovery_action>Drain and Reset</gpu_recovery_action><ecc_errors><volatile>"
+                "<sram_uncorrectable_parity>0</sram_uncorrectable_parity><dram_uncorrectable>113</dram_uncorrectable>"
+                "</volatile><aggregate><dram_uncorrectable>179</dram_uncorrectable></aggregate></ecc_errors>",
+            )
+        },
+        found("gpu-ecc-errors", "113 uncorrected") | found("gpu-reset-needed", "Drain and Reset"),
+    ),
+    Report(
+        "60392175345 (two of three chips)",
+        {NpuTable: A5},
+        found("npu-unhealthy", "NPU 0", "NPU 1", "Alarm"),
+    ),
+    Report(
+        f"{GITHUB}/wtdcode/vllm-backport issue 62 (A100)",
+        {
+            GpuInventory: gpus(
+                "580.178.04",
+                remapped("0000:9C:00.0", 12, "Yes") + "<gpu_recovery_action>Drain and Reset</gpu_recovery_action>",
+            )
+        },
+        found("gpu-reset-needed", "GPU 0", "Drain and Reset"),
+    ),
+    Report(
+        f"{GITHUB}/leptonai/gpud pull 482 (of eight alike adapters one)",
+        {
+            RdmaPorts: adapters(
+                *(
+                    (f"mlx5_{n}", *((NO_SIGNAL, "10 Gb/sec (4X SDR) InfiniBand") if n == 6 else (UP, NDR)), "MT_838")
+                    for n in range(8)
+                )
+            )
+        },
+        found("rdma-port-down", "mlx5_6:1", "Polling"),
+    ),
+    Report(
+        f"{GITHUB}/Mellanox/network-operator issue 249 (a function in a pod)",
+        {RdmaPorts: adapters(("mlx5_7", "1: DOWN/5: LinkUp", HDR, "MT_0000000223"))},
+        found("rdma-port-down", "mlx5_7:1", "LinkUp"),
     ),
 )
 
@@ -535,5 +691,100 @@ HEALTHY = (
     Report(
         f"{GITHUB}/NVIDIA/nccl/issues/1866",
         {RdmaPorts: adapters(*((f"mlx5_{n}", UP, ETHERNET, "C") for n in range(5)))},
+    ),
+    Report(
+        f"{GITHUB}/vllm-project/vllm-ascend issue 12980 (npu-smi 26.0.rc2, two chips a card)",
+        {
+            NpuTable: A3.format(
+                "26.0.rc2",
+                "\n".join(
+                    (
+                        CHIP.format(0, "OK", "162.6", 34, 0, 0, "9D", 3419),
+                        CHIP.format(0, "OK", "-", 34, 1, 1, "9F", 2874),
+                    )
+                ),
+            )
+        },
+    ),
+    Report(
+        f"{GITHUB}/vllm-project/vllm-ascend issue 5588 (npu-smi 25.3.rc1, two chips a card)",
+        {
+            NpuTable: A3.format(
+                "25.3.rc1",
+                "\n".join(
+                    (
+                        CHIP.format(0, "OK", "163.6", 30, 0, 0, "9D", 3180),
+                        CHIP.format(0, "OK", "-", 30, 1, 1, "9F", 2896),
+                    )
+                ),
+            )
+        },
+    ),
+    Report(
+        f"{GITHUB}/NVIDIA/k8s-test-infra issue 371 (GB200)",
+        {NvLinks: nvlinks("NVIDIA GB200", "53.125", 18, *[()] * 4)},
+    ),
+    Report(
+        f"{GITHUB}/Azure/azurehpc-health-checks issue 162 (H100 NVL, 12 of 18 links)",
+        {NvLinks: nvlinks("NVIDIA H100 NVL", "26.562", 18, *[(4, 5, 10, 11, 16, 17)] * 2)},
+    ),
+    Report(
+        "66342936307 (Radeon RX 6600)",
+        {
+            AmdGpus: block("list", json.dumps([{"gpu": 0, "bdf": "0000:0b:00.0", "uuid": "x"}]))
+            + block(
+                "metric --ecc",
+                json.dumps(
+                    [
+                        {
+                            "gpu": 0,
+                            "ecc": {
+                                "total_correctable_count": 0,
+                                "total_uncorrectable_count": 0,
+                                "total_deferred_count": 0,
+                                "cache_correctable_count": "N/A",
+                                "cache_uncorrectable_count": "N/A",
+                            },
+                        }
+                    ]
+                ),
+            )
+            + block(
+                "static --asic --bus --driver",
+                json.dumps(
+                    [
+                        {
+                            "gpu": 0,
+                            "asic": {"market_name": "Navi 23 [Radeon RX 6600/6600 XT"},
+                            "driver": {"name": "amdgpu", "version": "7.0.0-3-pve"},
+                            "bus": {"bdf": "0000:0b:00.0", "max_pcie_width": 16},
+                        }
+                    ]
+                ),
+            )
+            + block(
+                "static --partition",
+                json.dumps([{"gpu": 0, "partition": {"compute_partition": "N/A", "memory_partition": "N/A"}}]),
+            )
+        },
+    ),
+    Report(
+        f"{GITHUB}/imbue-ai/cluster-health issue 4 (second ports of Ethernet cards without cable)",
+        {
+            RdmaPorts: adapters(
+                *((f"mlx5_{n}", UP, NDR, "MT_838") for n in (0, 3, 4, 5, 6, 9, 10, 11)),
+                *((f"mlx5_{n}", UP, ETHERNET, "MT_225") for n in (1, 7)),
+                *((f"mlx5_{n}", OFF, UNUSED, "MT_225") for n in (2, 8)),
+            )
+        },
+    ),
+    Report(
+        f"{GITHUB}/kvcache-ai/Mooncake issue 1999 (a card of its own board without cable)",
+        {
+            RdmaPorts: adapters(
+                *((f"mlx5_{n}", UP, "200 Gb/sec (4X HDR) Ethernet", "MT_880") for n in (0, 1)),
+                ("mlx5_10", OFF, UNUSED, "MT_531"),
+            )
+        },
     ),
 )

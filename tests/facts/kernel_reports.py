@@ -32,6 +32,43 @@ class Report(NamedTuple):
 
 SICK: tuple[Report, ...] = (
     Report(
+        "anomixer/proxmox-vgpu-installer issue 29",
+        GPU,
+        "does not support the GPU",
+        "NVRM: The NVIDIA Tesla P100-PCIE-16GB GPU installed in this system is",
+    ),
+    Report(
+        "NVIDIA/open-gpu-kernel-modules issue 696",
+        GPU,
+        "does not support the GPU",
+        "NVRM: installed in this system is not supported by open",
+    ),
+    Report(
+        "NVIDIA/open-gpu-kernel-modules issue 1045",
+        GPU,
+        "",
+        "NVRM: GPU0 nvCheckOkFailedNoLog: Check failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from _gpushareddataSendDataPollRpc(pGpu, polledDataMask)",
+    ),
+    Report(
+        "NVIDIA/open-gpu-kernel-modules issue 1151",
+        GPU,
+        "0000:06:00",
+        "NVRM: GPU 0000:06:00.0: GPU has fallen off the bus.",
+    ),
+    Report(
+        "NVIDIA/open-gpu-kernel-modules issue 1151",
+        GPU,
+        "",
+        "NVRM: nvCheckOkFailedNoLog: Check failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F) returned from rpcSendMessage",
+    ),
+    Report("intel/ethernet-linux-ice issue 12", CARD, "0000:17:00.0", "ice 0000:17:00.0: HMC Error"),
+    Report(
+        "kubernetes/node-problem-detector pull 846",
+        HARDWARE,
+        "",
+        "{3}[Hardware Error]: event severity: recoverable",
+    ),
+    Report(
         "tailscale/tailscale issue 20994",
         CARD,
         "0000:40:00.1",

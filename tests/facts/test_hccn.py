@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 from datetime import datetime
@@ -395,6 +396,7 @@ MODULE = OpticalModule(
         "Vcc": OpticalReading(3262.9, 3135, 3465, "mV"),
         "Tx Power0": OpticalReading(1.4035, 0.2818, 3.5481, "mW"),
         "Rx Power0": OpticalReading(1.0189, 0.1445, 3.5481, "mW"),
+        "Media SNR Lane0": OpticalReading(23.1211, 18, math.inf, "dB"),
     },
     flags={"Tx Los": 0, "Rx Los": 255, "Tx LoL": 0, "Rx LoL": 255},
     vendor="Hisense",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 
@@ -22,6 +23,13 @@ from doctor.facts.reported_value import OpticalReading
 
 _THRESHOLD_NAMES = {"Tx Power": "TxPower", "Rx Power": "RxPower", "Vcc": "Vcc", "temperature": "Temp"}
 """What is measured, and the word for it in the names of its thresholds."""
+
+
+LEAST_SNR = 18.0
+"""dB, of each lane, to the host and to the fibre: HOST_SNR_DB and MEDIA_SNR_DB in
+component/ascend-faultdiag/toolkit_src/ascend_fd_tk/core/config/threshold_config.py of github.com/Ascend/mind-cluster,
+commit 22bb3d98. A lane that shows 0 dB has no signal to measure.
+"""
 
 
 class OpticalModule(msgspec.Struct, frozen=True):
@@ -97,6 +105,10 @@ def _parse_module(text: str) -> OpticalModule | None:
     if not readings and not failed and not all(_not_measured(rows[name]) for name in quantities):
         raise ValueError("a module that states values without limits")
     flags = dict(_parse_flags(rows)) if readings else {}
+    for name, value in rows.items():
+        is_measured = re.match(r"(?:Host|Media) SNR Lane", name) and not _not_measured(value)
+        if is_measured and (snr := _parse_quantity(value)[0]):
+            readings[name] = OpticalReading(snr, LEAST_SNR, math.inf, "dB")
     return OpticalModule(readings=readings, flags=flags, vendor=rows.get("vendor name", ""), unread=failed)
 
 

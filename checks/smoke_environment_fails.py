@@ -21,8 +21,9 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
 
     ## Source
     A run with the job's variables failed; the same run without them, on the interface that leads to the master, did
-    not. Halving the variables names the one that makes it fail. This verdict can be wrong where the first failure was
-    transient: a network that recovered between the runs.
+    not. Halving the variables names the one that makes it fail. Where none is set, the host is named whose ranks fail
+    before they turn to another rank, or which alone has no rank that fails to connect to another one. This verdict can
+    be wrong where the first failure was transient: a network that recovered between the runs.
     """
     trial = run.environment_trial
     if run.ended == "complete":
@@ -38,6 +39,12 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
     own = OWN_CHOICE in trial.culprits
     if own and not settings:
         cause = filled("{0} is not set, and the addresses that the ranks choose do not reach each other", variable)
+        if trial.hosts:
+            cause = filled(
+                "{0} is not set, and the address that the library chooses on the host is of no use: {1}",
+                variable,
+                run.failures[0].text,
+            )
         remedy = filled(
             "`export {0}=<interface>`, the interface by which the hosts reach each other (`ip route get <address>` "
             "names it), and let the host's own name stand for that address in /etc/hosts, not for 127.0.1.1.",

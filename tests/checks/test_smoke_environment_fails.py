@@ -33,6 +33,15 @@ def test_the_librarys_own_choice() -> None:
     assert "127.0.1.1" in page(NAME, finding)
 
 
+def test_the_host_of_the_librarys_own_choice() -> None:
+    failure = trouble("never-joined", 2, text="exit status 13: File name too long")
+    (finding,) = findings_of(
+        NAME, ran(4, 2, failure, environment_trial=EnvironmentTrial(True, (OWN_CHOICE,), hosts=("w1",)))
+    )
+    assert finding.hosts == ("w1",)
+    assert str(finding).endswith("chooses on the host is of no use: exit status 13: File name too long")
+
+
 def test_a_variable_of_one_host() -> None:
     assert findings_of(NAME, tried("NCCL_IB_DISABLE", hosts=("w2",)))[0].hosts == ("w2",)
 

@@ -22,7 +22,7 @@ for name in sys.argv[1:]:
 """
 """Switches off that packets are larger inside the host than on the wire."""
 DELAY = """\
-import collections, fcntl, os, select, socket, struct, sys, time
+import collections, fcntl, os, random, select, socket, struct, sys, time
 tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
 fcntl.ioctl(tun, 0x400454CA, struct.pack("16sH22x", b"slow0", 0x1001))
 out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
@@ -30,13 +30,14 @@ out.setsockopt(socket.SOL_SOCKET, 36, 7)  # SO_MARK: by the main table
 os.system("ip link set slow0 up mtu 1500 txqueuelen 40000; ip rule add fwmark 7 lookup main pref 10;"
           "ip rule add to %s lookup 100 pref 20; ip route add default dev slow0 src %s table 100" % tuple(sys.argv[2:]))
 open("/tmp/delayed", "w").close()
-queue, seconds = collections.deque(), float(sys.argv[1])
+queue, seconds, spread = collections.deque(), *map(float, sys.argv[1].split("+"))
 while True:
     wait = queue[0][0] - time.monotonic() if queue else 1
     if wait > 0 and select.select([tun], [], [], wait)[0]:
         try:
             for _ in range(64):
-                queue.append((time.monotonic() + seconds, os.read(tun, 65536)))
+                due = time.monotonic() + seconds + spread * random.random()
+                queue.append((max(due, queue[-1][0] if queue else 0), os.read(tun, 65536)))
         except BlockingIOError:
             pass
     while queue and queue[0][0] <= time.monotonic():
@@ -296,16 +297,16 @@ def _limit_of_a_host(kind: str, draw: Draw) -> InjectedFault:
 
 @_makes("delay")
 def _delay(kind: str, draw: Draw) -> InjectedFault:
-    message = f"{draw.random.choice([0.005, 0.02])} {draw.address(draw.b)} {draw.address(draw.a)}"
+    message = f"{draw.random.choice([0.005, 0.02])}+0 {draw.address(draw.b)} {draw.address(draw.a)}"
     script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; {_background(f'{DELAY}', message, '/tmp/delayed')}"
     return InjectedFault(kind, _expect("net-path-slow", draw.a, draw.b), {}, {draw.a: script}, speeds=True)
 
 
-@_makes("delay of a host")
+@_makes("delay of a host", "jitter of a host")
 def _delay_of_a_host(kind: str, draw: Draw) -> InjectedFault:
-    """A host behind a way of 50 ms: severe for every job on it."""
+    """A host behind a way of 50 ms, or of 0 to 50 ms: severe for every job on it."""
     network = ".".join(draw.address(draw.a).split(".")[:2]) + ".0.0/16"
-    message = f"0.05 {network} {draw.address(draw.a)}"
+    message = f"{'0+0.05' if 'jitter' in kind else '0.05+0'} {network} {draw.address(draw.a)}"
     script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; {_background(f'{DELAY}', message, '/tmp/delayed')}"
     return InjectedFault(kind, _expect("net-path-slow", draw.a), {}, {draw.a: script}, speeds=True)
 
@@ -326,7 +327,7 @@ tc filter add dev eth0 parent 1: protocol {family} u32 match {draw.ip} dst {draw
 
 @_makes("bandwidth of a host")
 def _bandwidth_of_a_host(kind: str, draw: Draw) -> InjectedFault:
-    rate = draw.random.choice([100, 500])
+    rate = draw.random.choice([100, 200, 500])
     script = f"tc qdisc add dev eth0 root tbf rate {rate}mbit burst 128kb latency 50ms"
     expected = _expect("net-path-slow", draw.a, text=f"from {draw.a} ")
     return InjectedFault(kind, expected, {}, {draw.a: script}, speeds=True)
@@ -459,6 +460,7 @@ SPEEDS = (
     "limit of a host",
     "delay",
     "delay of a host",
+    "jitter of a host",
     "bandwidth",
     "bandwidth of a host",
 )
@@ -479,7 +481,7 @@ COMBINED = (
 )
 """Those that two hosts each can have beside another of them."""
 
-OF_IPV4 = ("MTU of a host", "reverse path", "delay", "delay of a host", "interface", "name")
+OF_IPV4 = ("MTU of a host", "reverse path", "delay", "delay of a host", "jitter of a host", "interface", "name")
 """Those that are made with means of IPv4: rp_filter, a program that reads IPv4 packets, IPv4 addresses."""
 LASTING = ("two with one address", "MTU of a host")
 """Those that others remember: the hardware address of an address, the size that passes."""

@@ -1,6 +1,8 @@
 """Wrong numbers in real ranks of this machine that stand for hosts, and what the checks make of them.
 
 python -m tests.smoke.corrupted 200 --seed 1
+python -m tests.smoke.corrupted 24 --seed 1 --given
+python -m tests.smoke.corrupted 30 --seed 1 --layouts random
 
 The same corruptions as in `tests.smoke.outside_numbers`, without hosts and an import of torch for each: the judge of
 the values is tried. Right: the guilty host alone is named.
@@ -14,9 +16,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from doctor.analysis.causes import resolve_causes
 from doctor.engine.evaluate import evaluate_check
@@ -26,7 +29,7 @@ from doctor.smoke.plan import default_layouts
 from tests.checks.run_check import check
 from tests.smoke.judged_ranks import facts_of
 from tests.smoke.outside import Trial, Verdict, judge
-from tests.smoke.outside_numbers import FOUND, corruptions
+from tests.smoke.outside_numbers import FOUND, corruptions, given_corruptions
 from tests.smoke.ranks import Ranks
 
 STAGES = ("collectives", "pairs", "training", "learning")
@@ -62,7 +65,20 @@ def layouts_of(world: int, rng: Random) -> list[Layout]:
     return [*chosen, rng.choice(extra)] if rng.random() < 0.5 else chosen
 
 
-def carry_out(trial: Trial, rng: Random) -> Judged:
+def random_layouts(world: int, rng: Random) -> list[Layout]:
+    """One to three that the world's size allows, with any of their options."""
+    shapes = [(world // (tp * pp), tp, pp) for tp in (1, 2, 4, 8) for pp in range(1, 9) if world % (tp * pp) == 0]
+    layouts = []
+    for dp, tp, pp in rng.choices(shapes, k=rng.randint(1, 3)):
+        options: list[dict[str, Any]] = [{}, {"accumulate": 2}, {"accumulate": 4}, {"recompute": True}]
+        options += [{"zero": True} for _ in range(tp == pp == 1)]
+        layouts.append(Layout(dp=dp, tp=tp, pp=pp, **rng.choice(options)))
+    return list(dict.fromkeys(layouts))
+
+
+def carry_out(
+    trial: Trial, rng: Random, chosen: Callable[[int, Random], list[Layout]] = layouts_of, learn_steps: int = 10
+) -> Judged:
     """One run of real ranks with the corruption, judged by all checks of values."""
     began, case = time.monotonic(), trial.case
     hosts = [f"w{number}" for number in range(trial.hosts) for _ in range(trial.ranks)]
@@ -70,10 +86,16 @@ def carry_out(trial: Trial, rng: Random) -> Judged:
     guilty = list(range(first, first + trial.ranks)) if case.whole_host else [first + trial.local]
     fault = {"every": 1 << 30, "call": trial.call, "ranks": guilty, **case.fault}
     hook = (Path(__file__).parent / "outside_hook.py").read_text("utf-8")
-    layouts = layouts_of(len(hosts), rng)
+    layouts = chosen(len(hosts), rng)
     with tempfile.TemporaryDirectory() as folder:
         text = STRUCK.format(folder=folder, hook=hook, fault=fault)
-        ranks = Ranks(len(hosts), STAGES, text, layouts=layouts, hosts=hosts, seconds=200, seed=rng.randrange(1, 9999))
+        plan: dict[str, Any] = {
+            "layouts": layouts,
+            "hosts": hosts,
+            "seed": rng.randrange(1, 9999),
+            "learn_steps": learn_steps,
+        }
+        ranks = Ranks(len(hosts), STAGES, text, seconds=200, **plan)
         struck = Path(folder, "struck").exists()
     outcomes = outcomes_of(ranks, hosts)
     failed = {name: sorted({host for finding in some for host in finding[0]}) for name, some in outcomes.items()}
@@ -101,17 +123,22 @@ def main() -> int:
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first corruption, to go on with")
+    parser.add_argument("--given", action="store_true", help="of what a rank gives to a collective")
+    parser.add_argument("--layouts", choices=("usual", "random"), default="usual")
+    parser.add_argument("--steps", type=int, default=10, help="of the learning stage")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin none later than this")
     requested = parser.parse_args()
     verdicts: Counter[str] = Counter()
     began = time.monotonic()
-    for number, trial in enumerate(corruptions(requested.count, requested.seed)):
+    made = given_corruptions if requested.given else corruptions
+    chosen = random_layouts if requested.layouts == "random" else layouts_of
+    for number, trial in enumerate(made(requested.count, requested.seed)):
         if number < requested.first:
             continue
         if time.monotonic() > began + requested.seconds:
             print(f"go on with --first {number}")
             break
-        judged = carry_out(trial, Random(requested.seed * 10_000 + number))
+        judged = carry_out(trial, Random(requested.seed * 10_000 + number), chosen, requested.steps)
         verdicts[judged.verdict] += 1
         where = f"{trial.hosts}x{trial.ranks}, host w{trial.guilty}, rank {trial.local}, call {trial.call}"
         whole = " whole host" * trial.case.whole_host

@@ -86,7 +86,7 @@ CALLS |= {
     "fallocate": 285,
 }
 CALLS |= {"accept": 43, "accept4": 288, "shutdown": 48, "setsockopt": 54}
-CALLS |= {"memfd_create": 319, "get_mempolicy": 239, "set_mempolicy": 238, "mlock": 149, "ptrace": 101}
+CALLS |= {"memfd_create": 319, "get_mempolicy": 239, "set_mempolicy": 238, "mlock": 149, "ptrace": 101, "prctl": 157}
 MARKED = "open('MARK', 'w').close(); "
 ANNOUNCED = """import socket, subprocess, sys
 mac = bytes.fromhex(open("/sys/class/net/eth0/address").read().strip().replace(":", ""))
@@ -314,6 +314,133 @@ FRESH: tuple[Case, ...] = (
 )
 """Written down before the judge was read, after all that stand above and below."""
 
+STRANGER = SLOW_NAMES.replace("    time.sleep(3)\n", "").replace(
+    "data[:2] + bytes([0x81, 0x83]) + data[4:]",
+    "data[:2] + bytes([0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]) + data[12 : data.index(0, 12) + 5] + "
+    'bytes.fromhex("c00c00010001000000050004c0000207")',
+)
+"""Every name leads to 192.0.2.7."""
+BY_SERVER = "sed -i '/^hosts:/d' /etc/nsswitch.conf 2>/dev/null; echo 'hosts: dns' >>/etc/nsswitch.conf; "
+DEAD_IPV6 = "ip -6 addr add 2001:db8::9/64 dev eth0 nodad; " + OTHERS.replace("192.0.2.%s", "2001:db8::%s")
+OF_NEW = (
+    HOOK.format("input", "tcp dport 22 accept; tcp sport 22 accept; {0}").replace("{ ", "{{ ").replace("; }", "; }}")
+)
+ONE_A_SECOND = "limit rate over 1/second burst 1 packets drop"
+ONE_A_SECOND = OF_NEW.format(f"tcp flags & (syn | ack | rst) == syn {ONE_A_SECOND}")
+LONG_ONES = "sysctl -qw net.netfilter.nf_conntrack_acct=1; " + OF_NEW.format("ct original bytes > 60000 drop")
+ESTABLISHED = OF_NEW.format("meta l4proto tcp ct state established drop")
+ONE_HOP = HOOK.format("output", "ip ttl set 1")
+SMALL_SEGMENTS = HOOK.format(
+    "output", "tcp dport 22 accept; tcp sport 22 accept; tcp flags syn tcp option maxseg size set 88"
+)
+TIMERS = "net.ipv4.tcp_keepalive_time=1 net.ipv4.tcp_keepalive_intvl=1 net.ipv4.tcp_keepalive_probes=1"
+OWN_NETWORK = """
+import ctypes
+assert not ctypes.CDLL(None).unshare(0x40000000)
+"""
+CHILDREN = """
+for _ in range(30):
+    subprocess.Popen(["sleep", "120"], start_new_session=True)
+"""
+ALONE_ON_ONE = "for n in 1 2 3; do taskset 1 sh -c 'while :; do :; done' >/dev/null 2>&1 & done; touch MARK"
+AGAIN: tuple[Case, ...] = (
+    Case("names of a stranger", (*NETWORK, *JOIN, *REFUSED[-1:]), before=BY_SERVER + STRANGER, must=False),
+    Case(
+        "no files for names",
+        (*NETWORK, *JOIN, *REFUSED[-1:]),
+        before=BY_SERVER + "echo nameserver 10.255.255.1 >/etc/resolv.conf; touch MARK",
+        must=False,
+    ),
+    # The libraries' gethostname fails: the job does, too.
+    Case("a hostname of 64 letters", REFUSED[-1:], before="hostname $(printf 'a%.0s' $(seq 64)); touch MARK"),
+    Case(
+        "an address first that no other reaches",
+        REFUSED[-1:],
+        before='ip addr add 2.2.2.9/24 dev eth0; { echo "2.2.2.9 $(hostname)"; cat /etc/hosts; } >/run/hosts; '
+        "cat /run/hosts >/etc/hosts; touch MARK",
+    ),
+    Case(
+        "a stranger's address for its name first",
+        (*NETWORK, *JOIN, *REFUSED[-1:]),
+        before='{ echo "192.0.2.9 $(hostname)"; cat /etc/hosts; } >/run/hosts; cat /run/hosts >/etc/hosts; touch MARK',
+        must=False,
+    ),
+    Case(
+        "IPv6 first and dead",
+        (*NETWORK, *JOIN, *REFUSED[-1:]),
+        before=f"{{ {DEAD_IPV6}; cat /etc/hosts; }} >/run/hosts; cat /run/hosts >/etc/hosts; touch MARK",
+        must=False,
+    ),
+    Case(
+        "hosts file is a folder",
+        (*NETWORK, *JOIN, *REFUSED[-1:]),
+        before="umount /etc/hosts; rm /etc/hosts; mkdir /etc/hosts && touch MARK",
+        must=False,
+    ),
+    Case(
+        "a monotonic clock of its own",
+        (),
+        wrapper='touch MARK; [ "$AHEAD" ] || { export AHEAD=1; '
+        'exec unshare --time --monotonic 1000000 --boottime 1000000 "$0" "$@"; }',
+    ),
+    Case("a second libgomp", (), before="touch MARK", environ={"LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/libgomp.so.1"}),
+    Case(
+        "threads bound to a CPU that is not there",
+        (),
+        wrapper="touch MARK; export GOMP_CPU_AFFINITY=99 OMP_PROC_BIND=true KMP_AFFINITY=odd MKL_THREADING_LAYER=ODD",
+    ),
+    Case(
+        "few processes of a user",
+        (*START, *DIED, *FAILED_LOADER),
+        wrapper=SWITCHED.replace("exec setpriv", "exec prlimit --nproc=2:2 setpriv"),
+    ),
+    Case(
+        "a CPU that others take",
+        (*SLOWED, *SLOW),
+        wrapper="taskset -p 1 $$ >/dev/null",
+        before=ALONE_ON_ONE,
+        must=False,
+    ),
+    Case("real-time priority", (), wrapper="chrt -f -p 10 $$ && touch MARK"),
+    Case(
+        "no memory killer and idle disk",
+        (),
+        wrapper="echo -1000 >/proc/$$/oom_score_adj; ionice -c 3 -p $$; touch MARK",
+    ),
+    Case("prctl is denied", (), imports=denied("prctl", errno=1)),
+    Case(
+        "all ports are reserved",
+        (*JOIN, *START, *DIED, *NETWORK),
+        before="sysctl -qw net.ipv4.ip_local_reserved_ports=1024-65535; touch MARK",
+    ),
+    Case("a new connection a second", (*NETWORK, *JOIN), before=ONE_A_SECOND + " && touch MARK", must=False),
+    Case("one hop", (), before=ONE_HOP + " && touch MARK"),
+    Case("segments of 88 bytes", (*NETWORK, *SLOW), before=SMALL_SEGMENTS + " && touch MARK", must=False),
+    Case("connections once they stand", (*NETWORK, *JOIN), before=ESTABLISHED + " && touch MARK"),
+    Case("connections of 60 kB", (*NETWORK, *DIED, *JOIN), before=LONG_ONES + " && touch MARK"),
+    Case(
+        "another hardware address",
+        (*NETWORK, *SILENT),
+        command("ip link set eth0 address 02:00:00:00:00:77"),
+        must=False,
+    ),
+    Case("probes of idle connections", (), before=f"sysctl -qw {TIMERS}; touch MARK"),
+    Case(
+        "reno without scaled windows",
+        (),
+        before="sysctl -qw net.ipv4.tcp_congestion_control=reno net.ipv4.tcp_window_scaling=0; touch MARK",
+    ),
+    Case("ends by SIGPIPE", (), program("signal.signal(13, signal.SIG_DFL)")),
+    Case("takes orphans", (), program("import ctypes; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)")),
+    Case("its input is closed", (), program("os.close(0)")),
+    Case("output to a full device", (*START, *DIED), wrapper="touch MARK; exec >/dev/full 2>&1", must=False),
+    Case("errors to a full device", (), wrapper="touch MARK; exec 2>/dev/full"),
+    Case("leaves its network", (*NETWORK, *DIED, *JOIN), program(OWN_NETWORK), must=False),
+    Case("children in sessions of their own", (), program(CHILDREN)),
+    Case("not to be looked into", (), program("import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)")),
+)
+"""Written down before the judge was read, after all the others."""
+
 HOSTS: tuple[Case, ...] = (
     Case("1 MB of /dev/shm", FAILED_LOADER, before="mount -t tmpfs -o size=1m none /dev/shm; touch MARK", must=False),
     Case("14 tasks for a host", (*START, *DIED, *FAILED_LOADER, *SILENT, "host-unreachable"), before=HOST_TASKS),
@@ -380,4 +507,5 @@ HOSTS: tuple[Case, ...] = (
     Case("all its processes are killed", (*DIED, *SILENT, *STOPPED), command(ENDS)),
     *LATER,
     *FRESH,
+    *AGAIN,
 )

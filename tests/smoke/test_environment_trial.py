@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 
-from doctor.smoke.model import EnvironmentTrial, FailureKind, SmokeResult
+from doctor.smoke.model import OWN_CHOICE, EnvironmentTrial, FailureKind, SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
 from tests.checks.broken_off import trouble
@@ -95,3 +96,45 @@ def test_why_there_was_no_trial_is_said() -> None:
     failed = SmokeResult(ran(4, 2, trouble("dead", 2, stage="collectives")), {})
     trial = explain_by_environment(failed, SmokeOptions(variables=VARIABLES), repeat).run.environment_trial
     assert trial and not trial.passes and trial.untried == "the process of rank 1 did not come again"
+
+
+REFUSED = "exit status 13: [enforce fail at gloo/transport/tcp/socket.cc:142] connect: Network is unreachable"
+OWN = "exit status 13: File name too long"
+
+
+def hosts_of_choice(*guilty: int, first: tuple[int, ...] = (), **more: Any) -> tuple[str, ...]:
+    """Of four hosts of one rank, those named where the library's own choice of an interface makes the run fail."""
+    failure = trouble("never-joined", *guilty, **{"stage": "rendezvous", **more})
+
+    def repeat(options: SmokeOptions) -> SmokeResult:
+        return SmokeResult(ran(4, 4, failure) if options.keep else ran(4, 4), {})
+
+    failed = SmokeResult(ran(4, 4, failure.blaming(first or guilty)), {})
+    trial = explain_by_environment(failed, SmokeOptions(), repeat).run.environment_trial
+    assert trial and trial.culprits == (OWN_CHOICE,)
+    return trial.hosts
+
+
+def test_the_host_whose_library_finds_no_address_is_named() -> None:
+    assert hosts_of_choice(1, text=OWN) == ("w2",)
+
+
+def test_the_host_that_no_other_connects_to_is_named() -> None:
+    assert hosts_of_choice(0, 1, 3, text=REFUSED) == ("w3",)
+    assert hosts_of_choice(0, 3, first=(1,), text=REFUSED) == ("w3",)
+
+
+@pytest.mark.parametrize(
+    ("guilty", "more"),
+    [
+        ((0, 1), {"text": REFUSED}),  # two of the others remain
+        ((0, 1, 2, 3), {"text": OWN}),
+        ((0, 1, 3), {"text": REFUSED, "evidence": (f"its last error output: {OWN}",)}),
+        ((1,), {"text": "exit status 13: Connection closed by peer [10.0.0.2]:5"}),
+        ((1,), {"text": "exit status 13: it gave up: timed out"}),
+        ((1,), {"text": OWN, "certainty": "timeout"}),
+        ((1,), {"text": ""}),
+    ],
+)
+def test_no_host_is_named_by_an_error_that_another_rank_may_cause(guilty: tuple[int, ...], more: Any) -> None:
+    assert hosts_of_choice(*guilty, **more) == ()

@@ -223,6 +223,8 @@ def test_small_packets_pass_and_large_ones_do_not() -> None:
     lines = sentences({("w1", "w2"): (21000, 4)}, (), (), probed=True)
     assert lines[0] == "w1 to w2: 21000 bytes unacknowledged, sent again 4 times"
     assert "MTU" in lines[1]
+    small = sentences({("w1", "w2"): (21000, 4), ("w2", "w1"): (48, 2)}, (), (), probed=True)
+    assert "MTU" not in small[-1] and "a rule that follows connections" in small[-1]
     assert len(sentences({("w1", "w2"): (21000, 4)}, (), (), probed=False)) == 1
     assert len(sentences({}, (), (), probed=True)) == 0
 

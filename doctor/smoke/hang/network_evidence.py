@@ -17,6 +17,8 @@ Probe = tuple[str, int, str, float]
 Link = tuple[str, str]
 Halted = tuple[dict[str, str], dict[Link, str]]
 UNANSWERED = ("dropped", "no-route")
+SMALL = 536
+"""Bytes that every way carries in one packet (RFC 1122, 4.2.2.6)."""
 MAX_PROBED_HOSTS = 32
 """That are probed in all pairs."""
 
@@ -169,8 +171,12 @@ def sentences(
     failed_texts = (filled("{0} to {1}: a new connection gets no answer", source, target) for source, target in failed)
     texts = [*stuck_texts, *failed_texts, *(filled("{0}: no other host gets an answer from it", host) for host in cut)]
     if probed and stuck and not failed:
+        large = min(unacked for unacked, _ in stuck.values()) > SMALL
         texts.append(
             "new connections are answered while large segments are not: small packets pass and large ones are lost, "
             "as with an MTU that some device on the way does not carry"
+            if large
+            else "new connections are answered while small packets of those that stand are lost, too: as with a rule "
+            "that follows connections, by their bytes or their state, or a link that was cut for seconds"
         )
     return tuple(texts)

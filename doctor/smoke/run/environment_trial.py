@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
-from doctor.smoke.model import OWN_CHOICE, EnvironmentTrial, SmokeResult
+from doctor.smoke.model import OWN_CHOICE, EnvironmentTrial, Failure, SmokeResult, SmokeRun
 from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.programs.secondary_errors import is_secondary
 
 STAGES = ("start", "rendezvous", "collectives", "teardown")
 """Of a trial: an environment that parts ranks does so before or in their first collectives."""
@@ -21,6 +23,9 @@ MAX_RUNS = 11
 """Trials of one failure; half as many identify one variable of sixteen."""
 MAX_VALUES = 4
 """Of one variable, that a report shows."""
+CONNECTING = re.compile(r"\bconnect: |\bNo route to host\b|\bNetwork is unreachable\b")
+OF_OTHERS = re.compile(r"(?i)connect|peer|remote|time[d ]? ?out|unreachable|no route")
+"""Errors in which another rank has a part."""
 
 Repeat = Callable[[SmokeOptions], SmokeResult]
 _NOTHING: Mapping[str, str] = {}
@@ -70,6 +75,7 @@ class _Trials:
         self.count = 0
         self.kind = ""
         """Of the failure that all variables bring about."""
+        self.failures: list[Failure] = []
         self._repeat = repeat
         self._options = msgspec.structs.replace(options, stages=STAGES, budget=min(options.budget, BUDGET), soak=0.0)
 
@@ -82,6 +88,7 @@ class _Trials:
         repeated = self._repeat(msgspec.structs.replace(self._options, keep=tuple(keep)))
         if repeated.stopped:
             raise _Interrupted(repeated.stopped)
+        self.failures += repeated.run.failures[:1]
         kind = next((failure.kind for failure in repeated.run.failures), repeated.run.ended)
         return "" if repeated.run.ended == "complete" else kind
 
@@ -118,7 +125,7 @@ def _outcome(
         passes=True,
         culprits=tuple(culprits),
         values=_texts(settings),
-        hosts=_hosts(settings, result),
+        hosts=_hosts(settings, result) or _hosts_of_choice(culprits, result.run, trials.failures),
         runs=trials.count,
     )
 
@@ -217,3 +224,26 @@ def _hosts(settings: Sequence[_Setting], result: SmokeResult) -> tuple[str, ...]
     hosts = tuple(dict.fromkeys(host for setting in settings for host in setting.hosts))
     common = not all(setting.hosts for setting in settings) or set(hosts) == set(map(_host, result.variables))
     return () if common else hosts
+
+
+def _hosts_of_choice(culprits: Sequence[str], run: SmokeRun, again: Sequence[Failure]) -> tuple[str, ...]:
+    """The hosts whose library chooses an address that is of no use, where the errors of all runs show it.
+
+    Ranks whose library fails before it turns to another rank are such. Of two ranks of gloo, the one of the higher
+    address connects: among hosts that others do not reach, that of the lowest address has no error of this kind. So
+    the one host that has none is such a host where all others have it.
+    """
+    failures = [run.failures[0], *again]
+    failing = run.hosts(tuple({rank for failure in failures for rank in failure.culprit_ranks}))
+    others = tuple(host for host in run.plan.ranks_by_host if host not in failing)
+    are_of_joining = all(
+        (failure.kind, failure.certainty, failure.unreached) == ("never-joined", "certain", False)
+        and not any("error output" in text for text in failure.evidence)
+        for failure in failures
+    )
+    if tuple(culprits) != (OWN_CHOICE,) or not are_of_joining or not others:
+        return ()
+    texts = [failure.text for failure in failures]
+    if all(map(CONNECTING.search, texts)):
+        return others if len(others) == 1 < len(failing) and run.plan.backend == "gloo" else ()
+    return () if any(not text or is_secondary(text) or OF_OTHERS.search(text) for text in texts) else failing

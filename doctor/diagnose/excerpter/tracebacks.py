@@ -34,7 +34,7 @@ STAGE = re.compile(
     r"|(?P<weights> in (?:from_pretrained|_?load_(?:state_dict|weights|model|checkpoint|pretrained|sharded)\w*)\b"
     r"|torch/serialization\.py in _?load)"
     r"|(?P<saving> in _?save_(?:pretrained|checkpoint|state|model)\w*|torch/serialization\.py in (?:_?save|__exit__))"
-    r"|(?P<settings>/argparse\.py |/omegaconf/|/hydra/_internal/|/pydantic/"
+    r"|(?P<settings>(?:/os\.py|<frozen os>) in __getitem__|/argparse\.py |/omegaconf/|/hydra/_internal/|/pydantic/"
     r"| in (?:_?parse_\w*args\w*|_?validate_\w*args|validate_config\w*|verify_\w*config|__post_init__)\b)"
     r"|(?P<compiler>torch/_(?:inductor|dynamo)/(?!eval_frame)|/triton/(?:compiler|backends)/)"
     r"|(?P<backward> in backward\b|torch/autograd/__init__\.py )"

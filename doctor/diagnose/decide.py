@@ -138,7 +138,7 @@ def _renumbered(index: int, reading: FileReading) -> FileReading:
 
 def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     named = named_by_library(case)
-    faults = local_faults(case)
+    faults = _of_silent_rank(case, local_faults(case))
     of_launcher = named_by_launcher(case) or ([] if faults else exited_silently(case))
     reported = named_by_cluster(case)
     launches = [cause for cause in reported if case.signatures[cause.signature].is_of_launch]
@@ -169,6 +169,18 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
         lone = _of_lone_process(case)
         return ([lone], None) if lone else ([], _not_decided(case))
     return [_outlived(cause) for cause in local_faults(outlived)] or odd_choices(case), None
+
+
+def _of_silent_rank(case: Case, faults: list[Cause]) -> list[Cause]:
+    """An error of which nothing shows the rank is most likely that of the one rank that is silent while others wait."""
+    if len(faults) != 1 or any(c != Culprit(log=c.log) for c in faults[0].culprits):
+        return faults
+    verdicts = silence(case)
+    if isinstance(verdicts, Undecidable) or len(verdicts) != 1 or len(verdicts[0].culprits) != 1:
+        return faults
+    (fault,), (silent,) = faults, verdicts
+    summary = filled("{0}; {1}", fault.summary, silent.summary)
+    return [msgspec.structs.replace(fault, confidence="likely", culprits=silent.culprits, summary=summary)]
 
 
 def _is_not_outlived(case: Case, launch: Cause, faults: list[Cause]) -> bool:

@@ -24,6 +24,7 @@ class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: str
+    of_any_stage: bool = False
     types: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
 
@@ -44,16 +45,16 @@ def _kinds() -> Sequence[tuple[_Kind, re.Pattern[str] | None]]:
 
 
 def kind_of(exception: str, message: str, stage: str = "") -> str:
-    """The signature of the first kind that has the type, or a phrase of the message; else that of the stage of the
-    program; empty where nothing is known.
+    """The signature of the first kind that has the type, or a phrase of the message. The stage of the program says
+    more than a kind that only tells what is amiss with a value. Empty where nothing is known.
 
-    >>> kind_of("RuntimeError", "Unsupported SOC version: Ascend310B4"), kind_of("RuntimeError", "oops", "forward")
-    ('exception-of-support', 'exception-in-forward')
+    >>> kind_of("RuntimeError", "Unsupported SOC version: Ascend310B4"), kind_of("KeyError", "'labels'", "data")
+    ('exception-of-support', 'exception-in-data')
     """
     name = exception.rpartition(".")[2]
     for kind, phrases in _kinds():
         if name in kind.types or (phrases and phrases.search(message)):
-            return kind.signature
+            return f"exception-in-{stage}" if stage and not kind.of_any_stage else kind.signature
     return f"exception-in-{stage}" if stage else ""
 
 

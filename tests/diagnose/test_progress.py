@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from doctor.diagnose.diagnosis import Diagnosis
@@ -45,7 +47,15 @@ def test_an_error_after_which_the_process_goes_on_is_only_possible(fault: str, f
     "line", [row for row in LINES if row[2] is not None and not row[1].startswith("[INFO]")], ids=lambda row: row[0]
 )
 def test_the_step_of_each_framework_is_progress(line: tuple[str, str, float | None, int | None, int | None]) -> None:
-    assert confidences(logs(train=f"{FAULT}{line[1]}\n"))[0][1] == "possible"
+    before = re.sub(r"\d+(?=/\d+ \[)", "1", line[1])
+    assert confidences(logs(train=f"{FAULT}{before}\n{line[1]}\n"))[0][1] == "possible"
+
+
+def test_a_progress_bar_that_the_error_closed_is_no_progress() -> None:
+    bars = "  0%|          | 0/625 [00:01<?, ?it/s]\n Epoch 0:  9%|#    | 3/40 [00:07<01:20, 2.21s/it, loss=2.1]\n"
+    assert confidences(logs(train=FAULT + bars)) == [("cuda-illegal-access", "certain")]
+    assert confidences(logs(train=FAULT + bars + bars)) == [("cuda-illegal-access", "certain")]
+    assert confidences(logs(train=FAULT + bars + bars.replace("3/40", "4/40")))[0][1] == "possible"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from doctor.diagnose.signature import load_signatures
 from tests.diagnose.test_command import LOGS, run
-from tests.diagnose.test_rules import logs
+from tests.diagnose.test_rules import BLOCK, logs
+from tests.diagnose.test_rules import TIMED_OUT as TIMED_OUT_OF_GLOO
 
 NO_MASTER = b"""\
 [W416 15:39:40.531073896 socket.cpp:933] [c10d] The server socket on [::ffff:10.0.0.13]:40613 has timed out, will retry.
@@ -130,3 +131,20 @@ def test_a_warning_of_nccl_that_says_that_a_call_failed_is_a_failure_and_accuses
 def test_a_warning_of_nccl_about_what_it_can_do_without_is_no_failure() -> None:
     warning = "n1:9:9 [0] misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]"
     assert not logs(train=f"{warning}\nn1:9:9 [0] NCCL INFO Using network Socket").failed
+
+
+@pytest.mark.parametrize(
+    ("error", "waiting", "culprits"),
+    [
+        ("OSError: [Errno 24] Too many open files", (1, 2, 3), [(0, "likely")]),
+        ("OSError: [Errno 24] Too many open files", (1, 2), [(None, "certain")]),
+        ("[rank3]: OSError: [Errno 24] Too many open files", (1, 2), [(3, "certain")]),
+    ],
+    ids=["one silent rank", "two silent ranks", "an error with a label"],
+)
+def test_an_error_of_unknown_rank_is_that_of_the_one_silent_rank(
+    error: str, waiting: tuple[int, ...], culprits: list[tuple[int | None, str]]
+) -> None:
+    lines = [error, *(f"[rank{rank}]: {TIMED_OUT_OF_GLOO}" for rank in waiting), BLOCK]
+    causes = logs(train="\n".join(lines)).causes
+    assert [(cause.culprits[0].rank, cause.confidence) for cause in causes] == culprits

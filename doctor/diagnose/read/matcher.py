@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
@@ -15,6 +15,8 @@ from doctor.diagnose.signature import Pattern, Signature
 from doctor.engine.texts import filled
 
 Candidate = tuple[Signature, Pattern]
+MAX_PROGRESS = 200
+"""Lines that show progress, behind one error, that are looked at."""
 
 
 class Matcher:
@@ -127,3 +129,32 @@ class MatchLimit:
         if self._is_searching and self._last_search == self._searches:
             raise _TooSlow
         self._last_search = self._searches
+
+
+class StepsBehind:
+    """The lines behind the last error of a file that show progress, of each process the first."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        """Lines that are still looked at."""
+        self.processes: set[tuple[str, int | None]] = set()
+        self.bars: dict[tuple[str, int | None, str], str] = {}
+
+    def begin(self) -> None:
+        """An error."""
+        self.left = MAX_PROGRESS
+        self.processes.clear()
+        self.bars.clear()
+
+    def shows(self, process: tuple[str, int | None], values: Mapping[str, str]) -> bool:
+        """Whether the line is the first of the process that shows progress. A bar does so by a second count: that at
+        which the error closed it stands behind the error, too.
+        """
+        self.left -= 1
+        count = values.get("bar_count", "")
+        if process in self.processes or (
+            count and count == self.bars.setdefault((*process, values["bar_total"]), count)
+        ):
+            return False
+        self.processes.add(process)
+        return True

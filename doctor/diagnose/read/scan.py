@@ -27,7 +27,7 @@ from doctor.diagnose.excerpter.tracebacks import (
     OpenTracebacks,
     label_before_head,
 )
-from doctor.diagnose.read.matcher import Candidate, Matcher
+from doctor.diagnose.read.matcher import Candidate, Matcher, StepsBehind
 from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, continued, raised, reason_below, thrown
 from doctor.diagnose.read.stamps import KUBELET, first_of_message, kubelet_time, read_stamp, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
@@ -37,8 +37,6 @@ MAX_EVENTS = 4000
 """Events of one file."""
 MAX_REPEATS = 60
 """Events of one signature and one process in one file; the later ones only count."""
-MAX_PROGRESS = 200
-"""Lines that show progress, behind one error, that are looked at."""
 _LOOK_BACK = 200
 """Lines before an event in which its time is looked for."""
 _ESCAPES = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]|(?<=[^\n])(?<!:\d\d \d{4})\[\d{1,6},\d{1,6}\]<std(?:err|out)>:")
@@ -116,9 +114,7 @@ class _Scanner:
         self.opener: int | None = None
         """The rank that the head of the line shows in which the last traceback without a label began."""
         self.long_lines = self.not_text = self.uncounted = 0
-        self.progress_left = 0
-        self.went_on: set[tuple[str, int | None]] = set()
-        """The processes, by their labels, that show progress behind the last error."""
+        self.steps = StepsBehind()
 
     def read(self, blocks: Iterable[bytes]) -> FileReading:
         tail = b""
@@ -224,7 +220,7 @@ class _Scanner:
             else sorted(numbered)
         )
         is_long = has_long_line(data)  # type: ignore[no-untyped-call]
-        if hits or is_long or self.tracebacks or self.progress_left:
+        if hits or is_long or self.tracebacks or self.steps.left:
             lines = lines_of(data)  # type: ignore[no-untyped-call]
             if is_long:
                 self._count_long(lines)
@@ -243,12 +239,12 @@ class _Scanner:
         hot, every = candidates
         index = 0
         while index < len(lines):
-            if not (self.tracebacks or self.progress_left):
+            if not (self.tracebacks or self.steps.left):
                 place = bisect_left(hits, index)
                 if place == len(hits):
                     return
                 index = hits[place]
-            selected = (every if self.progress_left else hot).get(shapes[index], ())
+            selected = (every if self.steps.left else hot).get(shapes[index], ())
             if index in numbered:
                 selected = (*selected, *numbered[index])
             if (selected or self.tracebacks) and (line := lines[index]) and not self.matcher.is_quiet(line):
@@ -376,14 +372,10 @@ class _Scanner:
             self._begin_attempt()
         stamp = read_stamp(first_of_message(text, place.lines[max(0, place.at - 8) : place.at]), self.year)
         if signature in self.matcher.progress:
-            self.progress_left -= 1
-            who = stamp.pid, _number(values, "rank", stamp.rank)
-            if who in self.went_on:
+            if not self.steps.shows((stamp.pid, _number(values, "rank", stamp.rank)), values):
                 return
-            self.went_on.add(who)
         elif signature in self.matcher.outlived:
-            self.progress_left = MAX_PROGRESS
-            self.went_on.clear()
+            self.steps.begin()
         key = (signature, stamp.pid, stamp.rank)
         self.repeats[key] = self.repeats.get(key, 0) + 1
         if self.repeats[key] > MAX_REPEATS or len(self.events) >= MAX_EVENTS:

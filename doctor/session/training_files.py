@@ -14,7 +14,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.commands import openmpi_slots
-from doctor.job.job_script import NotAJobScript
+from doctor.job.job_script import CARRIERS, NotAJobScript, scripts_of
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
@@ -73,7 +73,9 @@ def read_training(
     for path in dict.fromkeys(paths):
         text, name = read_text(path), printable(path, 200)
         try:
-            if path.endswith(_CONFIGURATIONS):
+            if path.endswith(CARRIERS) and scripts_of(plain_lines(text), path, {}, named.read):
+                lines += launches_of_script(plain_lines(text), name, {}, named.read)
+            elif path.endswith(_CONFIGURATIONS):
                 configurations += _configurations(plain_lines(text), name)
             elif _is_python(path, text):
                 module = read_configuration(plain_lines(text), name) if path.endswith(".py") else ()

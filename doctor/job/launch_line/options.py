@@ -87,7 +87,7 @@ def is_misspelt(name: str, meant: str) -> bool:
 
     Another letter in place of one makes another name, as in ``mem-per-cpu`` and ``mem-per-gpu``.
     """
-    short, long = sorted((name.replace("_", "").replace("-", ""), meant.replace("-", "")), key=len)
+    short, long = sorted((re.sub("[_-]", "", name), re.sub("[_-]", "", meant)), key=len)
     if len(short) == len(long):
         return short == long or sorted(short) == sorted(long)
     return len(long) - len(short) == 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))

@@ -148,7 +148,7 @@ def _openmpi(row: LauncherRow, command: str, options: Options, environ: Mapping[
     options.text("host")  # notes what is unresolved
     text = ",".join(word.text for word in options.texts("host") if not word.unresolved)
     hosts = tuple(dict.fromkeys(re.sub(r":[0-9]{1,6}$", "", host) for host in host_list(text)))
-    argv, ranks = _first_program(options, options.number("np", least=1))
+    argv, ranks = _first_program(options, options.number("np") or None)  # 0: as many as there are slots
     per_node = 1 if "pernode" in options else options.number("npernode", least=1, most=65536)
     each = re.fullmatch(r"ppr:([0-9]{1,5}):node(:.*)?", options.text("map-by", "ppr"), re.ASCII)
     return started(

@@ -4,18 +4,27 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.job_paths import JobProgram
 from doctor.job import LaunchConfig
 
+_LACKING = {
+    "missing": "not there",
+    "folder": "a folder without __main__.py",
+    "blocked": "no folder that can be made or written to",
+}
+"""By the state, what is said of it."""
+
 
 @check(severity=ERROR, area="ranks")
 def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) -> Iterator[Finding]:
-    """The program that the launch line starts, and the configurations that it names, are on every host.
+    """The program that the launch line starts, and the configurations and GPUs that it names, are on every host.
 
     ## Why it matters
-    The ranks of a host without the program end at once with "can't open file". The ranks of the other hosts wait for
-    them in `init_process_group`, until its timeout.
+    The ranks of a host without the program end at once: "can't open file", "can't find '__main__' module" of a folder,
+    "No module named". The ranks of the other hosts wait for them in `init_process_group`, until its timeout. torchrun
+    that cannot make its folder for logs starts none.
 
     ## What to do
     - Some: on {host}, `findmnt -T {path}` names the file system that should hold the program. Where it is a shared one,
       mount it there as on {holder}. Else copy the program: `rsync -a --mkpath {holder}:{path} {path}`.
+    - No GPU: write the number of ranks on each host in place of gpu, such as `torchrun --nproc-per-node 1`.
     - All: correct the path in the launch line, or run the command in the folder that holds it.
 
     ## Source
@@ -23,13 +32,24 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     of this command: a launch on this host alone, or by srun, mpirun or deepspeed without an option for another folder.
     The same for configurations in JSON, YAML and TOML; one of a relative path that no host has is a warning, as a
     program may look for it in a folder of its own. Of a job script only absolute paths are looked for. What starts in a
-    container, is a module or is found on the PATH is not looked for.
+    container or is found on the PATH is not looked for. A module is, where torchrun or python starts it in this folder,
+    without PYTHONPATH; the folders of mpirun's `--wdir` and of `--log-dir`; and of `--nproc-per-node gpu` a device file
+    of any GPU.
     """
+    if lacking_gpus := [host for host, program in programs.items() if program.has_gpus is False]:
+        yield Finding(
+            "{path} counts GPUs, and there is {observed}",
+            hosts=lacking_gpus,
+            path="--nproc-per-node gpu",
+            observed="no device file of one",
+            expected="a GPU",
+            case="No GPU",
+        )
     for path in sorted({path for program in programs.values() for path in program.states}):
         states = {host: program.states[path] for host, program in programs.items() if path in program.states}
         holder = next((host for host, state in states.items() if state == "there"), None)
         is_program = any(program.path == path for program in programs.values())
-        for lacking, observed in (("missing", "not there"), ("folder", "a folder without __main__.py")):
+        for lacking, observed in _LACKING.items():
             missing = [host for host, state in states.items() if state == lacking]
             if not missing:
                 continue
@@ -38,7 +58,15 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
                 hosts=missing,
                 path=path,
                 observed=observed,
-                expected="the program of the launch line" if is_program else "a configuration of the launch line",
+                expected=_expected(path, lacking, is_program),
                 holder=holder,
                 case="Some" if holder else "All",
-            ).as_warning(not (is_program or holder or path in launch.launch_line))
+            ).as_warning(not (is_program or holder or path in launch.launch_line or lacking == "blocked"))
+
+
+def _expected(path: str, lacking: str, is_program: bool) -> str:
+    if lacking == "blocked":
+        return "a folder for logs, as --log-dir says"
+    if is_program or path.startswith("-m "):
+        return "the program of the launch line"
+    return "a configuration of the launch line" if "." in path else "the folder of --wdir"

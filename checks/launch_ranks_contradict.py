@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
 from doctor.engine.addresses import means_own_host
+from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.training import (
     NotDecided,
     NotGiven,
@@ -174,12 +175,12 @@ def _all_slots(view: View) -> Iterator[Finding]:
 
 
 def _gpus(view: View) -> Iterator[Finding]:
-    if view.text("launcher") not in ("torchrun", "deepspeed"):
+    if view.framework != "verl" and view.text("launcher") not in (*ONE_ON_EACH_HOST, "deepspeed"):
         raise NotGiven("gpus")
     gpus, ranks = view.number("gpus"), view.number("ranks_per_node")
     if ranks > gpus:
         yield Finding(
-            "the launch starts {number} ranks on each host, and {where} requests {gpus} GPUs of it",
+            "the launch starts {number} ranks on each host, and {where} requests {gpus} devices of it",
             number=ranks,
             where=view.place("gpus"),
             gpus=gpus,

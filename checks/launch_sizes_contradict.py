@@ -2,12 +2,15 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.job import LaunchConfig, RankTable
+from doctor.job.job_script.carriers import is_carrier
 from doctor.job.job_size import StatedSize, contradictions
 
 _DERIVE = (
     "Derive one number from the other, in {0} and {1}: under Slurm `export WORLD_SIZE=$SLURM_NTASKS`, with Open MPI "
     "`export WORLD_SIZE=$OMPI_COMM_WORLD_SIZE`, and do not keep a number in the script."
 )
+
+_COUNT = "Give {0} as many hosts, its replicas or nodes, as the line of {1} says, or correct that line."
 
 
 @check(severity=ERROR, area="ranks")
@@ -97,5 +100,7 @@ def _of_outer_launcher(launch: LaunchConfig, least: int, most: int) -> Iterator[
             number=launch.outer_tasks,
             observed=least,
             expected="one on each host",
-            remedy=filled(_DERIVE, launch.outer_launcher, launch.launchers[-1]),
+            remedy=filled(
+                _COUNT if is_carrier(launch.outer_launcher) else _DERIVE, launch.outer_launcher, launch.launchers[-1]
+            ),
         ).as_warning(launch.outer_by_directive)

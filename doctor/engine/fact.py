@@ -100,6 +100,9 @@ class ProbeArguments(TypedDict, total=False):
     login: dict[str, Any] | None
     environ: dict[str, str]
     program: str
+    module: tuple[str, ...]
+    output: str
+    counts_gpus: bool
     files: list[str]
     job: str
 

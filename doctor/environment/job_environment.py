@@ -32,11 +32,12 @@ from doctor.environment.schedulers import batch_allocation
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
 from doctor.environment.variables import RANK_VARIABLES, parse_environment
-from doctor.job.job_script import JobScript, NotAJobScript, Resources, read_job_script
+from doctor.job.job_script import CARRIERS, JobScript, Resources, scripts_of
+from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
-from doctor.job.launch_line.model import OptionProblem
+from doctor.job.launch_line.model import OptionProblem, split_endpoint
 from doctor.job.training.assemble import LaunchText, ReadFile
 from doctor.job.training.option_names import misspelt_overrides
 from doctor.job.variables import (
@@ -54,7 +55,7 @@ _SAME_USER = {"env", "exec", "nice", "nohup", "numactl", "stdbuf", "taskset", "t
 _MOST_LAUNCHES = 32
 """Launch lines of one script that are judged."""
 _NAMESPACES = ("net", "mnt", "ipc", "uts")
-_SETS_RANKS = ("torchrun", "msrun", "accelerate", "deepspeed", "colossalai")
+_SETS_RANKS = (*ONE_ON_EACH_HOST, "deepspeed", "colossalai")
 _NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
 """Launchers that start all ranks on their own host where nothing gives them others."""
 _HOST_OPTIONS = frozenset(("host", "hosts", "hostfile", "machinefile", "default-hostfile", "f", "include"))
@@ -218,25 +219,32 @@ def of_job_script(
 def launches_of_job_script(
     path: str, environ: Mapping[str, str], follow: Follow = _as_it_is, read_file: ReadFile = lambda _: None
 ) -> list[JobEnvironment]:
-    """The environment of each launch line of a job script, first that of its last one. Raises: InputError.
+    """The environment of each launch line of a file, first that of its last one. Raises: InputError.
 
-    ``follow``: the launch lines of a script that a line runs, each with the launchers around it. ``read_file``: the
-    text of a file that the script sources; None where it is not here.
+    ``follow``: the launch lines of a script that a line runs. ``read_file``: the text of a file that the script
+    sources; None where it is not here.
     """
     name = printable(path, 200)
     text = _read(path, "--job-script", "a job script")
+    inherited = environ if not path.endswith(CARRIERS) else {}
     try:
-        script = read_job_script(text, environ, read_file=read_file)
-    except NotAJobScript as error:
+        scripts = scripts_of(text, path, inherited, read_file)
+    except ValueError as error:
         raise InputError(filled("--job-script {0}: {1}", name, error)) from None
-    lines = script.job_lines or [line for line in script.scripts if _of_script(line, follow(line)) is not None]
-    if not lines:
+    environments = [entry for script in scripts for entry in _of_each_line(script, name, inherited, follow)]
+    if not environments:
         expected = "torchrun, srun, mpirun, msrun, deepspeed, accelerate or python3 with a program"
-        why = script.refusal or filled("no launch line was found; expected {0}", expected)
+        absent = filled("no launch line was found; expected {0}", expected)
+        why = next((script.refusal for script in scripts if script.refusal), absent)
         raise InputError(filled("--job-script {0}: {1}", name, why))
-    first, *others = lines[:_MOST_LAUNCHES]
-    rest = [msgspec.structs.replace(line, problems=_of_launchers(line)) for line in others]
-    return [_of_line_of_script(line, script, name, environ, follow) for line in (first, *rest)]
+    return environments[:_MOST_LAUNCHES]
+
+
+def _of_each_line(script: JobScript, name: str, environ: Mapping[str, str], follow: Follow) -> list[JobEnvironment]:
+    """First that of the line that starts the job."""
+    lines = script.job_lines or [line for line in script.scripts if _of_script(line, follow(line)) is not None]
+    rest = [msgspec.structs.replace(line, problems=_of_launchers(line)) for line in lines[1:_MOST_LAUNCHES]]
+    return [_of_line_of_script(line, script, name, environ, follow) for line in (*lines[:1], *rest)]
 
 
 def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
@@ -376,7 +384,9 @@ def _master(call: LaunchCall) -> tuple[str, int | None]:
     if call.launcher == "msrun":
         address = "" if "master-addr" in call.unresolved else call.master_addr or "127.0.0.1"
         return address, call.master_port or MINDSPORE_PORT
-    if call.launcher in ("deepspeed", "accelerate", "colossalai"):
+    if call.launcher == "paddle":
+        return split_endpoint(call.rdzv_endpoint)
+    if call.launcher in ("deepspeed", "accelerate", "colossalai", "composer"):
         return call.master_addr, call.master_port or TORCH_PORT
     return "", None
 
@@ -392,7 +402,7 @@ def _torchrun_master(call: LaunchCall) -> tuple[str, int | None]:
         return (host, None) if colon and re.fullmatch(r"[\w.-]{1,255}", host, re.ASCII) else ("", None)
     dynamic = call.rdzv_backend not in ("", "static")
     if call.rdzv_endpoint or dynamic:
-        host, port = _split_endpoint(call.rdzv_endpoint)
+        host, port = split_endpoint(call.rdzv_endpoint)
         return host or "localhost", port or (RENDEZVOUS_PORT if dynamic else TORCH_PORT)
     if "master-addr" in call.unresolved:
         return "", call.master_port or TORCH_PORT
@@ -410,18 +420,10 @@ def _store_by_name(call: LaunchCall | None, overriding: str = "rdzv-conf") -> bo
     return several and not call.standalone and not overridden
 
 
-def _split_endpoint(text: str) -> tuple[str, int | None]:
-    """``host:port``, ``host``, ``[::1]:port``."""
-    match = re.fullmatch(r"(?:\[([^\]]*)\]|([^:]*))(?::([0-9]{1,5}))?", text, re.ASCII)
-    if not match:
-        return text, None
-    return match[1] or match[2] or "", int(match[3]) if match[3] and int(match[3]) < 65536 else None
-
-
 def _framework(call: LaunchCall | None) -> str:
     if call is None or call.launcher not in _SETS_RANKS:
         return ""
-    return "mindspore" if call.launcher == "msrun" else "torch"
+    return {"msrun": "mindspore", "paddle": ""}.get(call.launcher, "torch")
 
 
 def _is_here(call: LaunchCall) -> bool:

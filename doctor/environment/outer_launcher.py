@@ -9,11 +9,10 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.job.job_script import Resources
+from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchLine
 from doctor.job.variables import RANK_NUMBERS
 
-_STARTS_RANKS_HERE = ("torchrun", "msrun", "accelerate")
-"""Launchers whose ranks are on their own host: each of several hosts needs one."""
 _OVER_ALL_HOSTS = {"openmpi", "hydra", "deepspeed", "horovodrun", "colossalai", "accelerate"}
 """Launchers that can start the ranks of other hosts, too: one start is the whole job."""
 _ACCELERATE_OVER_HOSTS = {"pdsh", "openmpi", "mvapich", "mpich", "slurm"}
@@ -51,7 +50,7 @@ def same_rank_numbers(line: LaunchLine) -> dict[str, str]:
 def same_node_rank(line: LaunchLine, tasks: int | None) -> int | None:
     """What the line says, or takes by default, of its host's number; the default where it runs on several hosts."""
     call = line.innermost
-    if call is None:
+    if call is None or any(outer.standalone for outer in line.launchers[:-1]):
         return None
     is_started_once = not tasks or tasks < 2 or any(name.startswith("PET_") for name in line.unresolved)
     return None if is_started_once and call.node_rank is None else call.fixed_node_rank
@@ -66,7 +65,7 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     if (
         line.is_alone
         and not line.conditional
-        and [call.launcher in _STARTS_RANKS_HERE for call in line.launchers] == [True]
+        and [call.launcher in ONE_ON_EACH_HOST for call in line.launchers] == [True]
     ):
         return 1, False
     outer = line.launchers[-2] if len(line.launchers) > 1 else None

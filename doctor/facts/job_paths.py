@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 import time
@@ -10,6 +11,8 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
+from doctor.remote.runtime.processes import run_tool
+from doctor.remote.runtime.reading import find_tool
 
 
 def _checksum(path: str, size: int, end: float) -> str:
@@ -95,6 +98,56 @@ def _state(path: str) -> str:
     return "there"
 
 
+_GPU_FILES = ("nvidia*", "kfd", "dxg", "nvmap", "nvhost*", "dri/renderD*", "davinci*", "mx*", "mt*")
+"""Device files, one of which a host has whose torch may see a GPU; also of vendors whose torch takes the word cuda."""
+FIND_MODULE = """
+import sys
+name = sys.argv[1]
+sys.path[0] = ""
+def find(parts):
+    path, done = None, []
+    for part in parts:
+        done.append(part)
+        finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+        specs = [finder.find_spec(".".join(done), path) for finder in finders]
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None or (part != parts[-1] and spec.submodule_search_locations is None):
+            return None
+        path = spec.submodule_search_locations
+    return spec
+try:
+    spec = find(name.split("."))
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = find(name.split(".") + ["__main__"])
+    print("there" if spec else "missing")
+except Exception:
+    print("there")
+"""
+"""As ``python -m`` looks for a module; imports none. What it cannot follow is taken for there."""
+
+
+def _state_of_module(launcher: str, module: str) -> str:
+    """By the interpreter of a launcher; empty where that is not sure."""
+    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
+    tool = find_tool(launcher, path) or ""
+    first = os.path.basename(tool)
+    python = tool if first.startswith("python") else os.path.join(os.path.dirname(tool), "python3")
+    if not tool or not os.access(python, os.X_OK):
+        return ""
+    code, out, _ = run_tool([python, "-c", FIND_MODULE, module], dict(os.environ), 18)
+    return out.decode("utf-8", "replace").strip() if not code else ""
+
+
+def _state_of_output(path: str) -> str:
+    """Whether a folder can be made there."""
+    while not os.path.lexists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    try:
+        return "there" if stat.S_ISDIR(os.stat(path).st_mode) and os.access(path, os.W_OK | os.X_OK) else "blocked"
+    except OSError as error:
+        return "blocked" if _is_absence(error) else str(error.strerror)
+
+
 def find_program(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: whether the file that the launch line starts, and those that it names, are there for the job.
 
@@ -107,7 +160,17 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
     state = _state(path)
     if state == "there" and os.path.isdir(path) and _state(os.path.join(path, "__main__.py")) == "missing":
         state = "folder"
-    return {"path": path, "state": state, "files": files}
+    for launcher, module in filter(None, [arguments.get("module")]):
+        state_of_module = _state_of_module(launcher, module)
+        if state_of_module:
+            files["-m " + module] = state_of_module
+    output = arguments.get("output", "")
+    if output:
+        files[output] = _state_of_output(output)
+    answer: dict[str, object] = {"path": path, "state": state, "files": files}
+    if arguments.get("counts_gpus"):
+        answer["has_gpus"] = any(glob.glob("/dev/" + name) for name in _GPU_FILES)
+    return answer
 
 
 class JobProgram(Fact, frozen=True):
@@ -124,7 +187,10 @@ class JobProgram(Fact, frozen=True):
     state: str
     """there, missing, folder."""
     files: dict[str, str] = {}
-    """The same by configuration."""
+    """The same by configuration, module (``-m NAME``) and folder for logs, which is there or blocked."""
+
+    has_gpus: bool | None = None
+    """Of a launch line that starts a rank for each GPU; None: another one."""
 
     @property
     def states(self) -> dict[str, str]:
@@ -134,10 +200,10 @@ class JobProgram(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> JobProgram:
         program = msgspec.convert(answer.json(), cls)
-        if not program.states:
+        if not program.states and program.has_gpus is None:
             raise Absent("no launch line names the path of a program that every host must have")
         for path, state in program.states.items():
-            if state not in ("there", "missing", "folder"):
+            if state not in ("there", "missing", "folder", "blocked"):
                 raise Unreadable(f"{path}: {state}")
         return program
 

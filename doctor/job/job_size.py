@@ -46,10 +46,13 @@ OF_ALLOCATION = frozenset(("SLURM_NTASKS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"
 """Of what was allocated: a step of the job may be smaller, so that a difference need not be a fault."""
 OF_STEP = "SLURM_STEP_ID"
 """Within a step, SLURM_NTASKS and SLURM_NNODES are those of the step."""
-SETS_SIZES = frozenset(("torchrun", "msrun", "accelerate", "deepspeed"))
+SETS_SIZES = frozenset(("torchrun", "msrun", "accelerate", "deepspeed", "composer", "paddle"))
 """Launchers that give their ranks a WORLD_SIZE of their own, over what is exported before."""
 STARTS_TASKS = ("srun", "openmpi", "hydra")
 """Launchers whose tasks are the ranks, or start them."""
+
+ONE_ON_EACH_HOST = ("torchrun", "msrun", "accelerate", "composer", "paddle")
+"""Launchers whose ranks are on their own host: each of several hosts needs one."""
 
 RANK_OF_TORCHRUN = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE")
 ASKED_OF_TORCHRUN = frozenset(("NUM_NODES", "NNODES", "PET_NNODES"))

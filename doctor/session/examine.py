@@ -118,9 +118,9 @@ def _arguments(
     """What questions on the hosts get: what the run keeps, how the launcher logs in, and what a job starts with."""
     login = msgspec.to_builtins(options.login) if options.login else None
     is_of_job = bool(options.job_environ) or options.gates_job
-    program, *files = (
+    program, output, *files = (
         os.path.abspath(path) if path and (is_local or os.path.isabs(path)) else ""
-        for path in (options.program, *options.files)
+        for path in (options.program, options.output, *options.files)
     )
     return {
         **msgspec.to_builtins(inputs),
@@ -128,6 +128,9 @@ def _arguments(
         "import_folder": options.import_folder,
         "program": program,
         "files": sorted({*files} - {""}),
+        "module": options.module if is_local else (),
+        "output": output,
+        "counts_gpus": options.counts_gpus,
         "environ": at_start(options.job_environ or caller, with_path=is_of_job),
     }
 

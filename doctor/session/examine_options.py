@@ -60,6 +60,12 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Configurations of its launch line, as ``program``."""
     """The file that the launch line starts on each host: empty where it is not known, relative where each host
     chooses the folder."""
+    module: tuple[str, ...] = ()
+    """The command that starts a module in this folder, and its name."""
+    output: str = ""
+    """The folder that the launcher makes for logs, as ``program``."""
+    counts_gpus: bool = False
+    """The launch line starts a rank for each GPU."""
     after_reboot: bool = False
     """Read what the hosts load when they start, and evaluate the checks as after a reboot."""
     reads_settings: bool = False

@@ -18,7 +18,7 @@ from doctor.session.several_launches import places
 from doctor.session.training_files import MAX_FILES, followed, read_text
 
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".sub", ".pbs", ".lsf", ".job")
-_OTHERS = (".py", ".json", ".yaml", ".yml", ".toml")
+_OTHERS = (".py", ".json", ".toml")
 _MOST_ENTRIES = 20_000
 
 

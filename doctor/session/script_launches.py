@@ -9,7 +9,7 @@ import msgspec
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job.job_script import JobScript, NotAJobScript, read_job_script
+from doctor.job.job_script import JobScript, NotAJobScript, read_job_script, scripts_of
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.launcher_calls import environ_of_tasks
 from doctor.job.launch_line.read import SHELL_SCRIPTS
@@ -29,16 +29,20 @@ def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_fi
 
     Raises: NotAJobScript, NoTrainingError, and InputError for text that no shell accepts.
     """
-    script = read_job_script(text, environ, read_file=read_file)
-    if script.refused:
-        raise InputError(filled("{0}: no shell reads this: {1}", name, script.refusal))
-    limit = script.resources.time_limit_s
-    gpus = script.resources.gpus_per_node
-    entries = [LaunchText(line, name, text, limit, gpus) for line in script.launch_lines]
-    lines = [follower for entry in entries for follower in follow(entry, environ, read_file)]
-    lines += _of_other_scripts(script, name, environ, read_file)
-    lines += [LaunchText(_not_understood(part), name, text) for part in script.not_understood]
-    if not lines and not script.services:
+    scripts = scripts_of(text, name, environ, read_file)
+    lines: list[LaunchText] = []
+    for script in scripts:
+        if script.refused:
+            raise InputError(filled("{0}: no shell reads this: {1}", name, script.refusal))
+        asked = script.resources
+        entries = [
+            LaunchText(line, name, text, asked.time_limit_s, asked.gpus_per_node, asked.slots or 0)
+            for line in script.launch_lines
+        ]
+        lines += [follower for entry in entries for follower in follow(entry, environ, read_file)]
+        lines += _of_other_scripts(script, name, environ, read_file)
+        lines += [LaunchText(_not_understood(part), name, text) for part in script.not_understood]
+    if not lines and not any(script.services for script in scripts):
         raise NoTrainingError(
             filled("{0}: starts no training; expected a line with torchrun, msrun, srun, ... or python", name)
         )

@@ -14,12 +14,15 @@ from doctor.engine.result import Finding, Outcome, Reason, Report
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job import LaunchConfig
+from doctor.job.job_script import CARRIERS
 from doctor.session.corrected_lines import MAX_LINE, SLURM, corrected, replaced_option
 from doctor.session.select_checks import of_launch_alone
 
 _MOST_PLACES = 512
 _NAME = re.compile(r"--?[A-Za-z][\w-]*|[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SETS = re.compile(r"(?:^|[\s;(,])([A-Za-z_][A-Za-z0-9_]*)\+?=", re.ASCII)
+_SETS_IN_YAML = re.compile(r"^\s*(?:- )?(?:\{?name: *)?[\"']?([A-Za-z_][A-Za-z0-9_]*)[\"']?(?=\s*$|:|,)", re.ASCII)
+"""Of a manifest ``- name: NAME`` or ``NAME: value``."""
 _GIVES = re.compile(r"(?:^|[\s\"'(=])(--?[A-Za-z][\w-]*)(?:(?:=|[ \t]+)\"?\$\{?([A-Za-z_][A-Za-z0-9_]*))?", re.ASCII)
 """An option, and the variable that its value begins with."""
 _DIRECTIVE = re.compile(r"#(?:SBATCH|PBS|BSUB)\b")
@@ -41,7 +44,8 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
     result: dict[str, str] = {}
     sources: dict[str, str] = {}
     lines = text.splitlines()
-    end = next((at for at, content in enumerate(lines[line - 1 :], line) if not content.endswith("\\")), line)
+    is_yaml = name.endswith(CARRIERS)
+    end = _end_of_launch(lines, line, is_yaml)
     for number, content in enumerate(lines, 1):
         if content.lstrip().startswith("#"):
             for option in _OPTION.findall(content) if _DIRECTIVE.match(content) else []:
@@ -49,7 +53,8 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
             continue
         if len(result) > _MOST_PLACES:
             break
-        for variable in _SETS.findall(content) if number <= line else []:
+        variables = _SETS_IN_YAML.findall(content) if is_yaml else _SETS.findall(content) if number <= line else []
+        for variable in variables:
             result[printable(variable, 80)] = f"{name}:{number}"
         for option, variable in _GIVES.findall(content):
             if number > end and _dashes(option) in result:  # of another launch
@@ -66,6 +71,15 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
     }
     for_slurm = {SLURM: f"{name}:{line}"} if re.search(r"^#SBATCH\b", text, re.M) else {}
     return {**result, **texts, **for_slurm, "": f"{name}:{line}"}
+
+
+def _end_of_launch(lines: Sequence[str], line: int, is_yaml: bool) -> int:
+    """The last line of a launch; in YAML its words may stand in a list."""
+    follows = (
+        content.endswith("\\") or (is_yaml and after.lstrip()[:1] in ("-", '"', "'"))
+        for content, after in zip(lines[line - 1 :], [*lines[line:], ""], strict=False)
+    )
+    return next((at for at, goes_on in enumerate(follows, line) if not goes_on), line)
 
 
 def _dashes(option: str) -> str:

@@ -14,7 +14,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.commands import openmpi_slots
-from doctor.job.job_script import NotAJobScript
+from doctor.job.job_script import CARRIERS, NotAJobScript, scripts_of
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
@@ -73,7 +73,9 @@ def read_training(
     for path in dict.fromkeys(paths):
         text, name = read_text(path), printable(path, 200)
         try:
-            if path.endswith(_CONFIGURATIONS):
+            if path.endswith(CARRIERS) and scripts_of(plain_lines(text), path, {}, named.read):
+                lines += launches_of_script(plain_lines(text), name, {}, named.read)
+            elif path.endswith(_CONFIGURATIONS):
                 configurations += _configurations(plain_lines(text), name)
             elif _is_python(path, text):
                 module = read_configuration(plain_lines(text), name) if path.endswith(".py") else ()
@@ -148,6 +150,34 @@ def program_path(source: JobEnvironment) -> str:
     return next(iter(_where_it_starts(source, [line.program])), "")
 
 
+def _module(source: JobEnvironment) -> tuple[str, ...]:
+    """The command that starts a module in this very folder, and its name; none where that is not sure."""
+    line = source.line
+    if line is None or not line.is_module or "program" in line.unresolved or source.environ.get("PYTHONPATH"):
+        return ()
+    command = (line.innermost.command if line.innermost else line.interpreter).partition(" ")[0]
+    starts_python = command.rpartition("/")[2].startswith(("torchrun", "python"))
+    return (command, line.program) if starts_python and _where_it_starts(source, ["."]) else ()
+
+
+def _needed(line: LaunchLine) -> list[str]:
+    """Configurations, and the folder in which Open MPI starts the ranks."""
+    folders = [call.option("wdir") for call in line.launchers if call.launcher == "openmpi"]
+    return [*named_configurations(line), *(folder for folder in folders if os.path.isabs(folder))]
+
+
+def _counts_gpus(source: JobEnvironment) -> bool:
+    call = source.line.innermost if source.line else None
+    return call is not None and call.ranks_by_devices == "gpu" and bool(_where_it_starts(source, ["/"]))
+
+
+def _output(source: JobEnvironment) -> str:
+    """The folder for logs of a launcher that makes it."""
+    calls = source.line.launchers if source.line else ()
+    paths = [call.option("log-dir") for call in calls if "log-dir" not in call.unresolved]
+    return next(iter(_where_it_starts(source, list(filter(None, paths)))), "")
+
+
 def _where_it_starts(source: JobEnvironment, paths: Sequence[str]) -> list[str]:
     """Those of the paths of a launch line whose place on the hosts is known, as `program_path` says."""
     line = source.line
@@ -179,7 +209,10 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
         job_environ=source.environ,
         import_folder=import_folder(source),
         program=program_path(source),
-        files=tuple(_where_it_starts(source, named_configurations(source.line))) if source.line else (),
+        files=tuple(_where_it_starts(source, _needed(source.line))) if source.line else (),
+        module=_module(source),
+        output=_output(source),
+        counts_gpus=_counts_gpus(source),
         code=code_of_line(source.line) if options.reads_settings else None,
     )
 

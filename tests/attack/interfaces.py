@@ -206,18 +206,14 @@ class Ground:
     def environ(self, trial: World) -> dict[str, str]:
         """The variables of the shell that starts the job."""
         by_hand = {"MASTER_ADDR": trial.master, "MASTER_PORT": "29500", "WORLD_SIZE": "3"}
-        return {**(by_hand if trial.launcher == "hand" else {}), **trial.environ}
+        by_launcher = {"hand": by_hand, "mpirun": AS_ROOT}
+        return {**by_launcher.get(trial.launcher, {}), **trial.environ}
 
     def run(self, trial: World, seconds: int) -> JobEnd:
         """The real job. ``seconds``: its timeouts."""
         line = self.line(trial)
         if trial.launcher == "mpirun":
-            environ = {
-                "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                "OMPI_MCA_plm_rsh_agent": "ssh",
-            }
-            environ |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}
+            environ = {**AS_ROOT, "OMPI_MCA_plm_rsh_agent": "ssh", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}
             text = f"timeout -k 5 {2 * seconds + 10} {shlex.join(line)}"
             done = self.fleet.enter(self.fleet.hosts[0], text, env={**INSIDE, **environ}, check=False, timeout=200)
             lives = done.returncode == 0 and done.stdout.count("barrier 0") == 3
@@ -238,6 +234,8 @@ class Ground:
         return self.jobs.run_torchrun({**trial.environ, "ATTACK_SECONDS": str(seconds)}, by_host, seconds)
 
 
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+"""The hosts of the tests have no other user."""
 VERDICTS = ("agree", "FALSE OK", "FALSE FAIL", "undecided")
 UNDECIDED = 12
 """The exit code where a check knows that it cannot tell."""

@@ -36,6 +36,67 @@ def test_a_folder_is_no_program() -> None:
     assert messages(outcome) == [("w1", "/work/train.py is a folder without __main__.py")]
 
 
+@pytest.mark.parametrize(
+    ("words", "path", "state"),
+    [
+        ("torchrun -m pkg.run", "-m pkg.run", "there"),
+        ("torchrun -m pkg", "-m pkg", "missing"),  # a package without __main__
+        ("torchrun -m pkg.absent", "-m pkg.absent", "missing"),
+        ("torchrun -m pkg.run.deeper", "-m pkg.run.deeper", "missing"),
+        ("python3 -m json.tool", "-m json.tool", "there"),
+        ("python3 -m absent.at.all", "-m absent.at.all", "missing"),
+        ("torchrun --log-dir file/logs pkg/run.py", "{}/file/logs", "blocked"),
+        ("torchrun --log-dir file pkg/run.py", "{}/file", "blocked"),
+        ("torchrun --log-dir new/logs pkg/run.py", "{}/new/logs", "there"),
+    ],
+)
+def test_modules_and_folders_for_logs(
+    words: str, path: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "run.py").touch()
+    (tmp_path / "pkg" / "__init__.py").touch()
+    (tmp_path / "file").touch()
+    options = with_launch_line(ExamineOptions(), of_launch_line(shlex.split(words), {}))
+    output = str(tmp_path / options.output) if options.output else ""
+    answer = answered(JobProgram, find_program({"module": options.module, "output": output}))
+    assert answer.states == {path.format(tmp_path): state}
+    outcome = run_check("launch-program-missing", fleet(1, answer))
+    assert bool(messages(outcome)) == (state != "there")
+
+
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        ("torchrun -m pkg.run", {"PYTHONPATH": "/elsewhere"}),
+        ("llamafactory-cli train x.yaml", {"NPROC_PER_NODE": "2"}),  # its interpreter is its own
+        ("docker run image torchrun -m pkg.run", {}),
+        ("bash -c 'cd /elsewhere && torchrun -m pkg.run --log-dir x'", {}),
+        ("torchrun -m $MODULE", {}),
+    ],
+)
+def test_a_module_that_may_be_elsewhere_is_not_looked_for(words: str, environ: dict[str, str]) -> None:
+    options = with_launch_line(ExamineOptions(), of_launch_line(shlex.split(words), environ))
+    assert (options.module, options.output) == ((), "") or "$" in words
+
+
+@pytest.mark.parametrize(("has_gpus", "count"), [(False, 1), (True, 0), (None, 0)])
+def test_a_rank_for_each_gpu_needs_one(has_gpus: bool | None, count: int) -> None:
+    answer = JobProgram(path="", state="", has_gpus=has_gpus)
+    launch = LaunchConfig(launch_line="torchrun --nproc-per-node gpu t.py", launchers=("torchrun",))
+    outcome = run_check("launch-program-missing", fleet(1, answer), launch)
+    assert len(outcome.findings) == count
+
+
+def test_which_lines_count_gpus() -> None:
+    for words, counts in (("gpu", True), ("auto", False), ("8", False)):
+        line = of_launch_line(["torchrun", "--nproc-per-node", words, "t.py"], {})
+        assert with_launch_line(ExamineOptions(), line).counts_gpus is counts
+    inside = of_launch_line(shlex.split("docker run image torchrun --nproc-per-node gpu t.py"), {})
+    assert not with_launch_line(ExamineOptions(), inside).counts_gpus
+
+
 def test_a_program_that_no_host_has_is_a_wrong_path() -> None:
     outcome = run_check("launch-program-missing", fleet(2, program("missing")))
     assert "correct the path in the launch line" in advice("launch-program-missing", outcome)

@@ -19,9 +19,9 @@ from tests.hosts.testbed import Overrides, merge
 
 RECORDED = Path(__file__).parents[1] / "facts" / "recorded" / "nvidia_smi_reports.json"
 NPUS: dict[str, dict[str, Any]] = {
-    "A1 driver 21": {"family": "A1", "driver": "21.0.2", "chip": "910A"},
-    "A1 driver 22": {"family": "A1", "driver": "22.0.4.1"},
-    "A1 driver 23": {"family": "A1", "driver": "23.0.3", "chip": "910PremiumA"},
+    "A1 driver 21": {"family": "A1", "driver": "21.0.2", "chip": "910A", "cann": "6.0.1"},
+    "A1 driver 22": {"family": "A1", "driver": "22.0.4.1", "cann": "6.0.1"},
+    "A1 driver 23": {"family": "A1", "driver": "23.0.3", "chip": "910PremiumA", "cann": "7.0.0"},
     "A2 driver 24": {"family": "A2", "driver": "24.1.0"},
     "A2 driver 25": {"family": "A2", "driver": "25.5.2", "chip": "910B4"},
     "A2 driver 26": {"family": "A2", "driver": "26.0.rc1", "chip": "910B3", "cann": "8.5.0"},

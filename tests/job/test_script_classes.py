@@ -119,7 +119,7 @@ def test_what_an_argument_is_after_shift_is_not_known() -> None:
         "debugpy-run -m torch.distributed.run -p 5678 -- --nproc_per_node 2 t.py",
         "jsrun -n 4 python train.py",
         "srun ./wrapper torchrun --nproc_per_node 8 t.py",
-        "python -m paddle.distributed.launch --nnodes 2 t.py",
+        "python -m oneflow.distributed.launch --nnodes 2 t.py",
     ],
 )
 def test_a_launch_that_is_not_understood_is_named(text: str) -> None:

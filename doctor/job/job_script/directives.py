@@ -15,8 +15,8 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.job.launch_line.call_parts import node_range, refuse_time
 from doctor.job.launch_line.commands import launcher_rows, option_table
-from doctor.job.launch_line.launcher_calls import node_range
 from doctor.job.launch_line.model import OptionProblem
 from doctor.job.launch_line.options import Options, OptionTable, split_options
 from doctor.job.shell.word import literal_words
@@ -44,6 +44,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     ranks_per_node: int | None = None
     time_limit_s: int | None = None
     gpus_per_node: int | None = None
+    slots: int | None = None
+    """Ranks that mpirun may start on all hosts."""
     options: dict[str, tuple[str, ...]] = {}
     """Slurm's, by long name."""
     unresolved: dict[str, str] = {}
@@ -99,6 +101,7 @@ def _options(texts: Iterable[str], table: OptionTable, command: str = "") -> Opt
 
 def _slurm(texts: list[str]) -> Resources:
     options = _options(texts, launcher_rows()["srun"], "sbatch")
+    refuse_time(options)
     least, most = node_range(options)
     ranks, each = options.number("ntasks", least=1), options.number("ntasks-per-node", least=1, most=65536)
     return Resources(

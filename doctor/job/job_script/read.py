@@ -10,19 +10,26 @@ from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script.directives import Directive, Resources, read_directives, resources, variables_of
+from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
-from doctor.job.launch_line.read import launcher_among, read_launch_line, runs_shell_script, starts_ranks, with_script
+from doctor.job.launch_line.read import (
+    SHELLS,
+    launcher_among,
+    read_launch_line,
+    runs_shell_script,
+    starts_ranks,
+    with_script,
+)
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, unread
 
 _MOST_LINES = 256
-_SHELLS = ("sh", "bash", "ksh", "zsh", "dash")
 _REACHING = """
 srun salloc sbatch mpirun mpiexec mpiexec.hydra orterun prun prterun yhrun jsrun aprun ibrun blaunch pbsdsh qsub bsub
 brun ssh rsh pdsh clush dsh parallel-ssh pssh parallel xargs ansible ansible-playbook ray kubectl
 """
-_STARTS_RANKS = ("torchrun", "msrun", "accelerate", "deepspeed")
+_STARTS_RANKS = (*ONE_ON_EACH_HOST, "deepspeed")
 _REACHES_HOSTS = frozenset(_REACHING.split())
 """Commands that start others on the hosts of a job, or may do so."""
 
@@ -83,8 +90,11 @@ def read_job_script(
     environ: Mapping[str, str] | None = None,
     arguments: tuple[Word, ...] | None = None,
     read_file: Callable[[str], str | None] = lambda _: None,
+    requested: Resources | None = None,
 ) -> JobScript:
     r"""The script's content. ``environ``: what it inherits. ``arguments``, ``read_file``: as of `evaluate`.
+
+    ``requested``: what else than directives says for it.
 
     Raises: NotAJobScript.
 
@@ -92,7 +102,8 @@ def read_job_script(
     >>> script.resources.nodes, script.job_line.world_size, script.job_line.environ
     (4, 4, {'A': '1'})
     """
-    requested = resources(directives := tuple(read_directives(_script_lines(text))))
+    directives = tuple(read_directives(_script_lines(text)))
+    requested = requested or resources(directives)
     inherited = {**variables_of(requested), **(environ or {})}
     shell = evaluate(text, inherited, arguments, read_file=read_file)
     listed, strange, scripts, skipped = _of_commands(shell, inherited)
@@ -199,7 +210,7 @@ def _script_lines(text: str) -> list[str]:
     if "\0" in text:
         raise NotAJobScript("holds a zero byte; expected a shell script")
     lines = text.splitlines()
-    if lines and lines[0].startswith("#!") and not any(shell in lines[0] for shell in _SHELLS):
+    if lines and lines[0].startswith("#!") and not any(shell in lines[0] for shell in SHELLS):
         raise NotAJobScript("its first line names another interpreter; expected a shell script")
     return lines
 

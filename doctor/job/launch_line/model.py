@@ -193,3 +193,11 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
 
 def _says(call: LaunchCall, *options: str) -> bool:
     return any(option in call.unresolved for option in options)
+
+
+def split_endpoint(text: str) -> tuple[str, int | None]:
+    """``host:port``, ``host``, ``[::1]:port``."""
+    match = re.fullmatch(r"(?:\[([^\]]*)\]|([^:]*))(?::([0-9]{1,5}))?", text, re.ASCII)
+    if not match:
+        return text, None
+    return match[1] or match[2] or "", int(match[3]) if match[3] and int(match[3]) < 65536 else None

@@ -39,6 +39,8 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
     """Options after which no other is read: ``-c`` and ``-m`` of an interpreter."""
     assignments_first: bool = False
     """``NAME=value`` among the options sets a variable, as for ``env``."""
+    modified: dict[str, tuple[str, ...]] = {}
+    """By option: its words in any case; behind : or = stands more."""
     choices: dict[str, tuple[str, ...]] = {}
     """By option, all values that it takes."""
     numbers: str = ""
@@ -87,7 +89,7 @@ def is_misspelt(name: str, meant: str) -> bool:
 
     Another letter in place of one makes another name, as in ``mem-per-cpu`` and ``mem-per-gpu``.
     """
-    short, long = sorted((name.replace("_", "").replace("-", ""), meant.replace("-", "")), key=len)
+    short, long = sorted((re.sub("[_-]", "", name), re.sub("[_-]", "", meant)), key=len)
     if len(short) == len(long):
         return short == long or sorted(short) == sorted(long)
     return len(long) - len(short) == 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
@@ -166,6 +168,9 @@ class Options:
         """Notes the values that the table's columns ``choices``, ``numbers`` and ``usual`` do not allow."""
         for name, allowed in table.choices.items():
             if self.text(name) not in ("", *allowed):
+                self.refuse([name], ", ".join(allowed))
+        for name, allowed in table.modified.items():
+            if re.split("[:=]", self.text(name).lower())[0] not in ("", *allowed):
                 self.refuse([name], ", ".join(allowed))
         for name, allowed in table.usual.items():
             value = self.text(name).lower()

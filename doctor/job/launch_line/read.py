@@ -12,8 +12,9 @@ import msgspec
 from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import recipes
+from doctor.job.launch_line.call_parts import Started
 from doctor.job.launch_line.commands import behind_program, launcher_rows, module_rows, option_table, wrapper_rows
-from doctor.job.launch_line.launcher_calls import Started, environ_of_tasks, is_hydra, read_call
+from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
@@ -28,13 +29,11 @@ _LONGEST_TEXT = 4000
 _LONGEST_PREFIX = 4
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
-_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 SHELL_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
-_UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleetrun", "torchx", "composer", "poe"))
+_UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleetrun", "torchx", "poe"))
 """Launchers whose options doctor does not know."""
-_UNREAD_MODULES = frozenset(
-    ("paddle.distributed.launch", "oneflow.distributed.launch", "bagua.distributed.launch", "torch.distributed.elastic")
-)
+_UNREAD_MODULES = frozenset(("oneflow.distributed.launch", "bagua.distributed.launch", "torch.distributed.elastic"))
 _OF_A_RANK = frozenset(("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID"))
 """Variables that a launcher has set: the line is that of one of its ranks."""
 _SILENT = """
@@ -149,7 +148,7 @@ class _Reader:
                 if not argv:
                     return
                 continue
-            if not python and name in (*_SHELLS, recipes.MINDFORMERS) and self._shell(argv, depth):
+            if not python and name in (*SHELLS, recipes.MINDFORMERS) and self._shell(argv, depth):
                 return
             self._program(argv, "python3" if python else "", is_module)
             return
@@ -206,10 +205,12 @@ class _Reader:
         if subcommands:
             name, rest = f"{name} {rest[0].text}", rest[1:]
         environ = {**(self.outside if self.inherits else {}), **self.environ}
+        open_sources = {key[:-1]: text for key, text in self.unresolved.items() if key.endswith("=")}
+        not_known = {key: f"\0{text}" for key, text in {**self.not_known, **open_sources}.items()}
         if row is None:
-            open_sources = {key[:-1]: text for key, text in self.unresolved.items() if key.endswith("=")}
-            environ |= {key: f"\0{text}" for key, text in {**self.not_known, **open_sources}.items()}
-            return recipes.read(name, rest, environ)
+            return recipes.read(name, rest, {**environ, **not_known})
+        if row.name == "torchrun":
+            environ |= {key: text for key, text in not_known.items() if key.startswith("PET_")}
         if name in ("mpirun", "mpiexec") and is_hydra(rest, environ):
             row = rows["mpiexec.hydra"]
         return read_call(row, name, rest, environ)
@@ -270,7 +271,7 @@ class _Reader:
             self.unresolved.setdefault("program", "none is named")
         elif "options" in unwrapped.unresolved and not unwrapped.container:  # `exec $LAUNCHER train.py`
             end = unwrapped.argv[0]
-            if not (_is_launcher(end) or _is_python(end) or (end.text, "") in wrapper_rows() or end.text in _SHELLS):
+            if not (_is_launcher(end) or _is_python(end) or (end.text, "") in wrapper_rows() or end.text in SHELLS):
                 self.unresolved.setdefault("program", unwrapped.unresolved["options"])
         return unwrapped.argv
 
@@ -375,7 +376,7 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
     names = [word.text.rpartition("/")[2] for word in argv[:64] if not word.unresolved]
     if names[:1] and names[0] in _NO_PREFIXES:
         return False
-    if any(name in _SHELLS or ((row := wrapper_rows().get((name, ""))) and row.is_remote) for name in names):
+    if any(name in SHELLS or ((row := wrapper_rows().get((name, ""))) and row.is_remote) for name in names):
         texts = (text for word in argv[1:64] if " " in (text := _known_text(word)))
         if any(starts_ranks(command.argv) for text in texts for command in evaluate(text, {}).commands):
             return True
@@ -399,7 +400,7 @@ def runs_shell_script(argv: Sequence[Word]) -> bool:
     """Whether a command is ``bash SCRIPT`` or a shell script itself, on this host or over SSH on others."""
     first = argv[0].text.rpartition("/")[2] if argv else ""
     row = wrapper_rows().get((first, ""))
-    runs = first in _SHELLS or (row is not None and row.is_remote)
+    runs = first in SHELLS or (row is not None and row.is_remote)
     return first.endswith(SHELL_SCRIPTS) or (runs and any(w.text.endswith(SHELL_SCRIPTS) for w in argv[1:]))
 
 

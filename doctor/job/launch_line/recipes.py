@@ -12,8 +12,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from doctor.job.launch_line.call_parts import Started, known_or_open
 from doctor.job.launch_line.commands import launcher_rows, option_table
-from doctor.job.launch_line.launcher_calls import Started, read_call
+from doctor.job.launch_line.launcher_calls import read_call
 from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import split_options
 from doctor.job.shell.word import Word
@@ -52,17 +53,12 @@ def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> St
     return _llama_factory(command, argv, environ)
 
 
-def _word(value: str) -> Word:
-    """A variable's value, or the source text of one that is not known."""
-    return Word(value[1:], value[1:]) if value.startswith("\0") else Word(value)
-
-
 def _options(environ: Mapping[str, str]) -> list[Word]:
     """The options of torchrun that the variables stand for."""
     arguments: list[Word] = []
     for name in VARIABLES:
         if environ.get(name):
-            arguments += [Word(f"--{name.lower()}"), _word(environ[name])]
+            arguments += [Word(f"--{name.lower()}"), known_or_open(environ[name])]
     return arguments
 
 

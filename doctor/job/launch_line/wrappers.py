@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from doctor.job.launch_line.call_parts import host_list
 from doctor.job.launch_line.commands import launcher_rows, option_table, wrapper_rows
-from doctor.job.launch_line.launcher_calls import host_list
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.shell.word import Word
 

@@ -99,7 +99,9 @@ class LaunchText(NamedTuple):
     @property
     def place_of_gpus(self) -> str:
         """The directive that requests them."""
-        return self._only_line(re.compile(r"^#SBATCH\s.*--(gres|gpus-per-node)\b|^#PBS\s.*:n?gpus="))
+        return self._only_line(
+            re.compile(r"^#SBATCH\s.*--(gres|gpus-per-node)\b|^#PBS\s.*:n?gpus=|^\s*\w{1,20}\.com/(gpu|Ascend|npu)")
+        )
 
     def _only_line(self, pattern: re.Pattern[str] | None) -> str:
         lines = [number for number, line in enumerate(self.text.split("\n"), 1) if pattern and pattern.search(line)]
@@ -262,7 +264,7 @@ def _variables(entry: LaunchText) -> dict[str, Setting]:
     if entry.time_limit_s:
         settings["time_limit"] = Setting("the time limit", entry.time_limit_s, entry.place("time"))
     if entry.gpus_per_node:
-        settings["gpus"] = Setting("GPUs of a host by the directives", entry.gpus_per_node, entry.place_of_gpus)
+        settings["gpus"] = Setting("GPUs of a host that are asked for", entry.gpus_per_node, entry.place_of_gpus)
     for variable in (*HCCL_TIMEOUTS, CUDA_QUEUES):
         if f"{variable}=" in line.unresolved:
             settings[variable] = Setting(variable, None, entry.where, line.unresolved[f"{variable}="])
@@ -389,7 +391,9 @@ def _slots(entry: LaunchText, read_file: ReadFile) -> dict[str, Setting]:
     """The fewest slots of a host in the hostfile that deepspeed's line names; all slots of that of mpirun."""
     line, call = entry.line, entry.line.innermost
     if call is not None and not (call.hosts or call.hostfile or _oversubscribes(line)) and entry.own_slots:
-        return {"all_slots": Setting("slots", entry.own_slots, "this host")}
+        return {
+            "all_slots": Setting("slots", entry.own_slots, entry.place("slotsPerWorker") if entry.path else "this host")
+        }
     if call is not None and call.launcher == "openmpi" and "host" in call.options and not _oversubscribes(line):
         named = [re.fullmatch(r"[^\s:\[]+:([0-9]{1,5})", host, re.ASCII) for host in call.option("host").split(",")]
         count = sum(int(match[1]) for match in named if match)
@@ -416,7 +420,10 @@ def _oversubscribes(line: LaunchLine) -> bool:
     call = line.innermost
     if call is None or call.unresolved.keys() & {"options", "map-by", "hostfile"}:
         return True
-    options = ("oversubscribe", "use-hwthread-cpus", "rankfile", "set-dist", "mca", "tune", "am")
+    options = ("oversubscribe", "use-hwthread-cpus", "rankfile", "set-dist", "tune", "am")
+    parameters = " ".join(call.options.get("mca", ()))
+    if re.search(r"rmaps|hwloc|hostfile|prte|oversubscribe", parameters):
+        return True
     text = call.option("map-by").lower() + " ".join(name for name in line.environ if "oversubscribe" in name)
     return "oversubscribe" in text or any(option in call.options for option in options)
 

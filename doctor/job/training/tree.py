@@ -135,18 +135,73 @@ def _scalar(value: Any) -> Scalar | None:
     return value if isinstance(value, (bool, int, float)) else None
 
 
-def read_yaml(text: str) -> Tree:
-    """The values of the first document, with references ``${a.b}`` of OmegaConf replaced. Raises: UnreadableFile."""
+class Node(NamedTuple):
+    """A mapping, a list or a value of YAML."""
+
+    key: str
+    """In what holds it; in a list its position."""
+    line: int
+    value: str = ""
+    """Of a scalar, as written."""
+    kind: str = ""
+    """``map``, ``list``, or the tag of a scalar without its prefix."""
+    scalar: Scalar | None = None
+    first_line: int = 0
+    """Where a text begins: behind the line of the ``|``."""
+    entries: dict[str, Node] = {}
+
+    @property
+    def is_text(self) -> bool:
+        """Also a mapping or a list is none."""
+        return self.kind == "str"
+
+    @property
+    def is_template(self) -> bool:
+        """Something else puts a value in before it is used."""
+        return "$" in self.value or "{{" in self.value
+
+    def walk(self, path: str) -> Iterator[tuple[Node, tuple[Node, ...]]]:
+        """The nodes at a path, ``*`` for each entry, with those that they stand in."""
+        if not path:
+            yield self, (self,)
+            return
+        names = [path] if path in self.entries else [path.partition(".")[0]]
+        rest = "" if path in self.entries else path.partition(".")[2]
+        for entry in self.entries.values() if names == ["*"] else filter(None, map(self.entries.get, names)):
+            for node, around in entry.walk(rest):
+                yield node, (self, *around)
+
+    def find(self, path: str) -> Iterator[Node]:
+        """The nodes at a path."""
+        return (node for node, _ in self.walk(path))
+
+    def text(self, path: str) -> str:
+        """Of the first scalar at a path; empty without one."""
+        return next((node.value for node in self.find(path)), "")
+
+    def number(self, path: str = "") -> int | None:
+        """The whole number at a path; None where there is none."""
+        value = next((node.scalar for node in self.find(path)), None)
+        number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+        return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+    def mentions(self, name: str) -> bool:
+        """Whether a value in it has this text."""
+        return name in self.value or any(entry.mentions(name) for entry in self.entries.values())
+
+
+def read_documents(text: str) -> list[Node]:
+    """The documents of a YAML text. Raises: UnreadableFile."""
     _require_size(text)
     import yaml
 
+    documents: list[Node] = []
     try:
         loader = yaml.SafeLoader(text)
         try:
-            root = loader.get_node() if loader.check_node() else None
             walk = _YamlWalk(loader)
-            if root is not None:
-                walk.visit(root, "", 0)
+            while loader.check_node():
+                documents.append(walk.node(loader.get_node(), "", 0))
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
@@ -158,11 +213,31 @@ def read_yaml(text: str) -> Tree:
         if isinstance(error, UnreadableFile):
             raise
         raise UnreadableFile(filled("no usable YAML: {0}", printable(str(error), 80))) from None
-    if "" not in walk.sections:
+    return documents
+
+
+def read_yaml(text: str) -> Tree:
+    """The values of the first document, with references ``${a.b}`` of OmegaConf replaced. Raises: UnreadableFile."""
+    leaves: dict[str, Leaf] = {}
+    sections: set[str] = set()
+    for document in read_documents(text)[:1]:
+        _flatten(document, "", leaves, sections)
+    if "" not in sections:
         raise UnreadableFile("expected keys and values at the top")
-    return Tree(
-        {path: _referenced(leaf, walk.leaves) for path, leaf in walk.leaves.items()}, (), frozenset(walk.sections)
-    )
+    return Tree({path: _referenced(leaf, leaves) for path, leaf in leaves.items()}, (), frozenset(sections))
+
+
+def _flatten(node: Node, path: str, leaves: dict[str, Leaf], sections: set[str]) -> None:
+    if node.kind in ("map", "list"):
+        sections.add(path)
+        for key, entry in node.entries.items():
+            _flatten(entry, _join(path, key), leaves, sections)
+        return
+    text = printable(node.value, _LONGEST)
+    if node.kind not in _SCALARS:
+        leaves[path] = Leaf(path, None, node.line, f"{printable(node.kind, 60)} {text}")
+    else:
+        leaves[path] = Leaf(path, text if isinstance(node.scalar, str) else node.scalar, node.line)
 
 
 def read_toml(text: str) -> Tree:
@@ -192,44 +267,42 @@ class _YamlWalk:
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
-        self.leaves: dict[str, Leaf] = {}
-        self.sections: set[str] = set()
-        self.nodes = 0
+        self.count = 0
 
-    def visit(self, node: Any, path: str, depth: int) -> None:
-        self.nodes += 1
-        if self.nodes > MAX_LEAVES:
+    def node(self, node: Any, key: str, depth: int) -> Node:
+        self.count += 1
+        if self.count > MAX_LEAVES:
             raise UnreadableFile(filled("has more than {0} values, aliases included", MAX_LEAVES))
         if depth > _MAX_DEPTH:
             raise UnreadableFile(filled("is nested more than {0} levels deep", _MAX_DEPTH))
-        kind = type(node).__name__
+        line, kind = node.start_mark.line + 1, type(node).__name__
         if kind == "MappingNode":
-            self.sections.add(path)
-            # What ``<<`` brings in comes first, so that the mapping's own keys win.
-            for key, value in sorted(node.value, key=lambda pair: pair[0].value != "<<"):
-                if key.value == "<<":
-                    for part in value.value if type(value).__name__ == "SequenceNode" else [value]:
-                        self.visit(part, path, depth + 1)
-                elif isinstance(key.value, str):
-                    self.visit(value, _join(path, key.value), depth + 1)
-        elif kind == "SequenceNode":
-            self.sections.add(path)
-            for number, value in enumerate(node.value):
-                self.visit(value, _join(path, str(number)), depth + 1)
-        else:
-            self.leaves[path] = self._leaf(node, path)
+            return Node(key, line, kind="map", entries=self._mapping(node, depth))
+        if kind == "SequenceNode":
+            members = {str(number): self.node(value, str(number), depth + 1) for number, value in enumerate(node.value)}
+            return Node(key, line, kind="list", entries=members)
+        tag = node.tag.removeprefix("tag:yaml.org,2002:")
+        tag = tag if tag != node.tag and tag in _SCALARS else node.tag
+        return Node(key, line, node.value, tag, self._scalar(node, tag), line + (node.style in ("|", ">")))
 
-    def _leaf(self, node: Any, path: str) -> Leaf:
-        line, text = node.start_mark.line + 1, printable(node.value, _LONGEST)
-        kind = node.tag.removeprefix("tag:yaml.org,2002:")
-        if kind == node.tag or kind not in _SCALARS:
-            return Leaf(path, None, line, f"{printable(node.tag, 60)} {text}")
-        if kind == "str" or len(node.value) > _LONGEST_NUMBER:
-            return Leaf(path, text, line)
+    def _mapping(self, node: Any, depth: int) -> dict[str, Node]:
+        """What ``<<`` brings in comes first, so that the mapping's own keys win."""
+        entries: dict[str, Node] = {}
+        for key, value in sorted(node.value, key=lambda pair: pair[0].value != "<<"):
+            if key.value == "<<":
+                for part in value.value if type(value).__name__ == "SequenceNode" else [value]:
+                    entries |= self.node(part, "", depth + 1).entries
+            elif isinstance(key.value, str):
+                entries[key.value] = self.node(value, key.value, depth + 1)
+        return entries
+
+    def _scalar(self, node: Any, tag: str) -> Scalar | None:
+        if tag == "str" or len(node.value) > _LONGEST_NUMBER:
+            return str(node.value)
         try:
-            return Leaf(path, _scalar(self.loader.construct_object(node)), line)
+            return _scalar(self.loader.construct_object(node)) if tag in _SCALARS else None
         except (ValueError, OverflowError, KeyError):
-            return Leaf(path, text, line)
+            return str(node.value)
 
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_.]{1,200})\}")

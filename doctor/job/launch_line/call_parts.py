@@ -1,0 +1,150 @@
+"""What the readers of launchers share: the call that they make, hosts, and numbers. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from doctor.engine.texts import filled
+from doctor.job.launch_line.commands import LauncherRow
+from doctor.job.launch_line.model import LaunchCall
+from doctor.job.launch_line.options import Options
+from doctor.job.shell.word import Word
+from doctor.job.variable_values import expected_host
+
+Argv = tuple[Word, ...]
+
+
+Exports = tuple[dict[str, str], tuple[str, ...]]
+"""Variables with their values, and names of the caller's variables."""
+
+
+class Started(NamedTuple):
+    """A launcher's call, and what it starts."""
+
+    call: LaunchCall
+    argv: Argv
+    """The program with its arguments, or the next launcher."""
+    runs_python: bool = False
+    """The program is a Python script, or with ``is_module`` a module, without an interpreter before it."""
+    is_module: bool = False
+    inherits_environment: bool = True
+
+
+def host_list(text: str) -> tuple[str, ...]:
+    """Hosts with commas between, but not within brackets: ``n[1,3],gpu7`` are two; at most 65,536.
+
+    >>> host_list("n[1,3],gpu7,")
+    ('n[1,3]', 'gpu7')
+    """
+    hosts: list[str] = []
+    start = depth = 0
+    for position, letter in enumerate(f"{text},"):
+        if letter == "," and depth <= 0:
+            if text[start:position].strip():
+                hosts.append(text[start:position].strip())
+            start = position + 1
+        depth += (letter == "[") - (letter == "]")
+    return tuple(hosts[:65_536])
+
+
+def refuse_hosts(row: LauncherRow, options: Options) -> None:
+    """Notes an address of the first host that is none."""
+    endpoint = options.text(row.rdzv_endpoint)
+    host = re.sub(r":[0-9]*$", "", endpoint) if "://" not in endpoint and "," not in endpoint else ""
+    for name, text in ((row.master_addr, options.text(row.master_addr)), (row.rdzv_endpoint, host.strip("[]"))):
+        if text and expected_host(text):
+            options.refuse([name], expected_host(text))
+
+
+def started(
+    row: LauncherRow,
+    command: str,
+    options: Options,
+    *,
+    argv: Argv | None = None,
+    inherits_environment: bool = True,
+    exports: Exports = ({}, ()),
+    **decided: Any,
+) -> Started:
+    """By the columns of the row. ``argv``: None: what follows the options. ``decided``: other fields of the call."""
+    options.refuse_unlisted(row)
+    runs_python = row.runs_python or (bool(row.not_python) and row.not_python not in options)
+    if runs_python:
+        options.refuse_value_of_flag()
+        if row.not_python and row.module not in options:
+            options.refuse_interpreter()
+    node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
+    is_read = (most or 0) > (row.name == "torchrun")  # of one host torchrun ignores it: its ranks meet, in 2.13
+    if node_rank is not None and most and is_read and node_rank >= most:
+        options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))
+    refuse_hosts(row, options)
+    call = LaunchCall(
+        launcher=row.name,
+        command=command,
+        environ=exports[0],
+        passed=exports[1],
+        node_rank=node_rank,
+        master_addr=options.text(row.master_addr),
+        master_port=_master_port(row, options),
+        rdzv_backend=options.text(row.rdzv_backend),
+        rdzv_endpoint=options.text(row.rdzv_endpoint),
+        standalone=row.standalone in options,
+        hostfile=options.text(*row.hostfile.split()),
+        options=options.as_texts(),
+        unresolved=options.unresolved,
+        problems=tuple(options.problems),
+        **decided,
+    )
+    argv = options.rest if argv is None else argv
+    return Started(call, argv, runs_python, row.module in options, inherits_environment)
+
+
+def _master_port(row: LauncherRow, options: Options) -> int | None:
+    """Where another option says where the ranks meet, the port is ignored, and any will do."""
+    is_static = options.text(row.rdzv_backend) in ("", "static")
+    meets_there = is_static and not {row.standalone, row.rdzv_endpoint} & {*options.by_name}
+    return options.number(row.master_port, least=row.least_port if meets_there else 0, most=65535)
+
+
+def least_and_most(options: Options, name: str, example: str) -> tuple[int | None, int | None]:
+    """A number of hosts, or the least and the most; both None where the option is not given, or is refused."""
+    text, word = options.text(name), options.word(name)
+    if not text and (word is None or word.unresolved):
+        return None, None
+    match = re.fullmatch(rf"([0-9]{{1,7}})(?:{example[1]}([0-9]{{1,7}}))?", text, re.ASCII)
+    least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if 0 < least <= most:
+        return least, most
+    if re.fullmatch(r"[0-9-]{1,99}[,:][0-9,:-]{0,99}[0-9]|[0-9]{1,7}[kKmM]", text) and "-" in example:
+        options.unresolved[name] = text  # `1-15:4` and `2k` of Slurm
+    else:
+        options.refuse([name], filled("a number of hosts, or the least and the most: {0}", example))
+    return None, None
+
+
+def node_range(options: Options) -> tuple[int | None, int | None]:
+    """Slurm's ``-N 4`` and ``-N 2-4``; both None where it is not given."""
+    return least_and_most(options, "nodes", "2-4")
+
+
+def known_or_open(value: str) -> Word:
+    """A variable's value; behind a zero byte, the source text of one that is not known."""
+    return Word(value.lstrip("\0"), value.partition("\0")[2])
+
+
+def is_default(options: Options, name: str) -> bool:
+    """Whether an option without a value is surely not given."""
+    return name not in options and options.is_complete
+
+
+def refuse_time(options: Options) -> None:
+    """Notes a time limit that Slurm cannot read: srun(1), "--time"."""
+    text = options.text("time")
+    if text and not re.fullmatch(r"(?:[0-9]+-)?[0-9]+(?::[0-9]+){0,3}|(?i:infinite|unlimited|-1)", text, re.ASCII):
+        options.refuse(["time"], "minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS or DAYS-HOURS")
+
+
+def positive(text: str) -> int | None:
+    """Also -1, the default, is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 and int(text) else None

@@ -1,0 +1,118 @@
+"""Launches that another file carries: none has an error as it is, and a planted mistake is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from doctor.engine.result import Severity
+from doctor.job.job_script import scripts_of
+from doctor.job.training.tree import UnreadableFile
+from tests.lint.carried_launches import CARRIED, FSDP, JOBSET, MANIFESTS, MASTER_WORKER
+from tests.lint.launch_report import lint_report
+
+LAUNCHES = {**MANIFESTS, **CARRIED}
+ENV = 'env:\n              - {name: NODES, value: "4"}\n'
+NOT_TOLD = {("llama factory", "NNODE=2")}
+"""What is known not to be told: a variable of the user's own may have this name."""
+PLANTED = [(name, *mistake) for name, (_, _, mistakes) in LAUNCHES.items() for mistake in mistakes]
+FILES = {
+    "factory.yaml": "model_name_or_path: m\nstage: sft\nper_device_train_batch_size: 1\n",
+    "axolotl.yaml": "base_model: m\nmicro_batch_size: 1\nsequence_len: 2048\n",
+}
+
+
+def findings(name: str, text: str, folder: Path) -> dict[str, list[tuple[str, bool]]]:
+    """The findings of each check, and which of them is an error."""
+    for file, content in {**FILES, name: text}.items():
+        (folder / file).write_text(content)
+    outcomes = [outcome for outcome in lint_report([name]).outcomes if outcome.findings]
+    return {one.check: [(str(f), one.severity_of(f) is Severity.ERROR) for f in one.findings] for one in outcomes}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_a_carried_launch_has_no_error(name: str, tmp_path: Path) -> None:
+    file, text, _ = LAUNCHES[name]
+    assert not [text for told in findings(file, text, tmp_path).values() for text, is_error in told if is_error]
+
+
+@pytest.mark.parametrize(("name", "old", "new"), PLANTED)
+def test_a_mistake_in_a_carried_launch_is_told(name: str, old: str, new: str, tmp_path: Path) -> None:
+    file, text, _ = LAUNCHES[name]
+    assert old in text
+    before = findings(file, text, tmp_path)
+    assert (findings(file, text.replace(old, new), tmp_path) != before) == ((name, new) not in NOT_TOLD)
+
+
+def test_a_finding_names_the_line_of_the_manifest(tmp_path: Path) -> None:
+    text = FSDP.replace('"INFO"', '"INF0"').replace("- --nnodes=4", "- --nnodess=4")
+    (tmp_path / "job.yaml").write_text(text)
+    by_check = {outcome.check: repr(outcome.findings) for outcome in lint_report(["job.yaml"]).outcomes}
+    marks = ("--nnodess=4", "name: NCCL_DEBUG")
+    at = [number for number, line in enumerate(text.splitlines(), 1) if any(mark in line for mark in marks)]
+    assert f"job.yaml:{at[0]}" in by_check["launch-settings-invalid"]
+    assert f"job.yaml:{at[1]}" in by_check["launch-option-refused"]
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        (FSDP, "replicas: 4", "replicas: $NUM_NODES"),  # a template says it later
+        (FSDP, "--nnodes=4", "--nnodes=$NUM_NODES"),
+        (FSDP, "nvidia.com/gpu: 8", "nvidia.com/gpu: ${GPUS}"),
+        (FSDP, "value: \"20000\"", "value: $SIZE"),
+        (FSDP, "--nnodes=4", "--nnodes=$(NODES)"),  # an operator may declare it
+        (MASTER_WORKER, '["torchrun", "pret', '["torchrun", "--nnodes", "$(PET_NNODES)", "pret'),
+        (JOBSET, "--nnodes=4", "--nnodes=${NODES:-4}"),
+        (JOBSET, "replicas: 1", "replicas: 2"),  # two jobs of four hosts
+    ],
+)  # fmt: skip
+def test_what_only_the_cluster_knows_is_no_mistake(text: str, old: str, new: str, tmp_path: Path) -> None:
+    assert old in text
+    assert findings("job.yaml", text.replace(old, new), tmp_path) == {}
+
+
+def test_a_variable_that_no_shell_expands_is_a_word(tmp_path: Path) -> None:
+    text = FSDP.replace("--nnodes=4", "--nnodes=$NODES").replace(
+        "env:\n", 'env:\n              - {name: NODES, value: "4"}\n'
+    )
+    assert "launch-option-refused" in findings("job.yaml", text, tmp_path)
+    assert findings("job.yaml", text.replace("=$NODES", "=$(NODES)"), tmp_path) == {}
+
+
+def test_other_files_are_configurations_as_before() -> None:
+    for text in (
+        "services: [a]\n",
+        "run: x\n",
+        "- hosts\n",
+        "kind: PyTorchJob\n",
+        "apiVersion: v1\nkind: Pod\n",
+        "a: 1\n",
+        "",
+    ):
+        assert scripts_of(text, "a.yaml", {}) == []
+    with pytest.raises(UnreadableFile):
+        scripts_of("a: [", "a.yaml", {})
+
+
+def test_aliases_end_at_the_limit() -> None:
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
+    )
+    with pytest.raises(UnreadableFile, match="aliases"):
+        scripts_of(bomb, "a.yaml", {})
+
+
+def test_each_word_keeps_its_line() -> None:
+    [script] = scripts_of(FSDP, "job.yaml", {})
+    [line] = script.launch_lines
+    assert FSDP.splitlines()[line.line - 1].strip() == "- /usr/local/bin/torchrun"
+    assert (line.nodes, line.ranks_per_node, line.program) == (4, 8, "/fsdp/train.py")
+    assert re.search(r"--num_layers=32", " ".join(line.arguments))

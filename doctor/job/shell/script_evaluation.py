@@ -70,8 +70,8 @@ def evaluate(
         shell = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), loops, read_file)
         shell.run()
         loops = shell.assigned_in_loops
-    mistakes = tuple(shell.found_mistakes())
-    return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes=mistakes)
+    read = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
+    return ShellText(*read, mistakes=tuple(shell.found_mistakes()), moves=tuple(shell.moves[:_MOST_COMMANDS]))
 
 
 class _Evaluation:
@@ -103,6 +103,7 @@ class _Evaluation:
         """``set`` or ``shift`` was read."""
         self.depth = 0
         self.sourced: list[str] = []
+        self.moves: list[tuple[int, tuple[Word, ...], bool]] = []
         self.mistakes: list[tuple[str, str, str]] = []
 
     def run(self) -> None:
@@ -340,9 +341,14 @@ class _Evaluation:
             text = name.partition("[")[0] if _ELEMENT.match(name) else " ".join([name, *arguments])
             for variable in re.findall(_NAME, text)[:MAX_ELEMENTS]:
                 self._forget(variable, filled("set in line {0}", line))
-        elif name not in IGNORED:
-            return False
+        else:
+            return self._is_ignored(name, argv)
         return True
+
+    def _is_ignored(self, name: str, argv: list[Word]) -> bool:
+        if name in ("cd", "pushd", "popd"):
+            self.moves.append((len(self.commands), tuple(argv), not self.blocks and not self.after))
+        return name in IGNORED
 
     def _source(self, command: str, arguments: list[str], line: int) -> None:
         """Follows a file beside the script, or in the folder in which it runs."""

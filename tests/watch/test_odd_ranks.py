@@ -389,6 +389,29 @@ MAIN_LOOP = ("Worker.main_loop", "/x/site-packages/ray/_private/worker.py")
 GETS = (("Worker.get_objects", "/x/site-packages/ray/_private/worker.py"), ("fit", "/job/driver.py"))
 
 
+GRPC_CALL = (("_UnaryUnaryMultiCallable._blocking", "/x/site-packages/grpc/_channel.py"), ("ask", "/job/driver.py"))
+GRPC_HANDLER = (("generate", "/job/serve.py"), ("_call_behavior", "/x/site-packages/grpc/_server.py"))
+IN_CONDITION = (("Condition.wait", "/x/lib/python3.11/threading.py"), *GRPC_HANDLER)
+
+
+@pytest.mark.parametrize(
+    ("handler", "result"),
+    [
+        (unnamed(51, *GRPC_HANDLER), "odd"),
+        (unnamed(51, *GRPC_HANDLER, call="recv"), "odd"),
+        (unnamed(51, *GRPC_HANDLER, call="futex"), "odd"),
+        (unnamed(51, *IN_CONDITION, call="futex"), "undecided"),  # until the other one calls, too
+        (unnamed(51, *GRPC_HANDLER, switches=9, ran=0.1), "undecided"),
+        (unnamed(51, ("serve", "/job/serve.py")), "undecided"),
+    ],
+    ids=["sleeps", "asks a silent server", "lock", "barrier", "moves", "no call"],
+)
+def test_who_does_not_answer_a_call_of_grpc_is_odd(handler: ProcessReport, result: str) -> None:
+    others = [unnamed(54, ("work", "/job/other.py"), call="poll")] if result == "undecided" else []
+    finding = judged(unnamed(50, *GRPC_CALL, call="poll"), handler, *others)
+    assert (finding.result, [odd_rank.pid for odd_rank in finding.odd_ranks]) == (result, [51] * (result == "odd"))
+
+
 def test_of_a_serving_group_the_worker_that_is_not_with_its_fellows_is_odd() -> None:
     held = unnamed(51, ("flock", "/job/cache.py"), ("tp_worker", "/job/serve.py"), call="lock")
     roles = [unnamed(50, *ASKS, call="poll"), unnamed(54, *POLLS, ran=0.1, switches=900)]

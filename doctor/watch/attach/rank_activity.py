@@ -39,9 +39,10 @@ _OF_PROCESSES: dict[str, tuple[Kind, str]] = {
     "/multiprocessing/pool.py": ("wait", "waits for the results of its pool of processes"),
 }
 """File of the standard library -> what is said of a rank that waits there."""
-TASKS = "/ray/_private/worker.py"
-"""Of a worker of Ray: `main_loop` waits for tasks and runs them, `get` waits for those of others."""
-ANSWERS = "waits for results of tasks of Ray"
+_RAY, _GRPC = "/ray/_private/worker.py", "/grpc/_server.py"
+_CALLS = ("main_loop", "waits for results of tasks of Ray"), ("_call_behavior", "waits for a reply of gRPC")
+SERVERS = dict(zip((_RAY, _GRPC), _CALLS, strict=True))
+"""File of a library -> its function within which another process's call is done; what is said of that process."""
 AT_DEVICE = "waits for its device"
 IN_THREADS = "waits for another of its threads, as in a collective"
 """Where no stack shows which."""
@@ -49,7 +50,8 @@ _SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
 """Of a library that runs a part of a job itself, as a server does, and does not only start the program's function."""
 _IDLE = (
     (re.compile(r"main_loop /.*/ray/_private/worker\.py$"), "waits for its next task of Ray"),
-    (re.compile(r"(?:get_objects|get|wait) /.*/ray/_private/worker\.py$"), ANSWERS),
+    (re.compile(r"(?:get_objects|get|wait) /.*/ray/_private/worker\.py$"), SERVERS[_RAY][1]),
+    (re.compile(r"(?:_blocking|_next|result) /.*/grpc/_channel\.py$"), SERVERS[_GRPC][1]),
     (re.compile(r"(?:acquire_read|dequeue) /.*/shm_broadcast\.py$"), "waits for its next batch"),
     (re.compile(r"\w+ /.*/zmq/|_?(?:recv|poll|wait)\w* /.*/multiprocessing/connection\.py$"), "waits for a message"),
     (re.compile(r"_run_once /.*/asyncio/base_events\.py$"), "waits for an event"),
@@ -148,8 +150,7 @@ class Activity(msgspec.Struct, frozen=True):
 
 def activity(rank: ProcessReport, seconds: float) -> Activity:
     """What a rank did within the interval of ``seconds``."""
-    looks = [look for look in rank.looks if look is not None]
-    if not rank.alive or not looks:
+    if not (looks := [look for look in rank.looks if look is not None]) or not rank.alive:
         return Activity("left", "has ended", still=True)
     frames = rank.frames
     place = tuple(frames[:12])
@@ -265,8 +266,9 @@ def _idle(frames: list[Frame]) -> str:
 
 
 def _role(frames: list[Frame]) -> str:
-    if any(function_of(name) == "main_loop" and path.endswith(TASKS) for name, path, _ in frames):
-        return TASKS
+    for file, (function, _) in SERVERS.items():
+        if any(path.endswith(file) and function_of(name) == function for name, path, _ in frames):
+            return file
     named = [(name, path) for name, path, _ in frames if name != "<module>"]
     return next((name for name, path in reversed(named) if is_of_program(path) or _SERVES.search(path)), "")
 

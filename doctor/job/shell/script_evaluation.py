@@ -223,6 +223,8 @@ class _Evaluation:
                 self._note(command[0].keyword, filled("more than {0} words", 4 * MAX_ELEMENTS), command[0].line)
                 return
         name = expanded[0].text if expanded else ""
+        move = len(self.commands), tuple(expanded), not self.blocks and not self.after
+        self.moves += [move] * (name in ("cd", "pushd", "popd"))
         if name in _DECLARATIONS:
             self._declare(name, command[1:])
         elif name == "read" and here is not None and [word.text for word in expanded[1:-1]] in _TO_THE_END:
@@ -341,14 +343,9 @@ class _Evaluation:
             text = name.partition("[")[0] if _ELEMENT.match(name) else " ".join([name, *arguments])
             for variable in re.findall(_NAME, text)[:MAX_ELEMENTS]:
                 self._forget(variable, filled("set in line {0}", line))
-        else:
-            return self._is_ignored(name, argv)
+        elif name not in IGNORED:
+            return False
         return True
-
-    def _is_ignored(self, name: str, argv: list[Word]) -> bool:
-        if name in ("cd", "pushd", "popd"):
-            self.moves.append((len(self.commands), tuple(argv), not self.blocks and not self.after))
-        return name in IGNORED
 
     def _source(self, command: str, arguments: list[str], line: int) -> None:
         """Follows a file beside the script, or in the folder in which it runs."""

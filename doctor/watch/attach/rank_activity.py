@@ -172,12 +172,11 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
     if kind in _HOLDS and (held := _held_process(rank)):
         text = filled(_HOLDS[kind][not held[1]], *held)
-    where = _where(frames)
     unmoved = first.ran == last.ran and first.switches == last.switches
     is_between_two = any(
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
-    text = filled("{0}{1}", text, where)
+    text = filled("{0}{1}", text, _where(frames))
     if rank.answering and still and kind in ("wait", "file"):
         text = filled("{0}; at its other end is {1}", text, _answering(rank))
     if rank.lock_owners and (kind == "sleep" or (kind == "file" and last.call == "lock")):

@@ -22,8 +22,7 @@ TEMPLATES: Mapping[str, str] = {
     "parameters-replaced": "the optimizer holds other tensors in the place of {count} parameters, and never updates "
     "these: {tensors}",
     "parameters-added": "{count} parameters are not among those that step {step} saved: {tensors}",
-    "parameters-untied": "{count} parameters are tensors of their own, and were one with {other} at the save of step "
-    "{step}: {tensors}",
+    "parameters-untied": "no longer tied to {other}, as at the save of step {step}: {tensors}",
     "unapplied": "{who}: the checkpoint holds {name} ({count} tensors), and no tensor of the program has these values: "
     "others of their shapes are there",
     "buffers": "{count} of {total} buffers are not as step {step} saved them: {tensors}",

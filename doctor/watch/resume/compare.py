@@ -256,8 +256,8 @@ class _Comparison:
             held = {now.complete[name]: name for name in _trained(self.save) if name in now.complete}
             untied = [name for name in added if now.complete.get(name) in held]
             if untied:
-                values = {"count": len(untied), "tensors": name_tensors(untied)}
-                yield "parameters-untied", "soft", (), {**values, "other": held[now.complete[untied[0]]]}
+                values = {"tensors": name_tensors(untied), "other": held[now.complete[untied[0]]]}
+                yield "parameters-untied", "soft", (), values
             if added := [name for name in added if name not in untied]:
                 yield "parameters-added", "note", (), {"count": len(added), "tensors": name_tensors(added)}
 

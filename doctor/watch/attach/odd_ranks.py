@@ -17,14 +17,7 @@ from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import (
-    DEFINITE,
-    LONG_LOOK,
-    RESTS,
-    SERVERS,
-    Kind,
-    activity,
-)
+from doctor.watch.attach.rank_activity import BUILDS, DEFINITE, LONG_LOOK, RESTS, SERVERS, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport, labels_joined
 from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.rehearsal.judge import judge_running
@@ -356,7 +349,13 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
         return Judgement("undecided", text)
     if not waiting[0].does.place:
         return Judgement("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
-    return Judgement("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")
+    text = "All ranks wait in the same place: look at network and devices (doctor net)."
+    if waiting[0].does.text.startswith(BUILDS):
+        text = (
+            "All ranks wait for a build of extensions, and none of them builds. Where nothing else does, its lock was "
+            "left: find ~/.cache/torch_extensions -name lock -delete"
+        )
+    return Judgement("undecided", text)
 
 
 def _parting_depth(views: Sequence[SeenRank]) -> int:

@@ -33,9 +33,13 @@ _BETWEEN_TWO = frozenset(
 """Functions in which a rank waits for one other rank (pytorch.org, "Point-to-point communication")."""
 _BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
 """Functions within which a rank waits for a reduction of its gradients, or for its device."""
+_PROGRAM = re.compile(r"/subprocess\.py$|/torch/utils/cpp_extension\.py$")
+"""Where a rank runs another program, such as a compiler, or waits until another rank has: no collective around it."""
 _LOADER = re.compile(r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/")
+BUILDS = "waits for the lock file of a build of extensions"
 _OF_PROCESSES: dict[str, tuple[Kind, str]] = {
     "/multiprocessing/queues.py": ("loader", "waits for an object in a queue of processes, as of a data loader"),
+    "/torch/utils/file_baton.py": ("collective", BUILDS),
     "/multiprocessing/pool.py": ("wait", "waits for the results of its pool of processes"),
 }
 """File of the standard library -> what is said of a rank that waits there."""
@@ -44,8 +48,7 @@ _CALLS = ("main_loop", "waits for results of tasks of Ray"), ("_call_behavior", 
 SERVERS = dict(zip((_RAY, _GRPC), _CALLS, strict=True))
 """File of a library -> its function within which another process's call is done; what is said of that process."""
 AT_DEVICE = "waits for its device"
-IN_THREADS = "waits for another of its threads, as in a collective"
-"""Where no stack shows which."""
+IN_THREADS = "waits for another of its threads, as in a collective"  # no stack shows which
 _SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
 """Of a library that runs a part of a job itself, as a server does, and does not only start the program's function."""
 _IDLE = (
@@ -80,8 +83,7 @@ _COMMUNICATES = re.compile(
     rf"{_SPINS.pattern}|libtorch_\w+\.so\S* (?:c10d|gloo|c10d_npu)::|_?xla_extension|libjax_common"
 )
 """Library and function in which a thread that waits for others is."""
-_IN_LOCK = "waits for another of its threads, or for a lock"
-"""Where its stack shows that it is in no collective."""
+_IN_LOCK = "waits for another of its threads, or for a lock"  # its stack shows no collective
 _LEAST_OF_THREADS = 0.05
 """Seconds on CPUs of all its threads within the looks, above which one of them works."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
@@ -158,6 +160,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     still = _is_still(rank, looks, seconds)
     decided = _state(rank, looks) or _by_stack(frames, looks, still)
     decided = decided or _by_native_call(rank, looks)
+    if decided and decided[1] == BUILDS:  # it wakes up ten times a second
+        still = rank.stacks[0] == rank.stacks[-1]
     library = "" if decided else _spun_library(rank.samples, _SPINS) or _turned_library(rank)
     if library:  # a wait that does not yield: whoever also sleeps has other work
         decided = "collective", filled("waits within {0}, on its CPU", library)
@@ -166,7 +170,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         decided, library = at_device, at_device[1] if at_device[0] == "collective" else ""
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
     if not decided and rank.rank is None and (idle := _idle(frames)):
-        decided, still = ("idle", idle), rank.stacks[0] == rank.stacks[-1]
+        decided, still = ("idle", idle), still if idle == SERVERS[_GRPC][1] else rank.stacks[0] == rank.stacks[-1]
     kind, text = decided or _by_call(looks, seconds, bool(frames))
     if kind in ("blocked", "file") and rank.file_wait is not None:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
@@ -315,13 +319,8 @@ def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] 
     collective. Where other threads compute, it may wait for them.
     """
     library, function = (*rank.native, "", "")[:2]
-    own = max(looks[-1].all_ran - looks[0].all_ran, 0.0)
-    if (
-        not rank.frames
-        or not _COMMUNICATES.match(f"{library} {function}")
-        or looks[-1].call not in _AWAITED
-        or own > _BUSY_THREADS
-    ):
+    waits = looks[-1].call in _AWAITED and looks[-1].all_ran - looks[0].all_ran <= _BUSY_THREADS
+    if not (rank.frames and waits and _COMMUNICATES.match(f"{library} {function}")):
         return None
     return "collective", filled("waits in {0}", function) if function else filled("waits within {0}", library)
 
@@ -374,14 +373,15 @@ def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind
     call, file = looks[-1].call, looks[-1].file
     if still and call == "read" and _is_terminal(file):
         return "stdin", "waits for input from stdin"
-    for name, path, _ in frames[:10]:
+    calls = list(takewhile(lambda frame: not _PROGRAM.search(frame[1]), frames[:10]))
+    for name, path, _ in calls:
         if _LOADER.search(path):
             return "loader", "waits for its data loader"
         if _COLLECTIVE.search(path):
             return "collective", filled("waits in {0}", _operation(frames))
         if function_of(name) in _BACKWARD and "/torch/" in path and call != "running":
             return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
-    paths = [path for _, path, _ in frames[:10]]
+    paths = [path for _, path, _ in calls]
     return next((said for end, said in _OF_PROCESSES.items() if any(path.endswith(end) for path in paths)), None)
 
 

@@ -137,6 +137,9 @@ LOST: dict[str, Resume] = {
     "a scheduler that looks at the loss": lost(
         "scheduler", ('plateau.load_state_dict(kept["plateau"])', "pass"), program="averaged"
     ),
+    "generators of rank 0, of a save at the end": lost(
+        "generators-rank", ('["generators"][rank]', '["generators"][0]'), saving=(("SAVE_AT, LAST = 6, 9", "SAVE_AT, LAST = 6, 6"),)
+    ),
     "a stage of a pipeline": lost(
         "parameters", ('stage.load_state_dict(kept["stage"])', 'rank == 1 or stage.load_state_dict(kept["stage"])'),
         program="staged",
@@ -158,6 +161,10 @@ LOST: dict[str, Resume] = {
 }  # fmt: skip
 HEALTHY: dict[str, Resume] = {
     "nothing is lost": Resume(),
+    "a batch that nothing was learnt from": Resume(
+        saving=(("enumerate(loader)", "enumerate(batches := iter(loader))"), ("# save\n", "# save\n            next(batches)\n")),
+    ),
+    "a tensor without values": Resume(((END, "shape_alone = torch.empty(16, 8, device='meta')"),)),
     "an average, and two schedulers": Resume(program="averaged"),
     "an average that has moved on": Resume(
         ((END, "[a.mul_(0.9).add_(b.detach(), alpha=0.1) for a, b in zip(average.parameters(), inner.parameters())]"),),

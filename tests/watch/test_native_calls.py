@@ -163,9 +163,23 @@ def thread(number: int, *frames: tuple[str, str], name: str = "") -> dict[str, o
         ([[("next", "/x/site-packages/grpc/_channel.py")]], False),
         ([[("download", "/job/train.py")], [("beat", "/job/monitor.py")]], False),
         ([[("beat", "/job/monitor.py")], [("all_reduce", TORCH), ("fit", "/job/train.py")]], True),
+        (
+            [[("beat", "/job/monitor.py")], [("generate", "/job/serve.py"), ("_call_behavior", "/x/grpc/_server.py")]],
+            True,
+        ),
         ([], False),
     ],
-    ids=["collective", "works", "queue", "event", "library", "two", "two, one in a collective", "none"],
+    ids=[
+        "collective",
+        "works",
+        "queue",
+        "event",
+        "library",
+        "two",
+        "two, one in a collective",
+        "a call of gRPC",
+        "none",
+    ],
 )
 def test_where_the_main_thread_waits_for_another_that_one_is_looked_at(
     others: list[list[tuple[str, str]]], chosen: bool, monkeypatch: pytest.MonkeyPatch
@@ -174,7 +188,7 @@ def test_where_the_main_thread_waits_for_another_that_one_is_looked_at(
     rows = [thread(9 + number, *frames) for number, frames in enumerate(others)]
     data = json.dumps([thread(4, *JOINS, name="MainThread"), *rows]).encode()
     number, frames = working_thread(data, 4)  # type: ignore[no-untyped-call]
-    assert (number > 4) == chosen and frames[0][0] == (others[number - 9][0][0] if chosen else JOINS[0][0])
+    assert (number > 4) == chosen and frames[0][0] == (others[-1][0][0] if chosen else JOINS[0][0])
     busy = json.dumps([thread(4, ("main", "/job/train.py")), *rows]).encode()
     assert working_thread(busy, 4)[0] == 4  # type: ignore[no-untyped-call]
 

@@ -389,6 +389,54 @@ MAIN_LOOP = ("Worker.main_loop", "/x/site-packages/ray/_private/worker.py")
 GETS = (("Worker.get_objects", "/x/site-packages/ray/_private/worker.py"), ("fit", "/job/driver.py"))
 
 
+GRPC_CALL = (("_UnaryUnaryMultiCallable._blocking", "/x/site-packages/grpc/_channel.py"), ("ask", "/job/driver.py"))
+GRPC_HANDLER = (("generate", "/job/serve.py"), ("_call_behavior", "/x/site-packages/grpc/_server.py"))
+IN_CONDITION = (("Condition.wait", "/x/lib/python3.11/threading.py"), *GRPC_HANDLER)
+
+
+@pytest.mark.parametrize(
+    ("handler", "result"),
+    [
+        (unnamed(51, *GRPC_HANDLER), "odd"),
+        (unnamed(51, *GRPC_HANDLER, call="recv"), "odd"),
+        (unnamed(51, *GRPC_HANDLER, call="futex"), "odd"),
+        (unnamed(51, *IN_CONDITION, call="futex"), "undecided"),  # until the other one calls, too
+        (unnamed(51, *GRPC_HANDLER, switches=9, ran=0.1), "undecided"),
+        (unnamed(51, ("serve", "/job/serve.py")), "undecided"),
+    ],
+    ids=["sleeps", "asks a silent server", "lock", "barrier", "moves", "no call"],
+)
+def test_who_does_not_answer_a_call_of_grpc_is_odd(handler: ProcessReport, result: str) -> None:
+    others = [unnamed(54, ("work", "/job/other.py"), call="poll")] if result == "undecided" else []
+    finding = judged(unnamed(50, *GRPC_CALL, call="poll"), handler, *others)
+    assert (finding.result, [odd_rank.pid for odd_rank in finding.odd_ranks]) == (result, [51] * (result == "odd"))
+
+
+IN_COMM = (("init_distributed", "/x/site-packages/deepspeed/comm/comm.py"), ("<module>", "/job/train.py"))
+BUILDS = (("run", "/x/lib/python3.11/subprocess.py"), ("_jit_compile", "/x/site-packages/torch/utils/cpp_extension.py"))
+LOCKED = (("FileBaton.wait", "/x/site-packages/torch/utils/file_baton.py"), BUILDS[1])
+
+
+def building(number: int, *frames: tuple[str, str], **pace: object) -> ProcessReport:
+    return rank(number, looks(**pace), [(name, path, 7) for name, path in (*frames, *IN_COMM)], world=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("children_ran", "result"), [([0.0, 3.9], "undecided"), ([0.0, 0.0], "odd")], ids=["compiles", "hangs"]
+)
+def test_while_one_rank_builds_an_extension_the_others_wait_for_it(children_ran: list[float], result: str) -> None:
+    """DeepSpeed's operations are built within `init_distributed`, which is no collective then."""
+    builder = building(0, *BUILDS, call="read", file="pipe:[7]")
+    others = building(1, *LOCKED, call="sleep", switches=40)
+    finding = judged(msgspec.structs.replace(builder, children_ran=children_ran), others)
+    assert (finding.result, odd_rank_numbers(finding)) == (result, [0] if result == "odd" else [])
+
+
+def test_the_lock_that_a_build_has_left_is_named() -> None:
+    finding = judged(*(building(number, *LOCKED, call="sleep", switches=40) for number in (0, 1)))
+    assert finding.result == "undecided" and "find ~/.cache/torch_extensions -name lock -delete" in finding.text
+
+
 def test_of_a_serving_group_the_worker_that_is_not_with_its_fellows_is_odd() -> None:
     held = unnamed(51, ("flock", "/job/cache.py"), ("tp_worker", "/job/serve.py"), call="lock")
     roles = [unnamed(50, *ASKS, call="poll"), unnamed(54, *POLLS, ran=0.1, switches=900)]

@@ -226,19 +226,28 @@ LINES = {
     "accelerate launch --num_processes 2 train.py": "accelerate launch --num_processes 2 STUB",
     "accelerate launch --num_processes 2 -m pkg.train": "accelerate launch --num_processes 2 CWD/STUB",
     "env A=1 python train.py": "env A=1 python STUB",
+    "bash -c torchrun%train.py%--lr%$1 me 3": 'bash -c exec "$@" bash env torchrun --log_dir=LOGS/log STUB --lr 3',
+    "srun -N2 -e err bash -lc cd%sub;A=1%python%train.py": 'srun -N2 -e LOGS/log bash -lc exec "$@" bash env A=1 python STUB',
 }
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_program_alone_is_replaced(line: str) -> None:
-    rewritten = rehearsed_line(line.split(), {}, "STUB", "LOGS")
+    words = [word.replace("%", " ") for word in line.split()]
+    rewritten = rehearsed_line(words, {}, "STUB", "LOGS")
+    assert rewritten.folder == ("sub" if "cd%sub" in line else "")
     assert " ".join(rewritten.argv).replace(os.getcwd(), "CWD") == LINES[line]
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        ["bash", "-c", "torchrun train.py"],
+        ["bash", "-c", "torchrun train.py; torchrun other.py"],
+        ["bash", "-c", "cd $(mktemp -d); torchrun train.py"],
+        ["bash", "-c", "if test -d a; then cd a; fi; torchrun train.py"],
+        ["bash", "-c", "(cd a && make); torchrun train.py"],
+        ["ssh", "n1", "bash -c 'torchrun train.py'"],
+        ["sbatch", "--wrap", "srun python train.py"],
         ["srun", "bash", "train.sh"],
         ["python", "-c", "import train"],
         ["mpirun", "-np", "1", "a", ":", "-np", "1", "b"],
@@ -273,6 +282,40 @@ def test_a_wrapper_gets_the_words_behind_it(tmp_path: Path) -> None:
     script.write_text('shift $1\nexec "$@"\n')
     with pytest.raises(CannotRehearse):
         rehearsed_line(["bash", str(script), "torchrun", "train.py"], {}, "STUB", "LOGS")
+
+
+@pytest.mark.parametrize(
+    ("moves", "folder"),
+    [
+        ('cd "$(dirname "$0")"', "jobs/."),
+        ('cd "${0%/*}"/../code', "jobs/./../code/."),
+        ('cd "$(dirname "${BASH_SOURCE[0]}")/src" && cd deep', "jobs/./src/./deep"),
+        ("cd /srv/code || exit 1", "/srv/code"),
+    ],
+)
+def test_a_script_is_followed_into_its_folder(
+    moves: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "run.sh").write_text(f"{moves}\ntorchrun -m pkg.train\n")
+    rehearsed = rehearsed_line(["bash", "jobs/run.sh"], {}, "STUB", "LOGS")
+    assert os.path.normpath(rehearsed.folder) == os.path.normpath(folder)
+    assert os.path.normpath(rehearsed.argv[-1]) == os.path.normpath(tmp_path / folder / "STUB")
+
+
+@pytest.mark.parametrize("line", [["bash", "job.sh"], ["sbatch", "-N3", "job.sh"]], ids=" ".join)
+def test_a_job_script_of_slurm_is_rehearsed_in_its_allocation(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, srun starts one rank, and nothing of the job was seen."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -N 2\n#SBATCH -n 4 -o out\nsrun python train.py\n")
+    with pytest.raises(CannotRehearse, match=r"salloc --nodes=\d --ntasks=4 doctor rehearse -- bash job.sh"):
+        rehearsed_line(line, {}, "STUB", "LOGS")
+    if line[0] == "bash":
+        inside = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}
+        assert rehearsed_line(line, inside, "STUB", "LOGS").argv == ("srun", "python", "STUB")
 
 
 ANSWER = StubAnswer(

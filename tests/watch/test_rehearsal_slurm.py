@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,6 +65,25 @@ def test_a_variable_that_export_leaves_out_is_seen_from_the_rank(site: Site) -> 
     code, document, errors = rehearse(site, *line, NCCL_SOCKET_IFNAME="eth0")
     assert len(ranks(document)) == 2, (code, document, errors)
     assert all("NCCL_SOCKET_IFNAME" not in row["variables"] for row in document["ranks"])
+    assert left(site) == []
+
+
+def test_a_login_shell_behind_srun_and_a_job_script_in_its_allocation(site: Site) -> None:
+    first, second = site.hosts
+    line = ("srun", "-N2", "-n2", "bash", "-lc", f"A=1 {sys.executable} train.py")
+    code, document, errors = rehearse(site, *line)
+    assert ranks(document) == [(0, 0, first), (1, 0, second)], (code, document, errors)
+    directives = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2 --output=job.out\n"
+    body = f"cat > conf.yaml <<EOF\nsrun: no\nEOF\nsrun {sys.executable} train.py\n"
+    (site.folder / "job.sh").write_text(f"#!/bin/bash\n{directives}{body}")
+    code, document, errors = rehearse(site, "sbatch", "job.sh")
+    assert (code, document) == (78, {}) and "doctor rehearse -- bash job.sh" in errors
+    typed = shlex.split(errors.partition("allocation: ")[2])
+    typed[typed.index("doctor") : typed.index("--")] = [sys.executable, "-m", "doctor", "rehearse", "--json"]
+    env = {**site.environ, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off"}
+    done = site.fleet.run(typed, env=env, cwd=site.folder, timeout=120)
+    document = json.loads(done.stdout)
+    assert ranks(document) == [(0, 0, first), (1, 1, first), (2, 0, second), (3, 1, second)], (document, done.stderr)
     assert left(site) == []
 
 

@@ -16,7 +16,7 @@ from doctor.engine.watch_summary import ResumeReport
 from doctor.watch.resume.compare import compare_with_saves, joined_saves, script_of
 from doctor.watch.resume.kept_saves import MAX_FILES_OF_JOB, KeptSave, SaveFolder
 from doctor.watch.resume.live_resume import LiveResume
-from doctor.watch.resume.marks import Mark, joined_tensors, read_mark
+from doctor.watch.resume.marks import LoaderMark, Mark, joined_tensors, read_mark
 from tests.watch.resume_campaign import HEALTHY, LOST, ResumeRuns, is_right
 from tests.watch.resume_kinds import Case, run_case
 
@@ -34,7 +34,8 @@ def runs() -> Iterator[ResumeRuns]:
     "name",
     ["optimizer not loaded", "scheduler not loaded", "generators of rank 0 everywhere", "position not loaded",
      "a bias not loaded", "position with more ranks", "states are made, and not loaded",
-     "an average that is the parameters", "moments of one rank", "parameters given anew", "moments of a stage"],
+     "an average that is the parameters", "moments of one rank", "parameters given anew", "moments of a stage",
+     "generators of rank 0, of a save at the end"],
 )  # fmt: skip
 def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
     """From these differences `resume-state-lost` makes its findings."""
@@ -52,6 +53,8 @@ def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
         "the next epoch",
         "a training of its own",
         "an average that has moved on",
+        "a batch that nothing was learnt from",
+        "a tensor without values",
         "stages of a pipeline",
     ],
 )
@@ -205,6 +208,49 @@ def test_moments_without_the_names_of_their_parameters_are_not_new() -> None:
     now[0].states = {}
     report = compared(now, save)
     assert report and [row.kind for row in report.differences] == ["moments-new"]
+
+
+def test_a_tied_parameter_that_is_a_tensor_of_its_own_now_is_named() -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, now = kept(5), begun({**rows, "head": ["1", "float32", 4]}, [("model", ""), ("optimizer", "")])
+    report = compared(now, save)
+    assert report and [(row.kind, row.level) for row in report.differences] == [("parameters-untied", "warning")]
+    assert report.differences[0].values == {"tensors": "head", "other": "w", "step": 5}
+    for values in (["3", "float32", 4], ["1", "float32", 2], ["2", "float32", 2]):  # a new one; the bias is frozen
+        save.marks[0].trained, now[0].model = ["w"], {**rows, "head": values}
+        report = compared(now, save)
+        assert report and [row.kind for row in report.differences] == ["parameters-added"]
+
+
+def test_another_number_of_workers_of_an_iterable_data_set_is_noted() -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, now = kept(5), begun(rows, [("model", "")])
+    save.marks[0].loaders = [LoaderMark(e=0, y=5, workers=2)]
+    for workers, kinds in ((2, []), (3, ["data-workers"]), (-1, [])):
+        now[0].loaders = [LoaderMark(e=0, y=6, workers=workers)]
+        report = compared(now, save)
+        assert report and [row.kind for row in report.differences] == kinds
+    indices = LoaderMark(size=64, e=0, y=1, workers=3, crc=[5], last=[1], first=[4])
+    now[0].loaders, save.marks[0].loaders = [indices], [LoaderMark(size=64, e=0, y=1, workers=2, ahead=[5])]
+    report = compared(now, save)  # of samples with numbers the order is the sampler's
+    assert report and report.differences == ()
+
+
+def test_moments_that_each_rank_has_of_its_own_are_compared_rank_by_rank() -> None:
+    """As DeepSpeed's: a share of all parameters, under one name."""
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save = kept(5)
+    save.world = save.marks[0].w = 2
+    save.marks.append(Mark("saved", 1, w=2, s=5, at=100.0))
+    now = {rank: Mark("begun", rank, w=2, at=200.0, model=rows, loads=[("optimizer", "")]) for rank in (0, 1)}
+    for rank, mark in enumerate(save.marks):
+        mark.model, mark.states = rows, {"exp_avg of optimizer tensor 0": [f"{rank + 5}", "float32", 3]}
+        now[rank].states = mark.states
+    report = compared(now, save)
+    assert report and report.differences == ()
+    now[1].states = {"exp_avg of optimizer tensor 0": ["9", "float32", 3]}
+    report = compared(now, save)
+    assert report and [(row.kind, row.ranks) for row in report.differences] == [("moments", (1,))]
 
 
 def test_ranks_that_recorded_nothing_at_the_save_are_named() -> None:

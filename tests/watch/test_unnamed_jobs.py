@@ -21,7 +21,7 @@ import pytest
 from doctor.watch.attach.attached_run import attached_run
 from doctor.watch.attach.inspector.connected import find_groups, joined_groups
 from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
-from doctor.watch.attach.inspector.rank_finder import argument_rank
+from doctor.watch.attach.inspector.rank_finder import argument_rank, set_groups
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.process_groups import first_rank
 from doctor.watch.attach.rank_report import ProcessReport
@@ -218,6 +218,32 @@ def test_processes_that_are_connected_are_one_group(kind: str, tmp_path: Path) -
         groups, links, _ = find_groups(dict.fromkeys(pids, ""))
         os.killpg(process.pid, signal.SIGKILL)
     assert groups == {min(pids): sorted(pids)} and not any(links.values())
+
+
+def test_a_program_that_connects_for_each_call_is_seen_though_it_is_not_connected_at_every_moment() -> None:
+    """Connected for 0.15 s of each 0.3 s."""
+    program = """if 1:
+        import os, socket, time
+        server = socket.create_server(("127.0.0.1", 0))
+        pid = os.fork()
+        os.write(1, b".")
+        while True:
+            link = server.accept()[0] if pid else socket.create_connection(server.getsockname())
+            time.sleep(0.15)
+            link.close()
+            time.sleep(0.15)
+    """
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout and process.stdout.read(2) == b".."
+        pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children())]
+        seen = []
+        for _ in range(8):
+            by_pid: dict[int, dict[str, Any]] = {pid: {"maps": "", "rank": None} for pid in pids}
+            set_groups(by_pid, False)
+            seen.append(sorted(by_pid))
+            time.sleep(0.07)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert seen == [sorted(pids)] * 8
 
 
 def test_a_client_of_a_server_on_this_host_is_connected_with_nobody() -> None:

@@ -22,6 +22,7 @@ TEMPLATES: Mapping[str, str] = {
     "parameters-replaced": "the optimizer holds other tensors in the place of {count} parameters, and never updates "
     "these: {tensors}",
     "parameters-added": "{count} parameters are not among those that step {step} saved: {tensors}",
+    "parameters-untied": "no longer tied to {other}, as at the save of step {step}: {tensors}",
     "unapplied": "{who}: the checkpoint holds {name} ({count} tensors), and no tensor of the program has these values: "
     "others of their shapes are there",
     "buffers": "{count} of {total} buffers are not as step {step} saved them: {tensors}",
@@ -43,6 +44,8 @@ TEMPLATES: Mapping[str, str] = {
     "{step}",
     "data-epoch": "{who} reads the data in the order of an epoch that was over at the save of step {step}",
     "data-other": "{who} does not begin with the batch that came after the save of step {step}",
+    "data-workers": "{now} workers read the data of {who}, and {before} did at the save of step {step}: of an iterable "
+    "data set the samples come in another order",
     "inputs-again": "the data begin again: the first input of {who} is that of the first run's first step, not the one "
     "that came after the save of step {step}",
     "inputs-other": "the first input of {who} is not the one that came after the save of step {step}: the place in the "

@@ -70,8 +70,8 @@ def evaluate(
         shell = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), loops, read_file)
         shell.run()
         loops = shell.assigned_in_loops
-    mistakes = tuple(shell.found_mistakes())
-    return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes=mistakes)
+    read = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
+    return ShellText(*read, mistakes=tuple(shell.found_mistakes()), moves=tuple(shell.moves[:_MOST_COMMANDS]))
 
 
 class _Evaluation:
@@ -103,6 +103,7 @@ class _Evaluation:
         """``set`` or ``shift`` was read."""
         self.depth = 0
         self.sourced: list[str] = []
+        self.moves: list[tuple[int, tuple[Word, ...], bool]] = []
         self.mistakes: list[tuple[str, str, str]] = []
 
     def run(self) -> None:
@@ -222,6 +223,8 @@ class _Evaluation:
                 self._note(command[0].keyword, filled("more than {0} words", 4 * MAX_ELEMENTS), command[0].line)
                 return
         name = expanded[0].text if expanded else ""
+        move = len(self.commands), tuple(expanded), not self.blocks and not self.after
+        self.moves += [move] * (name in ("cd", "pushd", "popd"))
         if name in _DECLARATIONS:
             self._declare(name, command[1:])
         elif name == "read" and here is not None and [word.text for word in expanded[1:-1]] in _TO_THE_END:

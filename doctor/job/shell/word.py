@@ -64,6 +64,8 @@ class ShellText(msgspec.Struct, frozen=True):
     """No shell accepts the text: ``unread`` says where and why."""
     mistakes: tuple[tuple[str, str, str], ...] = ()
     """What the shell refuses, or takes for empty: command or variable, text, what was meant."""
+    moves: tuple[tuple[int, tuple[Word, ...], bool], ...] = ()
+    """Of each ``cd``: how many commands stand before it, its words, and whether it surely runs in this shell."""
 
 
 def unread(text: str, reason: str, line: int = 0) -> UnreadText:

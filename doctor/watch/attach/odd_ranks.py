@@ -17,15 +17,7 @@ from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import (
-    ANSWERS,
-    DEFINITE,
-    LONG_LOOK,
-    RESTS,
-    TASKS,
-    Kind,
-    activity,
-)
+from doctor.watch.attach.rank_activity import BUILDS, DEFINITE, LONG_LOOK, RESTS, SERVERS, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport, labels_joined
 from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.rehearsal.judge import judge_running
@@ -244,7 +236,7 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
     another role that waits for a message, while others of their own role wait for their next one.
     """
     roles = {view.does.role for view in waiting if view.does.kind == "collective" and view.report.rank is None} - {""}
-    askers = [view for view in waiting if view.does.text.startswith(ANSWERS)]
+    asked = {view.asks for view in waiting} - {""}
     idle = [view for view in waiting if view.does.kind == "idle"]
     ready = {view.does.role for view in idle} - {""}
     asked_by = {(view.host, view.report.awaits[0]): view.does.role for view in idle if len(view.report.awaits) == 1}
@@ -253,7 +245,7 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
         role = view.does.role
         if role in roles and (view.does.unmoved or view.does.kind == "compute"):
             return True
-        if askers and role == TASKS and view.does.unmoved:
+        if role in asked and view.does.unmoved and not view.awaits_another_call:
             return True
         return view.does.rests and role in ready and asked_by.get((view.host, view.report.pid), role) != role
 
@@ -300,9 +292,9 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
                 "So does a job whose steps take longer (--interval)."
             )
             return Judgement("undecided", filled(text, labels_joined([view.report.label for view in at_devices])))
-        busy = [view for view in computing if view.does.role == TASKS and not view.does.works]
-        askers = [view for view in views if view.does.text.startswith(ANSWERS)]
-        if askers and busy:
+        askers = [view for view in views if view.asks]
+        asked = {view.asks for view in askers}
+        if busy := [view for view in computing if view.does.role in asked and not view.does.works]:
             return _blame_unless_helped(busy, askers)
         if not all(view.does.is_surely_computing for view in computing):
             return Judgement("undecided", BUSY)
@@ -330,8 +322,8 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     waiting = [view for view in waiting if view not in idle]
     if not waiting:
         return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
-    roles = {TASKS, *(view.does.role for view in waiting if view.does.kind == "collective")} - {""}
-    free = [view for view in idle if view.does.role in roles and not view.does.text.startswith(ANSWERS)]
+    roles = {*SERVERS, *(view.does.role for view in waiting if view.does.kind == "collective")} - {""}
+    free = [view for view in idle if view.does.role in roles and not view.asks]
     if free and any(view.does.kind == "collective" for view in waiting):
         if len(free) == 1 and not any(view.report.links for view in (*waiting, *idle)):
             return _blame(free, waiting)
@@ -357,7 +349,13 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
         return Judgement("undecided", text)
     if not waiting[0].does.place:
         return Judgement("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
-    return Judgement("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")
+    text = "All ranks wait in the same place: look at network and devices (doctor net)."
+    if waiting[0].does.text.startswith(BUILDS):
+        text = (
+            "All ranks wait for a build of extensions, and none of them builds. Where nothing else does, its lock was "
+            "left: find ~/.cache/torch_extensions -name lock -delete"
+        )
+    return Judgement("undecided", text)
 
 
 def _parting_depth(views: Sequence[SeenRank]) -> int:

@@ -33,23 +33,28 @@ _BETWEEN_TWO = frozenset(
 """Functions in which a rank waits for one other rank (pytorch.org, "Point-to-point communication")."""
 _BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
 """Functions within which a rank waits for a reduction of its gradients, or for its device."""
+_PROGRAM = re.compile(r"/subprocess\.py$|/torch/utils/cpp_extension\.py$")
+"""Where a rank runs another program, such as a compiler, or waits until another rank has: no collective around it."""
 _LOADER = re.compile(r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/")
+BUILDS = "waits for the lock file of a build of extensions"
 _OF_PROCESSES: dict[str, tuple[Kind, str]] = {
     "/multiprocessing/queues.py": ("loader", "waits for an object in a queue of processes, as of a data loader"),
+    "/torch/utils/file_baton.py": ("collective", BUILDS),
     "/multiprocessing/pool.py": ("wait", "waits for the results of its pool of processes"),
 }
 """File of the standard library -> what is said of a rank that waits there."""
-TASKS = "/ray/_private/worker.py"
-"""Of a worker of Ray: `main_loop` waits for tasks and runs them, `get` waits for those of others."""
-ANSWERS = "waits for results of tasks of Ray"
+_RAY, _GRPC = "/ray/_private/worker.py", "/grpc/_server.py"
+_CALLS = ("main_loop", "waits for results of tasks of Ray"), ("_call_behavior", "waits for a reply of gRPC")
+SERVERS = dict(zip((_RAY, _GRPC), _CALLS, strict=True))
+"""File of a library -> its function within which another process's call is done; what is said of that process."""
 AT_DEVICE = "waits for its device"
-IN_THREADS = "waits for another of its threads, as in a collective"
-"""Where no stack shows which."""
+IN_THREADS = "waits for another of its threads, as in a collective"  # no stack shows which
 _SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
 """Of a library that runs a part of a job itself, as a server does, and does not only start the program's function."""
 _IDLE = (
     (re.compile(r"main_loop /.*/ray/_private/worker\.py$"), "waits for its next task of Ray"),
-    (re.compile(r"(?:get_objects|get|wait) /.*/ray/_private/worker\.py$"), ANSWERS),
+    (re.compile(r"(?:get_objects|get|wait) /.*/ray/_private/worker\.py$"), SERVERS[_RAY][1]),
+    (re.compile(r"(?:_blocking|_next|result) /.*/grpc/_channel\.py$"), SERVERS[_GRPC][1]),
     (re.compile(r"(?:acquire_read|dequeue) /.*/shm_broadcast\.py$"), "waits for its next batch"),
     (re.compile(r"\w+ /.*/zmq/|_?(?:recv|poll|wait)\w* /.*/multiprocessing/connection\.py$"), "waits for a message"),
     (re.compile(r"_run_once /.*/asyncio/base_events\.py$"), "waits for an event"),
@@ -78,8 +83,7 @@ _COMMUNICATES = re.compile(
     rf"{_SPINS.pattern}|libtorch_\w+\.so\S* (?:c10d|gloo|c10d_npu)::|_?xla_extension|libjax_common"
 )
 """Library and function in which a thread that waits for others is."""
-_IN_LOCK = "waits for another of its threads, or for a lock"
-"""Where its stack shows that it is in no collective."""
+_IN_LOCK = "waits for another of its threads, or for a lock"  # its stack shows no collective
 _LEAST_OF_THREADS = 0.05
 """Seconds on CPUs of all its threads within the looks, above which one of them works."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
@@ -148,8 +152,7 @@ class Activity(msgspec.Struct, frozen=True):
 
 def activity(rank: ProcessReport, seconds: float) -> Activity:
     """What a rank did within the interval of ``seconds``."""
-    looks = [look for look in rank.looks if look is not None]
-    if not rank.alive or not looks:
+    if not (looks := [look for look in rank.looks if look is not None]) or not rank.alive:
         return Activity("left", "has ended", still=True)
     frames = rank.frames
     place = tuple(frames[:12])
@@ -157,6 +160,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     still = _is_still(rank, looks, seconds)
     decided = _state(rank, looks) or _by_stack(frames, looks, still)
     decided = decided or _by_native_call(rank, looks)
+    if decided and decided[1] == BUILDS:  # it wakes up ten times a second
+        still = rank.stacks[0] == rank.stacks[-1]
     library = "" if decided else _spun_library(rank.samples, _SPINS) or _turned_library(rank)
     if library:  # a wait that does not yield: whoever also sleeps has other work
         decided = "collective", filled("waits within {0}, on its CPU", library)
@@ -165,18 +170,17 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         decided, library = at_device, at_device[1] if at_device[0] == "collective" else ""
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
     if not decided and rank.rank is None and (idle := _idle(frames)):
-        decided, still = ("idle", idle), rank.stacks[0] == rank.stacks[-1]
+        decided, still = ("idle", idle), still if idle == SERVERS[_GRPC][1] else rank.stacks[0] == rank.stacks[-1]
     kind, text = decided or _by_call(looks, seconds, bool(frames))
     if kind in ("blocked", "file") and rank.file_wait is not None:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
     if kind in _HOLDS and (held := _held_process(rank)):
         text = filled(_HOLDS[kind][not held[1]], *held)
-    where = _where(frames)
     unmoved = first.ran == last.ran and first.switches == last.switches
     is_between_two = any(
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
-    text = filled("{0}{1}", text, where)
+    text = filled("{0}{1}", text, _where(frames))
     if rank.answering and still and kind in ("wait", "file"):
         text = filled("{0}; at its other end is {1}", text, _answering(rank))
     if rank.lock_owners and (kind == "sleep" or (kind == "file" and last.call == "lock")):
@@ -265,8 +269,9 @@ def _idle(frames: list[Frame]) -> str:
 
 
 def _role(frames: list[Frame]) -> str:
-    if any(function_of(name) == "main_loop" and path.endswith(TASKS) for name, path, _ in frames):
-        return TASKS
+    for file, (function, _) in SERVERS.items():
+        if any(path.endswith(file) and function_of(name) == function for name, path, _ in frames):
+            return file
     named = [(name, path) for name, path, _ in frames if name != "<module>"]
     return next((name for name, path in reversed(named) if is_of_program(path) or _SERVES.search(path)), "")
 
@@ -314,13 +319,8 @@ def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] 
     collective. Where other threads compute, it may wait for them.
     """
     library, function = (*rank.native, "", "")[:2]
-    own = max(looks[-1].all_ran - looks[0].all_ran, 0.0)
-    if (
-        not rank.frames
-        or not _COMMUNICATES.match(f"{library} {function}")
-        or looks[-1].call not in _AWAITED
-        or own > _BUSY_THREADS
-    ):
+    waits = looks[-1].call in _AWAITED and looks[-1].all_ran - looks[0].all_ran <= _BUSY_THREADS
+    if not (rank.frames and waits and _COMMUNICATES.match(f"{library} {function}")):
         return None
     return "collective", filled("waits in {0}", function) if function else filled("waits within {0}", library)
 
@@ -373,14 +373,15 @@ def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind
     call, file = looks[-1].call, looks[-1].file
     if still and call == "read" and _is_terminal(file):
         return "stdin", "waits for input from stdin"
-    for name, path, _ in frames[:10]:
+    calls = list(takewhile(lambda frame: not _PROGRAM.search(frame[1]), frames[:10]))
+    for name, path, _ in calls:
         if _LOADER.search(path):
             return "loader", "waits for its data loader"
         if _COLLECTIVE.search(path):
             return "collective", filled("waits in {0}", _operation(frames))
         if function_of(name) in _BACKWARD and "/torch/" in path and call != "running":
             return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
-    paths = [path for _, path, _ in frames[:10]]
+    paths = [path for _, path, _ in calls]
     return next((said for end, said in _OF_PROCESSES.items() if any(path.endswith(end) for path in paths)), None)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.watch.attach.inspector.python_stacks import MOST_FRAMES
-from doctor.watch.attach.rank_activity import AT_DEVICE, HELPED, IN_THREADS, LONGEST_WAIT, Activity, Kind
+from doctor.watch.attach.rank_activity import AT_DEVICE, HELPED, IN_THREADS, LONGEST_WAIT, SERVERS, Activity, Kind
 from doctor.watch.attach.rank_report import Frame, ProcessReport
 
 _MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "unknown"})
@@ -37,6 +37,18 @@ class SeenRank(msgspec.Struct, frozen=True):
     def computes_for_now(self) -> bool:
         """Nothing shows that what it computes comes to no end."""
         return self.does.kind == "compute" and not self.does.spins and not self.report.finds_the_same
+
+    @property
+    def asks(self) -> str:
+        """The role of those of whom one has to answer its call; empty: it waits for none."""
+        return next((role for role, (_, text) in SERVERS.items() if self.does.text.startswith(text)), "")
+
+    @property
+    def awaits_another_call(self) -> bool:
+        """It may wait for an event until others call it, too, as in a barrier: not in a lock of the program."""
+        in_program = any(is_of_program(path) for _, path, _ in self.report.frames[:1])
+        calls = [look.call for look in self.report.looks[-1:] if look is not None]
+        return self.does.kind == "wait" and calls == ["futex"] and not in_program
 
     @property
     def has_waited_long(self) -> bool:

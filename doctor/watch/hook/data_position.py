@@ -33,7 +33,7 @@ class LoaderPosition:
         self.kept = 0
         self.shuffled_by = -1
         """The epoch that the sampler was given."""
-        self.batch_size = self.total = 0
+        self.batch_size = self.total = self.workers = 0
         """``total``: batches of an epoch, where the sampler tells; else 0."""
 
     def begin(self, iterator: Any) -> None:
@@ -44,6 +44,7 @@ class LoaderPosition:
         inner = getattr(index_sampler, "sampler", index_sampler)
         self.shuffled_by = int(getattr(inner, "epoch", -1)) if getattr(inner, "shuffle", False) else -1
         self.batch_size = int(getattr(index_sampler, "batch_size", 0) or 0)
+        self.workers = int(getattr(iterator, "_num_workers", 0))
         self.total = len(index_sampler) if hasattr(index_sampler, "__len__") else 0
 
     def hand_out(self, indices: tuple[int, ...]) -> None:
@@ -63,6 +64,7 @@ class LoaderPosition:
             "l": self.number,
             "size": self.size,
             "batch": self.batch_size,
+            "workers": self.workers,
             "e": self.epoch,
             "se": self.shuffled_by,
             "over": (self.over and count == self.yielded) or 0 < self.total <= count,

@@ -41,6 +41,8 @@ class LoadedContents:
         self.containers.add(id(content))
         rows = list(content.items()) if isinstance(content, dict) else list(enumerate(content))
         tensors = [(str(name)[:60], entry) for name, entry in rows if type(entry) in self.tensor_types]
+        if any(tensor.is_meta for _, tensor in tensors):  # shapes alone were loaded
+            return
         is_one = len(tensors) == len(rows)
         for name, tensor in tensors[: MAX_LEAVES - self.count]:
             if tensor.dtype == self.torch.uint8 and tensor.numel() == self.generator_size:
@@ -77,7 +79,7 @@ class LoadedContents:
         others: dict[Any, set[Any]] = {form: set() for form in forms}
         for tensor in live[:MAX_LIVE]:
             form, address = _form(tensor), tensor.data_ptr()
-            if form not in forms or not tensor.numel():
+            if form not in forms or not tensor.numel() or tensor.is_meta:
                 continue
             if address in loaded:
                 kept[address] = tensor

@@ -7,6 +7,7 @@ its host. Nothing here communicates, draws a random number or changes a tensor. 
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import socket
@@ -70,6 +71,7 @@ class ResumeMarks:
         torch, collection = self.torch, self.collection
         self.calls.install()
         self.position.install()
+        atexit.register(collection.guard, self._learn_of_save)
         schedulers = torch.optim.lr_scheduler
         kind = getattr(schedulers, "LRScheduler", None) or schedulers._LRScheduler
         for made in (kind, schedulers.ReduceLROnPlateau):  # of these, the second calls no other's ``__init__``
@@ -121,7 +123,8 @@ class ResumeMarks:
         if not contents.parts:
             return
         if self.current.get("s") != collection.step or "late" in self.current:  # another rank was the first to save
-            self._mark(collection.step, raw_generators(self.torch), self.position.counts(), with_state=True)
+            # A batch that was fetched since the step, and that ended the loop, was not learnt from.
+            self._mark(collection.step, raw_generators(self.torch), self.ends[-1][1], with_state=True)
             self._tell_others(collection.step)
         self.current["parts"] = sorted({*self.current["parts"], *contents.parts})
         if path and path not in self.current["paths"] and len(self.current["paths"]) < MAX_PATHS:
@@ -245,6 +248,12 @@ class ResumeMarks:
         self.trainer = os.getpid(), threading.get_ident()
         self.calls.install()
         self.ends = [*self.ends[-1:], (raw_generators(self.torch), self.position.counts())]
+        self._learn_of_save()
+
+    def _learn_of_save(self) -> None:
+        """Notes what this rank had when another one of the host saved; a save that ends the run is met at its exit."""
+        if self.trainer[0] != os.getpid():  # a child, which inherits this
+            return
         try:
             size = os.stat(os.path.join(self.folder, SIGNAL)).st_size
         except OSError:

@@ -63,7 +63,8 @@ def rehearse(argv: Sequence[str], environ: Mapping[str, str], seconds: float) ->
     name = f"{PREFIX}{secrets.token_hex(6)}"
     stub = f"{name}.py"
     try:
-        folder = _folder(rehearsed_line(argv, environ, stub, name).program)
+        first = rehearsed_line(argv, environ, stub, name)
+        folder = _folder(os.path.join(first.folder, first.program))
         results = folder / f"{name}.d"
         line = rehearsed_line(argv, environ, stub, str(results))
         _require_programs(line)
@@ -99,7 +100,8 @@ def _require_programs(rehearsed: Rehearsed) -> None:
     """A file, or one that the job's PATH has, and the launcher. Raises: CannotRehearse, InputError."""
     line = rehearsed.line
     path = rehearsed.environ.get("PATH", os.defpath)
-    if not line.is_module and not os.path.exists(line.program) and shutil.which(line.program, path=path) is None:
+    at_place = os.path.join(rehearsed.folder, line.program)
+    if not line.is_module and not os.path.exists(at_place) and shutil.which(line.program, path=path) is None:
         raise CannotRehearse(filled("{0}: there is no such file on this host", printable(line.program, 200)))
     launcher = rehearsed.argv[0]
     if shutil.which(launcher, path=path) is None:
@@ -116,6 +118,7 @@ def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:
     with subprocess.Popen(
         line.argv,
         env={**line.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=line.folder or None,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -6,7 +6,10 @@ What cannot be followed word by word is refused: a line is never run in which th
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,10 +17,16 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script import NotAJobScript, read_job_script
+from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
+from doctor.job.launch_line.commands import launcher_rows, option_table
+from doctor.job.launch_line.options import Options, split_options
 from doctor.job.shell.script_evaluation import evaluate
-from doctor.job.shell.word import literal_words
+from doctor.job.shell.word import ShellText, beside_script, literal_words
 
+_OF_BATCH = ("output", "error", "input", "open-mode", "array", "requeue", "no-requeue", "export", "wrap", "parsable",
+             "wait")  # fmt: skip
+"""Options that sbatch has and salloc has not (https://slurm.schedmd.com/salloc.html)."""
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 _MODULE_FLAGS = ("-m", "--module")
 _LOG_OPTIONS = {
@@ -50,6 +59,8 @@ class Rehearsed(NamedTuple):
     """The path that stands in the place of the program."""
     where: str = ""
     """The script and line that it stands in; empty for the words after ``--``."""
+    folder: str = ""
+    """In which it is run; empty: that of doctor."""
 
 
 def rehearsed_line(argv: Sequence[str], environ: Mapping[str, str], stub: str, logs: str) -> Rehearsed:
@@ -61,9 +72,32 @@ def rehearsed_line(argv: Sequence[str], environ: Mapping[str, str], stub: str, l
         line = read_launch_line(argv, environ)
     except NotALaunchLine as error:
         raise CannotRehearse(str(error)) from None
+    if os.path.basename(argv[0]) == "sbatch":
+        raise _of_sbatch(split_options("sbatch", literal_words(argv[1:]), launcher_rows()["srun"]), environ)
+    for place in range(len(argv)):
+        if f"{argv[place]} -c" in line.wrappers:
+            return _of_shell(argv, place, environ, line, stub, logs)
     if _is_script(line, argv):
         return _of_script(line, environ, stub, logs)
     return _replaced(argv, environ, line, stub, logs)
+
+
+def _of_shell(
+    argv: Sequence[str], place: int, environ: Mapping[str, str], line: LaunchLine, stub: str, logs: str
+) -> Rehearsed:
+    """``bash -lc TEXT``, also behind a launcher: the shell itself goes first, since one of a login sets variables."""
+    rest = split_options("bash", literal_words(argv[place + 1 :]), option_table("shell")).rest
+    if not rest or any(call.launcher == "ssh" for call in line.launchers):
+        raise CannotRehearse(
+            filled("{0} stands in a shell text; expected it among the words of the line", line.program)
+        )
+    text, *arguments = (word.text for word in rest)
+    inner = _of_text(f"{argv[place]} -c", text, environ, arguments[1:], stub, logs)
+    removed = [word for name in sorted(environ.keys() - inner.environ.keys()) for word in ("-u", name)]
+    names = sorted(name for name in inner.environ if inner.environ[name] != environ.get(name))
+    before = _own_logs(list(argv[: len(argv) - len(rest)]), line, logs)
+    after = ("env", *removed, *(f"{name}={inner.environ[name]}" for name in names), *inner.argv)
+    return inner._replace(argv=(*before, 'exec "$@"', argv[place], *after), environ=environ, line=line)
 
 
 def _is_script(line: LaunchLine, argv: Sequence[str]) -> bool:
@@ -74,33 +108,82 @@ def _is_script(line: LaunchLine, argv: Sequence[str]) -> bool:
 
 
 def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: str) -> Rehearsed:
-    name, arguments = printable(line.program, 200), literal_words(line.arguments)
     try:
         text = read_bounded(line.program, 1 << 20).decode("utf-8")
-        script = read_job_script(text, environ, arguments)
-    except (OSError, ValueError, NotAJobScript) as error:
+    except (OSError, ValueError) as error:
+        name = printable(line.program, 200)
         raise CannotRehearse(filled("{0}: {1}", name, getattr(error, "strerror", None) or error)) from None
+    return _of_text(line.program, text, environ, line.arguments, stub, logs)
+
+
+def _of_text(
+    path: str, text: str, environ: Mapping[str, str], arguments: Sequence[str], stub: str, logs: str
+) -> Rehearsed:
+    """The launch line of a shell text. ``path``: of the script."""
+    name, script_arguments = printable(path, 200), literal_words(arguments)
+    try:
+        script = read_job_script(text, environ, script_arguments)
+    except (ValueError, NotAJobScript) as error:
+        raise CannotRehearse(filled("{0}: {1}", name, error)) from None
     job_line = script.job_line
     if job_line is None:
         raise CannotRehearse(filled("{0}: {1}", name, script.refusal or "no launch line was found in it"))
-    commands = [command for command in evaluate(text, environ, arguments).commands if command.line == job_line.line]
+    takes_hosts = any(call.launcher in STARTS_TASKS for call in job_line.launchers)
+    if script.resources.scheduler == "slurm" and takes_hosts and "SLURM_JOB_ID" not in environ:
+        raise _needs_allocation([path, *arguments], script.resources.options)
+    shell = evaluate(text, environ, script_arguments)
+    commands = [command for command in shell.commands if command.line == job_line.line]
     if len(commands) != 1:
         raise CannotRehearse(filled("{0}, line {1}: more than one command; expected one", name, job_line.line))
     (command,) = commands
     unknown = next((word.unresolved for word in command.argv if word.unresolved), "")
     unknown = unknown or next(iter(command.unresolved.values()), "")
-    if unknown:
+    folder, unknown_folder = _folder_at(shell.commands.index(command), shell, path)
+    if unknown := unknown or unknown_folder:
         raise CannotRehearse(
             filled("{0}, line {1}: only a shell knows {2}", name, job_line.line, printable(unknown, 200))
         )
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
     new_argv = [word.text for word in command.argv]
     del new_argv[: new_argv[0] == "exec"]
-    rehearsed = _replaced(new_argv, inside, read_launch_line(new_argv, inside), stub, logs)
-    return rehearsed._replace(where=filled("{0}, line {1}", name, job_line.line))
+    rehearsed = _replaced(new_argv, inside, read_launch_line(new_argv, inside), stub, logs, folder)
+    return rehearsed._replace(where=filled("{0}, line {1}", name, job_line.line), folder=folder)
 
 
-def _replaced(argv: Sequence[str], environ: Mapping[str, str], line: LaunchLine, stub: str, logs: str) -> Rehearsed:
+def _folder_at(place: int, shell: ShellText, path: str) -> tuple[str, str]:
+    """The folder in which a script's command runs, empty: as before; and the ``cd`` that only a shell knows."""
+    folder = ""
+    for before, (name, *arguments), is_certain in shell.moves:
+        if before > place:
+            break
+        target = arguments[0].text if len(arguments) == 1 else ""
+        beside = beside_script(f"{target}/.")
+        is_beside = beside != f"{target}/." and re.search(r"\$\{?0|BASH_SOURCE", target)
+        if name.text != "cd" or not target or not is_certain or (arguments[0].unresolved and not is_beside):
+            return "", " ".join(word.unresolved or word.text for word in (name, *arguments))
+        folder = os.path.join(folder, os.path.join(os.path.dirname(path), beside) if is_beside else target)
+    return folder, ""
+
+
+def _of_sbatch(options: Options, environ: Mapping[str, str]) -> CannotRehearse:
+    script = [word.text for word in options.rest]
+    requested: Mapping[str, Sequence[str]] = {}
+    with suppress(OSError, ValueError, IndexError, NotAJobScript):
+        requested = read_job_script(read_bounded(script[0], 1 << 20).decode("utf-8"), environ).resources.options
+    return _needs_allocation(script or ["-c", options.text("wrap")], {**requested, **options.as_texts()})
+
+
+def _needs_allocation(script: Sequence[str], options: Mapping[str, Sequence[str]]) -> CannotRehearse:
+    """Why, with the command that rehearses a job script of Slurm within its allocation."""
+    requested = [f"--{name}={text}".rstrip("=") for name, texts in options.items() for text in texts[-1:]
+                 if name not in _OF_BATCH]  # fmt: skip
+    again = shlex.join(["salloc", *requested, "doctor", "rehearse", "--", "bash", *script])
+    return CannotRehearse(filled("it needs its allocation: {0}", printable(again, 600)))
+
+
+def _replaced(
+    argv: Sequence[str], environ: Mapping[str, str], line: LaunchLine, stub: str, logs: str, folder: str = ""
+) -> Rehearsed:
     if not line.program or "program" in line.unresolved or line.program == "-c":
         why = line.unresolved.get("program", "none is named")
         raise CannotRehearse(filled("the program of the launch line is not known: {0}", printable(why, 200)))
@@ -122,7 +205,7 @@ def _replaced(argv: Sequence[str], environ: Mapping[str, str], line: LaunchLine,
     head = _own_logs(head, line, logs)
     path = stub if line.is_module else os.path.join(os.path.dirname(line.program), stub)
     if line.is_module:
-        head, path = _without_module_flag(head), os.path.join(os.getcwd(), stub)
+        head, path = _without_module_flag(head), os.path.join(os.getcwd(), folder, stub)
     runs_python = bool(line.interpreter) or (
         line.innermost is not None and line.innermost.launcher in _PYTHON_LAUNCHERS
     )

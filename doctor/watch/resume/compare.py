@@ -252,7 +252,13 @@ class _Comparison:
             if other:
                 values: Values = {"count": len(other), "total": len(comparable), "tensors": name_tensors(other)}
                 yield kind, "hard", ranks, values
-            if kind == "parameters" and (added := sorted(now.names - before.names)):
+            added = sorted(now.names - before.names) if kind == "parameters" else []
+            held = {now.complete[name]: name for name in _trained(self.save) if name in now.complete}
+            untied = [name for name in added if now.complete.get(name) in held]
+            if untied:
+                values = {"tensors": name_tensors(untied), "other": held[now.complete[untied[0]]]}
+                yield "parameters-untied", "soft", (), values
+            if added := [name for name in added if name not in untied]:
                 yield "parameters-added", "note", (), {"count": len(added), "tensors": name_tensors(added)}
 
     def _optimizer(self) -> Iterator[Row]:
@@ -292,6 +298,7 @@ class _Comparison:
         ``names``: of the moments, which the lowest rank holds as they were saved.
         """
         model, states = self.save.model.complete, self.save.states.complete
+        names = [name for name in names if name not in self.save.states.uneven]  # of each rank, `other_ranks` judges
         if not (model.keys() >= self.model.names and states.keys() >= set(names)):
             return ()
         return tuple(

@@ -41,6 +41,9 @@ def _of_rank(mark: Mark, saved: Mark, all_saved: Mapping[int, Mark]) -> tuple[st
     now = _latest(mark.loaders)
     before = _counterpart(now, saved.loaders) if now else None
     if now is None or before is None or not now.crc or now.last is None:
+        others = [] if now is None or before is None or now.workers == before.workers else [before.workers, now.workers]
+        if others and min(others) >= 0:  # each of them reads a share of an iterable data set
+            return "data-workers", "note", {"before": others[0], "now": others[1]}
         return _by_inputs(mark, saved)
     if before.over or not before.y:
         return _next_epoch(now, before)

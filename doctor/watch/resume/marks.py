@@ -22,6 +22,7 @@ class LoaderMark(msgspec.Struct):
 
     size: int = -1
     batch: int = 0
+    workers: int = -1
     e: int = 0
     """Its epoch in this process."""
     se: int = -1

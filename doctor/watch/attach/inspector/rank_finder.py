@@ -3,6 +3,7 @@
 import os
 import pwd
 import re
+import time
 
 from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.procfs import ancestors, open_files, process_status
@@ -28,6 +29,7 @@ OTHER_VARIABLES = (
 )  # fmt: skip
 SHARED_FAMILIES = ("NCCL_", "HCCL_", "GLOO_", "TORCH_DISTRIBUTED_DEBUG", "WORLD_SIZE")  # compared over ranks
 MOST_RANKS = 1024
+MOMENTS = 5
 MAX_ENVIRON = 1 << 20
 
 
@@ -97,8 +99,12 @@ def set_groups(by_pid, keeps_all):
 
     ``keeps_all``: none is left out, as the user asked for these.
     """
-    groups, links, stores = find_groups(dict((pid, entry["maps"]) for pid, entry in by_pid.items()))
     ranked = set(pid for pid, entry in by_pid.items() if entry["rank"])
+    for _ in range(MOMENTS):
+        groups, links, stores = find_groups(dict((pid, entry["maps"]) for pid, entry in by_pid.items()))
+        if ranked or len(by_pid) < 2 or len(groups) < len(by_pid) or any(links.values()):
+            break
+        time.sleep(0.1)  # a program that connects for each call anew is not connected at every moment
     times = asked_times()
     for first, members in groups.items():
         for pid in members:

@@ -87,10 +87,7 @@ def start_scheduler() -> None:
     environ = {name: value for name, value in os.environ.items() if name not in ("RANK_ID", "MS_NODE_ID")}
     environ.update(MS_ROLE="MS_SCHED", MS_NODE_ID="scheduler")
     subprocess.Popen(
-        [sys.executable, "-c", SCHEDULER],
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        [sys.executable, "-c", SCHEDULER], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
 
 

@@ -8,13 +8,7 @@ from collections.abc import Sequence
 
 from doctor.smoke.programs.worker.confirmations import CONFIRMATION_SHARE, LOOKS_SLOW, repeat_while_slow
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, device_model
-from doctor.smoke.programs.worker.device_work import (
-    DEVICE_WORK,
-    DeviceWork,
-    is_unsupported,
-    pattern,
-    report_wrong,
-)
+from doctor.smoke.programs.worker.device_work import DEVICE_WORK, DeviceWork, is_unsupported, pattern, report_wrong
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.work_timing import CpuTour, WorkTimer
 

@@ -9,8 +9,7 @@ _ROWS = [
     for part in Path(__file__).with_suffix(".txt").read_text("utf-8").split("\n\n")
 ]
 SHAPES = dict(_ROWS[0])
-"""Tokens by letters that they hold, most by those that they begin with; one that was cut ends in ``…``. Most are as
-the rules of gitleaks (config/gitleaks.toml) and detectors of trufflehog (pkg/detectors) have them."""
+"""Tokens by letters that they hold; one that was cut ends in ``…``."""
 PRIVATE_KEY = (
     r"----[ -]BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
     r"(?:(?:(?!----)[\s\S]){0,16384}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"

@@ -20,12 +20,21 @@ import msgspec
 from doctor.cli.app import application
 from doctor.cli.saved_pages import HELP
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.fix.documents import DOCUMENTS
+from doctor.fix.documents import FixedDocument, PlansDocument, UndoDocument
+from doctor.fix.plan import FixPlan
 from tests import help_pages, manual, readme, saved_pages, translations
 from tests.report import golden
 
 HELP_WIDTH = 100
 """Columns of help.txt."""
+
+DOCUMENTS: dict[str, tuple[type[msgspec.Struct], str]] = {
+    "doctor.plan/1": (FixPlan, "What `doctor fix --json` prints: what will be done on every host."),
+    "doctor.fixed/1": (FixedDocument, "What `doctor fix ID --apply --json` prints: what became of an applied plan."),
+    "doctor.undo/1": (UndoDocument, "What `doctor fix --undo ID --json` prints: what became of each step's undo."),
+    "doctor.plans/1": (PlansDocument, "What `doctor fix --list --json` prints: every saved plan, oldest first."),
+}
+"""The type and the purpose of each document."""
 
 
 def json_schema(name: str) -> dict[str, object]:

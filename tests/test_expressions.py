@@ -33,7 +33,7 @@ OWN_TEXT = {
     "doctor/engine/check.py": "our own checks",
     "doctor/report/explain/examples.py": "our own pages",
     "doctor/remedy/template.py": "playbooks, which run commands as root anyway",
-    "doctor/remedy/parse.py": "playbooks, which run commands as root anyway",
+    "doctor/remedy/catalog.py": "playbooks, which run commands as root anyway",
     "doctor/report/explain/topics.py": "our own pages",
     "doctor/smoke/run/programs.py": "our own programs",
 }

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from doctor.remedy.parse import step_violations
+from doctor.remedy.catalog import step_violations
 from doctor.remedy.playbook import PlaybookStep, fill_step
 from doctor.remedy.template import TemplateError
 

@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import doctor.remedy.catalog
-from doctor.remedy.catalog import PlaybookError, check_files_by_name, load_playbooks, playbooks_for, read_playbook
-from doctor.remedy.parse import MAX_BYTES, read_finding_values
+from doctor.remedy.catalog import (
+    MAX_BYTES,
+    PlaybookError,
+    check_files_by_name,
+    load_playbooks,
+    playbooks_for,
+    read_finding_values,
+    read_playbook,
+)
 from doctor.remedy.playbook import Playbook, PlaybookStep
 from tests.examples import examples
 

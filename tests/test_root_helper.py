@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from doctor.cli.root_helper import helper_text, root_probes, sudoers_line
 from doctor.collect.collector.collector import ROOT_HELPER
-from doctor.collect.root_helper import helper_text, root_probes, sudoers_line
 from doctor.engine.catalog import iter_checks
 from doctor.engine.fact import Fact
 from doctor.facts.boot import boot_facts

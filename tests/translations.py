@@ -35,14 +35,14 @@ from doctor.history.tracks import TRACK_KINDS
 from doctor.net.matrix import OUTCOMES
 from doctor.remedy.playbook import RISKS, WHO
 from doctor.report.diff.compare import KINDS
-from doctor.report.explain.checks import input_summaries
+from doctor.report.explain.checks import _intents, _summary, _with_needs
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
+from doctor.report.formats.html import script_texts
 from doctor.report.layout.failures import PROOF
 from doctor.report.layout.formatting import unwrap_lines
 from doctor.report.web.loss_chart import REFERENCE
 from doctor.report.web.path_maps import _FIGURES
 from doctor.report.web.report_values import _TITLES, JOB, STATES
-from doctor.report.web.self_contained import script_texts
 from doctor.smoke.hang.describe import PROCESS_STATES
 from tests.value_texts import module_tree, nodes, value_texts
 from tests.value_words import expected_values, fault_meanings, launcher_titles, value_words
@@ -274,7 +274,13 @@ def code_texts(part: str) -> dict[str, str]:
                 *observed_modules,
                 *page_texts(),
                 *LABELS,
-                *sorted(input_summaries(load_checks())),
+                *sorted(
+                    {
+                        _summary(used)
+                        for check in load_checks()
+                        for used in (*_with_needs(check.facts), *_intents(check))
+                    }
+                ),
                 *value_words(ROOT / "checks"),
                 *(f"{{count}} {noun}" for path in (*modules, *checks) for noun, _ in counted_nouns(path)),
             )

@@ -24,20 +24,8 @@ if TYPE_CHECKING:
     HasAreaT = TypeVar("HasAreaT", bound=HasArea)
 
 AREAS = (
-    "connectivity",
-    "network",
-    "kernel",
-    "firewall",
-    "memory",
-    "devices",
-    "addresses",
-    "links",
-    "versions",
-    "ranks",
-    "training",
-    "smoke",
-    "loss",
-    "site",
+    *("connectivity", "network", "kernel", "firewall", "memory", "devices", "addresses", "links", "versions"),
+    *("ranks", "training", "smoke", "loss", "site"),
 )
 
 

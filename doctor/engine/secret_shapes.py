@@ -11,8 +11,7 @@ _ROWS = [
     for part in Path(__file__).with_suffix(".txt").read_text("utf-8").split("\n\n")
 ]
 SHAPES = dict(_ROWS[0])
-"""Tokens by letters that they hold, most by those that they begin with; one that was cut ends in ``…``. Most are as
-the rules of gitleaks (config/gitleaks.toml) and detectors of trufflehog (pkg/detectors) have them."""
+"""Tokens by letters that they hold; one that was cut ends in ``…``."""
 PRIVATE_KEY = (
     r"----[ -]BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
     r"(?:(?:(?!----)[\s\S]){0,16384}----[ -]END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?[ -]----"
@@ -46,18 +45,8 @@ WORDS = (
     *("密钥", "パスワード", "비밀번호", "пароль", "Пароль", "ПАРОЛЬ", "senha", "contrase", "kennwort", "contraseÑ"),
     *(f"{sign}{end}" for sign in "_.-" for end in ("sk", "sas", "dsn")),
     *(
-        "pw",
-        "bearer",
-        "jwt",
-        "psk",
-        "sessid",
-        "sessionid",
-        "sig=",
-        "sign=",
-        "signature=",
-        "netloc",
-        "community",
-        "hook",
+        *("pw", "bearer", "jwt", "psk", "sessid", "sessionid", "sig=", "sign=", "signature=", "netloc"),
+        *("community", "hook"),
     ),
     *("oracle", "azure", "echo", "sk=", " sk:", "\tsk:", "ak/sk", "dockerconfigjson", "_pat=", "_pat:", "proxy"),
     *(program for programs, _ in COMMANDS for program in programs.split("|") if len(program) > 2),

@@ -93,17 +93,7 @@ _URL_SIGNATURE = (
 )
 """Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS, chat webhooks."""
 _SIGNATURE_MARKS = (
-    "sig=",
-    "sign=",
-    "signature=",
-    "?key=",
-    "&key=",
-    "netloc=",
-    "hook",
-    "telegram",
-    "ftqq",
-    "day.app",
-    "/key/",
+    *("sig=", "sign=", "signature=", "?key=", "&key=", "netloc=", "hook", "telegram", "ftqq", "day.app", "/key/"),
     "conda",
 )
 """In small letters: an ASCII text without any of them has no part that `_URL_SIGNATURE` matches."""

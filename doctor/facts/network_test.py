@@ -33,7 +33,7 @@ class NetworkAnswer(Fact, frozen=True):
     seed: int
     """Of the schedule."""
     answer: dict[str, object]
-    """Untrusted: `doctor.net.merging.read_answer` reads it."""
+    """Untrusted: `doctor.net.assemble.read_answer` reads it."""
     groups: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """Kind, name and hosts of what share a part of the network, as the controller knows it."""
 

@@ -8,7 +8,6 @@ from typing import Literal
 import msgspec
 
 from doctor.fix.apply import HostResult
-from doctor.fix.plan import FixPlan
 from doctor.fix.rollout import RolloutResult
 from doctor.fix.undo import UndoResult
 from doctor.fix.verify import Verification
@@ -79,12 +78,3 @@ class PlansDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal["doctor.plans/1"] = "doctor.plans/1"
     plans: tuple[PlanRow, ...]
-
-
-DOCUMENTS: dict[str, tuple[type[msgspec.Struct], str]] = {
-    "doctor.plan/1": (FixPlan, "What `doctor fix --json` prints: what will be done on every host."),
-    "doctor.fixed/1": (FixedDocument, "What `doctor fix ID --apply --json` prints: what became of an applied plan."),
-    "doctor.undo/1": (UndoDocument, "What `doctor fix --undo ID --json` prints: what became of each step's undo."),
-    "doctor.plans/1": (PlansDocument, "What `doctor fix --list --json` prints: every saved plan, oldest first."),
-}
-"""The type and the purpose of each document."""

@@ -38,7 +38,7 @@ _OWN_VARIABLE = re.compile(r"\$(?!\{?SLURM_|\{?OMPI_|\{?PMI_|$|[\s\"'])")
 """What the shell on the hosts may not have."""
 _STEP_SIZE = re.compile(r"\bsrun\b.*\s(?:-[nN]|--n(?:tasks|odes))")
 _REPLACED = re.compile(r"(\S{1,200}) (\d{1,9}) in place of (\d{1,9})\b")
-"""What `doctor.job.training.rules.View.edit` says of an option."""
+"""What `doctor.job.training.View.edit` says of an option."""
 _EXPORTED = re.compile(r"`export ([^`]{1,300})`")
 _ASSIGNMENT = re.compile(r"(?<![A-Za-z0-9_])([A-Z_][A-Z0-9_]{0,60})=((?:\$\([^()]{0,200}\)|[^\s$])+)", re.ASCII)
 

@@ -255,8 +255,6 @@ class End(AgentOrder, frozen=True, tag="end"):
     """End all ranks and yourself; answered by ``bye``."""
 
 
-ORDER_TYPES: tuple[type[AgentOrder], ...] = (Prepare, Start, Stay, DumpStacks, ListSockets, Probe, ReportPressure, End)
-
 # -- reading and writing
 
 _MESSAGE_DECODER = msgspec.json.Decoder(AgentMessage)

@@ -37,7 +37,7 @@ from doctor.hosts.hostfile import parse_hostfile
 from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, expand_nodeset, validate_host
 from doctor.job import NotARankTable, read_rank_table
 from doctor.rank_table.reduce import ReductionError, reduce_table
-from doctor.remedy.parse import PlaybookError, read_playbook
+from doctor.remedy.catalog import PlaybookError, read_playbook
 from doctor.session.replay import load, replay
 from doctor.smoke.protocol import parse_event, parse_message
 from doctor.transport import CommandResult, TransportError

@@ -12,11 +12,10 @@ from doctor.engine.catalog import iter_checks
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Absent, Output, ProbeAnswer, Unreadable, Visit
 from doctor.engine.record import HostRecord
-from doctor.facts.boot import FORMS, kernel_settings, npu_ports, services
+from doctor.facts.boot import FORMS, LoginUser, describe_login, kernel_settings, login_limits, npu_ports, services
 from doctor.facts.boot.files import BootFiles
 from doctor.facts.boot.firewall import BootFirewall, firewall_rules
 from doctor.facts.boot.link_mtu import LinkFiles, interfaces, read_link_files
-from doctor.facts.boot.login_limits import LoginUser, describe_login, login_limits
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.boot_rules import _simple_commands
 from doctor.facts.firewall.rules import Chain, Rule, RuleTable

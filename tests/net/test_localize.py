@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from doctor.engine.sanitize import count_noun
+from doctor.net.assemble import merge_answers, read_answer
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.findings import failure_class
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import Matrix
-from doctor.net.merging import merge_answers, read_answer
 from doctor.net.schedule import Schedule, quick
 from tests.net.simulated import PlacedFault, attempts, fleet, key_of, racks, single_faults
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doctor.net.assemble import MAX_ATTEMPTS_OF_A_HOST, MalformedAnswer, merge_answers, read_answer
 from doctor.net.localize import localize
 from doctor.net.matrix import OUTCOMES, AttemptOutcome, HostAnswer, Matrix, TestedPort
-from doctor.net.merging import MAX_ATTEMPTS_OF_A_HOST, MalformedAnswer, merge_answers, read_answer
 from doctor.net.run.host_trial import HostTrial
 from tests.examples import examples
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.report.layout.stack_tree import MAX_LINES, stack_tree
+from doctor.report.layout.smoke_section import MAX_LINES, stack_tree
 
 
 def stack(*calls: str) -> str:

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
-from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
-from doctor.smoke.hang.mismatch import PEERS
+from doctor.smoke.hang.detector import PEERS, Detector, Resend, joined_snapshots
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Collective, Failure, Layout, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE

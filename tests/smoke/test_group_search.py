@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from doctor.smoke.programs.worker.second_round import Isolation, Unit, isolate
+from doctor.smoke.programs.worker.group_search import Isolation, Unit, isolate
 
 SIZES = [(1, 3), (1, 4), (1, 8), (2, 2), (2, 4), (3, 1), (3, 2), (4, 1), (5, 1), (5, 2), (8, 1), (100, 1), (512, 8)]
 Wrong = Callable[[set[int]], bool | None]

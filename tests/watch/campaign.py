@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from doctor.analysis.causes import resolve_causes
 from doctor.session.select_checks import choose_checks, load_catalog
-from doctor.smoke.hang.mismatch import AMBIGUOUS
+from doctor.smoke.hang.detector import AMBIGUOUS
 from doctor.watch.data_outcomes import evaluate_watch
 from doctor.watch.launch import WatchOptions, WatchOutcome, run
 from tests.watch.data_campaign import Ranks, source_of

@@ -97,20 +97,8 @@ _TIMED = {
 """Calls of PyTorch, DeepSpeed, Accelerate, Lightning and Transformers, and the argument with the timeout."""
 _COUNTS = frozenset(
     [
-        "world_size",
-        "num_gpus",
-        "n_gpus",
-        "ngpus",
-        "num_npus",
-        "n_npus",
-        "num_devices",
-        "n_devices",
-        "device_num",
-        "rank_size",
-        "num_cards",
-        "n_cards",
-        "gpus",
-        "npus",
+        *("world_size", "num_gpus", "n_gpus", "ngpus", "num_npus", "n_npus", "num_devices", "n_devices"),
+        *("device_num", "rank_size", "num_cards", "n_cards", "gpus", "npus"),
     ]
 )
 _SCALED = ("lr", "learning_rate", "batch_size", "train_batch_size", "global_batch_size", "batch")

@@ -99,11 +99,6 @@ def probe_lines(fact: type[Fact], width: int = WIDTH) -> Iterator[str]:
         yield from (f"    {part}" for part in wrapped(bracketed(rules).strip(), width - 4))
 
 
-def input_summaries(checks: Iterable[Check]) -> set[str]:
-    """What pages say of the facts and the job settings that these checks use."""
-    return {_summary(used) for check in checks for used in (*_with_needs(check.facts), *_intents(check))}
-
-
 def _intents(check: Check) -> list[type]:
     return [need.type for need in check.needs if not need.is_fact]
 

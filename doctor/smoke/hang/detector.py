@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from doctor.analysis.majority import split
+from doctor.engine.texts import filled
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
+from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import ExitRule, StoppedRule
-from doctor.smoke.hang.mismatch import DeadlockRule, MismatchRule
 from doctor.smoke.hang.stalls import (
     Resend,
     TransferRule,
@@ -25,13 +27,165 @@ from doctor.smoke.hang.stalls import (
     overdue_failure,
 )
 from doctor.smoke.hang.state import RunState
-from doctor.smoke.hang.wait_graph import CollectiveId, Wait, blocked_collectives
-from doctor.smoke.model import Collective, Failure, Snapshot
+from doctor.smoke.hang.traces import STEPPED, forms
+from doctor.smoke.hang.wait_graph import CollectiveId, Wait, blocked_collectives, find_deadlock
+from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
 
 __all__ = ["Detector", "Resend", "joined_snapshots"]
 
 UNWATCHED_STAGES = frozenset({"start", "rendezvous"})
 """Stages without groups; their deadlines are the supervisor's."""
+
+
+ANSWER, ARRIVAL = 0.3, 3.0
+"""Seconds that the others of a group get to show their side of a mismatch, and those on their way, at most."""
+STANDING = 0.5
+"""Effective seconds that a circle must have stood still when one of its ranks may get out by itself."""
+HABIT = "Rank {0} departs from its own previous step; the others do as before."
+MAJORITY = "The others of the group agree."
+AHEAD = "It has gone on to another layout or stage while the others are still in this one."
+PEERS = "The other side calls the same as ranks of other groups."
+AMBIGUOUS = "Ambiguous: either side may be the wrong one."
+
+
+class MismatchRule:
+    """Two ranks called different things in the same place of a group's sequence."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def evaluate(self, state: RunState) -> Failure | None:
+        if state.ledger.mismatch is None:
+            return None
+        group, seq = state.ledger.mismatch
+        calls = state.ledger.calls(group, seq)
+        self._since = state.now if self._since is None else self._since
+        deviating = state.deviating_ranks(calls)
+        if not _strays(state, deviating) and self._may_learn_more(state, state.now - self._since):
+            return None
+        culprits, why = blame(state, calls, deviating)
+        others = sorted(calls.keys() - set(culprits))
+        kind: FailureKind = "left" if sorted(culprits) == state.ranks_ahead(calls) else "mismatch"
+        sides = {rank: state.describe_call(call) for rank, call in sorted(calls.items())}
+        return state.build_failure(kind, culprits, about=calls[(others or culprits)[0]], sides=sides, evidence=(why,))
+
+    def _may_learn_more(self, state: RunState, waited: float) -> bool:
+        """Whether the call of another member may still arrive and decide which rank is wrong."""
+        assert state.ledger.mismatch
+        if not state.members(state.ledger.mismatch[0]):
+            return waited < ANSWER
+        return _may_come(state, state.absent_members(*state.ledger.mismatch), waited)
+
+
+def _may_come(state: RunState, absent: Sequence[int], waited: float) -> bool:
+    """Whether ranks may still show their side: those that are on their way have more time."""
+    coming = any(rank in state.snaps and is_arriving(state.snaps[rank]) for rank in absent)
+    return bool(absent) and waited < (ARRIVAL if coming else ANSWER)
+
+
+def is_arriving(snap: Snapshot) -> bool:
+    """Whether a rank seems to work, or to wait for a CPU."""
+    return snap.state in ("input", "compute") and not snap.dead and snap.effective < ANSWER
+
+
+def blame(state: RunState, calls: Mapping[int, Collective], deviating: Sequence[int]) -> tuple[Sequence[int], str]:
+    """Who made the wrong call, and how that is known."""
+    if _strays(state, deviating):
+        return deviating, filled(HABIT, deviating[0])
+    by_rank = forms(calls)
+    parts = split(calls, by_rank.__getitem__)
+    if parts and parts.majority:
+        return sorted(parts.differing), MAJORITY
+    return blame_without_majority(state, list(calls))
+
+
+def _strays(state: RunState, deviating: Sequence[int]) -> bool:
+    """Whether one rank alone departs from its habit, and that says that it is wrong.
+
+    In a program whose steps may differ, a call that a rank never made before may be one that the others left out.
+    """
+    if len(deviating) != 1:
+        return False
+    trace = state.traces[deviating[0]]
+    return trace.last is not None and (trace.last.stage in STEPPED or trace.last_is_usual)
+
+
+def blame_without_majority(state: RunState, ranks: Sequence[int]) -> tuple[Sequence[int], str]:
+    """The culprit ranks where neither the earlier calls nor a majority decide."""
+    if ahead := state.ranks_ahead(ranks):
+        return ahead, AHEAD
+    if isolated := state.isolated_ranks(ranks):
+        return isolated, PEERS
+    return ranks, AMBIGUOUS
+
+
+class DeadlockRule:
+    """Ranks that wait for each other in different collectives."""
+
+    def __init__(self) -> None:
+        self._last_cycle: dict[int, Snapshot] = {}
+        self._since: float | None = None
+
+    def evaluate(self, state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure | None:
+        cycle = find_deadlock(waits, state.snaps, sure=True) or self._standing_cycle(state, waits)
+        if not cycle:
+            self._since = None
+            return None
+        culprits, why = _blame_of_cycle(state, waits, cycle)
+        self._since = state.now if self._since is None else self._since
+        if why == AMBIGUOUS and _may_be_decided(state, waits, cycle, state.now - self._since):
+            return None
+        others = [rank for rank in cycle if rank not in culprits]
+        kind: FailureKind = "left" if sorted(culprits) == state.ranks_ahead(cycle) else "order"
+        about = current_collective(state.snaps[(others or culprits)[0]])
+        return state.build_failure(kind, culprits, about=about, evidence=(why,))
+
+    def _standing_cycle(self, state: RunState, waits: Mapping[CollectiveId, Wait]) -> list[int]:
+        """A cycle that a rank could leave counts only after two snapshots in which no rank left it."""
+        cycle = find_deadlock(waits, state.snaps, sure=False)
+        snaps = {rank: state.snaps[rank] for rank in cycle}
+        held, self._last_cycle = self._last_cycle, {rank: self._oldest(snap) for rank, snap in snaps.items()}
+        again = all(
+            rank in held and held[rank].stamp == s.stamp and held[rank].age < s.age for rank, s in snaps.items()
+        )
+        return cycle if again and all(snap.effective > STANDING for snap in snaps.values()) else []
+
+    def _oldest(self, snap: Snapshot) -> Snapshot:
+        before = self._last_cycle.get(snap.rank, snap)
+        return before if before.stamp == snap.stamp else snap
+
+
+def _may_be_decided(state: RunState, waits: Mapping[CollectiveId, Wait], cycle: Sequence[int], waited: float) -> bool:
+    """Whether other members of these groups may still enter one of the collectives, and so be a majority."""
+    sides = {where: wait for where, wait in waits.items() if not set(cycle).isdisjoint(wait.blocked_ranks)}
+    blocked = {rank for wait in sides.values() for rank in wait.blocked_ranks}
+    members = {rank for group, _ in sides for rank in state.members(group)}
+    absent = [rank for rank in members - blocked if rank in state.snaps and not state.snaps[rank].dead]
+    return _may_come(state, absent, waited)
+
+
+def _blame_of_cycle(
+    state: RunState, waits: Mapping[CollectiveId, Wait], cycle: Sequence[int]
+) -> tuple[Sequence[int], str]:
+    """Who entered another collective than he should have, and how that is known.
+
+    Ranks beside those of the cycle, that wait in the same collectives, say what the usual way on is: for what most
+    members of a group newly do together no single one of them is to blame; and between groups of the same members the
+    majority decides, as it does within one.
+    """
+    sides = {
+        where: wait.blocked_ranks for where, wait in waits.items() if not set(cycle).isdisjoint(wait.blocked_ranks)
+    }
+    deviating = state.deviating_ranks(rank for ranks in sides.values() for rank in ranks)
+    if _strays(state, deviating) and deviating[0] in cycle:
+        return deviating, filled(HABIT, deviating[0])
+    members = {group: sorted(state.members(group)) for group, _ in sides}
+    alike = len(set(map(tuple, members.values()))) == 1
+    for (group, _), ranks in sides.items():
+        together = len(deviating) > 1 and set(deviating) <= set(ranks)
+        if (together or alike) and 2 * len(ranks) > len(members[group]):
+            return sorted(set(cycle) - set(ranks)), MAJORITY
+    return blame_without_majority(state, cycle)
 
 
 def joined_snapshots(older: Snapshot | None, newer: Snapshot) -> Snapshot:

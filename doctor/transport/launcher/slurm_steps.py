@@ -26,15 +26,7 @@ _STARTED = re.compile(r"\bNode (\S+), \d+ tasks? started")
 _FAILED = re.compile(r"error: Task launch for \S+ failed on node (\S+): (.*)")
 _ERROR = re.compile(r"(?:error|fatal): (.*)")
 _USABLE_STATES = (
-    "idle",
-    "allocated",
-    "mixed",
-    "completing",
-    "planned",
-    "draining",
-    "drained",
-    "reserved",
-    "maint",
+    *("idle", "allocated", "mixed", "completing", "planned", "draining", "drained", "reserved", "maint"),
     "unknown",
 )
 """Node states in which a job that has the node may start steps on it."""

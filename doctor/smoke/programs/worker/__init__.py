@@ -23,6 +23,7 @@ PARTS = (
     "rng",
     "mesh",
     "collective_test",
+    "group_search",
     "second_round",
     "stage_collectives",
     "stage_pairs",
@@ -34,6 +35,7 @@ PARTS = (
     "stage_loader",
     "work_timing",
     "stage_pace",
+    "device_work",
     "stage_devices",
     "stage_soak",
     "rendezvous",
@@ -47,8 +49,8 @@ SHARED_PARTS = ("recorder_page", "cpu_quota", "secondary_errors", "process_group
 RUNTIME_PARTS = ("host_texts", "connecting")
 """Those that every program on a host has: modules of `doctor.remote.runtime`."""
 
-MINDSPORE_PARTS = ("mindspore_rank",)
+MINDSPORE_PARTS = ("mindspore_comm", "mindspore_rank")
 """Sent behind the others where the job's interpreter has MindSpore and no torch."""
 
-NATIVE_PARTS = ("stage_native",)
+NATIVE_PARTS = ("native_trainers", "stage_native")
 """Sent behind the others where the plan has the ``native`` stage."""

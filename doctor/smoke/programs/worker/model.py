@@ -1,6 +1,4 @@
-"""The model: a tiny masked language model, with tensor and pipeline parallelism written out,
-and the rank that is the first to compute a number that is not finite.
-"""
+"""The model, a tiny masked language model in tensor and pipeline parallel, and its first number that is not finite."""
 
 from __future__ import annotations
 

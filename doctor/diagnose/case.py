@@ -166,18 +166,16 @@ def _read_processes(
     summaries = [reading.summary for reading in readings]
     names = read_case_names(readings)
     old = older_attempts([summary.name for summary in summaries])
-    restarted = any(old)
     host_files = own_logs(summaries, names)
     since_start = since_hosts_started(readings, signatures)
-    for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
-        named = reading.summary
+    for index, (reading, named, hints) in enumerate(zip(readings, summaries, names, strict=True)):
         named.rank, named.device, named.host, named.pid = hints.rank, hints.device, hints.host, hints.pid
-        hints = hints if index in host_files or reading.summary.kernel else msgspec.structs.replace(hints, host="")
+        hints = hints if index in host_files or named.kernel else msgspec.structs.replace(hints, host="")
         kept = [] if old[index] else overcome(since_start[index], signatures)
-        note_overcome(reading.summary, [] if old[index] else since_start[index], kept, signatures)
-        events, about_others = split(kept, signatures, restarted)
+        note_overcome(named, [] if old[index] else since_start[index], kept, signatures)
+        events, about_others = split(kept, signatures, any(old))
         reports += about_others
-        if reading.summary.accounting:
+        if named.accounting:
             reports += events
             continue
         written = _processes_of_file(index, reading, events, hints, signatures)

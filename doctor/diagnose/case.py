@@ -170,12 +170,12 @@ def _read_processes(
     since_start = since_hosts_started(readings, signatures)
     for index, (reading, named, hints) in enumerate(zip(readings, summaries, names, strict=True)):
         named.rank, named.device, named.host, named.pid = hints.rank, hints.device, hints.host, hints.pid
-        hints = hints if index in host_files or reading.summary.kernel else msgspec.structs.replace(hints, host="")
+        hints = hints if index in host_files or named.kernel else msgspec.structs.replace(hints, host="")
         kept = [] if old[index] else overcome(since_start[index], signatures)
-        note_overcome(reading.summary, [] if old[index] else since_start[index], kept, signatures)
+        note_overcome(named, [] if old[index] else since_start[index], kept, signatures)
         events, about_others = split(kept, signatures, any(old))
         reports += about_others
-        if reading.summary.accounting:
+        if named.accounting:
             reports += events
             continue
         written = _processes_of_file(index, reading, events, hints, signatures)

@@ -242,9 +242,11 @@ def launches_of_job_script(
 
 def _of_each_line(script: JobScript, name: str, environ: Mapping[str, str], follow: Follow) -> list[JobEnvironment]:
     """First that of the line that starts the job."""
-    lines = script.job_lines or [line for line in script.scripts if _of_script(line, follow(line)) is not None]
-    rest = [msgspec.structs.replace(line, problems=_of_launchers(line)) for line in lines[1:_MOST_LAUNCHES]]
-    return [_of_line_of_script(line, script, name, environ, follow) for line in (*lines[:1], *rest)]
+    lines = (script.job_lines or script.scripts)[:_MOST_LAUNCHES]
+    starts = [(line, _of_script(line, follow(line))) for line in lines]
+    starts = [start for start in starts if script.job_lines or start[1]]
+    rest = [(msgspec.structs.replace(line, problems=_of_launchers(line)), inner) for line, inner in starts[1:]]
+    return [_of_line_of_script(line, inner, script, name, environ) for line, inner in (*starts[:1], *rest)]
 
 
 def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
@@ -254,12 +256,11 @@ def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
 
 def _of_line_of_script(
     script_line: LaunchLine,
+    inner: LaunchText | None,
     script: JobScript,
     name: str,
     environ: Mapping[str, str],
-    follow: Follow,
 ) -> JobEnvironment:
-    inner = _of_script(script_line, follow(script_line))
     job_line = msgspec.structs.replace(inner.line, line=script_line.line) if inner else script_line
     source = _with_line(job_line, environ, filled("the job script {0}, line {1}", name, job_line.line))
     notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]

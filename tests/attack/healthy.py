@@ -92,7 +92,7 @@ def true_differences(hosts: Sequence[Product]) -> frozenset[str]:
     return names | ({"host-snapshot-differs"} if len(set(hosts)) > 1 else set())
 
 
-HONEST = (("npu-busy", "lists no processes"),)
+HONEST = (("npu-busy", "lists no processes"), ("cann-driver-mismatch", "do not hold CANN 6.0"))
 """Check, and a part of the reason, of what healthy hosts leave unknown: drivers before 23 list no processes."""
 HONEST_OF_FAMILIES = (
     ("device-ip-unset", "without super pod ids"),

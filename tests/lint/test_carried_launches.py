@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from doctor.engine.errors import InputError
 from doctor.engine.result import Severity
 from doctor.job.job_script import scripts_of
 from doctor.job.training.tree import UnreadableFile
-from tests.lint.carried_launches import CARRIED, FSDP, JOBSET, MANIFESTS, MASTER_WORKER
+from doctor.session.script_launches import launches_of_script
+from tests.lint.carried_launches import CARRIED, COMPOSE, FSDP, JOBSET, MANIFESTS, MASTER_WORKER, MPI
 from tests.lint.launch_report import lint_report
 
 LAUNCHES = {**MANIFESTS, **CARRIED}
@@ -116,3 +118,17 @@ def test_each_word_keeps_its_line() -> None:
     assert FSDP.splitlines()[line.line - 1].strip() == "- /usr/local/bin/torchrun"
     assert (line.nodes, line.ranks_per_node, line.program) == (4, 8, "/fsdp/train.py")
     assert re.search(r"--num_layers=32", " ".join(line.arguments))
+
+
+def test_what_is_not_understood_beside_a_launch_stays_unknown(tmp_path: Path) -> None:
+    second = MPI.replace("/opt/amazon/openmpi/bin/mpirun", "jsrun").replace("- -np\n", "- -n\n")
+    (tmp_path / "job.yaml").write_text(f"{FSDP}---\n{second}")
+    assert any(outcome.unknown for outcome in lint_report(["job.yaml"]).outcomes)
+
+
+def test_a_text_that_no_shell_accepts_is_named() -> None:
+    broken = COMPOSE.replace("torchrun --nnodes=2", 'torchrun "--nnodes=2', 1)
+    [first, *_] = scripts_of(broken, "compose.yaml", {})
+    assert first.refused
+    with pytest.raises(InputError, match="no shell reads this"):
+        launches_of_script(broken, "compose.yaml", {}, lambda _: None)

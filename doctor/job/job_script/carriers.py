@@ -162,7 +162,7 @@ class _File:
             for container in (group.node, *group.node.find(f"{self.row.pod}.containers.*"))
             if (script := self._script(group, container)) is not None
         ]
-        read = [(group, script) for group, script in read if script.launch_lines or script.services or script.scripts]
+        read = [(group, script) for group, script in read if _may_start_ranks(script)]
         if not read and self.problems and not self.row.marks:
             why = "no container names a command: that of its image"
             line = LaunchLine(
@@ -324,6 +324,12 @@ class _File:
                 yield self._problem(
                     node.key, filled("{0} in requests", node.value), filled("{0}, as in limits", limit.value)
                 )
+
+
+def _may_start_ranks(script: JobScript) -> bool:
+    """Also one that is not understood."""
+    parts = (script.launch_lines, script.services, script.scripts, script.not_understood)
+    return script.refused or any(parts)
 
 
 def _sum(groups: Sequence[_Group]) -> int | None:

@@ -48,7 +48,7 @@ def test_a_wait_that_timed_out_accuses_nobody(code: str) -> None:
 
 def test_each_table_is_of_a_signature_and_its_codes_have_names() -> None:
     tables = {item.code_table for item in load_signatures().values()} - {""}
-    assert tables == {"acl", "cann", "grpc", "hccl", "http", "ibv", "nccl", "ucs"}
+    assert tables == {"acl", "cann", "grpc", "hccl", "http", "ibv", "mindie", "nccl", "ucs"}
     assert code_name("ibv", "12") == "12 IBV_WC_RETRY_EXC_ERR"
 
 

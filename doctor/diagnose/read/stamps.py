@@ -212,11 +212,11 @@ def completed(stamp: Stamp, text: str, below: Sequence[bytes]) -> Stamp:
     line = next((line for line in below if line.strip()), b"")[:MAX_LINE].decode("utf-8", "replace")
     if not _NPU_ERROR.search(text) or not _TORCH_NPU.search(line):
         return stamp
-    shown = read_stamp(line, 1970)
-    rank = shown.rank if stamp.rank is None else stamp.rank
-    alike = stamp.pid in ("", shown.pid) and shown.rank in (None, rank) and stamp.device in (None, shown.device)
-    time = stamp.time or shown.time
-    return Stamp(time, shown.pid, rank, stamp.local_rank, shown.device, stamp.host) if alike else stamp
+    second = read_stamp(line, 1970)
+    rank = second.rank if stamp.rank is None else stamp.rank
+    alike = stamp.pid in ("", second.pid) and second.rank in (None, rank) and stamp.device in (None, second.device)
+    time = stamp.time or second.time
+    return Stamp(time, second.pid, rank, stamp.local_rank, second.device, stamp.host) if alike else stamp
 
 
 def _first_number(match: re.Match[str] | None) -> int | None:

@@ -259,7 +259,8 @@ def _waits_at_start(signature: Signature) -> bool:
 
 
 def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int], blamed: bool = False) -> list[Event]:
-    """The faults of one process behind which the same process shows progress in the same file.
+    """The faults of one process behind which the same process shows progress in the same file, and the lost links of a
+    server that goes on to answer.
 
     They need not have ended it. They may: what a process printed before stands behind its error where its output was
     kept back until it ended. ``shared``: files of several processes, in which a label must tell whose both lines are.
@@ -271,6 +272,7 @@ def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int],
         same = fault.file not in shared or (
             (fault.rank is not None or bool(fault.pid)) and (fault.rank, fault.pid) == (step.rank, step.pid)
         )
+        same = same or ("served" in step.values and catalog[fault.signature].role == "link")
         timed = not (fault.inferred_time or step.inferred_time)
         earlier = timed and (step.time or 0.0) <= (fault.time or 0.0) - _STAMP_SECONDS
         return same and not earlier and step.file == fault.file and step.line > fault.line

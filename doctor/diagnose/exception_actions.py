@@ -27,6 +27,7 @@ class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     of_any_stage: bool = False
     types: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,13 +71,21 @@ def is_shown_as(event: Event, signature: Signature) -> bool:
     return event.signature == signature.id or signature.id == _kind_of_event(event)
 
 
+def kind_of_code(code: str) -> str:
+    """The signature of the kind that has the longest beginning of the vendor's code; empty where none has one.
+
+    >>> kind_of_code("EE1013"), kind_of_code("EE1999")
+    ('cann-code-memory', '')
+    """
+    fitting = ((len(start), row.signature) for row in _table().kind for start in row.codes if code.startswith(start))
+    return max(fitting, default=(0, ""))[1]
+
+
 def _kind_of_event(event: Event) -> str:
     values = event.values
-    return (
-        kind_of(values["exception"], values.get("message", ""), values.get("stage", ""))
-        if "exception" in values
-        else ""
-    )
+    if "exception" in values:
+        return kind_of(values["exception"], values.get("message", ""), values.get("stage", ""))
+    return kind_of_code(values.get("code", ""))
 
 
 def remedy_of_exception(exception: str, otherwise: Remedy, place: str = "", message: str = "") -> Remedy:

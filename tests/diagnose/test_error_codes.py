@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.diagnose.error_codes import code_name
+from doctor.diagnose.error_codes import _names_by_table, code_name
+from doctor.diagnose.exception_actions import _table
 from doctor.diagnose.excerpter.excerpt import LogReader
 from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.signature import load_signatures
@@ -47,7 +48,7 @@ def test_a_wait_that_timed_out_accuses_nobody(code: str) -> None:
 
 def test_each_table_is_of_a_signature_and_its_codes_have_names() -> None:
     tables = {item.code_table for item in load_signatures().values()} - {""}
-    assert tables == {"acl", "grpc", "hccl", "http", "ibv", "nccl", "ucs"}
+    assert tables == {"acl", "cann", "grpc", "hccl", "http", "ibv", "mindie", "nccl", "ucs"}
     assert code_name("ibv", "12") == "12 IBV_WC_RETRY_EXC_ERR"
 
 
@@ -156,3 +157,74 @@ def test_a_process_that_reports_an_exception_of_another_is_not_at_fault() -> Non
 def test_a_secret_in_the_message_of_an_exception_takes_nothing_of_the_sentence_with_it() -> None:
     (cause,) = logs(rank2=HEAD + PROGRAM + "ValueError: bad batch, token=hf_abcdefghijABCDEFGHIJ0123456789\n").causes
     assert cause.summary.endswith("(ValueError at job/train.py:35: bad batch, token=[hidden])")
+
+
+CANN_FORMS = (
+    "{code}: [PID: 4711] 2026-11-20-12:00:00.123.456 the call failed",
+    "[PID: 4711] 2026-11-20-12:00:00.123.456 Some_Error({code}): the call failed",
+    "[rank3]: {code}: 2026-11-20-12:00:00.123.456 the call failed",
+)
+
+
+@pytest.mark.parametrize("form", CANN_FORMS)
+def test_no_code_of_cann_is_taken_for_the_end_of_a_good_run(form: str) -> None:
+    codes = [*_names_by_table()["cann"], "EE1999", "EQ0001", "E20999"]
+    silent = [code for code in codes if not logs(main=f"loading\n{form.format(code=code)}\n").failed]
+    assert silent == []
+
+
+def test_a_code_of_cann_is_told_by_its_name_and_by_whose_fault_it_is() -> None:
+    (cause,) = logs(main=f"[rank3]: {CANN_FORMS[0].format(code='EE1013')}\n").causes
+    assert (cause.signature, [culprit.rank for culprit in cause.culprits]) == ("cann-code-memory", [3])
+    assert "(EE1013 Resource_Error_Insufficient_Host_Memory)" in cause.summary
+    (cause,) = logs(main=CANN_FORMS[1].format(code="EQ0001") + "\n").causes
+    assert cause.summary.endswith("CANN: an error whose code is in no list of the vendor (EQ0001)")
+    assert cause.confidence == "likely" and cause.culprits[0].label == "pid 4711"
+
+
+@pytest.mark.parametrize("code", ["EE1002", "EI0002", "EI0006", "EI0015", "EZ9999", "EL9999"])
+def test_a_code_of_a_wait_or_of_an_inner_error_accuses_nobody(code: str) -> None:
+    for form in CANN_FORMS:
+        assert not logs(main=f"loading\n{form.format(code=code)}\n").causes
+
+
+def test_a_code_says_less_than_the_fault_beside_it_and_prose_about_a_code_is_no_failure() -> None:
+    code = CANN_FORMS[1].format(code="EE1001")
+    (cause,) = logs(
+        main=f"RuntimeError: NPU out of memory. Tried to allocate 30.00 MiB (NPU 3; 60 GiB)\n{code}\n"
+    ).causes
+    assert cause.signature == "npu-oom"
+    assert not logs(main="the manual explains EE1001 and (EL0003): see there\nstep 3/9 loss 2.1\n").failed
+
+
+def test_every_kind_of_a_code_is_a_signature_and_names_listed_codes() -> None:
+    names, catalog = _names_by_table()["cann"], load_signatures()
+    for kind in (kind for kind in _table().kind if kind.codes):
+        assert catalog[kind.signature].code_table == "cann"
+        assert [start for start in kind.codes if not any(code.startswith(start) for code in (*names, "E10044"))] == []
+
+
+NPU = "[ERROR] 2026-11-20-12:00:00 (PID:{pid}, Device:{device}, RankID:{rank}) ERR00100 PTA call acl api failed"
+UNNAMED = "the process of main.log"
+TIMED_OUT = "RuntimeError: query:a.cpp:1 NPU function error: f, error code is 507014"
+
+
+@pytest.mark.parametrize(
+    ("line", "below", "names"),
+    [
+        (TIMED_OUT, NPU.format(pid=9, device=3, rank=-1), ["device 3"]),
+        (TIMED_OUT, NPU.format(pid=9, device=3, rank=5), ["rank 5 (device 3)"]),
+        (f"[rank5]: {TIMED_OUT}", NPU.format(pid=9, device=3, rank=-1), ["rank 5 (device 3)"]),
+        (f"[rank5]: {TIMED_OUT}", NPU.format(pid=9, device=3, rank=6), ["rank 5"]),
+        (TIMED_OUT, f"a\nb\n{NPU.format(pid=9, device=3, rank=5)}\n{NPU.format(pid=8, device=2, rank=4)}", [UNNAMED]),
+    ],
+)
+def test_the_second_line_of_an_error_of_torch_npu_says_whose_it_is(line: str, below: str, names: list[str]) -> None:
+    causes = logs(main=f"{line}\n{below}\n").causes
+    assert [culprit.name for cause in causes for culprit in cause.culprits] == names
+
+
+def test_processes_that_failed_alike_are_named_in_the_first_line() -> None:
+    text = "".join(f"{TIMED_OUT}\n{NPU.format(pid=pid, device=pid, rank=-1)}\n" for pid in (1, 2))
+    (cause,) = logs(main=text).causes
+    assert cause.summary.startswith("device 1, device 2: ")

@@ -29,7 +29,7 @@ from doctor.diagnose.excerpter.tracebacks import (
 )
 from doctor.diagnose.read.matcher import Candidate, Matcher, StepsBehind
 from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, continued, raised, reason_below, thrown
-from doctor.diagnose.read.stamps import KUBELET, first_of_message, kubelet_time, read_stamp, world_rank
+from doctor.diagnose.read.stamps import KUBELET, kubelet_time, read_stamp, stamp_of_message, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
 
@@ -66,11 +66,11 @@ _ABORTED, _NCCL_FAILED = "process-aborted", "nccl-invalid-usage"
 _ERROR_LEVEL = re.compile(
     r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|\[[\d:, -]{19,27} [EF] \d"
     r"|\[(?:error|fatal|critical)\]|^(?:[Ee]rror|fatal): [a-z_]|(?:^|\) |\[)[EF]\d{3,4}(?:\d{4})? \d\d:"
-    r"|F\d{4} \d\d:\d\d:\d{10}\.\d{6} |^Unhandled exception\b|[Ee]xception (?:in|raised from) \w"
+    r"|F\d{4} \d\d:\d\d:\d{10}\.\d{6} |^Unhandled exception\b|[Ee]xception (?:in|raised from) \w|\bE\w\d{4}: 20\d\d-"
     r'|"(?:level|severity|levelname|eventType)": ?"\w{0,8}(?i:error|fatal|critical)"'
     r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b"
 )
-"""How loggers, glog and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
+"""How loggers, glog, CANN and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
 _PROGRESS_LEVEL = re.compile(r"\b(?:INFO|DEBUG)\b")
 """Behind the level of an error it is that of the line itself, which another logger passes on from a child's stderr."""
 _RAISED = re.compile(
@@ -370,7 +370,7 @@ class _Scanner:
     def _add(self, signature: str, values: dict[str, str], text: str, place: _Line) -> None:
         if signature in self.matcher.attempt_ends or "failed (exitcode: " in text:
             self._begin_attempt()
-        stamp = read_stamp(first_of_message(text, place.lines[max(0, place.at - 8) : place.at]), self.year)
+        stamp = stamp_of_message(text, place.lines, place.at, self.year)
         if signature in self.matcher.progress:
             if not self.steps.shows((stamp.pid, _number(values, "rank", stamp.rank)), values):
                 return

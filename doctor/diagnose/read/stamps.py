@@ -35,6 +35,7 @@ _NCCL_MESSAGE = re.compile(rb"\[rank(\d{1,6})\]:[^\n]{0,600}\bNCCL error: ")
 Source: pytorch/pytorch torch/csrc/distributed/c10d/NCCLUtils.cpp, getNcclErrorDetailStr."""
 KUBELET = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6,9}(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?")
 """What Kubernetes puts before each line: in the files of containers, and with ``kubectl logs --timestamps``."""
+_CANN_PID = re.compile(r"\[PID: (?P<pid>\d{1,10})\]")
 _CANN_MESSAGE = re.compile(rb"\[PID: \d{1,10}\]|\bE[A-Z0-9]\d{4}: ")
 """In the first line of an error of CANN; its other lines are indented and have no head of their own."""
 _CANN_INDENT = " " * 8
@@ -48,6 +49,8 @@ _TORCH_NPU = re.compile(
     r"\[ERROR\] (?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d) "
     r"\(PID:(?P<pid>\d{1,10}), Device:(?P<device>-?\d{1,5}), RankID:(?P<rank>-?\d{1,7})\)"
 )
+_NPU_ERROR = re.compile(r"error code ?(?:is|:) ?\d|failed, detail:|terminated with exception")
+"""In the first line of torch_npu's message of an error, whose next line has the head: NPUException.h, OpApiCommon.h."""
 _C10D = re.compile(
     r"\[[IWEF](?P<month>\d{1,2})(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) [\w.]{1,80}\.(?:cpp|ts|hpp|h):\d"
 )
@@ -67,7 +70,8 @@ _VLLM = re.compile(
 )
 _ACTOR = re.compile(
     r"^(?:\([A-Za-z]{1,40} pid=\d{1,10}\) ){0,2}"
-    r"\((?:(?:Vllm)?Worker(?:_DP0)?(?:_PP0)?[_ ]TP(?P<tp>\d{1,6})(?:_EP\d{1,6})? |[\w.:<> -]{1,60} )?"
+    r"\((?:(?:Vllm)?Worker(?:_DP0)?(?:_PP0)?(?:_PCP0)?[_ ]TP(?P<tp>\d{1,6})(?:_(?:DCP|EP)\d{1,6}){0,2} "
+    r"|[\w.:<> -]{1,60} )?"
     r"(?:rank=(?P<rank>\d{1,6}) )?"
     r"pid=(?P<pid>\d{1,10})(?:, ip=[\d.]{1,40})?\) "
 )
@@ -141,7 +145,8 @@ def read_stamp(text: str, year: int) -> Stamp:
     3
     """
     head = text[:400]
-    local, actor = _LOCAL_RANK.search(head), _ACTOR.match(head)
+    local, actor, cann = _LOCAL_RANK.search(head), _ACTOR.match(head), _CANN_PID.search(head)
+    pid = cann["pid"] if cann else actor["pid"] if actor else ""
     is_json = head.startswith("{")
     labels = (_RANK.search(head), _SGLANG.match(head), _JSON_RANK.search(text) if is_json else None)
     rank = next((number for match in labels if (number := _first_number(match)) is not None), None)
@@ -156,7 +161,7 @@ def read_stamp(text: str, year: int) -> Stamp:
     else:
         named = _HOST.match(head)
         host = json_host["host"] if json_host else (named["pdsh"] or named["tests"]) if named else ""
-        return Stamp(pid=actor["pid"] if actor else "", rank=rank, local_rank=local_rank, host=host)
+        return Stamp(pid=pid, rank=rank, local_rank=local_rank, host=host)
     fields = match.groupdict()
     time = _time(fields, year)
     if time is None and pattern not in (_ISO, _SYSLOG):
@@ -165,7 +170,7 @@ def read_stamp(text: str, year: int) -> Stamp:
     device = int(fields["device"]) if fields.get("device") else -1
     return Stamp(
         time=time,
-        pid=fields.get("pid") or (actor["pid"] if actor else ""),
+        pid=fields.get("pid") or pid,
         rank=rank if rank is not None else shown_rank if shown_rank >= 0 else None,
         local_rank=local_rank,
         device=device if device >= 0 else None,
@@ -189,6 +194,29 @@ def first_of_message(text: str, before: Sequence[bytes]) -> str:
         return text
     first = next((line for line in reversed(before) if not line.startswith(_CANN_INDENT.encode())), b"")[:MAX_LINE]
     return first.decode("utf-8", "replace") if _CANN_MESSAGE.search(first) else text
+
+
+def stamp_of_message(text: str, lines: Sequence[bytes], at: int, year: int) -> Stamp:
+    """The stamp of a line, with what the lines around it show that belong to the same message of CANN or torch_npu."""
+    stamp = read_stamp(first_of_message(text, lines[max(0, at - 8) : at]), year)
+    return completed(stamp, text, lines[at + 1 : at + 3])
+
+
+def completed(stamp: Stamp, text: str, below: Sequence[bytes]) -> Stamp:
+    """The stamp of a line with the process that torch_npu names in the next line of its message, where it names none.
+
+    >>> below = [b"[ERROR] 2026-01-01-00:00:00 (PID:7, Device:3, RankID:-1) ERR00100 PTA"]
+    >>> completed(Stamp(), "error code is 507014", below).device
+    3
+    """
+    line = next((line for line in below if line.strip()), b"")[:MAX_LINE].decode("utf-8", "replace")
+    if not _NPU_ERROR.search(text) or not _TORCH_NPU.search(line):
+        return stamp
+    second = read_stamp(line, 1970)
+    rank = second.rank if stamp.rank is None else stamp.rank
+    alike = stamp.pid in ("", second.pid) and second.rank in (None, rank) and stamp.device in (None, second.device)
+    time = stamp.time or second.time
+    return Stamp(time, second.pid, rank, stamp.local_rank, second.device, stamp.host) if alike else stamp
 
 
 def _first_number(match: re.Match[str] | None) -> int | None:

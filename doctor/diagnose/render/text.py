@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.diagnose.diagnosis import GROUNDS, Culprit, Diagnosis, Waiting, alike_causes, sorted_culprits
+from doctor.diagnose.diagnosis import GROUNDS, Culprit, Diagnosis, alike_causes, sorted_culprits
 from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import (
     Advice,
@@ -18,10 +18,9 @@ from doctor.diagnose.render.document import (
     verdict,
 )
 from doctor.diagnose.render.log_values import HOST_FORM
-from doctor.diagnose.rules.named import count_ranks
+from doctor.diagnose.rules.named import name_all
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.output_encoding import display_width
-from doctor.engine.texts import filled
 from doctor.report.layout.advice import marks
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
 from doctor.transport import format_size
@@ -204,7 +203,7 @@ class _TextLayout:
     def waiting(self, diagnosis: Diagnosis, content: DiagnosisDocument) -> Iterator[str]:
         total = sum(item.count for item in content.waiting)
         rows = [
-            f"{localized_filled(_who(item))}{localized(': ')}{entry.title}"
+            f"{localized_filled(name_all(item.culprits))}{localized(': ')}{entry.title}"
             for item, entry in zip(diagnosis.waiting, content.waiting, strict=True)
         ]
         shown_rows = rows if self.verbose else rows[:MAX_WAITING]
@@ -265,13 +264,6 @@ def _quoted(diagnosis: Diagnosis, event: Event) -> str:
     time = format_time(event.time)
     stamp = f" {time[11:]}" if time and not event.inferred_time else ""
     return f"{diagnosis.files[event.file].name}:{event.line}{stamp}: {event.text}"
-
-
-def _who(item: Waiting) -> str:
-    ranks = [culprit.rank for culprit in item.culprits if culprit.rank is not None]
-    if len(ranks) == len(item.culprits):
-        return count_ranks(ranks)
-    return item.culprits[0].name if len(item.culprits) == 1 else filled("{0} processes", len(item.culprits))
 
 
 _LABELS = {

@@ -16,7 +16,7 @@ from doctor.diagnose.exception_actions import described, remedy_of_events
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.process import Process
-from doctor.diagnose.rules.named import count_ranks
+from doctor.diagnose.rules.named import name_all
 from doctor.engine.texts import beginning, filled
 
 _LOOPBACK = "nccl-loopback-iface"
@@ -93,7 +93,7 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     explained = {name for event in faults for name in case.signatures[event.signature].explains}
     first = [event for event in faults if event.signature not in explained] or faults
     telling = [event for event in first if not _is_generic(case, event)]
-    generic_first = _time(first[0]) + 60 < _time(telling[0]) if telling else True
+    generic_first = not telling or _time(first[0]) + 60 < (telling[0].time or 0.0)
     return Fault(process, first[0] if generic_first else telling[0])
 
 
@@ -177,20 +177,13 @@ def _same(fault: Fault, other: Fault) -> bool:
 def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     faults = sorted(faults, key=lambda fault: _time(fault.event))
     culprits = tuple(culprit_of(fault.process) for fault in faults)
-    ranks = [culprit.rank for culprit in culprits if culprit.rank is not None]
     row = described(case.signatures, signature, [fault.event for fault in faults])
     title = title_of(row, (fault.event for fault in faults))
-    if len(culprits) == 1:
-        who = culprits[0].name
-    elif len(ranks) == len(culprits):
-        who = count_ranks(ranks)
-    else:
-        who = filled("{0} processes", len(culprits))
     lines = ([f.event, *(e for e in f.process.events if e.signature == signature)][:3] for f in faults)
     events = first_evidence(event for of_fault in lines for event in of_fault)
     if "ends-all" in case.signatures[signature].traits:
         return Cause(signature, "local fault", "certain", (), title, events)
-    summary = _with_others(case, faults, filled("{0}: {1}", who, title))
+    summary = _with_others(case, faults, filled("{0}: {1}", name_all(culprits), title))
     doubted = "has-other-ways" in row.traits
     doubted = doubted or all(
         _only_of_kernel(case, fault) or _is_of_outside(case, fault) or _is_bare(case, fault) for fault in faults

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import (
     MAX_CULPRITS,
+    MAX_EVIDENCE,
     ONE_OF_TWO,
     Cause,
     Confidence,
@@ -380,6 +381,15 @@ def count_ranks(ranks: Iterable[int]) -> str:
     if len(ordered) <= 8:
         return filled("ranks {0} and {1}", ", ".join(map(str, ordered[:-1])), ordered[-1])
     return filled("ranks {0} and {1} more", ", ".join(map(str, ordered[:6])), len(ordered) - 6)
+
+
+def name_all(culprits: Sequence[Culprit]) -> str:
+    """Their ranks, or their names where these are few and differ, else how many there are."""
+    ranks = [culprit.rank for culprit in culprits if culprit.rank is not None]
+    if len(ranks) == len(culprits) > 1:
+        return count_ranks(ranks)
+    few = len({culprit.name for culprit in culprits}) == len(culprits) <= MAX_EVIDENCE
+    return names_of(culprits) if few else filled("{0} processes", len(culprits))
 
 
 def too_many_clients(case: Case) -> list[Cause]:

@@ -23,7 +23,7 @@ from .digest_records import MAX_TENSORS
 from .gradient_sketch import GradientSketch, backward_scale, should_move
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
-from .mask_draws import MaskDraws, begin
+from .mask_draws import MaskDraws, begin, note_seeds
 from .module_values import HiddenHooks, ModuleValues, compile_test, in_training, input_tensors, is_compiled
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
@@ -105,8 +105,13 @@ class DigestCollection:
         torch.autograd.backward = wrapped
         self.groups.install()
         BatchIndices(torch, self.out.write, max(self.first, 4), self.trains, self.out.note_line).install()
+        note_seeds(self._seeded)
         if self.marks:
             self.marks.install()
+
+    def _seeded(self, name: str, seed: Any) -> None:
+        if not self.compiling():
+            self.guard(self.out.note_seed, name, seed)
 
     def _after_init(self, kind: Any, call: Callable[[Any], None]) -> None:
         original = kind.__init__

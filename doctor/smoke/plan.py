@@ -83,8 +83,8 @@ class SmokeOptions(SmokeSettings, frozen=True, kw_only=True):
             ("--interface", self.interface),
             ("--master-addr", self.master_addr),
         ]
-        given = tuple(word for option, value in options if value for word in (option, str(value)))
-        return (*given, "--native") if self.native else given
+        result = tuple(word for option, value in options if value for word in (option, str(value)))
+        return (*result, "--native") if self.native else result
 
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:

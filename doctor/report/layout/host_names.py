@@ -36,7 +36,8 @@ class Fleet:
     def of_report(cls, report: Report, max_chars: int = 0) -> Fleet:
         """With the options by which another command reaches these hosts, and makes the same smoke run."""
         words = [
-            [shlex.quote(clean(word, 500)) for word in given] for given in (report.connection_words, report.smoke_words)
+            [shlex.quote(clean(word, 500)) for word in options]
+            for options in (report.connection_words, report.smoke_words)
         ]
         return cls(report.hosts, max_chars, *words)
 

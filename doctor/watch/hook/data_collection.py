@@ -41,8 +41,7 @@ class DigestCollection:
     def __init__(self, torch: Any, out: Channel, first: int, every: int) -> None:
         self.torch, self.out, self.first, self.every = torch, out, first, every
         self.step = self.forwards = self.failures = self.depth = 0
-        self.ended = self.has_run = False
-        """Whether the hooks have ended; whether a model that trains was called."""
+        self.ended = self.has_run = False  # the hooks; a model that trains
         self.main: Any = None
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.optimizer_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()

@@ -389,7 +389,7 @@ class _FailureEntryBuilder:
     def with_note(self, lines: list[str], note: str) -> list[str]:
         """The note on a line of its own; where lines are few, in the last one."""
         if self.scope.shortens and lines and not lines[-1].startswith("  "):
-            gap = "" if lines[-1].endswith("。") else " "
+            gap = "" if lines[-1].endswith(("。", "）")) else " "
             return [*lines[:-1], f"{lines[-1]}{gap}{note}"]
         return [*lines, note]
 

@@ -11,6 +11,10 @@ OLD_LOGS = (
     "Old Ascend logs: `find ~/ascend/log -mtime +7 -delete`. Send new ones elsewhere: `export "
     "ASCEND_PROCESS_LOG_PATH=<folder>`."
 )
+ROOM_BELOW_ROOT = (
+    "Until there is room, in the job's script: `export TMPDIR=/var/tmp ASCEND_PROCESS_LOG_PATH=/var/tmp/ascend-log`. "
+    "Old Ascend logs: `find ~/ascend/log -mtime +7 -delete`."
+)
 
 
 @check(severity=ERROR, area="memory")
@@ -32,12 +36,17 @@ def disk_full(disks: DiskSpace) -> Iterator[Finding]:
     """
     for disk in disks.file_systems:
         if not disk.read_only and disk.path != "/dev/shm":
-            yield from _no_room(disk)
+            roots = [other for other in disks.file_systems if other.path == "/" and not other.read_only]
+            yield from _no_room(disk, ROOM_BELOW_ROOT if roots and not any(map(_is_full, roots)) else OLD_LOGS)
 
 
-def _no_room(disk: FileSystem) -> Iterator[Finding]:
-    """Too few bytes or files that could still be written."""
-    if disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size):
+def _is_full(disk: FileSystem) -> bool:
+    return disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)
+
+
+def _no_room(disk: FileSystem, logs: str) -> Iterator[Finding]:
+    """Too few bytes or files that could still be written. ``logs``: what to do about those of the job."""
+    if _is_full(disk):
         expected = format_bytes(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
         yield Finding(
             "{path}: {observed} of {size} are free; expected at least {expected}",
@@ -48,7 +57,7 @@ def _no_room(disk: FileSystem) -> Iterator[Finding]:
             remedy=filled(
                 "`du -axh {0} | sort -h | tail` shows the largest folders and files. {1}",
                 shlex.quote(disk.path),
-                OLD_LOGS,
+                logs,
             ),
         )
     if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):

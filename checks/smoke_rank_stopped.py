@@ -15,8 +15,9 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     virtual machine) sends nothing and does not die; all others wait for it.
 
     ## What to do
-    - Signal: on {host}, `ps -eo pid,user,stat,args | awk '$3 ~ /^T/'` lists the stopped processes; continue that of
-      {who}: `kill -CONT <pid>`. Slurm suspends jobs that it preempts: `scontrol resume <job id>`.
+    - Signal: on {host}, `ps -eo pid,user,stat,args | awk '$3 ~ /^T/'` lists the stopped processes, also that of {who};
+      `ps -eo pid,stat | awk '$2 ~ /^T/ {print $1}' | xargs -r kill -CONT` continues them. Slurm suspends jobs that it
+      preempts: `squeue -h -t S -o %A | xargs -rn1 scontrol resume` resumes those that the user may resume.
     - Debugger: on {host}, `grep -H TracerPid /proc/[0-9]*/status | grep -v ':.0$'` names the process that is held, and
       behind the colon its debugger. Continue it there, or end the debugger: `kill <pid>`.
     - Frozen: on {host}, `docker ps --filter status=paused` lists containers that are paused; `docker unpause

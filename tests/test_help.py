@@ -115,3 +115,8 @@ def test_each_example_is_a_command_line_that_the_parser_takes(line: str, tmp_pat
     for word in ("PLAN", "run.json", "old.json", "train.sh", "train.log", "logs/", "hosts"):
         arguments = [str(tmp_path / word) if other == word else other for other in arguments]
     assert group.commands[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("name", ["check", "diagnose", "net", "preflight", "smoke", "watch"])
+def test_the_help_of_a_command_fits_a_screen_of_80_columns(name: str) -> None:
+    assert len(help_text(name, "--help", width=80).splitlines()) <= 45

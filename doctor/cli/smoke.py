@@ -65,20 +65,18 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 class TrainingOptions(NamedTuple):
     """Options of the training."""
 
-    backend: Annotated[str, typer.Option(metavar="|".join(BACKENDS), help="Backend of torch.distributed.")] = "auto"
+    backend: Annotated[str, typer.Option(metavar="NAME", help="One of auto, gloo, nccl, hccl.")] = "auto"
     devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs or GPUs of each host, for example 0-3,6.")] = ""
     layout: Annotated[list[str], typer.Option(metavar="dp=4,tp=2,pp=1", help="Run only this layout; repeatable.")] = []
     native: Annotated[bool, typer.Option("--native", help="Also run DDP, FSDP2, DTensor and pipelining.")] = False
     device_test: Annotated[
-        bool, typer.Option("--device-test", help="Also test each device: exact results, speed of products and copies.")
+        bool, typer.Option("--device-test", help="Also test each device: its results and its speed.")
     ] = False
     steps: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Training steps per layout.")] = 3
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Random seed of data and model.")] = 1
     max_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest collective, for example 64K or 4M.")] = "1M"
     interface: Annotated[str, typer.Option(metavar="NAME", help="Network interface of the ranks.")] = ""
-    soak: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="Repeat collectives for this long, for example 90s or 10m.")
-    ] = ""
+    soak: Annotated[str, typer.Option("--for", metavar="TIME", help="Repeat collectives for this long: 90s, 10m.")] = ""
     cells: Annotated[
         int,
         typer.Option(

@@ -36,6 +36,7 @@ def _hidden(report: Report) -> Report:
         report,
         source=_hide(report.source),
         connection_words=tuple(map(_hide, report.connection_words)),
+        smoke_words=tuple(map(_hide, report.smoke_words)),
         outcomes=tuple(map(_outcome, report.outcomes)),
         notes=tuple(map(_hide, report.notes)),
         smoke=_hide_within(report.smoke),

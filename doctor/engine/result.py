@@ -311,6 +311,8 @@ class Report(msgspec.Struct, frozen=True):
     """It says what will be after a reboot of the hosts, by what they load when they start."""
     connection_words: tuple[str, ...] = ()
     """Options by which the hosts were reached, for a next command; none of a saved run."""
+    smoke_words: tuple[str, ...] = ()
+    """Options that make the same smoke run again, as `connection_words`."""
 
     @property
     def checks_for_root(self) -> tuple[str, ...]:

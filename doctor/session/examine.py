@@ -227,7 +227,9 @@ def examine_partial(
 def _evaluated(run: Run, checks: Sequence[Check], options: ExamineOptions, inventory: Inventory) -> Report:
     report = replay(run, checks, options.evaluation)
     words = (*options.connection_words, *inventory.connection_words)
-    return msgspec.structs.replace(report, connection_words=words)
+    return msgspec.structs.replace(
+        report, connection_words=words, smoke_words=options.smoke.words if options.smoke else ()
+    )
 
 
 def _names_among_hosts(inventory: Inventory) -> tuple[str, ...]:

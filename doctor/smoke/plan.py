@@ -67,6 +67,25 @@ class SmokeOptions(SmokeSettings, frozen=True, kw_only=True):
     cell_size: int = 0
     """Hosts of a cell in the screening of a fleet; 0: as `doctor.smoke.triage.screening` has it."""
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Of the command line: what starts the same ranks in the same layouts again.
+
+        >>> SmokeOptions(ranks_per_host=2, layouts=("dp=4", "pp=2"), native=True).words
+        ('--ranks-per-host', '2', '--layout', 'dp=4', '--layout', 'pp=2', '--native')
+        """
+        options = [
+            ("--backend", self.backend),
+            ("--ranks-per-host", self.ranks_per_host),
+            ("--devices", ",".join(map(str, self.devices))),
+            *(("--layout", layout) for layout in self.layouts),
+            ("--python", self.python),
+            ("--interface", self.interface),
+            ("--master-addr", self.master_addr),
+        ]
+        result = tuple(word for option, value in options if value for word in (option, str(value)))
+        return (*result, "--native") if self.native else result
+
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:
     """The plan for these hosts, which are in inventory order. Raises: ValueError."""

@@ -39,3 +39,10 @@ def test_the_remedy_is_that_of_the_fault() -> None:
     rooms = [disk(1000 * GIB, 200 * MIB), disk(1000 * GIB, 900 * GIB, files_free=3)]
     for room, command in zip(rooms, ("du -axh /tmp", "du -x --inodes -d1 /tmp"), strict=True):
         assert f"`{command}" in run_check("disk-full", {"a": [room]}).findings[0].values["remedy"]
+
+
+@pytest.mark.parametrize(("root_free", "moves"), [(500 * GIB, True), (0, False)])
+def test_files_of_the_job_move_only_where_there_is_room(root_free: int, moves: bool) -> None:
+    rooms = (FileSystem("/", 1000 * GIB, root_free, 10**6, 10**6, False), *disk(1000 * GIB, 0).file_systems)
+    findings = run_check("disk-full", {"a": [DiskSpace(file_systems=rooms)]}).findings
+    assert all(("export TMPDIR=/var/tmp" in finding.values["remedy"]) == moves for finding in findings) and findings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -396,6 +397,46 @@ def test_another_mask_on_equal_values_within_a_model_is_named_with_its_line() ->
     (cause,) = report.causes
     assert (cause.check, cause.ranks, cause.step) == ("smoke-mask-differs", (2,), 1)
     assert cause.text.endswith("at model.py:7")
+
+
+def seeding(text: str, seed: str) -> dict[str, Any]:
+    return {"k": "line", "n": "torch.manual_seed", "at": "train.py:3", "text": text, "seed": seed}
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        ("torch.manual_seed(args.seed + args.rank)", "torch.manual_seed(args.seed + (args.rank // 3))"),
+        ("torch.manual_seed(7 * dist.get_rank())", "torch.manual_seed(7 * (dist.get_rank() // 3))"),
+        ("if is_odd(): torch.manual_seed(1)", "if is_odd(): pass"),
+        ("torch.manual_seed(seed)  # of this rank", ""),
+        ("torch.manual_seed(rank + offsets[rank])", ""),
+    ],
+)
+def test_the_command_corrects_the_line_that_seeds_the_ranks_of_a_model_apart(
+    text: str, edited: str, tmp_path: Path
+) -> None:
+    """One rank seeds alone, or each by its rank; a line that reads in another way is shown, and not edited."""
+    alone = "pass" in edited
+    report = analyze_records(
+        one_model(rank, *masked(rank, "c1", f"c{rank == 2}"), *([seeding(text, str(rank))] * (not alone or rank == 2)))
+        for rank in range(3)
+    )
+    (cause,) = report.causes
+    assert text in str(cause.values["evidence"])
+    commands = re.findall("`(sed .*?)`", "".join(cause.values.get("corrected", ())))
+    assert len(commands) == bool(edited)
+    (tmp_path / "train.py").write_text(f"import torch\n\n{text}\n")
+    for command in commands:
+        subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+        assert (tmp_path / "train.py").read_text().splitlines()[2] == edited
+
+
+def test_seeds_that_ranks_have_alike_are_no_evidence() -> None:
+    report = analyze_records(
+        one_model(rank, *masked(rank, "c1", f"c{rank == 2}"), seeding("torch.manual_seed(1)", "1")) for rank in range(3)
+    )
+    assert not report.causes[0].values.get("evidence") and "corrected" not in report.causes[0].values
 
 
 @pytest.mark.parametrize("columns", [("c1", "same"), ("own", "own")])

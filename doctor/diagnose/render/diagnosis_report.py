@@ -19,6 +19,7 @@ from doctor.diagnose.render.document import (
     DiagnosisDocument,
     WaitingDocument,
     WaivedDocument,
+    advised_commands,
     checked_lines,
 )
 from doctor.diagnose.render.log_values import fill_advice
@@ -160,10 +161,7 @@ def _remedy(advice: Advice) -> Iterator[str]:
     if advice.confirm:
         yield "To confirm it:"
         yield from (filled("  {0}", text) for text in advice.confirm)
-    if advice.playbooks:
-        yield filled("Playbooks: {0} (`doctor explain PLAYBOOK` shows one)", ", ".join(advice.playbooks))
-    if advice.checks:
-        yield filled("Before the next job: `doctor check <hosts> --select {0}`", ",".join(advice.checks))
+    yield from (text for _, text in advised_commands(advice))
 
 
 def _run_outcome(diagnosis: DiagnosisDocument) -> Outcome:

@@ -16,16 +16,20 @@ from doctor.diagnose.diagnosis import CheckedCause, Culprit, Diagnosis, EarlierA
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.render.action import ActionDocument, action_of
-from doctor.diagnose.render.log_values import fill_advice, places_in_logs, slurm_job, values_in_logs
+from doctor.diagnose.render.log_values import HOST_FORM, fill_advice, places_in_logs, slurm_job, values_in_logs
 from doctor.diagnose.render.memory_shortage import memory_shortage
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CheckName
-from doctor.engine.texts import TextTable, rewritten
+from doctor.engine.texts import TextTable, filled, rewritten
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
 MAX_ATTEMPT_FILES = 100
 """Of an earlier attempt, those that its lines are quoted from first: all files are those of the document itself."""
+MAX_HOSTS = 64
+"""Of a cause, in one command."""
+MAX_COMMANDS = 16
+"""Playbooks or checks in one command."""
 Verdict = Literal["found", "undecidable", "ended-well", "no-failure"]
 
 
@@ -78,6 +82,23 @@ class CauseDocument(Advice, frozen=True, kw_only=True):
     checked: CheckedCause | None
     memory: str = ""
     """Of device memory that ran out: how much was missing, and who held it."""
+
+
+def advised_commands(item: Advice) -> Iterator[tuple[str, str]]:
+    """What plans the playbooks, and what tests the hosts before the next run: each with its label."""
+    hosts = item.hosts[:MAX_HOSTS] if isinstance(item, CauseDocument) else ()
+    typed = ",".join(hosts) if all(map(HOST_FORM.fullmatch, hosts)) else ""
+    typed = typed or item.log_values.get("HOSTS", "")
+    playbooks, checks = " ".join(item.playbooks[:MAX_COMMANDS]), ",".join(item.checks[:MAX_COMMANDS])
+    if playbooks and typed:
+        yield "playbooks", filled("`doctor fix {0} -w {1}` prints a plan; --apply carries it out", playbooks, typed)
+    elif playbooks:
+        yield "playbooks", filled("on its host: `doctor fix {0}` prints a plan; --apply carries it out", playbooks)
+    if checks and typed:
+        yield "before", filled("the next run, its hosts: `doctor check {0} --select {1}`", typed, checks)
+    elif checks:
+        text = "the next run, in its allocation or on each of its hosts: `doctor check --select {0}`"
+        yield "before", filled(text, checks)
 
 
 class WaitingDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +221,10 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
 
 
 def summary_text(text: str) -> str:
-    """Who, and the title of a signature behind a colon; else a sentence. A title may have colons of its own."""
+    """Who, and the title of a signature behind a colon; else a sentence.
+
+    A title may have colons, and be followed by what its lines have in common, in brackets.
+    """
     sentence = localized_filled(text)
     who, *rest = text.split(": ", 4)
     for number in range(len(rest)):

@@ -30,7 +30,7 @@ _FIELDS = {
     "IP": (("ip",), HOST_FORM),
     "JOB": (("slurm_job", "job"), _JOB),
     "N": (("culprit_device", "device", "dev"), _DEVICE),
-    "FILE": (("path",), _PATH),
+    "FILE": (("path",), _FILE_NAME),
     "PID": (("culprit_pid",), _PID),
     "POD": (("culprit_pod",), HOST_FORM),
     "VARIABLE": (("setting",), _VARIABLE),
@@ -48,7 +48,8 @@ _PLACES = {
     "IP": rf"(?<=-zv )IP{_AFTER}",
     "JOB": rf"(?:(?<=-j )|(?<=show job ))JOB{_AFTER}",
     "N": rf"(?<=-i )N{_AFTER}",
-    "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool ))FILE{_AFTER}",
+    "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool ))FILE{_AFTER}"
+    r"|(?<=:)FILE(?= FILE`)|(?<=:FILE )FILE",
     "PID": rf"(?:(?<=worker-\*-)PID(?=\.)|(?<=--pid )PID{_AFTER})",
     "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous ))POD{_AFTER}",
     "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",

@@ -11,13 +11,13 @@ from doctor.diagnose.render.document import (
     CauseDocument,
     DiagnosisDocument,
     SignatureCatalog,
+    advised_commands,
     checked_lines,
     document,
     format_time,
     summary_text,
     verdict,
 )
-from doctor.diagnose.render.log_values import HOST_FORM
 from doctor.diagnose.rules.named import name_all
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.output_encoding import display_width
@@ -27,8 +27,6 @@ from doctor.transport import format_size
 
 MAX_ITEMS = 3
 """Likely causes, commands and fixes of a cause without ``--verbose``."""
-MAX_HOSTS = 64
-"""Of a cause, in the command that checks them."""
 MAX_WAITING = 6
 MAX_EARLIER = 3
 """Earlier jobs that are shown without ``--verbose``."""
@@ -147,10 +145,7 @@ class _TextLayout:
         yield from self.labelled("memory", [item.memory] if item.memory else [])
         yield from self.labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence])
         yield from self.advice("possible" if len(item.likely_causes) > 1 else "why", item)
-        if item.checked:
-            yield from self.labelled("now", checked_lines(item.checked))
-        else:
-            yield from self.checks(item)
+        yield from self.labelled("now", checked_lines(item.checked) if item.checked else [])
 
     def reported(self, reported: Sequence[Advice]) -> Iterator[str]:
         """Where nothing is decided: what the report of most ranks comes from, and how to find out; others' pages."""
@@ -160,32 +155,16 @@ class _TextLayout:
             if len(reported) > 1:
                 yield from self.labelled("for", [item.title])
             yield from self.advice("possible", item)
-            yield from self.checks(item)
         if rest := reported[len(detailed) :]:
             yield from self.labelled("more", [f"doctor explain {item.signature}" for item in rest[:MAX_ITEMS]])
 
     def advice(self, label: str, item: Advice) -> Iterator[str]:
-        """Causes, under this label, what confirms them, and what to do."""
+        """Causes, under this label, what confirms them, what to do, and what to type then."""
         for heading, texts in ((label, item.likely_causes), ("confirm", item.confirm), ("fix", item.fix)):
             yield from self.labelled(heading, texts[: self.limit])
-        if item.playbooks:
-            names = ", ".join(item.playbooks[: self.limit])
-            yield from self.labelled(
-                "playbooks", [phrase("{names} (`doctor explain PLAYBOOK` shows one)", names=names)]
-            )
-
-    def checks(self, item: Advice) -> Iterator[str]:
-        if item.checks:
-            checks = ",".join(item.checks[:4])
-            text = phrase("the next run, all hosts of the job: `doctor check <hosts> --select {checks}`", checks=checks)
-            hosts = item.hosts[:MAX_HOSTS] if isinstance(item, CauseDocument) else ()
-            if hosts and all(map(HOST_FORM.fullmatch, hosts)):
-                text = phrase(
-                    "the next run, its hosts: `doctor check {hosts} --select {checks}`",
-                    hosts=",".join(hosts),
-                    checks=checks,
-                )
-            yield from self.labelled("before", [text])
+        for name, text in advised_commands(item):
+            if name == "playbooks" or not (isinstance(item, CauseDocument) and item.checked):
+                yield from self.labelled(name, [localized_filled(text)])
 
     def who(self, culprits: tuple[Culprit, ...]) -> str:
         """Their names; with a word where no log names a host or a rank of any of them."""

@@ -51,6 +51,8 @@ def way_back(change: ValueChange, peer: str = "") -> str:
     'unset NCCL_IB_DISABLE'
     >>> way_back(ValueChange("packages", "libc6", "2.36-9", "$(id)", ("n1",)))
     'apt-get install libc6=2.36-9 || dnf install libc6-2.36-9'
+    >>> way_back(ValueChange("python", "transformers", None, "4.57.1", ("n1",)))
+    'python3 -m pip uninstall -y transformers'
     >>> way_back(ValueChange("libraries", "libnccl.so", "libnccl.so.2 de79ef7d3988", "libnccl.so.2 a", ("n2",)), "n1")
     'f=$(find /usr /opt -name libnccl.so.2 | head -n 1) && scp -p n1:$f $f'
     >>> way_back(ValueChange("sysctl", "kernel.core_pattern", "|/bin/x", "core", ("n1",)))
@@ -61,6 +63,8 @@ def way_back(change: ValueChange, peer: str = "") -> str:
         return ""
     if change.category in ("environment", "shell") and _VARIABLE.fullmatch(name):
         return f"unset {name}" if before is None else f"export {name}={shlex.quote(before)}"
+    if before is None and _NAME.fullmatch(name):
+        return _ADDED.get(change.category, "").format(name)
     set_again = _BY_CATEGORY.get(change.category)
     return set_again(name, before, peer) if before and set_again else ""
 
@@ -95,6 +99,11 @@ def _system(name: str, before: str, _: str) -> str:
     return f"echo {before} > /sys/kernel/mm/transparent_hugepage/enabled" if has_file else ""
 
 
+_ADDED = {
+    "packages": "apt-get remove {0} || dnf remove {0}",
+    "python": "python3 -m pip uninstall -y {0}",
+}
+"""What takes away what was not there before."""
 _BY_CATEGORY: Mapping[str, Callable[[str, str, str], str]] = {
     "sysctl": _sysctl,
     "packages": _package,

@@ -94,7 +94,7 @@ def _dumps(value: Any) -> str:
 def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dict[str, Any]:
     """The document as plain Python values."""
     report = without_secrets(report)
-    fleet = Fleet(map(_text, report.hosts))
+    fleet = Fleet.of_report(report)
     content = {
         "schema": SCHEMA,
         "version": __version__,

@@ -61,7 +61,7 @@ def _properties(report: Report, code: int) -> Iterator[tuple[str, str]]:
 
 class _CaseBuilder:
     def __init__(self, report: Report, code: int, checks: Mapping[str, Check]) -> None:
-        self.fleet, self.code, self.checks = Fleet(report.hosts, 400), code, checks
+        self.fleet, self.code, self.checks = Fleet.of_report(report, 400), code, checks
 
     def case(self, outcome: Outcome) -> TestCase:
         case = TestCase(clean(outcome.check), clean(outcome.area), 0.0)

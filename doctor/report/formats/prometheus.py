@@ -28,7 +28,7 @@ MAX_PAIRS = 5000
 
 def render(report: Report, context: RenderContext) -> str:
     """The metrics."""
-    metrics, fleet = _Metrics(), Fleet(report.hosts)
+    metrics, fleet = _Metrics(), Fleet.of_report(report)
     metrics.run(report, context.code)
     for outcome in sort_by_area(report.outcomes):
         metrics.check(outcome)

@@ -11,7 +11,7 @@ from doctor.report.layout.formatting import unwrap_lines
 
 COMMAND = re.compile(r"`[^`]*`")
 _PERSONAL_WORD = re.compile(
-    r"(?<![$\w{-])(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER|HOSTS|HOST|PORT|MTU|NPU|DIE|NUMBER|COMMAND"
+    r"(?<![$\w{-])(?<!MODE=)(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER|HOSTS|HOST|PORT|MTU|NPU|DIE|NUMBER|COMMAND"
     r"|FILE|DATA|DIRECTORY|FOLDER|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
 )
 _PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
@@ -207,6 +207,8 @@ def mark_personal_words(text: str) -> str:
 
     >>> mark_personal_words("`kill PID`, then `export MASTER_PORT=...`; a PID is a number")
     '`kill <pid>`, then `export MASTER_PORT=<value>`; a PID is a number'
+    >>> mark_personal_words("`export HCCL_OP_EXPANSION_MODE=HOST`")
+    '`export HCCL_OP_EXPANSION_MODE=HOST`'
     >>> mark_personal_words("`docker run -e USER=worker`, `nvidia-imex-ctl -N`")
     '`docker run -e USER=worker`, `nvidia-imex-ctl -N`'
     """

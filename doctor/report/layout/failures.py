@@ -143,7 +143,11 @@ def filled_fix(
     of_run |= {"all_hosts": fleet.nodeset(fleet.hosts)} if fleet.hosts and "{all_hosts}" in fix else {}
     values, texts = {**of_run, **values}, {**of_run, **({"host": place} if place else {}), **texts}
     blocks = [
-        block.replace("{all_hosts}", " ".join(["{all_hosts}", *fleet.connection]))
+        re.sub(
+            r"(doctor smoke )?\{all_hosts\}",
+            lambda call: " ".join([call[0], *fleet.connection, *(fleet.smoke if call[1] else ())]),
+            block,
+        )
         for block in _marked_blocks(fix, _unknown_values(finding, fleet))
     ]
     if blocks[:1] == [OF_THE_CAUSE] and len(blocks) > 1:
@@ -151,9 +155,13 @@ def filled_fix(
             blocks = blocks[1:]
         elif shortened_by:
             blocks = [f"{OF_THE_CAUSE} {phrase('(more: doctor explain {name})', name=shortened_by)}"]
-    run = " ".join([shlex.quote(fleet.nodeset(fleet.hosts)), *fleet.connection]) if len(fleet.hosts) > 1 else ""
+    run = [shlex.quote(fleet.nodeset(fleet.hosts)), *fleet.connection] if len(fleet.hosts) > 1 else []
     lines = (fill_advice(block, values, texts) for block in blocks)
-    filled_lines = (_OF_ALL_HOSTS.sub(lambda call: f"{call[0]} {run}".rstrip(), line) for line in lines if line.strip())
+    filled_lines = (
+        _OF_ALL_HOSTS.sub(lambda call: " ".join([call[0], *run, *(fleet.smoke if "smoke" in call[0] else ())]), line)
+        for line in lines
+        if line.strip()
+    )
     return [*edits, *filled_lines]
 
 
@@ -381,7 +389,7 @@ class _FailureEntryBuilder:
     def with_note(self, lines: list[str], note: str) -> list[str]:
         """The note on a line of its own; where lines are few, in the last one."""
         if self.scope.shortens and lines and not lines[-1].startswith("  "):
-            gap = "" if lines[-1].endswith("。") else " "
+            gap = "" if lines[-1].endswith(("。", "）")) else " "
             return [*lines[:-1], f"{lines[-1]}{gap}{note}"]
         return [*lines, note]
 

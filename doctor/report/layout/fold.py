@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from doctor.engine.check_files import AREAS
 from doctor.engine.result import Finding, Outcome, Report, Severity
-from doctor.report.layout.formatting import clean
 from doctor.report.layout.group_findings import FindingGroup, grouped
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import Counts, RootCauses, counted, outcome_class
@@ -118,8 +116,7 @@ def sort_by_area(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 def fold(report: Report, max_chars: int = 0) -> FoldedReport:
     """The report, folded; ``max_chars`` limits the host lists, in characters."""
-    connection = [shlex.quote(clean(word, 500)) for word in report.connection_words]
-    fleet = Fleet(report.hosts, max_chars, connection)
+    fleet = Fleet.of_report(report, max_chars)
     outcomes = sort_by_area(report.outcomes)
     causes = RootCauses(outcomes)
     unexplained = {outcome.check: causes.unexplained(outcome) for outcome in outcomes}

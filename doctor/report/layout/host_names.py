@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from doctor.engine.language import is_english, localized, localized_filled, localized_template, phrase
-from doctor.engine.result import Finding, fill_texts, format_value, value_in_sentence
+from doctor.engine.result import Finding, Report, fill_texts, format_value, value_in_sentence
 from doctor.engine.sanitize import with_visible_ends
 from doctor.report.layout.formatting import MAX_VALUE_CHARS, bracketed, clean, clean_value, count_noun
 
@@ -19,14 +20,26 @@ class Fleet:
     """The hosts of a run, in inventory order. ``max_chars`` limits a folded list, in characters; 0 does not.
 
     ``connection``: the options by which another command reaches them, as a shell reads them.
+    ``smoke``: those by which another smoke run is the same.
     """
 
-    def __init__(self, hosts: Iterable[str], max_chars: int = 0, connection: Sequence[str] = ()) -> None:
-        self.max_chars, self.connection = max_chars, connection
+    def __init__(
+        self, hosts: Iterable[str], max_chars: int = 0, connection: Sequence[str] = (), smoke: Sequence[str] = ()
+    ) -> None:
+        self.max_chars, self.connection, self.smoke = max_chars, connection, smoke
         self.hosts = tuple(dict.fromkeys(hosts))
         self.positions = {host: number for number, host in enumerate(self.hosts)}
         self._folded: dict[tuple[str, ...], str] = {}
         self._ordered: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    @classmethod
+    def of_report(cls, report: Report, max_chars: int = 0) -> Fleet:
+        """With the options by which another command reaches these hosts, and makes the same smoke run."""
+        words = [
+            [shlex.quote(clean(word, 500)) for word in options]
+            for options in (report.connection_words, report.smoke_words)
+        ]
+        return cls(report.hosts, max_chars, *words)
 
     def ordered(self, hosts: Iterable[str]) -> tuple[str, ...]:
         """Each host once: those of the inventory in its order, then the others by name. The empty name is dropped."""

@@ -50,6 +50,7 @@ class _ReportRedactor:
             report,
             source=self.text(report.source),
             connection_words=(),
+            smoke_words=(),
             hosts=self.hosts(report.hosts),
             outcomes=tuple(map(self.outcome, report.outcomes)),
             notes=self.texts(report.notes),

@@ -5,25 +5,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
 
 from doctor.analysis.values.cause_order import separate_causes
-from doctor.analysis.values.value_defect import ValueDefect
+from doctor.analysis.values.value_defect import ValueDefect, describe
 from doctor.engine.check import Check
 from doctor.engine.sanitize import count_noun, printable
+from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import beginning, filled
 from doctor.watch.data.group_roles import group_roles
 from doctor.watch.data.input_rules import input_defects
-from doctor.watch.data.records import JobRecords, read_records
+from doctor.watch.data.records import JobRecords, by_rank, read_records
 from doctor.watch.data.sample_shards import shard_defects
 from doctor.watch.data.stated_rules import stated_defects
 from doctor.watch.data.value_rules import value_defects
 from doctor.watch.data.worker_seeds import worker_defects
 
-WITHOUT_LINES = frozenset({"smoke-mask-differs", "smoke-mask-repeated", "smoke-loader-seed-differs"})
-"""Of defects of random numbers: no line that is recorded is one that seeds a generator."""
+RANDOM = frozenset({"smoke-mask-differs", "smoke-mask-repeated", "smoke-loader-seed-differs"})
+"""Defects of random numbers: of the lines that are recorded only those count that seed a generator."""
+_SEEDING = {"random.seed": "python", "numpy.random.seed": "numpy", "torch.manual_seed": "torch"}
+_RANK = re.compile(r"(?<![\w.\"'])(?:\w{1,20}\.)?(?:\w{1,10}_)?rank(?![\w\"'=(])|\b(?:\w{1,20}\.){0,2}get_rank\(\)")
+_FILE = re.compile(r"[\w.-]+", re.ASCII)
 
 
 class DataReport(msgspec.Struct, frozen=True):
@@ -67,7 +72,10 @@ def analyze_job(job: JobRecords) -> DataReport:
         *stated_defects(job),
     ]
     defects_found = [
-        msgspec.structs.replace(defect, values={**defect.values, "evidence": _lines(job, defect)})
+        msgspec.structs.replace(
+            defect,
+            values={**defect.values, **(_seeds(job, defect) if defect.check in RANDOM else _lines(job, defect))},
+        )
         for defect in defects_found
     ]
     notes = tuple(defect for defect in defects_found if defect.level == "note")
@@ -80,14 +88,62 @@ def analyze_job(job: JobRecords) -> DataReport:
     )
 
 
-def _lines(job: JobRecords, defect: ValueDefect) -> str:
+def _lines(job: JobRecords, defect: ValueDefect) -> dict[str, str]:
     """Where the program makes or calls what is looked at, on the defect's first rank; empty where no rank tells."""
-    if defect.check in WITHOUT_LINES:
-        return ""
     entry = job.ranks.get(min(defect.ranks, default=min(job.ranks)))
     records = [record.values for record in entry.of("line")] if entry else []
-    places = ", ".join(dict.fromkeys(printable(f"{values.get('n')} {values.get('at')}", 130) for values in records))
-    return filled("Lines of its program: {0}", beginning(places, 600)) if places else ""
+    places = ", ".join(
+        dict.fromkeys(
+            printable(f"{values.get('n')} {values.get('at')}", 130)
+            for values in records
+            if values.get("n") not in _SEEDING
+        )
+    )
+    return {"evidence": filled("Lines of its program: {0}", beginning(places, 600))} if places else {}
+
+
+def _seeds(job: JobRecords, defect: ValueDefect) -> dict[str, object]:
+    """Where the ranks of the defect seed unlike the others, and the command that ends it; empty where no line does."""
+    generators = defect.values.get("generators") or list(_SEEDING.values())
+    texts: dict[str, object] = {}
+    for (name, at, text), seeds in by_rank(job, "line", "n", "at", "text").items():
+        file, _, number = str(at).rpartition(":")
+        if not isinstance(generators, list) or _SEEDING.get(str(name)) not in generators or not _FILE.fullmatch(file):
+            continue
+        line, call = printable(str(text), 200), str(name)
+        place = filled("{0}:{1} seeds on {2}: `{3}`", file, number, describe(seeds), hide_secrets(line))
+        if set(seeds) < set(job.ranks) and set(seeds) <= set(defect.ranks):
+            edit = f"{number}s/{_literal(call)}(.*/pass/" if line.count(call) == 1 and line.endswith(")") else ""
+        elif len({str(values.get("seed")) for values in seeds.values()}) > 1:
+            word, size = next(iter(_RANK.findall(line)), "#"), _model_size(defect, job)
+            edit = (
+                f"{number}s:{_literal(word)}:({word} // {size}):"
+                if size and line.count(word) == 1 and "#" not in line
+                else ""
+            )
+        else:
+            continue
+        texts = {"evidence": place}
+        if edit:
+            command = filled(
+                "In the folder of {0}: `{1}`, then start the program again.", file, f"sed -i.bak '{edit}' {file}"
+            )
+            return {**texts, "corrected": [command]}
+    return texts
+
+
+def _literal(text: str) -> str:
+    """A name or a call as sed's basic expressions read it: a bracket stands for itself there."""
+    return text.replace(".", r"\.")
+
+
+def _model_size(defect: ValueDefect, job: JobRecords) -> int:
+    """Ranks of each model, where those of one follow each other; 0 where that is not so, or not known."""
+    match defect.values.get("members"):
+        case [int(first), *_] as ranks if len(ranks) > 1 and first % len(ranks) == 0:
+            follow = ranks == list(range(first, first + len(ranks)))
+            return len(ranks) if follow and len(job.ranks) % len(ranks) == 0 else 0
+    return 0
 
 
 def _without_repetition(defects: list[ValueDefect]) -> list[ValueDefect]:

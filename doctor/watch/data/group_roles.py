@@ -43,6 +43,7 @@ class GroupRole(msgspec.Struct, frozen=True):
         """A defect of the ranks that differ from the rest of the group, in the words of ``template``."""
         others = format_ranges(split.agreeing or self.ranks)
         values = {"group": others, "agree": len(split.agreeing), "tensors": name_tensors(split.names), **values}
+        values["members"] = list(self.ranks)
         return ValueDefect(check, kind, step, split.differing, template, values, tie=split.tie, inferred=self.inferred)
 
 

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import itertools
 import json
+import linecache
 import os
 import re
 import socket
@@ -32,6 +33,8 @@ MAX_FAILURES = 20
 """Calls that fail until the probe ends itself."""
 MAX_PENDING = 256
 MAX_LINES = 32
+MAX_TEXT = 200
+"""Characters of a line of the program."""
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|/data-hooks/|doctor-watch|/bin/[^/.]+$|^<")
 """Files whose frames are none of the program's."""
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK_ID", "MV2_COMM_WORLD_RANK")
@@ -82,15 +85,24 @@ class Channel:
             with contextlib.suppress(OSError):
                 os.write(2, f"doctor watch: process {os.getpid()}: no more digests: {error.strerror}\n".encode())
 
-    def note_line(self, name: str) -> None:
-        """Writes once from which line of the program a call comes: the innermost one outside of libraries."""
+    def note_line(self, name: str, **values: Any) -> None:
+        """Writes once from which line of the program a call comes: the innermost one outside of libraries.
+
+        With ``values``, which are written beside it, the text of the line, too.
+        """
         frame = sys._getframe(1)
         while frame.f_back and LIBRARY.search(frame.f_code.co_filename):
             frame = frame.f_back
         line = (name[:60], f"{os.path.basename(frame.f_code.co_filename)[:60]}:{frame.f_lineno}")
         if line not in self.lines and len(self.lines) < MAX_LINES and not LIBRARY.search(frame.f_code.co_filename):
             self.lines.add(line)
-            self.write("line", n=line[0], at=line[1])
+            if values:
+                values["text"] = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()[:MAX_TEXT]
+            self.write("line", n=line[0], at=line[1], **values)
+
+    def note_seed(self, name: str, seed: Any) -> None:
+        """Writes once which line of the program seeds a generator, and with what number."""
+        self.note_line(name, seed=str(seed)[:40] if isinstance(seed, int) else "")
 
     def rank_now(self) -> int:
         """This process's global rank; -1 where nothing says it yet."""

@@ -23,7 +23,7 @@ from .digest_records import MAX_TENSORS
 from .gradient_sketch import GradientSketch, backward_scale, should_move
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
-from .mask_draws import MaskDraws, begin
+from .mask_draws import MaskDraws, begin, note_seeds
 from .module_values import HiddenHooks, ModuleValues, compile_test, in_training, input_tensors, is_compiled
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
@@ -41,8 +41,7 @@ class DigestCollection:
     def __init__(self, torch: Any, out: Channel, first: int, every: int) -> None:
         self.torch, self.out, self.first, self.every = torch, out, first, every
         self.step = self.forwards = self.failures = self.depth = 0
-        self.ended = self.has_run = False
-        """Whether the hooks have ended; whether a model that trains was called."""
+        self.ended = self.has_run = False  # the hooks; a model that trains
         self.main: Any = None
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.optimizer_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -105,8 +104,13 @@ class DigestCollection:
         torch.autograd.backward = wrapped
         self.groups.install()
         BatchIndices(torch, self.out.write, max(self.first, 4), self.trains, self.out.note_line).install()
+        note_seeds(self._seeded)
         if self.marks:
             self.marks.install()
+
+    def _seeded(self, name: str, seed: Any) -> None:
+        if not self.compiling():
+            self.guard(self.out.note_seed, name, seed)
 
     def _after_init(self, kind: Any, call: Callable[[Any], None]) -> None:
         original = kind.__init__

@@ -6,8 +6,9 @@ it, and what is computed from it alone, is a mask; where it meets another tensor
 
 from __future__ import annotations
 
+import functools
 import sys
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -24,6 +25,8 @@ MEETS = frozenset({"mul", "mul_", "add", "add_", "sub", "sub_", "div", "div_", "
 DROPOUT = "native_dropout"
 NO_MASKS = ("_scaled_dot_product", "_flash", "_efficient", "rnn", "lstm", "gru", "cudnn")
 """Begins of operators whose results are values, although they may draw."""
+SEEDING = ("random.seed", "numpy.random.seed", "torch.manual_seed")
+"""What seeds a generator that all of a program draws from."""
 
 
 class MaskDraws(TorchDispatchMode):  # type: ignore[misc]
@@ -87,3 +90,20 @@ def _program_line() -> str:
             return "%s:%d" % (path.rpartition("/")[2][:80], frame.f_lineno)
         frame = frame.f_back
     return ""
+
+
+def note_seeds(note: Callable[[str, Any], Any]) -> None:
+    """Calls ``note`` with the name of each call that seeds a generator, and the seed."""
+    for name in SEEDING:
+        module, _, attribute = name.rpartition(".")
+        if original := getattr(sys.modules.get(module), attribute, None):
+            setattr(sys.modules[module], attribute, _noted(original, name, note))
+
+
+def _noted(original: Any, name: str, note: Callable[[str, Any], Any]) -> Any:
+    @functools.wraps(original)
+    def seed(*arguments: Any, **named: Any) -> Any:
+        note(name, next(iter((*arguments, *named.values())), None))
+        return original(*arguments, **named)
+
+    return seed

@@ -48,7 +48,11 @@ def network_module_out_of_range(
             lanes = alarms.get(quantity) or warnings[quantity]
             finding = _finding(interface, quantity, lanes, "alarm" if quantity in alarms else "warning")
             yield finding.with_host(host)
-    fec = {port: (module.speed, module.technology, module.fec) for port, module in ports.items() if module.technology}
+    fec = {
+        port: (f"{module.speed} Mbit/s", module.technology, module.fec)
+        for port, module in ports.items()
+        if module.technology
+    }
     yield from unlike_fec(fec)
 
 
@@ -62,5 +66,6 @@ def _finding(interface: str, quantity: str, lanes: dict[str, OpticalReading], ki
         low=first.low,
         high=first.high,
         unit=first.unit,
+        encoding="auto",
         case=first.case(quantity),
     )

@@ -164,9 +164,12 @@ def test_json_stays_json_without_its_secrets() -> None:
 def test_a_question_gets_the_given_values_by_their_names() -> None:
     assert set(ProbeArguments.__annotations__) == {
         "asked",
+        "counts_gpus",
         "environ",
         "files",
         "login",
+        "module",
+        "output",
         "program",
         *ProbeInputs.__struct_fields__,
     }

@@ -300,11 +300,11 @@ def since_hosts_started(readings: Sequence[FileReading], catalog: Catalog) -> li
     without ``-b``); after one that came later than the job's first line, the fault may be why the host was started.
     """
     starts = [[e for e in reading.events if e.signature == HOST_START and e.time is not None] for reading in readings]
-    begins = [log.summary.first_time for log, own in zip(readings, starts, strict=True) if not own]
+    begins = [log.summary.first_time for log, host_starts in zip(readings, starts, strict=True) if not host_starts]
     begin = min((time for time in begins if time is not None), default=0.0)
     kept: list[list[Event]] = []
-    for reading, own in zip(readings, starts, strict=True):
-        line = max((event.line for event in own if (event.time or 0.0) <= begin), default=0)
+    for reading, host_starts in zip(readings, starts, strict=True):
+        line = max((event.line for event in host_starts if (event.time or 0.0) <= begin), default=0)
         count = sum(e.line < line and catalog[e.signature].role == "root" for e in reading.events)
         note = filled("{0} before the host was started: line {1}, before the job", count_noun(count, "error"), line)
         reading.summary.notes += [note] if count and note not in reading.summary.notes else []

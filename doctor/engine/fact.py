@@ -83,7 +83,8 @@ class ProbeArguments(TypedDict, total=False):
 
     Beside them what a run does not keep: ``login``, how the launcher logs in (`doctor.job.launch_line.logins`), and
     ``environ``, the job's variables that are read at a start (`doctor.job.variables.at_start`), ``program``, the
-    file that its launch line starts, and ``files``, the configurations that the line names.
+    file that its launch line starts, or its ``module``, ``output``, where its launcher writes logs, ``counts_gpus``,
+    that the GPUs of a host are its number of ranks, and ``files``, the configurations that the line names.
     In round 2 also, by the name of the fact that is ``asked`` for, what its `Fact.plan` returned for this host.
     """
 

@@ -34,9 +34,9 @@ def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_fi
     for script in scripts:
         if script.refused:
             raise InputError(filled("{0}: no shell reads this: {1}", name, script.refusal))
-        asked = script.resources
+        resources = script.resources
         entries = [
-            LaunchText(line, name, text, asked.time_limit_s, asked.gpus_per_node, asked.slots or 0)
+            LaunchText(line, name, text, resources.time_limit_s, resources.gpus_per_node, resources.slots or 0)
             for line in script.launch_lines
         ]
         lines += [follower for entry in entries for follower in follow(entry, environ, read_file)]

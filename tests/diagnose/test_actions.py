@@ -172,4 +172,4 @@ def test_corrected_settings_need_the_script_to_be_submitted() -> None:
     text = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T12:00:00 DUE TO TIME LIMIT ***\n"
     content = document(logs(run=text), CATALOG, 10)
     assert content.action and "requeue" not in content.action.text
-    assert any("scontrol update jobid=7 timelimit=<more>" in text for text in content.causes[0].fix)
+    assert any(text.startswith("`export SBATCH_TIMELIMIT=") for text in content.causes[0].fix)

@@ -96,10 +96,10 @@ def test_attempts_that_torchrun_started_again_are_compared_with_the_last() -> No
     text = raised(1, NAN) + failed(1, 11, 7) + raised(0, FULL) + failed(0, 20, 7, 20)
     text += raised(1, NAN) + failed(1, 31, 7, 40) + listed(1, 1, 31)
     diagnosis = diagnosed(train=text)
-    assert causes(diagnosis) == [("python-exception", [1])]
+    assert causes(diagnosis) == [("sampling-not-finite", [1])]
     assert [(a.is_job, a.same, causes(a.diagnosis)) for a in diagnosis.attempts] == [
         (False, False, [("disk-full", [0])]),
-        (False, True, [("python-exception", [1])]),
+        (False, True, [("sampling-not-finite", [1])]),
     ]
     assert attempt_lines(diagnosis)[1] == "an attempt that was started again (train.log:1-3): the same cause"
 
@@ -117,13 +117,13 @@ def test_attempts_in_folders_of_torchrun_are_told_apart() -> None:
         "agent": failed(0, 11, 7) + failed(1, 31, 7, 40) + listed(1, 1, 31),
     }
     diagnosis = diagnosed(**texts)
-    assert causes(diagnosis) == [("python-exception", [1])]
+    assert causes(diagnosis) == [("sampling-not-finite", [1])]
     assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("disk-full", [0])]]
 
 
 def test_a_job_that_slurm_put_back_is_diagnosed_by_its_last_attempt() -> None:
     diagnosis = diagnosed(slurm=REQUEUED)
-    assert causes(diagnosis) == [("python-exception", [0])]
+    assert causes(diagnosis) == [("sampling-not-finite", [0])]
     assert [culprit.rank for item in diagnosis.waiting for culprit in item.culprits] == [1]
     (first,) = diagnosis.attempts
     assert not first.is_job and causes(first.diagnosis) == [("slurm-requeued", [])]
@@ -159,7 +159,7 @@ def test_each_mpirun_of_a_script_is_an_attempt_of_its_own_and_the_last_is_diagno
     diagnosis = diagnosed(train=(LOGS / "mpirun_three_times.log").read_text())
     assert causes(diagnosis) == [("mpi-rank-killed", [0])]
     assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [
-        [("python-exception", [2])],
+        [("sampling-not-finite", [2])],
         [("disk-full", [1])],
     ]
     assert not any(attempt.is_job for attempt in diagnosis.attempts)
@@ -168,7 +168,7 @@ def test_each_mpirun_of_a_script_is_an_attempt_of_its_own_and_the_last_is_diagno
 def test_an_mpirun_that_ends_well_after_one_that_failed_is_no_failure() -> None:
     diagnosis = diagnosed(train=(LOGS / "mpirun_again_well.log").read_text())
     assert diagnosis.ended_well and not diagnosis.causes
-    assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("python-exception", [2])]]
+    assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("sampling-not-finite", [2])]]
 
 
 STEP = """\
@@ -185,7 +185,7 @@ srun: error: n{other}: task {other}: Terminated
 def test_each_srun_of_a_script_is_an_attempt_of_its_own() -> None:
     text = STEP.format(rank=1, error=FULL, other=0, number=0) + STEP.format(rank=0, error=NAN, other=1, number=1)
     diagnosis = diagnosed(train=text)
-    assert causes(diagnosis) == [("python-exception", [0])]
+    assert causes(diagnosis) == [("sampling-not-finite", [0])]
     assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("disk-full", [1])]]
 
 
@@ -206,7 +206,7 @@ def test_the_reports_of_open_mpi_5_end_attempts_as_well() -> None:
     diagnosis = diagnosed(train=text)
     assert causes(diagnosis) == [("mpi-rank-killed", [0])]
     assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [
-        [("python-exception", [2])],
+        [("sampling-not-finite", [2])],
         [("disk-full", [1])],
     ]
 
@@ -228,7 +228,7 @@ class TestRestartsThatMeetTheFailedAttempt:
         diagnosis = diagnosed(train=text)
         assert causes(diagnosis) == [("torch-restart-shares-store", [])]
         assert diagnosis.causes[0].summary.startswith("rank 1: ") and diagnosis.causes[0].confidence == "likely"
-        assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("python-exception", [1])]]
+        assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("sampling-not-finite", [1])]]
 
     def test_a_first_attempt_that_could_not_connect_either_speaks_for_the_network(self) -> None:
         text = REFUSED + failed(1, 22752, 22742, 2) + REFUSED + failed(0, 22792, 22742, 11) + listed(0, 0, 22792)
@@ -251,7 +251,7 @@ def crash(text: str) -> str:
 def test_a_line_that_a_program_prints_once_at_its_start_tells_two_attempts_apart() -> None:
     start = "[INFO|trainer.py:2134] 2026-11-21 18:48:03,365 >> ***** Running training *****\n"
     diagnosis = diagnosed(train=start + crash(FULL) + start + crash(NAN))
-    assert causes(diagnosis) == [("python-exception", [None])]
+    assert causes(diagnosis) == [("sampling-not-finite", [None])]
     assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("disk-full", [None])]]
     assert diagnosed(train=start + crash(FULL) + start + "step 0 loss: 3.1\ntraining finished\n").ended_well
 
@@ -263,7 +263,7 @@ def test_a_start_that_is_printed_once_more_without_a_failure_between_ends_no_att
 
 
 def test_of_two_crashes_with_nothing_between_both_are_named_in_their_order() -> None:
-    for first, second in ((FULL, NAN), (NAN, "KeyError: 'loss'"), (NAN, FULL)):
+    for first, second in ((FULL, NAN), ("ValueError: lost count", "KeyError: 'loss'"), (NAN, FULL)):
         (cause,) = diagnosed(train=crash(first) + crash(second)).causes
         assert second in cause.summary or cause.evidence[0].text == second
         assert first in cause.summary or cause.evidence[0].text == first

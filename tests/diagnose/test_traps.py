@@ -150,7 +150,7 @@ def test_the_source_line_that_a_traceback_quotes_is_not_what_the_program_printed
         "ValueError: loss is NaN\n"
     )
     diagnosis = logs(train="".join(f"{label}{line}\n" for line in text.splitlines()))
-    assert [cause.signature for cause in diagnosis.causes] == ["python-exception"]
+    assert [cause.signature for cause in diagnosis.causes] == ["sampling-not-finite"]
 
 
 @pytest.mark.parametrize(

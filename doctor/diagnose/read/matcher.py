@@ -135,14 +135,14 @@ class StepsBehind:
     """The lines behind the last error of a file that show progress, of each process the first."""
 
     def __init__(self) -> None:
-        self.left = 0
+        self.remaining = 0
         """Lines that are still looked at."""
         self.processes: set[tuple[str, int | None]] = set()
         self.bars: dict[tuple[str, int | None, str], str] = {}
 
     def begin(self) -> None:
         """An error."""
-        self.left = MAX_PROGRESS
+        self.remaining = MAX_PROGRESS
         self.processes.clear()
         self.bars.clear()
 
@@ -150,7 +150,7 @@ class StepsBehind:
         """Whether the line is the first of the process that shows progress. A bar does so by a second count: that at
         which the error closed it stands behind the error, too.
         """
-        self.left -= 1
+        self.remaining -= 1
         count = values.get("bar_count", "")
         if process in self.processes or (
             count and count == self.bars.setdefault((*process, values["bar_total"]), count)

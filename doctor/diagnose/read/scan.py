@@ -220,7 +220,7 @@ class _Scanner:
             else sorted(numbered)
         )
         is_long = has_long_line(data)  # type: ignore[no-untyped-call]
-        if hits or is_long or self.tracebacks or self.steps.left:
+        if hits or is_long or self.tracebacks or self.steps.remaining:
             lines = lines_of(data)  # type: ignore[no-untyped-call]
             if is_long:
                 self._count_long(lines)
@@ -239,12 +239,12 @@ class _Scanner:
         hot, every = candidates
         index = 0
         while index < len(lines):
-            if not (self.tracebacks or self.steps.left):
+            if not (self.tracebacks or self.steps.remaining):
                 place = bisect_left(hits, index)
                 if place == len(hits):
                     return
                 index = hits[place]
-            selected = (every if self.steps.left else hot).get(shapes[index], ())
+            selected = (every if self.steps.remaining else hot).get(shapes[index], ())
             if index in numbered:
                 selected = (*selected, *numbered[index])
             if (selected or self.tracebacks) and (line := lines[index]) and not self.matcher.is_quiet(line):

@@ -11,7 +11,7 @@ import re
 
 _MAKE = re.compile(r"(?:GNU)?[Mm]akefile(?:\.\w+)?|[\w.-]+\.mk")
 _JUST = re.compile(r"\.?[Jj]ustfile|[\w.-]+\.just")
-_ASSIGNMENT = re.compile(r"\s*(export\s+)?(?:override\s+)?([A-Za-z_][\w-]*)\s*(?:[:?+!]{0,2}=)\s*(.*?)\s*(?:#.*)?")
+_ASSIGNMENT = re.compile(r"\s*(export\s+)?(?:override\s+)?([A-Za-z_][\w-]*)\s*[:?+!]{0,2}=(.*)")
 _OF_MAKE = re.compile(r"\$(?:[({]([A-Za-z_]\w{0,80})[)}]|\(shell ([^()\n]{0,400})\)|([({][^(){}\n]{0,400}[)}]|.))")
 _OF_JUST = re.compile(r"\{\{\s{0,9}(?:([A-Za-z_][\w-]{0,80})|[^{}\n]{0,400}?)\s{0,9}\}\}")
 
@@ -37,7 +37,8 @@ def shell_of_recipes(text: str, path: str) -> str | None:
             command = line.strip() if continued else re.sub(r"^[@+-]+", "", line.strip())
             lines.append(_OF_MAKE.sub(_from_make, command) if is_make else _OF_JUST.sub(_from_just, command))
         elif assigned:
-            value = _OF_MAKE.sub(_from_make, assigned[3]) if is_make else assigned[3]
+            assigned_text = assigned[3].partition("#")[0].strip()
+            value = _OF_MAKE.sub(_from_make, assigned_text) if is_make else assigned_text
             value = f'"{value}"' if is_make and re.search(r"[\s;|&<>()]", value) and '"' not in value else value
             lines.append((assigned[1] or "") + f"{assigned[2].replace('-', '_')}={value}")
         else:

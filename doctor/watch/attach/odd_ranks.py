@@ -236,7 +236,7 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
     another role that waits for a message, while others of their own role wait for their next one.
     """
     roles = {view.does.role for view in waiting if view.does.kind == "collective" and view.report.rank is None} - {""}
-    asked = {view.asks for view in waiting} - {""}
+    asked_roles = {view.asks for view in waiting} - {""}
     idle = [view for view in waiting if view.does.kind == "idle"]
     ready = {view.does.role for view in idle} - {""}
     asked_by = {(view.host, view.report.awaits[0]): view.does.role for view in idle if len(view.report.awaits) == 1}
@@ -245,7 +245,7 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
         role = view.does.role
         if role in roles and (view.does.unmoved or view.does.kind == "compute"):
             return True
-        if role in asked and view.does.unmoved and not view.awaits_another_call:
+        if role in asked_roles and view.does.unmoved and not view.awaits_another_call:
             return True
         return view.does.rests and role in ready and asked_by.get((view.host, view.report.pid), role) != role
 
@@ -293,8 +293,8 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
             )
             return Judgement("undecided", filled(text, labels_joined([view.report.label for view in at_devices])))
         askers = [view for view in views if view.asks]
-        asked = {view.asks for view in askers}
-        if busy := [view for view in computing if view.does.role in asked and not view.does.works]:
+        asked_roles = {view.asks for view in askers}
+        if busy := [view for view in computing if view.does.role in asked_roles and not view.does.works]:
             return _blame_unless_helped(busy, askers)
         if not all(view.does.is_surely_computing for view in computing):
             return Judgement("undecided", BUSY)

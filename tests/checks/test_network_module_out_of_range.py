@@ -101,7 +101,7 @@ def test_another_fec_than_that_of_the_other_ports_with_such_a_cable() -> None:
     others = {f"w{n}": sound for n in range(1, 4)}
     off = FEC.format("Off") + SHORT
     assert messages(run_check(NAME, {**others, "w4": [modules(off)]})) == [
-        ("w4", "eth0 uses FEC Off at 100000; 3 of 4 ports like it use RS")
+        ("w4", "eth0 uses FEC Off at 100000 Mbit/s; 3 of 4 ports like it use RS")
     ]
     assert messages(run_check(NAME, {**others, "w4": [modules(off.replace("Base-SR4", "Base-LR4"))]})) == []
     assert messages(run_check(NAME, {"w1": sound, "w2": [modules(off)]})) == []

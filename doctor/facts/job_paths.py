@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
 import time
@@ -98,8 +97,8 @@ def _state(path: str) -> str:
     return "there"
 
 
-_GPU_FILES = ("nvidia*", "kfd", "dxg", "nvmap", "nvhost*", "dri/renderD*", "davinci*", "mx*", "mt*")
-"""Device files, one of which a host has whose torch may see a GPU; also of vendors whose torch takes the word cuda."""
+_GPU_FILES = ("nvidia", "kfd", "dxg", "nvmap", "nvhost", "renderD", "davinci", "mx", "mt")
+"""Beginnings of device files, one of which a host has whose torch may see a GPU; also of vendors that it calls cuda."""
 FIND_MODULE = """
 import sys
 name = sys.argv[1]
@@ -169,7 +168,8 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
         files[output] = _state_of_output(output)
     answer: dict[str, object] = {"path": path, "state": state, "files": files}
     if arguments.get("counts_gpus"):
-        answer["has_gpus"] = any(glob.glob("/dev/" + name) for name in _GPU_FILES)
+        folders = [folder for folder in ("/dev", "/dev/dri") if os.path.isdir(folder)]
+        answer["has_gpus"] = any(name.startswith(_GPU_FILES) for folder in folders for name in os.listdir(folder))
     return answer
 
 

@@ -100,3 +100,16 @@ def test_what_carries_no_pid_is_never_removed(tmp_path: Path) -> None:
     mark.dying.add(0)
     mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")  # type: ignore[no-untyped-call]
     assert sorted(tmp_path.iterdir()) == sorted(kept)
+
+
+def test_a_killed_process_that_gives_up_its_memory_is_none_that_cannot_be_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be in state D for long on a busy host, and has no command line any more; one that cannot end has it."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    mark = Descendants("MARK")  # type: ignore[no-untyped-call]
+    monkeypatch.setattr(mark, "alive", lambda: {os.getpid(): "D", gone.pid: "D"})
+    monkeypatch.setattr(os, "kill", lambda pid, number: None)
+    monkeypatch.setattr(os, "waitpid", lambda pid, options: (0, 0))
+    assert [(pid, state) for pid, state, _ in mark.kill_all()] == [(os.getpid(), "D")]  # type: ignore[no-untyped-call]

@@ -44,8 +44,9 @@ class Descendants:
                 break
             time.sleep(0.005)
         self.dying = set(remaining)
-        # One that could run was killed, and only waits for a CPU to end on.
-        return [[pid, state, command_line(pid)] for pid, state in remaining.items() if state != "R"]
+        # One that could run was killed, and waits for a CPU to end on; one without a command line gave up its memory.
+        stuck = [[pid, state, command_line(pid)] for pid, state in remaining.items() if state != "R"]
+        return [row for row in stuck if row[2]]
 
     def alive(self):
         """By pid: the state of all that descend from us, as orphans come to us.

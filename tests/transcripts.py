@@ -168,6 +168,8 @@ def shorten(text: str, reasons: int) -> str:
     """Paragraphs of at most `LONGEST` lines, so many reasons of what was skipped, and no figures of a smoke run."""
     lines: list[str] = []
     for paragraph in paragraphs(text.splitlines()):
+        if paragraph[0].startswith("  stack    all ranks"):
+            continue  # it repeats those above
         lines += paragraph if len(paragraph) <= LONGEST else [*paragraph[: LONGEST - 1], indent(paragraph) + CUT]
     return "".join(f"{line}\n" for line in without_figures(without_reasons(lines, reasons)))
 

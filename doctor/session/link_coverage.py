@@ -46,7 +46,10 @@ def _line(kind: str, links: str, tried: Mapping[Link, bool], count: int) -> Iter
     if tried and count:
         lost = sum(tried.values())
         outcome = filled("{0} of these lost packets", lost) if lost else "none of these failed"
-        if len(tried) == count:
+        if count == 1:
+            only = "{0}: tried the only link, it lost packets" if lost else "{0}: tried the only link, it did not fail"
+            yield filled(only, kind)
+        elif len(tried) == count:
             yield filled("{0}: tried all {1} {2}, {3}", kind, count, links, outcome)
         else:
             yield filled("{0}: tried {1} of {2} {3}, {4}", kind, len(tried), count, links, outcome)

@@ -61,3 +61,12 @@ def test_links_of_npus_without_an_address_and_of_silent_hosts_count_as_not_tried
     assert line == "NPU pings: tried 2 of 6 links between NPUs of the same number, none of these failed"
     (line,) = link_coverage({**records, "d": HostRecord(Visit("timeout", "no answer"))})
     assert line == "NPU pings: tried 2 of 12 links between NPUs of the same number, none of these failed"
+
+
+def test_of_one_link_alone_nothing_is_in_the_plural() -> None:
+    """NPU 0 of two hosts."""
+    for text, outcome in ((ANSWER, "it did not fail"), (ANSWER.replace("3 received", "1 received"), "it lost packets")):
+        records = {"a": record(0, [(0, 1)], text), "b": record(1, [])}
+        for host in records.values():
+            del host.outputs["DeviceAddresses"]["1"]
+        assert link_coverage(records) == (f"NPU pings: tried the only link, {outcome}",)

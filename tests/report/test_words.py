@@ -68,6 +68,8 @@ def test_soft_line_breaks_are_undone_and_others_kept() -> None:
 def test_wrapping_keeps_commands_whole_and_items_hung() -> None:
     assert wrapped("- do `a b c d` now", 8) == ["- do", "  `a b c d`", "  now"]
     assert wrapped("", 8) == [""]
+    assert wrapped("Do. (more: doctor explain link-down)", 33) == ["Do.", "(more: doctor explain link-down)"]
+    assert wrapped("执行此操作。（其余见 doctor explain fec-off）", 40)[-1] == "doctor explain fec-off）"
 
 
 @settings(deadline=None)

@@ -145,8 +145,8 @@ _CLOSING = "，。、；：！？）》」』】〉％…—"
 """No line begins with these."""
 _OPENING = "（《「『【〈"
 """No line ends with these."""
-_UNBROKEN = r"""`[^`]*`|"\s{0,20}[^"\s]{0,200}\s{0,20}\""""
-"""A command, or a quoted word with its blanks."""
+_UNBROKEN = r"""(?:\(more:\ )?doctor\ explain\ [\w-]{1,100}|`[^`]*`|"\s{0,20}[^"\s]{0,200}\s{0,20}\""""
+"""A command, also `doctor explain NAME` without backquotes, or a quoted word with its blanks."""
 _ASCII_UNITS = re.compile(rf"(?:{_UNBROKEN}|\S)+")
 _UNITS = re.compile(
     rf"(\s?)((?:[{_OPENING}]*(?:(?:{_UNBROKEN}|[^\s{_WIDE}])+|[{_WIDE}])(?:[{_CLOSING}]+|(?=[{_OPENING}]\Z))?)|\S)"
@@ -178,8 +178,9 @@ def laid_out(page: str, width: int) -> str:
 def wrapped(text: str, width: int, first_width: int = 0) -> list[str]:
     """Lines of at most ``width`` cells, the first one of ``first_width`` where that is given.
 
-    What stands between backquotes, and a long word, is never broken: a terminal folds such a line itself, so that a
-    command can still be copied whole. Between ideographs a line may end, but not before a full stop or a comma.
+    What stands between backquotes, ``doctor explain NAME``, and a long word, is never broken: a terminal folds such a
+    line itself, so that a command can still be copied whole. Between ideographs a line may end, but not before a full
+    stop or a comma.
     """
     if width < 0:
         return [MARK + text]

@@ -97,3 +97,10 @@ def test_the_command_that_a_report_prints_for_the_next_job_is_accepted() -> None
     assert "," in parts[1]
     result = CliRunner().invoke(application(["check"]), ["check", *parts, "--no-hosts"])
     assert getattr(result.exception, "exit_code", result.exit_code) != 2, result.exception
+
+
+def test_several_causes_have_a_dash_each_and_one_remedy_has_none() -> None:
+    lines = run(str(LOGS / "afd_rootinfo_recv_firewall.p149.log"), "-f", "plain").stdout.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("  possible  "))
+    assert [line[12:14] for line in lines[start : start + 3]] == ["- "] * 3
+    assert [line[12:14] for line in lines if line.startswith(("  confirm   ", "  fix       "))] == ["`g", "st"]

@@ -116,7 +116,10 @@ class _TextLayout:
             lines += [*self.reported(content.undecidable.reported), ""]
             lines += (line for item in content.undecidable.missing for line in self.labelled("decides", [item]))
         lines += ["", *self.labelled("", self.unfilled(lines)), *self.files(diagnosis, content)]
-        return [*lines, *self.labelled("earlier" if diagnosis.attempts else "", attempt_lines(diagnosis, self.verbose))]
+        return [
+            *lines,
+            *self.labelled("earlier" if diagnosis.attempts else "", _marked(attempt_lines(diagnosis, self.verbose))),
+        ]
 
     def unfilled(self, lines: Sequence[str]) -> list[str]:
         """What a reader fills in, of the commands in these lines."""
@@ -161,7 +164,7 @@ class _TextLayout:
     def advice(self, label: str, item: Advice) -> Iterator[str]:
         """Causes, under this label, what confirms them, what to do, and what to type then."""
         for heading, texts in ((label, item.likely_causes), ("confirm", item.confirm), ("fix", item.fix)):
-            yield from self.labelled(heading, texts[: self.limit])
+            yield from self.labelled(heading, _marked(texts[: self.limit]))
         for name, text in advised_commands(item):
             if name == "playbooks" or not (isinstance(item, CauseDocument) and item.checked):
                 yield from self.labelled(name, [localized_filled(text)])
@@ -237,6 +240,11 @@ class _TextLayout:
         if not self.width:
             return [indent + text]
         return [indent + line for line in wrapped(text, max(self.width, 40) - len(indent))]
+
+
+def _marked(items: Sequence[str]) -> Sequence[str]:
+    """Several items, each with a dash: their lines are of unequal length, and an end of one is not seen otherwise."""
+    return items if len(items) < 2 else [f"- {item}" for item in items]
 
 
 def _quoted(diagnosis: Diagnosis, event: Event) -> str:

@@ -288,7 +288,7 @@ class _TextLayout:
         if unfilled:
             yield from self.hanging_lines("", localized("Fill in yourself: ") + ", ".join(unfilled))
         if summary.fix_command:
-            yield Text(summary.fix_offer)
+            yield from self.hanging_lines("", summary.fix_offer)
             yield Text(f"  {summary.fix_command}", "cyan")  # never wrapped: it is there to be copied
         if has_findings and not self.verbose:
             yield from self.hanging_lines(

@@ -213,3 +213,11 @@ def test_a_report_that_takes_longer_than_the_budget_has_the_first_cause(
     assert diagnosis.causes[0].signature in text
     why = "as the time limit of --budget had passed: further causes (0), earlier attempts (1)"
     assert why in " ".join(text.split())
+
+
+def test_a_page_marks_commands_in_what_confirms_a_cause_and_not_its_sentences() -> None:
+    """What a page takes for code has a button that copies it."""
+    page = run(str(LOGS / "mpirun_three_times.log"), "-f", "html").stdout
+    assert "<code>dmesg -T</code> on the host names the process that was killed or crashed" in page
+    blocks = [block.partition("</pre>")[0] for block in page.split("<pre")[1:]]
+    assert blocks and not [block for block in blocks if "`" in block]

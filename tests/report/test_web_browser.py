@@ -18,6 +18,7 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.report.formats.registry import RenderContext, render_bytes
+from tests.diagnose.test_command import LOGS, run
 from tests.report import pictured_reports, recorded_fleets, reports
 from tests.report.chromium import Browser, Page, chromium
 from tests.report.test_formats import large
@@ -146,6 +147,17 @@ def test_a_phone_shows_64_hosts_with_ten_findings_on_three_screens_before_their_
     assert page.value("document.getElementById('s0-9').querySelector('.body').open") is True
     page.open(f"{address}?wide", 1280, 844)
     assert page.value(closed) == 0
+
+
+@pytest.mark.full
+def test_a_phone_shows_whole_commands_and_lines_of_logs(browser: Browser, tmp_path: Path) -> None:
+    page = browser.page()
+    (tmp_path / "report.html").write_text(run(str(LOGS / "mpirun_three_times.log"), "-f", "html").stdout)
+    page.open((tmp_path / "report.html").as_uri(), 390, 844)
+    blocks = "[...document.querySelectorAll('.detail pre, .fix pre')]"
+    assert page.value(f"{blocks}.length") >= 1
+    assert page.value(f"{blocks}.every((one) => one.scrollWidth <= one.clientWidth)")
+    assert width_beyond(page) == 0
 
 
 @pytest.mark.full

@@ -160,7 +160,7 @@ def _remedy(advice: Advice) -> Iterator[str]:
     yield from advice.fix
     if advice.confirm:
         yield "To confirm it:"
-        yield from (filled("  {0}", text) for text in advice.confirm)
+        yield from (filled("- {0}", text) for text in advice.confirm)
     yield from (text for _, text in advised_commands(advice))
 
 

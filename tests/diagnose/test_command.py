@@ -104,3 +104,9 @@ def test_several_causes_have_a_dash_each_and_one_remedy_has_none() -> None:
     start = next(number for number, line in enumerate(lines) if line.startswith("  possible  "))
     assert [line[12:14] for line in lines[start : start + 3]] == ["- "] * 3
     assert [line[12:14] for line in lines if line.startswith(("  confirm   ", "  fix       "))] == ["`g", "st"]
+
+
+def test_the_tool_of_the_npu_driver_is_named_by_its_whole_path() -> None:
+    """Its folder is not in PATH."""
+    output = run(str(LOGS / "hccl_ei0016_tls.log"), "-f", "plain").stdout
+    assert "do /usr/local/Ascend/driver/tools/hccn_tool -i $i -tls -g; done" in output and " hccn_tool" not in output

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from doctor.diagnose.diagnosis import Culprit, Diagnosis, hosts_of
 from doctor.diagnose.events import Event
-from doctor.report.layout.advice import mark_personal_words
+from doctor.report.layout.advice import mark_personal_words, with_tool_paths
 
 HOST_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
 """Of a host's name or address, which no shell and no command reads as anything else."""
@@ -132,9 +132,9 @@ def fill_advice(text: str, values: Mapping[str, str]) -> str:
     """The text with the values that are known; what a command leaves to its reader is marked.
 
     >>> fill_advice("`hccn_tool -i N -link -g`, `doctor check HOSTS`", {"N": "3"})
-    '`hccn_tool -i 3 -link -g`, `doctor check <hosts>`'
+    '`/usr/local/Ascend/driver/tools/hccn_tool -i 3 -link -g`, `doctor check <hosts>`'
     """
-    return mark_personal_words(fill_values(text, values))
+    return with_tool_paths(mark_personal_words(fill_values(text, values)))
 
 
 def fill_values(text: str, values: Mapping[str, str]) -> str:

@@ -38,11 +38,11 @@ def folder_not_writable(
     for disk in disks.file_systems:
         if disk.missing_folder:
             yield Finding(
-                "{path}, the job's TMPDIR, does not exist; expected this folder on every host",
+                "{path}, the job's TMPDIR, is no folder; expected this folder on every host",
                 path=disk.missing_folder,
                 remedy=filled(
-                    "`mkdir -p -m 1777 {0}`. Or, in the job's script, name a folder that every host has: "
-                    "`export TMPDIR=/tmp`.",
+                    "where nothing has this name: `mkdir -p -m 1777 {0}`. Else, in the job's script, name a folder "
+                    "that every host has: `export TMPDIR=/tmp`.",
                     shlex.quote(disk.missing_folder),
                 ),
             ).as_warning()

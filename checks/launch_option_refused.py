@@ -5,7 +5,12 @@ from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 from doctor.job.launch_line.options import is_misspelt
 
-CASES = {"PROGRAM": "An interpreter", "--allow-run-as-root": "A missing flag"}
+CASES = {
+    "PROGRAM": "An interpreter",
+    "--allow-run-as-root": "A missing flag",
+    "OPAL_PREFIX": "A variable",
+    "TMPDIR": "A variable",
+}
 """By option, the case of its remedy, where it is not a value to correct."""
 
 
@@ -21,6 +26,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     Correct the launch line.
     - A wrong name: write {expected} in place of {option}.
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
+    - A variable: `unset {option}` before the command, or set it to {expected}.
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line. `accelerate env` shows what the
       configuration file gives.
@@ -29,8 +35,9 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
 
     ## Source
     PyTorch, torchrun; Slurm, srun(1); Open MPI, mpirun(1); MindSpore, msrun; DeepSpeed and Accelerate, their launchers:
-    the types and ranges of the options. Accelerate of several machines without an address meets at "None:None"
-    (https://github.com/huggingface/accelerate/issues/2240); it is a warning, as its default configuration may have one.
+    the types and ranges of the options. What mpirun needs on this host was measured with Open MPI 4.1.4. Accelerate of
+    several machines without an address meets at "None:None" (https://github.com/huggingface/accelerate/issues/2240); it
+    is a warning, as its default configuration may have one.
     """
     if not launch.launch_line:
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")

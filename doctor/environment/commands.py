@@ -12,7 +12,7 @@ from doctor.engine.bounded_read import plain_lines, read_bounded
 from doctor.engine.bounded_run import TooMuchOutput, run_bounded
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job.launch_line import LaunchCall
+from doctor.job.launch_line import LaunchLine
 
 RunCommand = Callable[[Sequence[str]], str]
 """A command's output. Raises: OSError, where it is not installed, fails, or does not end."""
@@ -40,21 +40,54 @@ def openmpi_slots(command: str, pattern: str = "/sys/devices/system/cpu/cpu*/top
 
     Source: Open MPI, mpirun(1), "Slots". Its own files of parameters may lift the limit.
     """
-    program = openmpi_program(command)
-    parameters = ("/etc/openmpi/openmpi-mca-params.conf", os.path.expanduser("~/.openmpi/mca-params.conf"))
-    beside = os.path.join(os.path.dirname(os.path.dirname(program)), "etc/openmpi-mca-params.conf")
-    if not program or any("oversubscribe" in _text(path) for path in (*parameters, beside)):
+    if not openmpi_program(command) or "oversubscribe" in _parameters(command):
         return 0
     return len({_text(path) for path in glob.glob(pattern)} - {""})
 
 
-def refuses_root(call: LaunchCall, environ: Mapping[str, str]) -> bool:
-    """Whether the user is root, and this command is Open MPI's and is not allowed to run so.
+def _parameters(command: str) -> str:
+    """Open MPI's files of parameters."""
+    paths = ("/etc/openmpi/openmpi-mca-params.conf", os.path.expanduser("~/.openmpi/mca-params.conf"))
+    beside = os.path.join(os.path.dirname(os.path.dirname(openmpi_program(command))), "etc/openmpi-mca-params.conf")
+    return "\n".join(map(_text, (*paths, beside)))
 
-    Source: Open MPI, mpirun(1), "--allow-run-as-root".
+
+def openmpi_refusals(line: LaunchLine, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """What the Open MPI of a line's first command refuses on this host: option or variable, value, what is expected.
+
+    What the line itself sets or removes may be meant for the ranks, and a relative path for another folder.
+    Sources: Open MPI, mpirun(1), "--allow-run-as-root"; the rest was measured with 4.1.4, which makes the folder of its
+    session in TMPDIR, also where TMPDIR is not there yet.
     """
-    is_allowed = "allow-run-as-root" in call.options or all(environ.get(name) == "1" for name in _ROOT_MAY)
-    return not (is_allowed or os.geteuid() or "options" in call.unresolved) and bool(openmpi_program(call.command))
+    call = line.launchers[0]
+    if not openmpi_program(call.command):
+        return []
+    of_all = {**environ, **line.environ}
+    is_allowed = "allow-run-as-root" in call.options or all(of_all.get(name) == "1" for name in _ROOT_MAY)
+    refusals = [("!--allow-run-as-root", "", "the option, as the user is root")]
+    refusals = [] if is_allowed or os.geteuid() or "options" in call.unresolved else refusals
+    for name in ("rankfile", "app"):
+        path = call.option(name)
+        if path and (os.path.isabs(path) or not line.wrappers) and not os.path.exists(path):
+            refusals.append((f"--{name}", path, "a file"))
+    prefix, temporary = (
+        "" if name in line.environ or name in line.removed else environ.get(name, "")
+        for name in ("OPAL_PREFIX", "TMPDIR")
+    )
+    if prefix and not os.path.isdir(prefix):
+        refusals.append(("OPAL_PREFIX", prefix, "the folder of Open MPI"))
+    named = (*of_all, *call.options.get("mca", ()), _parameters(call.command))
+    if temporary and not _may_make(temporary) and not any("tmpdir_base" in text for text in named):
+        refusals.append(("TMPDIR", temporary, "a folder that this user may write to"))
+    return [(option, printable(value, 200), expected) for option, value, expected in refusals]
+
+
+def _may_make(folder: str) -> bool:
+    """Whether this user may write there, or make it."""
+    folder = os.path.abspath(folder)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def _text(path: str) -> str:

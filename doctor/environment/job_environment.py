@@ -16,7 +16,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.environment.commands import refuses_root
+from doctor.environment.commands import openmpi_refusals
 from doctor.environment.inventory import Inventory
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
@@ -203,10 +203,11 @@ def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnviro
 def _as_this_user(line: LaunchLine, environ: Mapping[str, str]) -> LaunchLine:
     """With what the line's first command refuses the user, where no other command is before it."""
     call = line.launchers[0] if line.launchers and {word.split()[0] for word in line.wrappers} <= _SAME_USER else None
-    if call is None or call.launcher != "openmpi" or not refuses_root(call, {**environ, **line.environ}):
+    if call is None or call.launcher != "openmpi":
         return line
-    problem = OptionProblem(call.command, "!--allow-run-as-root", "", "the option, as the user is root")
-    return msgspec.structs.replace(line, problems=(*line.problems, problem))
+    refused = openmpi_refusals(line, environ)
+    problems = (OptionProblem(call.command, *refusal) for refusal in refused)
+    return msgspec.structs.replace(line, problems=(*line.problems, *problems))
 
 
 def of_job_script(

@@ -56,7 +56,7 @@ def test_a_folder_that_belongs_to_others() -> None:
 def test_a_temporary_folder_of_the_job_that_is_not_there() -> None:
     room = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, False, missing_folder="/scratch/7"),))
     outcome = run_check("folder-not-writable", {"a": [room]})
-    text = "/scratch/7, the job's TMPDIR, does not exist; expected this folder on every host"
+    text = "/scratch/7, the job's TMPDIR, is no folder; expected this folder on every host"
     assert messages(outcome) == [("a", text)]
     assert outcome.found_severity.value == "warning"
 

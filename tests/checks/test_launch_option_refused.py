@@ -126,6 +126,45 @@ def test_open_mpi_as_root(openmpi: Path, line: str, environ: dict[str, str], is_
     assert options == ([("--allow-run-as-root", False)] if is_refused else [])
 
 
+REFUSED = [
+    ("--rankfile absent", {}, ["--rankfile"]),
+    ("-rf {}/absent", {}, ["--rankfile"]),
+    ("--rankfile {}/file", {}, []),
+    ("--app {}/absent", {}, ["--app"]),
+    ("", {"OPAL_PREFIX": "{}/absent"}, ["OPAL_PREFIX"]),
+    ("", {"OPAL_PREFIX": "{}/file"}, ["OPAL_PREFIX"]),
+    ("", {"OPAL_PREFIX": "{}"}, []),
+    ("", {"OPAL_PREFIX": ""}, []),
+    ("-x OPAL_PREFIX={}/file", {}, []),
+    ("", {"TMPDIR": "{}/file"}, ["TMPDIR"]),
+    ("", {"TMPDIR": "{}/file/new"}, ["TMPDIR"]),
+    ("", {"TMPDIR": "{}/new/new"}, []),  # mpirun makes it
+    ("", {"TMPDIR": "{}"}, []),
+    ("-x TMPDIR={}/file", {}, []),  # for the ranks
+    ("-x TMPDIR={}/new", {"TMPDIR": "{}/file"}, []),
+    ("--mca orte_tmpdir_base /tmp", {"TMPDIR": "{}/file"}, []),
+    ("", {"TMPDIR": "{}/file", "OMPI_MCA_orte_tmpdir_base": "/tmp"}, []),
+]
+
+
+@pytest.mark.parametrize(("options", "environ", "refused"), REFUSED)
+def test_what_open_mpi_needs_on_this_host(
+    openmpi: Path, options: str, environ: dict[str, str], refused: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As mpirun of Open MPI 4.1.4 ends, or does not."""
+    monkeypatch.chdir(openmpi)
+    (openmpi / "file").touch()
+    variables = {name: value.format(openmpi) for name, value in environ.items()}
+    words = ["mpirun", "--allow-run-as-root", "-np", "2", *shlex.split(options.format(openmpi)), "python", "t.py"]
+    launch = of_launch_line(words, variables).complete(LaunchOptions())
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    assert [finding.values["option"] for finding in outcome.findings] == refused
+    inside = of_launch_line(["docker", "run", "image", *words], variables).complete(LaunchOptions())
+    assert not run_check("launch-option-refused", LaunchConfig.from_options(inside)).findings
+    for name in {"OPAL_PREFIX", "TMPDIR"}.intersection(refused):
+        assert f"`unset {name}`" in advice("launch-option-refused", outcome)
+
+
 def test_another_mpi_takes_root(openmpi: Path) -> None:
     """MPICH and Intel MPI do, and have no slots."""
     (openmpi / "orterun").rename(openmpi / "hydra")

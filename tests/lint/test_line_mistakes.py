@@ -132,6 +132,12 @@ def test_the_corrected_lines_of_all_findings_of_a_check_are_printed(tmp_path: Pa
     script.write_text(f"#!/bin/bash\n{two}")
     text = lint_text(script)
     assert "export HCCL_CONNECT_TIMEOUT=1200" in text and "export HCCL_EXEC_TIMEOUT=900" in text
+    for line in ("ray start --head --num-gpus eight", "torchrun --nproc-per-node eight t.py"):
+        script.write_text(f"{line}\n{line.replace('--head', '--address n1:6379')}\npython3 t.py\n")
+        text = lint_text(script)
+        assert all(text.count(f"Line {number} of run.sh must read:") == 1 for number in (1, 2)), text
+        script.write_text(script.read_text().replace("eight", "8"))
+        assert "must read" not in lint_text(script)
     script.write_text(f"#!/bin/bash\n{two}".replace("1200\nexport", "1200"))
     assert lint_text(script).count("must read") <= 1
 

@@ -251,7 +251,7 @@ class _FailureEntryBuilder:
             why_lines = [text] if (text := first_sentences(why_lines)) else []
         details += label_lines("why", why_lines)
         if not self.separate_fixes:
-            several = self.values_differ(self.fix_placeholders)
+            several = self.values_differ(self.fix_placeholders | {"corrected"})
             fix = self.fix_lines(failure.groups[0], self.own_hosts, several)
             details += [*self.blocked(), *fix] if scope.shortens else [*fix, *self.blocked()]
         else:

@@ -1,19 +1,17 @@
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.container import JobContainer
 from doctor.facts.disk import DiskSpace, FileSystem
 
-ADVISORY = ("fleet",)
 NEEDED = ("/tmp", "/dev/shm")
 """Without them torchrun's agent and loader workers do not start."""
 
 
-@check(severity=ERROR, area="memory", advisory=ADVISORY)
-def folder_not_writable(
-    disks: DiskSpace, view: JobContainer | None, fleet: PerHost[DiskSpace] | None
-) -> Iterator[Finding]:
+@check(severity=ERROR, area="memory")
+def folder_not_writable(disks: PerHost[DiskSpace], views: PerHost[JobContainer] | None) -> Iterator[Finding]:
     """The folders that a job writes to exist and are writable.
 
     ## Why it matters
@@ -34,34 +32,33 @@ def folder_not_writable(
     Python takes /tmp instead (https://docs.python.org/3/library/tempfile.html#tempfile.gettempdir), while mktemp(1)
     fails.
     """
-    in_container = bool(view and view.engine)
-    for disk in disks.file_systems:
-        if disk.missing_folder:
-            yield Finding(
-                "{path}, the job's TMPDIR, is no folder; expected this folder on every host",
-                path=disk.missing_folder,
-                remedy=filled(
-                    "where nothing has this name: `mkdir -p -m 1777 {0}`. Else, in the job's script, name a folder "
-                    "that every host has: `export TMPDIR=/tmp`.",
-                    shlex.quote(disk.missing_folder),
-                ),
-            ).as_warning()
-        yield from _not_writable(disk, in_container, fleet or {})
+    refusing = Counter(path for own in disks.values() for path in set(_refused(*own.file_systems)))
+    written_by_most = {path for path, hosts in refusing.items() if hosts * 2 < len(disks)}
+    for host, own in disks.items():
+        view = views.get(host) if views else None
+        for disk in own.file_systems:
+            for finding in _on_disk(disk, bool(view and view.engine), written_by_most):
+                yield finding.with_host(host)
 
 
-def _most_write(path: str, fleet: Mapping[str, DiskSpace]) -> bool:
-    """Whether most hosts can write to the folder."""
-    refusing = [host for host, disks in fleet.items() if any(path in _refused(disk) for disk in disks.file_systems)]
-    return len(refusing) * 2 < len(fleet)
-
-
-def _refused(disk: FileSystem) -> Iterable[str]:
-    own = (disk.job_folder,) if disk.read_only and disk.job_folder else ()
-    return dict.fromkeys((*own, *disk.refused))
-
-
-def _not_writable(disk: FileSystem, in_container: bool, fleet: Mapping[str, DiskSpace]) -> Iterator[Finding]:
+def _refused(*disks: FileSystem) -> Iterable[str]:
     """Folders that a job writes to, and cannot."""
+    for disk in disks:
+        yield from dict.fromkeys((*((disk.job_folder,) if disk.read_only and disk.job_folder else ()), *disk.refused))
+
+
+def _on_disk(disk: FileSystem, in_container: bool, written_by_most: Collection[str]) -> Iterator[Finding]:
+    """``written_by_most``: folders that most hosts can write to."""
+    if disk.missing_folder:
+        yield Finding(
+            "{path}, the job's TMPDIR, is no folder; expected this folder on every host",
+            path=disk.missing_folder,
+            remedy=filled(
+                "where nothing has this name: `mkdir -p -m 1777 {0}`. Else, in the job's script, name a folder "
+                "that every host has: `export TMPDIR=/tmp`.",
+                shlex.quote(disk.missing_folder),
+            ),
+        ).as_warning()
     for path in _refused(disk):
         folder = shlex.quote(path)
         if disk.read_only:
@@ -84,5 +81,5 @@ def _not_writable(disk: FileSystem, in_container: bool, fleet: Mapping[str, Disk
             remedy = filled("`ls -ld {0}` and `id` show why.", folder)
             if path in NEEDED:
                 remedy = filled("`chmod 1777 {0}`, as it is for all users.", path)
-        by_design = path == "/var/log" or (path not in NEEDED and not _most_write(path, fleet))
+        by_design = path == "/var/log" or path not in {*NEEDED, *written_by_most}
         yield Finding(template, path=path, remedy=remedy).as_warning(in_container or by_design)

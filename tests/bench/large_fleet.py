@@ -82,8 +82,8 @@ CLOSED = "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0
 def sickened(run: dict[str, Any], share: float = 0.3) -> dict[str, Any]:
     """The run with other numbers in ``share`` of what the hosts say: hot, lost and different devices, broken output.
 
-    All hosts block the job's ports, call themselves by a loopback address, and do not resolve some names. The first
-    third are each in a network of their own.
+    All hosts block the job's ports, call themselves by a loopback address, do not resolve some names, and have a home
+    that cannot be written. The first third are each in a network of their own.
     """
     for number, record in enumerate(run["hosts"].values()):
         source = random.Random(number)
@@ -97,6 +97,8 @@ def sickened(run: dict[str, Any], share: float = 0.3) -> dict[str, Any]:
         for name in sorted(names["names"].keys() - {names["own"]})[:2]:
             names["names"][name] = {"error": "Name or service not known"}
         outputs["HostNames"][""]["out"] = json.dumps(names)
+        disks = outputs["DiskSpace"][""]
+        disks["out"] = disks["out"].replace('"refused": []', '"refused": ["/home/me"]')
         rules = json.loads(outputs["FirewallRules"][""]["out"])
         rules |= {"legacy": {"ip": ["filter"], "ip6": []}, "outputs": {"iptables-legacy": {"out": CLOSED}}}
         outputs["FirewallRules"][""]["out"] = json.dumps(rules)

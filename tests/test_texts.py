@@ -105,6 +105,12 @@ def test_a_text_is_changed_alike_in_every_language() -> None:
     assert rewritten("nothing", lambda text: text.replace("N", "3")) == "nothing"
 
 
+def test_a_text_that_was_filled_as_a_whole_keeps_its_template_where_its_parts_are_joined_once_more() -> None:
+    text = filled("{0} is down: {1}", "eth0", "no link")
+    assert joined(": ", text.split(": ")) == text
+    assert origin(text) == ("{0} is down: {1}", {"0": "eth0", "1": "no link"})
+
+
 def test_a_text_behind_which_nothing_is_joined_keeps_its_template() -> None:
     """The hosts of a run, with empty notes behind them."""
     text = filled("{0} from {1}", filled("{0} host", 1), "the command line")

@@ -92,14 +92,14 @@ def filled(template: str, *values: object, **named: object) -> str:
 
 
 def joined(separator: str, texts: Iterable[str]) -> str:
-    """What ``separator.join(texts)`` is; each of them is translated for itself.
+    """What ``separator.join(texts)`` is; each of them is translated for itself, unless it was filled as a whole before.
 
     >>> joined("; ", [filled("{0} is down", "eth0"), "no route"])
     'eth0 is down; no route'
     """
     items = list(texts)
     text = separator.join(items)
-    if len(items) > 1 and len(text) <= MAX_CHARS:
+    if len(items) > 1 and len(text) <= MAX_CHARS and origin(text) is None:
         template = separator.join(f"{{{number}}}" for number in range(len(items)))
         remember(text, template, {str(number): item for number, item in enumerate(items)})
     return text

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
+import os
+import socket
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -15,9 +18,12 @@ import pytest
 from doctor.engine.fact import Output, ProbeAnswer
 from doctor.facts.smoke import PaceTimes, RankExited
 from doctor.facts.smoke.events import StageFact, decode_report
+from doctor.facts.smoke.first_stages import Problem
+from doctor.remote.runtime.connecting import NO_ROUTE
 from doctor.smoke import protocol
 from doctor.smoke.model import STAGES, Layout, Snapshot
 from doctor.smoke.programs.agent.agent import ORDERS, Agent
+from doctor.smoke.programs.worker.rendezvous import OF_THIS_HOST, try_connect
 from doctor.smoke.protocol import EVENT_TYPES, AgentMessage, RankEvent, parse_event, parse_message
 from doctor.smoke.run import programs
 from doctor.smoke.run.channels import prepare_request
@@ -203,3 +209,16 @@ def test_what_an_agent_is_to_expect_are_the_parameters_of_its_method() -> None:
     request = json.loads(prepare_request("m", True, 7, protocol.ExpectedRanks((0, 1), {"backend": "gloo"}, "python3")))
     assert request["expected"] == {"mine": [0, 1], "plan": {"backend": "gloo"}, "python": "python3"}
     assert set(inspect.signature(Agent.expect).parameters) - {"self"} == set(request["expected"])
+
+
+@pytest.mark.parametrize("code", [errno.ECONNREFUSED, errno.EINVAL, *NO_ROUTE, *OF_THIS_HOST])
+def test_what_a_rank_says_of_an_attempt_to_connect_is_understood(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One word that the reader does not know would make the whole message, and so its host, unreadable."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    problem, text = try_connect("127.0.0.1", 29500, 1.0)
+    assert problem in get_args(Problem) and "29500" in text
+    assert (problem == "own") == (code in OF_THIS_HOST)

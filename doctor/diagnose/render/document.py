@@ -228,7 +228,7 @@ def summary_text(text: str) -> str:
     sentence = localized_filled(text)
     who, *rest = text.split(": ", 4)
     for number in range(len(rest)):
-        title = ": ".join(rest[number:])  # not `joined`, which forgets how a title with a colon was filled
+        title = ": ".join(rest[number:])
         if title in sentence and localized(title) != title:
             return f"{localized_filled(': '.join((who, *rest[:number])))}{localized(': ')}{localized(title)}"
     return sentence

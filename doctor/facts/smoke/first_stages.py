@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.facts.smoke.events import RankEvent, StageFact
 
-Problem = Literal["name", "refused", "dropped", "no-route", "other"]
+Problem = Literal["name", "refused", "dropped", "no-route", "own", "other"]
 
 
 class TorchImported(RankEvent, frozen=True, tag="imported"):

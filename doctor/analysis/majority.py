@@ -121,9 +121,12 @@ def unlike_most(by_port: Mapping[tuple[str, str], Value]) -> Iterator[tuple[str,
     leading = [ports.most_common(1)[0] + (ports.total(),) for ports in of_host.values()]
     votes = Counter(value for value, count, total in leading if count >= SHARE * total)
     usual = [value for value, count in votes.most_common(1) if count >= SHARE * len(of_host)]
-    for (host, port), value in by_port.items() if usual and len(by_port) >= FEWEST else ():
+    if not usual or len(by_port) < FEWEST:
+        return
+    count = sum(value == usual[0] for value in by_port.values())
+    for (host, port), value in by_port.items():
         if value != usual[0]:
-            yield host, port, value, usual[0], list(by_port.values()).count(usual[0])
+            yield host, port, value, usual[0], count
 
 
 def unlike_fec(ports: Mapping[tuple[str, str], tuple[str, str, str]]) -> Iterator[Finding]:

@@ -1,14 +1,16 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
-from doctor.facts.gpu import GpuCards
+from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.versions import driver_to_install
 
-ADVISORY = ("fleet",)
+ADVISORY = ("fleet", "listed")
 
 
 @check(severity=ERROR, area="devices", advisory=ADVISORY)
-def gpu_driver_not_loaded(cards: GpuCards, fleet: PerHost[GpuCards] | None) -> Iterator[Finding]:
+def gpu_driver_not_loaded(
+    cards: GpuCards, fleet: PerHost[GpuCards] | None, listed: GpuInventory | None
+) -> Iterator[Finding]:
     """The NVIDIA driver is loaded on every host with NVIDIA GPUs.
 
     ## Why it matters
@@ -25,9 +27,10 @@ def gpu_driver_not_loaded(cards: GpuCards, fleet: PerHost[GpuCards] | None) -> I
     check` there has the reason when that fails. Nothing is to be installed in the container.
 
     ## Source
-    /proc/driver/nvidia/version, which the loaded module provides (README of the NVIDIA driver).
+    /proc/driver/nvidia/version, which the loaded module provides (README of the NVIDIA driver). A sandbox may not show
+    that file: where nvidia-smi lists GPUs, the driver is loaded.
     """
-    if cards.pci and not cards.driver:
+    if cards.pci and not cards.driver and not (listed and listed.gpus):
         yield Finding(
             "the NVIDIA driver is not loaded, on a host with {gpus} GPUs",
             gpus=cards.pci,

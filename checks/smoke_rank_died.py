@@ -1,6 +1,8 @@
 from collections.abc import Iterator
+from functools import partial
 
 from doctor import ERROR, Finding, PerHost, check
+from doctor.diagnose.lookup import fix_of
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, OWN_ERROR, failure_findings, own_program
@@ -97,6 +99,7 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     cgroup), and its last output. Errors that follow from a lost connection are distinguished from errors of the rank
     itself.
     """
-    for finding in failure_findings(run, "{who} died {where}: {text}", "dead", remedies=REMEDIES):
+    look = partial(fix_of, of_program=run.watched)
+    for finding in failure_findings(run, "{who} died {where}: {text}", "dead", remedies=REMEDIES, fix_of=look):
         is_own = finding.values["remedy"] == READ and not run.watched
         yield finding.with_values(remedy=own_program(run, OWN_ERROR)) if is_own else finding

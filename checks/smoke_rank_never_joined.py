@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
+from doctor.diagnose.lookup import fix_of
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, HALTED, TAKEN, failure_findings
@@ -98,6 +99,7 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
         _message,
         "never-joined",
         remedies=(TAKEN, HALTED, LOOPBACK, *REMEDIES) if len(run.hosts(tuple(range(run.plan.world)))) > 1 else REMEDIES,
+        fix_of=fix_of,
     )
 
 

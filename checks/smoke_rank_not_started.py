@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
+from doctor.diagnose.lookup import fix_of
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, failure_findings
@@ -71,5 +72,6 @@ def smoke_rank_not_started(run: SmokeRun, started: PerHost[SmokeStart] | None) -
         "{who} did not start: {text}",
         "not-started",
         remedies=REMEDIES,
+        fix_of=fix_of,
         python=run.plan.python or "python3",
     )

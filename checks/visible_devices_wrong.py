@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.analysis.majority import differing
 from doctor.facts.amd_smi import AmdGpus
-from doctor.facts.gpu import GpuCards
+from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 from doctor.job.variables import VISIBLE_DEVICES
@@ -13,18 +13,19 @@ from doctor.smoke.programs.agent.procfs import VISIBLE, visible_devices
 Inventories = Mapping[str, Mapping[str, NpuInventory | GpuCards | AmdGpus]]
 
 
-@check(severity=ERROR, area="ranks")
+@check(severity=ERROR, area="ranks", advisory=("listed",))
 def visible_devices_wrong(
     npus: PerHost[NpuInventory] | None,
     gpus: PerHost[GpuCards] | None,
     amd_gpus: PerHost[AmdGpus] | None,
+    listed: PerHost[GpuInventory] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """The devices that CUDA_, HIP_, ROCR_ and ASCEND_RT_VISIBLE_DEVICES name exist, each once, and are enough.
 
     ## Why it matters
-    CUDA ignores the list from the first number that is no device; CANN refuses it. The ranks behind it end with
-    "invalid device ordinal" or "no CUDA-capable device", and all others wait for them. HIP counts the devices that
+    CUDA, HIP and CANN ignore the list from the first entry that is no device. The ranks behind it end with "invalid
+    device ordinal" or "no CUDA-capable device", and all others wait for them. HIP counts the devices that
     ROCR_VISIBLE_DEVICES leaves.
 
     ## What to do
@@ -33,9 +34,11 @@ def visible_devices_wrong(
 
     ## Source
     CUDA C++ Programming Guide, "CUDA Environment Variables" (only devices before the first invalid index are visible);
-    CANN documentation, ASCEND_RT_VISIBLE_DEVICES; ROCm, "GPU isolation techniques". Names such as GPU-8f2c are not
-    judged. A list that begins with -1 leaves no device (on an H200: "no GPUs found"), which a job on CPUs may want: a
-    warning.
+    CANN documentation, ASCEND_RT_VISIBLE_DEVICES; ROCm, "GPU isolation techniques". The UUID of an NVIDIA GPU, or
+    its beginning, is looked up in nvidia-smi's list; other names are not judged. Where what stands before the wrong
+    entry is enough for the ranks, the job starts: a warning (CUDA_VISIBLE_DEVICES=0,1 with one rank on a host with one
+    H200). A list that is empty or begins with -1 leaves no device (on an H200: "no GPUs found"), which a job on CPUs
+    may want: a warning, too.
     """
     inventories: Inventories = {"npu": npus or {}, "nvidia": gpus or {}, "amd": amd_gpus or {}}
     judged = False
@@ -43,9 +46,14 @@ def visible_devices_wrong(
         for host, devices in inventory.items():
             earlier = ""
             for variable, value, existing in _lists(launch.environ_of(host), vendor, _numbers(devices)):
+                names = _uuids(value, listed.get(host) if listed else None) if vendor == "nvidia" else []
                 if variable and _is_list(value):
                     judged = True
-                    yield from _wrong_list(host, variable, value, existing, launch, earlier)
+                    left = len(visible_devices(value, sorted(existing), vendor))  # type: ignore[no-untyped-call]
+                    yield from _wrong_list(host, variable, value, existing, left, launch, earlier)
+                elif False in names:
+                    judged = True
+                    yield _no_such_name(host, variable, value, names.index(False), launch)
                 elif variable and vendor != "npu" and existing and not visible_devices(value, sorted(existing), vendor):  # type: ignore[no-untyped-call]
                     judged = True
                     yield _nothing_left(host, variable, value, len(existing))
@@ -59,10 +67,35 @@ def visible_devices_wrong(
         raise Skip("no variable lists devices by number for a host that has them")
 
 
+def _uuids(value: str, inventory: GpuInventory | None) -> list[bool]:
+    """For each entry of a list of UUIDs, or their beginnings: nvidia-smi lists such a GPU. Empty where not known."""
+    entries = [entry.strip().lower() for entry in value[:4096].split(",")]
+    if inventory is None or inventory.unread or not all(re.fullmatch(r"gpu-[0-9a-f-]{1,40}", item) for item in entries):
+        return []
+    uuids = [gpu.uuid.lower() for gpu in inventory.gpus]
+    return [any(uuid.startswith(entry) for uuid in uuids) for entry in entries] if all(uuids) else []
+
+
+def _no_such_name(host: str, variable: str, value: str, place: int, launch: LaunchConfig) -> Finding:
+    """``place``: of the first UUID that no GPU has."""
+    ranks = launch.ranks_per_host
+    finding = Finding(
+        "{variable} names {absent}, and nvidia-smi lists no GPU with this UUID",
+        hosts=(host,),
+        variable=variable,
+        absent=value.split(",")[place].strip(),
+        observed=value,
+        expected="UUIDs that nvidia-smi -L lists",
+    )
+    return finding.as_warning(isinstance(ranks, int) and 0 < ranks <= place)
+
+
 def _nothing_left(host: str, variable: str, value: str, count: int) -> Finding:
     """A job on CPUs may mean it so."""
     return Finding(
-        "{variable} is {observed}, which leaves the job no device; the host has {count}",
+        "{variable} is {observed}, which leaves the job no device; the host has {count}"
+        if value
+        else "{variable} is empty, which leaves the job no device; the host has {count}",
         hosts=(host,),
         variable=variable,
         count=count,
@@ -76,7 +109,8 @@ def _lists(
 ) -> Iterator[tuple[str, str, frozenset[int]]]:
     """Each variable in force, with its value and the numbers that it may name; without a name where none is set."""
     for names in VISIBLE[vendor]:
-        variable = next((name for name in names if environ.get(name)), "")
+        in_force = environ if vendor == "nvidia" else {name for name, value in environ.items() if value}
+        variable = next((name for name in names if name in in_force), "")
         value = environ.get(variable, "")
         yield variable, value, existing
         if variable and not _is_list(value):
@@ -85,9 +119,12 @@ def _lists(
 
 
 def _wrong_list(
-    host: str, variable: str, value: str, existing: frozenset[int], launch: LaunchConfig, earlier: str
+    host: str, variable: str, value: str, existing: frozenset[int], left: int, launch: LaunchConfig, earlier: str
 ) -> Iterator[Finding]:
-    """``earlier``: the variable that leaves the ``existing`` devices; empty: the host has them."""
+    """``earlier``: the variable that leaves the ``existing`` devices; empty: the host has them.
+
+    ``left``: how many the libraries take of the list.
+    """
     numbers = [int(part) for part in value.split(",")]
     absent = [number for number in numbers if number not in existing]
     ranks = launch.ranks_per_host
@@ -103,7 +140,7 @@ def _wrong_list(
         text = "{variable} names {named} devices for {ranks} ranks"
     else:
         return
-    yield Finding(
+    finding = Finding(
         text,
         hosts=(host,),
         variable=variable,
@@ -115,11 +152,12 @@ def _wrong_list(
         observed=value,
         expected=expected,
     )
+    yield finding.as_warning(bool(absent) and isinstance(ranks, int) and 0 < ranks <= left)
 
 
 def _of_launch_alone(launch: LaunchConfig) -> Iterator[Finding | None]:
     """Where no host is looked at: for each list, too few devices, or one twice (ASCEND_RT_ has a rule for that)."""
-    of_gpus = [name for name in VISIBLE_DEVICES if name in launch.env and not name.startswith("ASCEND")]
+    of_gpus = [name for name in VISIBLE_DEVICES if launch.env.get(name) and not name.startswith("ASCEND")]
     for variable in ("ASCEND_RT_VISIBLE_DEVICES", *(of_gpus if len(of_gpus) == 1 else ["CUDA_VISIBLE_DEVICES"])):
         value, ranks = launch.env.get(variable, ""), launch.ranks_per_host
         named = value.count(",") + 1 if _is_list(value) else 0
@@ -151,8 +189,8 @@ def _differing_counts(launch: LaunchConfig, inventories: Inventories) -> Iterato
         for place in range(len(VISIBLE[vendor])):
             chosen = {host: entries[place] for host, entries in lists.items() if len(entries) > place}
             counts = {
-                host: value.count(",") + 1 if value else len(existing)
-                for host, (_, value, existing) in chosen.items()
+                host: value.count(",") + 1 if value else len(existing) * (not name)
+                for host, (name, value, existing) in chosen.items()
                 if _is_list(value) or not value
             }
             variable = next((chosen[host][0] for host in counts if chosen[host][0]), "")

@@ -14,6 +14,8 @@ import msgspec
 
 from doctor.diagnose.signature import FOLDER, Signature
 from doctor.engine import toml_compat
+from doctor.engine.shell_quote import PLACEHOLDER
+from doctor.engine.texts import joined
 
 MAX_TEXT_CHARS = 4096
 """Characters of a pasted text that are looked at."""
@@ -67,6 +69,26 @@ def find(text: str) -> list[SignatureMatch]:
         return [SignatureMatch(place[-1], True) for place in exact]
     enough = 0.6 * sum(weights.values())
     return [SignatureMatch(signature, False) for score, signature in candidates if score >= enough]
+
+
+def fix_of(text: str, *, of_program: bool = False) -> str:
+    """What to do about an error that a process reports, in parts between semicolons; empty where no signature knows it.
+
+    Only that of a fault of the process itself: not of one that waited for another, nor of text around an error.
+    ``of_program``: also what to correct in the program.
+
+    >>> fix_of("exit status 13: unhandled system error, NCCL version 2.28.9; Failed to open libnvidia-ml.so.1")[:21]
+    'where `nvidia-smi -L`'
+    """
+    parts = re.sub(r"^exit status \d{1,3}: ", "", text[:MAX_TEXT_CHARS]).split("; ")[:MAX_LINES]
+    for part in reversed(parts):
+        for match in find(f"{part}\nRuntimeError: {part}"):
+            signature = match.signature
+            is_cause = match.is_exact and signature.role == "root" and "unspecific" not in signature.traits
+            is_meant = of_program or signature.action != "fix-program"
+            if is_cause and is_meant and signature.fix and not any(map(PLACEHOLDER.search, signature.fix)):
+                return joined("; ", signature.fix)
+    return ""
 
 
 def signature_blocks() -> Iterator[str]:

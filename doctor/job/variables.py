@@ -117,10 +117,14 @@ _SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
 def relevant(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that describe a job, by name, without secrets, each bounded. An empty value counts as unset.
 
-    >>> relevant({"WORLD_SIZE": "8", "HCCL_BUFFSIZE": "", "MS_TOKEN": "x", "HOME": "/root"})
-    {'WORLD_SIZE': '8'}
+    But for CUDA_VISIBLE_DEVICES, which hides every GPU when it is empty.
+
+    >>> relevant({"WORLD_SIZE": "8", "HCCL_BUFFSIZE": "", "MS_TOKEN": "x", "CUDA_VISIBLE_DEVICES": ""})
+    {'CUDA_VISIBLE_DEVICES': '', 'WORLD_SIZE': '8'}
     """
-    names = sorted(name for name in environ if _describes_job(name) and environ[name])
+    names = sorted(
+        name for name in environ if _describes_job(name) and (environ[name] or name == "CUDA_VISIBLE_DEVICES")
+    )
     return {name: printable(environ[name], 4096) for name in names}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from doctor.engine.result import Status
 from doctor.facts.amd_smi import AmdGpu, AmdGpus
-from doctor.facts.gpu import GpuCards
+from doctor.facts.gpu import Gpu, GpuCards, GpuInventory
 from doctor.job import LaunchConfig
 from doctor.job.variables import VISIBLE_DEVICES
 from doctor.smoke.programs.agent.procfs import VISIBLE
@@ -48,6 +48,31 @@ def test_gpus_that_are_not_there() -> None:
     launch = job(CUDA_VISIBLE_DEVICES="0,9")
     outcome = run_on_hosts("visible-devices-wrong", {"w1": [GpuCards(pci=8, driver="550.90", tool=True)]}, launch)
     assert messages(outcome) == [("w1", "CUDA_VISIBLE_DEVICES names device 9, and the host has 8")]
+
+
+@pytest.mark.parametrize(
+    ("value", "line", "severity"),
+    [
+        ("0,1", "torchrun --standalone --nproc-per-node 1 t.py", "warning"),
+        ("1,0", "torchrun --standalone --nproc-per-node 1 t.py", "error"),
+        ("0,1", "torchrun --standalone --nproc-per-node 2 t.py", "error"),
+        ("0,1", "", "error"),
+        ("GPU-0b0cd39b,GPU-deadbeef", "torchrun --standalone --nproc-per-node 1 t.py", "warning"),
+        ("GPU-deadbeef,GPU-0b0cd39b", "torchrun --standalone --nproc-per-node 1 t.py", "error"),
+        ("GPU-0B0CD39B-860c", "torchrun --standalone --nproc-per-node 1 t.py", ""),
+        ("MIG-3f2c", "torchrun --standalone --nproc-per-node 1 t.py", ""),
+        ("", "torchrun --standalone --nproc-per-node 1 t.py", "warning"),
+    ],
+)
+def test_a_job_that_needs_no_more_than_what_stands_before_the_wrong_entry_starts(
+    value: str, line: str, severity: str
+) -> None:
+    """Each beside a real job on a host with one H200: with one rank, 0,1 ran, and 1,0 and an absent UUID ended it."""
+    gpu = Gpu(0, "NVIDIA H200", "GPU-0b0cd39b-860c-a7a3-9eef-beb407b2bbdb", "580.159.03", 143771, 0)
+    host = [GpuCards(pci=1, driver="580.159.03", tool=True), GpuInventory(gpus=(gpu,))]
+    launch = config(line, {"CUDA_VISIBLE_DEVICES": value}) if line else job(CUDA_VISIBLE_DEVICES=value)
+    findings = run_on_hosts("visible-devices-wrong", {"w1": host}, launch).findings
+    assert ["warning" if finding.is_warning else "error" for finding in findings] == [severity] * bool(severity)
 
 
 def test_devices_by_name_are_not_judged() -> None:

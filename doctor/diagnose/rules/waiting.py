@@ -129,13 +129,27 @@ def _joined_groups(groups: dict[str, dict[int, Call[Proof]]]) -> dict[str, list[
     return {name: list(members.values()) for name, members in groups.items()}
 
 
-def _behind(case: Case, calls: list[Call[Proof]]) -> list[Cause]:
-    """The cause is named after what those report that wait: the line of the rank behind may only show where it is."""
+def _behind(case: Case, calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
+    """The cause is named after what those report that wait: the line of the rank behind may only show where it is.
+
+    One that timed out in a collective which the others have completed was in time for it: they made different calls
+    there, or its data was lost. Of two such halves neither is named.
+    """
     result = behind(calls, half=True)
     if result is None:
         return []
     where, late = result
     culprits = tuple(culprit_of(call.member.process) for call in late)
+    if not where.named or where.total == 2:
+        in_time = [call for call in late if str(call.sequence) in _timed_out(case, call.member.process)]
+        if in_time:
+            call = in_time[0]
+            text = (
+                "{0} waited for the whole timeout in {1} (number {2}), which the others have completed: the ranks made "
+                "different calls there, or data was lost, and no majority shows whose"
+            )
+            named = filled(text, names_of(culprits), call.operation or "a collective", call.sequence)
+            return Undecidable(named, ("the program's stacks of all ranks: `doctor watch -- <the launch line>`",))
     reached = [call for call in calls if call.sequence == where.highest]
     operation = next((call.operation for call in reached if call.operation), "the others")
     head = holds_up(names_of(culprits), len(late), operation)
@@ -146,6 +160,12 @@ def _behind(case: Case, calls: list[Call[Proof]]) -> list[Cause]:
     proofs = (call.member for call in (*reached, *late))
     signature = next(event.signature for item in proofs for event in (*case.waits(item.process), item.event))
     return [Cause(signature, "behind in sequence", "likely", culprits, summary, events)]
+
+
+def _timed_out(case: Case, process: Process) -> set[str]:
+    """The numbers of the collectives in which a rank says that it waited until the timeout."""
+    waits = (event for event in case.waits(process) if case.signatures[event.signature].timeout)
+    return {event.values["seq"] for event in waits if event.values.get("seq")}
 
 
 def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:

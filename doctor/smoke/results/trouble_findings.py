@@ -100,11 +100,13 @@ def failure_findings(
     template: str | Callable[[Failure], str],
     *kinds: FailureKind,
     remedies: Remedies | Callable[[Failure], str] = (),
+    fix_of: Callable[[str], str] = lambda _: "",
     **more: Any,
 ) -> Iterator[Finding]:
     """One finding for each failure of these kinds, at the hosts that cause it; ``template`` may depend on the failure.
 
     ``remedies``: patterns of what failed, each with what to do about it; or what finds that for a failure.
+    ``fix_of``: what to do about an error that none of the patterns is in; `doctor.diagnose.lookup.fix_of`.
 
     Raises: Unreadable, for a run without such a failure that did not complete either.
     """
@@ -118,7 +120,7 @@ def failure_findings(
         finding = Finding(
             CUT if failure.parts else message_template,
             hosts=hosts,
-            remedy=remedies(failure) if callable(remedies) else remedy_for(text, remedies, **more),
+            remedy=remedies(failure) if callable(remedies) else remedy_for(text, remedies, **more) or fix_of(text),
             **values,
         )
         finding = finding.as_warning(failure.certainty == "likely")

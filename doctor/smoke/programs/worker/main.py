@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 from datetime import timedelta
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Callable
 
 from doctor.remote.runtime.host_texts import filled
@@ -148,7 +148,7 @@ def select_device(plan: Plan, rank: int) -> tuple[torch.device, dict[str, int | 
     module = getattr(torch, kind)
     if number >= module.device_count():
         device, built = f"{kind} {place['device']}", f" ({torch.__version__})" if kind == "cuda" else ""
-        count = module.device_count()
+        count = module.device_count() or f"0{no_device_reason(module, number)}"
         raise RuntimeError(filled("{0} is ordinal {1} here, and torch{2} sees {3}", device, number, built, count))
     module.set_device(number)
     properties = module.get_device_properties(number)
@@ -158,6 +158,15 @@ def select_device(plan: Plan, rank: int) -> tuple[torch.device, dict[str, int | 
         "id": str(getattr(properties, "uuid", "") or getattr(properties, "pci_bus_id", "")),
     }
     return torch.device(kind, number), identity, module.synchronize
+
+
+def no_device_reason(module: ModuleType, number: int) -> str:
+    """Why torch sees no device at all, in its own words, behind a semicolon; empty where it does not say."""
+    try:
+        module.set_device(number)
+    except Exception as error:
+        return f"; {headline(str(error))}"
+    return ""
 
 
 def finish_stage(ctx: RankContext, name: str, started: float) -> None:

@@ -61,9 +61,10 @@ def launch_settings_invalid(
         yield _finding(setting).as_warning(without_gpu)
     for setting in refused(launch.env, "ignored"):
         yield _finding(setting).as_warning()
+    alone = launch.world_size == 1
     for fault in list_faults(launch.env, _newest_nccl(python or {})):
         yield _finding(EnvSetting(fault.variable, fault.value, fault.expected)).as_warning(
-            without_gpu or not fault.ends
+            without_gpu or alone or not fault.ends
         )
     if launch.master_port < 1024:
         expected = "a port from 1024 on: root alone opens lower ones, and 22 is that of SSH"

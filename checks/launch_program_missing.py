@@ -33,8 +33,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     The same for configurations in JSON, YAML and TOML; one of a relative path that no host has is a warning, as a
     program may look for it in a folder of its own. Of a job script only absolute paths are looked for. What starts in a
     container or is found on the PATH is not looked for. A module is, where torchrun or python starts it in this folder,
-    without PYTHONPATH; the folders of mpirun's `--wdir` and of `--log-dir`; and of `--nproc-per-node gpu` a device file
-    of any GPU.
+    without PYTHONPATH; the folders of mpirun's `--wdir` and of `--log-dir`; the file of NCCL_GRAPH_FILE, without which
+    NCCL 2.28 ends the ranks (measured on an H200); and of `--nproc-per-node gpu` a device file of any GPU.
     """
     if lacking_gpus := [host for host, program in programs.items() if program.has_gpus is False]:
         yield Finding(

@@ -2,7 +2,8 @@
 
 Source: NCCL, ``parseList`` and ``ncclTopoTuneModel`` in src/graph/tuning.cc and "no algorithm/protocol available" in
 src/enqueue.cc, of the releases 2.12 to 2.30. From 2.24.3 on a word that it does not have ends the communicator with
-ncclInvalidUsage, and a list holds for all functions, although Broadcast and Reduce have the ring alone. Before, unknown
+ncclInvalidUsage, and a list holds for all functions, although Broadcast and Reduce have the ring alone: with NVLS, PAT
+and ^Ring, DDP ended at its first broadcast (2.28, on an H200); few programs reduce to one rank. Before, unknown
 words are passed over; a list of algorithms without any other word leaves the ring, one of protocols leaves nothing, and
 a part such as ``allreduce:tree`` is one unknown word.
 """
@@ -57,7 +58,7 @@ def list_faults(environ: Mapping[str, str], nccl: tuple[int, ...]) -> Iterator[L
             yield ListFault(variable, printable(value, 80), expected, ends)
         elif nccl >= STRICT and variable == "NCCL_ALGO" and (without := _without_algorithm(value)):
             expected = filled("Ring for {0}, too: allreduce:tree leaves them as they are", joined(" and ", without))
-            yield ListFault(variable, printable(value, 80), expected, ends=False)
+            yield ListFault(variable, printable(value, 80), expected, ends="broadcast" in without)
 
 
 def _parts(value: str) -> list[tuple[str, str]]:

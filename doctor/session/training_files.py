@@ -160,10 +160,11 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
     return (command, line.program) if starts_python and _where_it_starts(source, ["."]) else ()
 
 
-def _needed(line: LaunchLine) -> list[str]:
-    """Configurations, and the folder in which Open MPI starts the ranks."""
+def _needed(line: LaunchLine, environ: Mapping[str, str]) -> list[str]:
+    """Configurations, the folder in which Open MPI starts the ranks, and NCCL's file of graphs."""
     folders = [call.option("wdir") for call in line.launchers if call.launcher == "openmpi"]
-    return [*named_configurations(line), *(folder for folder in folders if os.path.isabs(folder))]
+    absolute = filter(os.path.isabs, [*folders, environ.get("NCCL_GRAPH_FILE", "")])
+    return [*named_configurations(line), *absolute]
 
 
 def _counts_gpus(source: JobEnvironment) -> bool:
@@ -209,7 +210,7 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
         job_environ=source.environ,
         import_folder=import_folder(source),
         program=program_path(source),
-        files=tuple(_where_it_starts(source, _needed(source.line))) if source.line else (),
+        files=tuple(_where_it_starts(source, _needed(source.line, source.environ))) if source.line else (),
         module=_module(source),
         output=_output(source),
         counts_gpus=_counts_gpus(source),

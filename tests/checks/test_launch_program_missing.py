@@ -81,6 +81,20 @@ def test_a_module_that_may_be_elsewhere_is_not_looked_for(words: str, environ: d
     assert (options.module, options.output) == ((), "") or "$" in words
 
 
+@pytest.mark.parametrize(("name", "count"), [("graphs.xml", 0), ("absent.xml", 1), ("", 0)])
+def test_the_file_of_nccl_graphs(name: str, count: int, tmp_path: Path) -> None:
+    """On an H200, NCCL ended two ranks: "Could not open XML graph file /nonexist : No such file or directory"."""
+    (tmp_path / "graphs.xml").touch()
+    environ = {"NCCL_GRAPH_FILE": str(tmp_path / name)} if name else {}
+    options = with_launch_line(ExamineOptions(), of_launch_line(["torchrun", "t.py"], environ))
+    assert options.files == tuple(environ.values())
+    if options.files:
+        answer = answered(JobProgram, find_program({"files": list(options.files)}))
+        assert len(run_check("launch-program-missing", fleet(1, answer)).findings) == count
+    else:
+        assert not count
+
+
 @pytest.mark.parametrize(("has_gpus", "count"), [(False, 1), (True, 0), (None, 0)])
 def test_a_rank_for_each_gpu_needs_one(has_gpus: bool | None, count: int) -> None:
     answer = JobProgram(path="", state="", has_gpus=has_gpus)

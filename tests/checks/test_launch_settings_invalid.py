@@ -15,6 +15,7 @@ from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 from doctor.job import LaunchConfig
 from tests.checks import run_check
+from tests.checks.launch_lines import config
 from tests.checks.tables import check, list_messages
 
 NAME = "launch-settings-invalid"
@@ -181,3 +182,24 @@ def test_how_mpirun_starts_its_daemons(value: str, is_refused: bool) -> None:
         launch = LaunchConfig.from_environment(environ, launchers=launchers, launch_line="-")
         findings = run_check.run_check(NAME, {"w1": []}, launch).findings
         assert [finding.is_warning for finding in findings] == ([is_warning] if is_refused else [])
+
+
+@pytest.mark.parametrize(
+    ("setting", "ranks", "is_warning"),
+    [
+        ("NCCL_ALGO=bogus", 1, True),
+        ("NCCL_ALGO=bogus", 2, False),
+        ("NCCL_ALGO=^Ring", 2, False),
+        ("NCCL_PROTO=LL256", 1, True),
+        ("NCCL_BUFFSIZE=-1", 1, True),
+        ("NCCL_BUFFSIZE=8", 2, False),
+    ],
+)
+def test_a_rank_alone_ends_only_at_what_nccl_reads_for_it(setting: str, ranks: int, is_warning: bool) -> None:
+    """Each beside a real job on an H200 with torch 2.11 and NCCL 2.28; the ranks of two on one GPU by NCCL_HOSTID."""
+    line = f"torchrun --standalone --nproc-per-node {ranks} t.py"
+    python = PythonEnv(path="/usr/bin/python3", version="3.12.3", packages={"torch": "2.11.0"}, finds_torch=True)
+    host = [GpuCards(pci=2, driver="580.159.03", tool=True), python]
+    launch = config(line, dict([setting.split("=")]))
+    [finding] = run_check.run_check(NAME, {"w1": host}, launch).findings
+    assert finding.is_warning is is_warning

@@ -151,3 +151,52 @@ def test_the_names_of_the_recorder_are_read_since_torch_2_8(name: str) -> None:
     assert (row.since, row.replacement) == ("2.8", old)
     assert not [*not_read({name: "1"}, "", "2.8.0"), *not_read({old: "1"}, "", "2.11.0")]
     assert not list(not_read({name: "1", old: "1"}, "", "2.7.1"))
+
+
+H200 = {
+    "algo": ("nccl-variables-wrong", (0, 1)),
+    "amp_nan": ("sampling-not-finite", (0, 1)),
+    "cublas_full": ("cuda-library-init", (0, 1)),
+    "cupy_config": ("native-call-failed", (0, 1)),
+    "cupy_trap": ("cuda-illegal-access", (1,)),
+    "duplicate_gpu": ("nccl-duplicate-gpu", (0, 1)),
+    "embedding_index": ("cuda-assert", (1,)),
+    "fork_cuda": ("cuda-after-fork", (0, 1)),
+    "fp8": ("exception-of-mismatch", (0, 1)),
+    "fsdp_load": ("exception-in-weights", (0, 1)),
+    "fullgraph": ("compile-failed", (0, 1)),
+    "graph_capture": ("graph-capture-failed", (1,)),
+    "half_cpu": ("exception-of-support", (1,)),
+    "healthy": ("", ()),
+    "hidden_gpu": ("cuda-invalid-ordinal", (1,)),
+    "ifname": ("nccl-no-iface", (0,)),  # torchrun ended rank 1 before its line
+    "jax_oom": ("cuda-oom", (1,)),
+    "killed": ("torchrun-sigkill", (1,)),
+    "label_range": ("cuda-assert", (1,)),
+    "load_no_gpu": ("exception-in-weights", (1,)),
+    "misaligned": ("cuda-illegal-access", (1,)),
+    "no_kernel": ("exception-of-support", (0, 1)),
+    "oom": ("cuda-oom", (1,)),
+    "oom_other": ("cuda-library-init", (0,)),
+    "order": ("", ()),  # one of two called all_gather, the other all_reduce
+    "ordinal": ("cuda-invalid-ordinal", (1,)),
+    "peft_missing": ("lora-modules-missing", (0, 1)),
+    "pin_thread": ("dataloader-worker-killed", (1,)),
+    "segv": ("torch-signal-segv", (1,)),
+    "sleeps": ("nccl-watchdog-timeout", (1,)),
+    "triton_illegal": ("cuda-illegal-access", (1,)),
+}
+"""Programs of two ranks on one H200 by torchrun, torch 2.11 and NCCL 2.28: what each did is its name.
+
+In ``logs/h200/``, without the frames of C++ and with at most three lines of a kind.
+"""
+
+
+@pytest.mark.parametrize("job", H200)
+def test_what_ended_a_program(job: str) -> None:
+    diagnosis = diagnose_found([str(LOGS.with_name("h200") / f"{job}.log")], SIGNATURES)
+    signature, ranks = H200[job]
+    found = [(cause.signature, tuple(culprit.rank for culprit in cause.culprits)) for cause in diagnosis.causes[:1]]
+    assert found == ([(signature, ranks)] if signature else [])
+    assert (diagnosis.undecidable is not None) == (job == "order")
+    assert diagnosis.undecidable is None or "different calls" in diagnosis.undecidable.reason

@@ -111,7 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", default=sys.executable, help="with torch for CUDA")
     parser.add_argument("--jobs", type=int, default=8)
-    parser.add_argument("names", nargs="*", choices=[[], *STORIES])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of the stories")
     options = parser.parse_args()
     os.environ["DOCTOR_HISTORY"] = "off"
     with ThreadPoolExecutor(options.jobs) as pool:

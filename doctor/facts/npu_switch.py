@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.toml_compat import read_table
 from doctor.facts.npu_health import NPU_CODES, FaultCodeTable, FaultLevel
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import matching_paths, names_in, read_text
 
 PLUGIN_LOG = "/var/log/mindx-dl/devicePlugin/devicePlugin.log"
 
@@ -35,7 +34,10 @@ _COUNT = re.compile(r"successfully updated switch fault codes \(count: 0\)")
 
 
 def read_plugin_log(arguments: ProbeArguments) -> dict[str, object]:
-    """Runs on the host: what the end of the plugin's log says of switches, and whether it is newer than the boot."""
+    """Runs on the host: what the end of the plugin's log says of switches, and whether it is of this boot.
+
+    It is where a plugin that runs has it open, whatever the clock says; else by the time of its last line.
+    """
     path = "/var/log/mindx-dl/devicePlugin/devicePlugin.log"
     boot = [line.split()[1] for line in read_text("/proc/stat", 1 << 22).splitlines() if line.startswith("btime ")]
     with open(path, "rb") as file:
@@ -43,8 +45,10 @@ def read_plugin_log(arguments: ProbeArguments) -> dict[str, object]:
         file.seek(max(0, status.st_size - 4194304))
         lines = file.read(4194304).decode("utf-8", "replace").splitlines()
     messages = [line[:9000] for line in lines if "switch" in line and "fault" in line][-200:]
-    since_boot = not boot or status.st_mtime >= float(boot[0])
-    return {"lines": messages, "since_boot": since_boot, "age": max(0.0, time.time() - status.st_mtime)}
+    plugins = [name for name in matching_paths("/proc/[0-9]*/comm") if read_text(name, 64) == "device-plugin\n"]
+    opened = [folder + "/" + fd for folder in (name[:-4] + "fd" for name in plugins) for fd in names_in(folder)]
+    is_open = any(os.path.exists(fd) and os.path.samestat(os.stat(fd), status) for fd in opened)
+    return {"lines": messages, "since_boot": is_open or not boot or status.st_mtime >= float(boot[0])}
 
 
 class SwitchFault(msgspec.Struct, frozen=True):
@@ -65,7 +69,7 @@ class NpuSwitchFaults(Fact, frozen=True):
 
     Raw output, as JSON, with the lines that speak of switches::
 
-        {"since_boot": true, "age": 20.0, "lines": [
+        {"since_boot": true, "lines": [
           "switch subscribe got fault:SwitchFaultEvent{Assertion:0x1}, faultCode:[0x00f103b0,155907,na,na]"]}
     """
 

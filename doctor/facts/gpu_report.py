@@ -246,7 +246,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         compute_mode=_text(element, "compute_mode"),
         recovery_action=_text(element, "gpu_recovery_action"),
         is_recovered=(element.findtext("gpu_recovery_action") or "").strip() == "None",
-        reset_required=_yes(reset, "reset_required"),
+        reset_required=_yes(reset, "reset_required") or "GPU requires reset" in failed.values(),
         row_remap_failed=_yes(rows, "remapped_row_failure"),
         row_remap_pending=_yes(rows, "remapped_row_pending"),
         page_retirement_pending=_yes(pages, "pending_retirement") or _yes(pages, "pending_blacklist"),

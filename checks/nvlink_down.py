@@ -31,8 +31,9 @@ def nvlink_down(
     `nvidia-smi nvlink -s`. The norm is the same GPU, of the same product, on most of the other hosts; behind
     NVSwitches, and on a baseboard with all of its GPUs (eight of SXM, of H200 and B200; four of GB200), where all GPUs
     are alike, the GPU with the most links. A GPU whose links have all failed lists none of them (leptonai/gpud issue
-    1085); one whose links cannot be read is unknown, and not compared. A GPU that has no bridge on any host has no finding, nor one in MIG mode. Where a host lists fewer GPUs than
-    most, the links to the others are down: not compared.
+    1085); one whose links cannot be read is unknown, and not compared. A GPU that has no bridge on any host has no
+    finding, nor one in MIG mode. Where a host lists fewer GPUs than most, the links to the others are down: not
+    compared.
     """
     alike: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     for own in links.values():

@@ -105,7 +105,11 @@ def test_cards_with_bridges_and_gpus_in_mig_mode_are_innocent() -> None:
     [
         (["NVML: Unable to retrieve NVLink information as all links are inActive"], [(2, 0), (5, 17)], ""),
         ([], [(5, 17)], "GPU 2: 0 of 18 NVLinks are listed"),
-        ([*(f"\t Link {link}: 53.125 GB/s" for link in range(11)), "\t Link 11: <inac"], [(5, 17)], "GPU 2: Link 11: <in"),
+        (
+            [*(f"\t Link {link}: 53.125 GB/s" for link in range(11)), "\t Link 11: <inac"],
+            [(5, 17)],
+            "GPU 2: Link 11: <in",
+        ),
         ([f"\t Link {link}: <inactive>" for link in range(11)], [(5, 17)], "GPU 2: 11 of 18 NVLinks are listed"),
     ],
 )

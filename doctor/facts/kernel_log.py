@@ -161,10 +161,9 @@ class LoggedFault(msgspec.Struct, frozen=True):
     @property
     def values(self) -> LoggedValues:
         """The same as a finding shows it."""
-        age = format_age(self.age)
-        if self.start <= self.row.before_start:
-            age = filled("before the host was started, {0}", age)
-        return {"count": self.count, "age": age, "text": beginning(self.text, 160)}
+        age, is_earlier = format_age(self.age), self.start <= self.row.before_start
+        shown = filled("before the host was started, {0}", age) if is_earlier else age
+        return {"count": self.count, "age": shown, "text": beginning(self.text, 160)}
 
     @property
     def placed_values(self) -> PlacedValues:

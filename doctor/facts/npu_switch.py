@@ -46,7 +46,7 @@ def read_plugin_log(arguments: ProbeArguments) -> dict[str, object]:
         lines = file.read(4194304).decode("utf-8", "replace").splitlines()
     messages = [line[:9000] for line in lines if "switch" in line and "fault" in line][-200:]
     plugins = [name for name in matching_paths("/proc/[0-9]*/comm") if read_text(name, 64) == "device-plugin\n"]
-    opened = [folder + "/" + fd for folder in (name[:-4] + "fd" for name in plugins) for fd in names_in(folder)]
+    opened = [name[:-4] + "fd/" + fd for name in plugins for fd in names_in(name[:-4] + "fd")]
     is_open = any(os.path.exists(fd) and os.path.samestat(os.stat(fd), status) for fd in opened)
     return {"lines": messages, "since_boot": is_open or not boot or status.st_mtime >= float(boot[0])}
 
@@ -84,26 +84,21 @@ class NpuSwitchFaults(Fact, frozen=True):
         data = answer.json()
         if not data["since_boot"]:
             raise Absent("MindCluster's device plugin has not run since the host was started")
-        present: dict[tuple[str, str, str], SwitchFault] = {}
+        present: dict[SwitchFault, None] = {}
         for line in data["lines"]:
             if match := _QUERY.search(line):
-                codes = re.findall(_CODE, match[1])
-                current = {fault.code: fault for fault in present.values()}
-                present = {_key(fault): fault for code in codes for fault in [current.get(code, SwitchFault(code))]}
+                current = {fault.code: fault for fault in present}
+                present = {current.get(code, SwitchFault(code)): None for code in re.findall(_CODE, match[1])}
             elif _COUNT.search(line):
                 present = {}
             elif match := _EVENT.search(line):
                 place, assertion = _PLACE.search(match[1]), _ASSERTION.search(match[1])
                 fault = SwitchFault(match[2], *(map(_number, place.groups()) if place else ()))
                 if assertion and assertion[1] == "0":
-                    present.pop(_key(fault), None)
+                    present.pop(fault, None)
                 else:
-                    present[_key(fault)] = fault
-        return cls(faults=tuple(present.values()))
-
-
-def _key(fault: SwitchFault) -> tuple[str, str, str]:
-    return fault.code, fault.chip, fault.port
+                    present[fault] = None
+        return cls(faults=tuple(present))
 
 
 def _number(text: str) -> str:

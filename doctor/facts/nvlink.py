@@ -61,12 +61,9 @@ class NvLinks(Fact, frozen=True):
             most = max(listed[other] for other in listed if products[other] == products[gpu])
             if count < most and (count or not is_any_dark):
                 unread.setdefault(gpu, filled("{0} of {1} NVLinks are listed", count, most))
-        return cls(
-            {gpu: count for gpu, count in active.items() if gpu not in unread},
-            {gpu: tuple(links) for gpu, links in inactive.items() if gpu not in unread},
-            products,
-            unread={filled("GPU {0}", gpu): why for gpu, why in unread.items()},
-        )
+        up = {gpu: count for gpu, count in active.items() if gpu not in unread}
+        down = {gpu: tuple(links) for gpu, links in inactive.items() if gpu not in unread}
+        return cls(up, down, products, unread={filled("GPU {0}", gpu): why for gpu, why in unread.items()})
 
 
 NVLINK_COUNTERS = {

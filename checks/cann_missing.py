@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.engine.version_matrix import cann_for_torch_npu
+from doctor.engine.version_matrix import cann_for_release
 from doctor.facts.npu import NpuInventory
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
@@ -23,14 +23,14 @@ def cann_missing(inventory: NpuInventory, python: PythonEnv, cann: CannVersion |
     Installation guide of torch_npu; the install.info and version.cfg files that CANN's installer leaves under
     /usr/local/Ascend and ~/Ascend.
     """
-    layers = [f"{name} {python.packages[name]}" for name in ("torch_npu", "mindspore") if name in python.packages]
+    layers = {name: python.packages[name] for name in ("torch_npu", "mindspore") if name in python.packages}
     if not layers:
         raise Skip("neither torch_npu nor MindSpore is installed; name the job's container with --within")
     if cann is None:
-        version = cann_for_torch_npu(python.packages.get("torch_npu", ""))
+        version = next(filter(None, (cann_for_release(*layer) for layer in layers.items())), "")
         yield Finding(
             "{layers} is installed, but CANN is not",
-            layers=layers,
+            layers=[" ".join(layer) for layer in layers.items()],
             version=version or None,
             observed="no CANN",
             expected=f"CANN {version}".rstrip(),

@@ -31,17 +31,18 @@ def nvlink_down(
     `nvidia-smi nvlink -s`. The norm is the same GPU, of the same product, on most of the other hosts; behind
     NVSwitches, and on a baseboard with all of its GPUs (eight of SXM, of H200 and B200; four of GB200), where all GPUs
     are alike, the GPU with the most links. A GPU whose links have all failed lists none of them (leptonai/gpud issue
-    1085). A GPU that has no bridge on any host has no finding, nor one in MIG mode. Where a host lists fewer GPUs than
-    most, the links to the others are down: not compared.
+    1085); one whose links cannot be read is unknown, and not compared. A GPU that has no bridge on any host has no
+    finding, nor one in MIG mode. Where a host lists fewer GPUs than most, the links to the others are down: not
+    compared.
     """
     alike: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     for own in links.values():
         for gpu, count in own.active.items():
             alike[gpu, own.products.get(gpu, "")][count] += 1
-    ((usual, _),) = Counter(len(own.active) for own in links.values()).most_common(1)
+    ((usual, _),) = Counter(len(own.active) + len(own.unread) for own in links.values()).most_common(1)
     for host, own in links.items():
         has_switch = host in cards and cards[host].switches > 0
-        if len(own.active) < usual and not has_switch:
+        if len(own.active) + len(own.unread) < usual and not has_switch:
             continue
         reported = inventory[host].gpus if inventory and host in inventory else ()
         mig = [gpu.index for gpu in reported if gpu.mig == "Enabled"]
@@ -51,7 +52,8 @@ def nvlink_down(
             norm = common if hosts > others.total() / 2 and others.total() > 1 else 0
             product = own.products.get(gpu, "")
             alike_here = [n for other, n in own.active.items() if own.products.get(other, "") == product]
-            is_full = any(name.search(product) and size == len(alike_here) for name, size in BASEBOARDS.items())
+            here = len(alike_here) + len(own.unread)
+            is_full = any(name.search(product) and size == here for name, size in BASEBOARDS.items())
             expected = max(norm, max(own.active.values()) if has_switch else 0, max(alike_here) if is_full else 0)
             if count < expected and gpu not in mig:
                 yield Finding(

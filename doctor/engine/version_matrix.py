@@ -13,17 +13,13 @@ import msgspec
 from doctor.engine.toml_compat import read_table
 
 TORCH_NPU_TABLE = Path(__file__).with_name("torch_npu_cann.toml")
+MINDSPORE_TABLE = Path(__file__).with_name("mindspore_cann.toml")
 DRIVER_MATRIX = Path(__file__).with_name("cann_driver_matrix.toml")
 DRIVER_LISTS = Path(__file__).with_name("cann_drivers.toml")
 ROCM_DRIVERS = Path(__file__).with_name("rocm_drivers.toml")
 KNOWN_BAD = Path(__file__).with_name("known_bad_versions.toml")
 TABLE_DATE = "2026-08-21"
 """The day of torch_npu_cann.toml's source: COMPATIBILITY.en.md of torch_npu (Ascend/pytorch)."""
-
-
-class _TorchNpuTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    torch_npu: dict[str, list[str]]
-    """Releases of torch_npu, by the CANN that they were made for."""
 
 
 class DriverRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,9 +67,11 @@ class _KnownBadTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def _cann_by_torch_npu() -> dict[str, str]:
-    rows = read_table(TORCH_NPU_TABLE, _TorchNpuTable).torch_npu
-    return {torch_npu: cann for cann, releases in rows.items() for torch_npu in releases}
+def _cann_by_release() -> dict[tuple[str, str], str]:
+    """The CANN that a release of a framework was made for; the tables list the releases of each CANN."""
+    tables = [read_table(path, dict[str, dict[str, list[str]]]) for path in (TORCH_NPU_TABLE, MINDSPORE_TABLE)]
+    rows = [(name, cann, releases) for table in tables for name in table for cann, releases in table[name].items()]
+    return {(name, release): cann for name, cann, releases in rows for release in releases}
 
 
 @cache
@@ -164,14 +162,15 @@ def release_numbers(version: str) -> tuple[int, ...]:
     return version_numbers(version.replace(".post", "."))
 
 
-def cann_for_torch_npu(torch_npu: str) -> str:
-    """The CANN that a release of torch_npu was made for; the empty string when the table does not hold it.
+def cann_for_release(framework: str, version: str) -> str:
+    """The CANN that a release of torch_npu or mindspore was made for; empty when the tables do not hold it.
 
-    >>> cann_for_torch_npu("2.7.1.post4"), cann_for_torch_npu("2.1.0rc1+git1234"), cann_for_torch_npu("2.13.0")
-    ('9.0.0', '7.0.RC1', '')
+    >>> [cann_for_release("torch_npu", version) for version in ("2.7.1.post4", "2.1.0rc1+git1234", "2.13.0")]
+    ['9.0.0', '7.0.RC1', '']
+    >>> cann_for_release("mindspore", "2.7.1")
+    '8.3.RC1'
     """
-    release = re.sub(r"(?<=\d)rc", ".rc", torch_npu.partition("+")[0])
-    return _cann_by_torch_npu().get(release, "")
+    return _cann_by_release().get((framework, re.sub(r"(?<=\d)rc", ".rc", version.partition("+")[0])), "")
 
 
 def base_version(version: str) -> str:

@@ -74,7 +74,7 @@ _FORM = re.compile(
     re.I,
 )
 """Values of `_READ` as all drivers have them; what has another form is not understood."""
-_FREE = frozenset({"gpu_recovery_action"})
+_FREE = frozenset({"gpu_recovery_action", "vbios_version"})
 """Each text that is there counts."""
 _THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 
@@ -246,7 +246,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         compute_mode=_text(element, "compute_mode"),
         recovery_action=_text(element, "gpu_recovery_action"),
         is_recovered=(element.findtext("gpu_recovery_action") or "").strip() == "None",
-        reset_required=_yes(reset, "reset_required"),
+        reset_required=_yes(reset, "reset_required") or "GPU requires reset" in failed.values(),
         row_remap_failed=_yes(rows, "remapped_row_failure"),
         row_remap_pending=_yes(rows, "remapped_row_pending"),
         page_retirement_pending=_yes(pages, "pending_retirement") or _yes(pages, "pending_blacklist"),
@@ -278,23 +278,17 @@ def _unread_elements(element: Element) -> tuple[dict[str, str], dict[str, str]]:
     failed: dict[str, str] = {}
     strange: dict[str, str] = {}
     failed_tags = set()
-    for name, paths in _READ.items():
-        for value in (value for path in paths for value in element.iterfind(path)):
-            text = (value.text or "").strip().strip("[]")
-            state = value_state(text)
-            if state == "failed" or not (text or len(value)):
-                failed.setdefault(name, text or filled("no value"))
-                failed_tags.add(value.tag)
-            is_free = name in _FREE or value.tag.startswith("incorrect")
-            if state == "read" and not is_free and not _FORM.fullmatch(text):
-                strange.setdefault(name, beginning(text, 80))
+    places = [(name, path) for name, paths in _READ.items() for path in paths]
     if _DATA_CENTER.search(_text(element, "product_name")):
-        for value in (value for path in _BESIDE for value in element.iterfind(path) if value.tag not in failed_tags):
-            text, tag = (value.text or "").strip().strip("[]"), str(value.tag)
-            if value_state(text) == "failed" or not (text or len(value)):
-                failed.setdefault(tag, text or filled("no value"))
-            elif text and value_state(text) == "read" and tag != "vbios_version" and not _FORM.fullmatch(text):
-                strange.setdefault(tag, beginning(text, 80))
+        places += [("", path) for path in _BESIDE]
+    for name, path in places:
+        for value in (value for value in element.iterfind(path) if name or value.tag not in failed_tags):
+            text, key, state = (value.text or "").strip().strip("[]"), name or str(value.tag), value_state(value.text)
+            if state == "failed" or not (text or len(value)):
+                failed.setdefault(key, text or filled("no value"))
+                failed_tags.update([value.tag] if name else [])
+            if state == "read" and not (key in _FREE or value.tag.startswith("incorrect") or _FORM.fullmatch(text)):
+                strange.setdefault(key, beginning(text, 80))
     return failed, strange
 
 

@@ -34,6 +34,7 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: int = 7
     unlisted: bool = False
     pci_class: str = ""
+    before_start: int = 0
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

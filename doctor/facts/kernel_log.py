@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import time
@@ -154,11 +155,15 @@ class LoggedFault(msgspec.Struct, frozen=True):
     """The newest of them."""
     groups: dict[str, str]
     """What the newest names, by the groups of the row's pattern."""
+    start: float = math.inf
+    """How many seconds after the host was started the newest was logged."""
 
     @property
     def values(self) -> LoggedValues:
         """The same as a finding shows it."""
-        return {"count": self.count, "age": format_age(self.age), "text": beginning(self.text, 160)}
+        age, is_earlier = format_age(self.age), self.start <= self.row.before_start
+        shown = filled("before the host was started, {0}", age) if is_earlier else age
+        return {"count": self.count, "age": shown, "text": beginning(self.text, 160)}
 
     @property
     def placed_values(self) -> PlacedValues:
@@ -235,7 +240,9 @@ class KernelLog(Fact, frozen=True):
             ):
                 continue
             groups = {name: text for name, text in match.groupdict().items() if text}
-            newest = faults.get(device) or LoggedFault(row, device, 0, line.age, line.text, groups)
+            newest = faults.get(device) or LoggedFault(
+                row, device, 0, line.age, line.text, groups, self.uptime - line.age
+            )
             faults[device] = msgspec.structs.replace(newest, count=newest.count + 1)
         return list(faults.values())
 

@@ -392,4 +392,5 @@ def _parse_memory_errors(text: str) -> MemoryErrors:
     if "double bit error count" not in counts:
         raise Unreadable("npu-smi info -t ecc: no count of double-bit errors")
     pending = counts.get("double bit next-isolated pages count", 0) + counts.get("pending retire page count", 0)
-    return MemoryErrors(counts["double bit error count"], counts.get("double bit isolated pages count", 0), pending)
+    isolated = counts.get("double bit isolated pages count", counts.get("isolated page count", 0))
+    return MemoryErrors(counts["double bit error count"], isolated, pending)

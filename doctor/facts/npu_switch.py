@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.toml_compat import read_table
 from doctor.facts.npu_health import NPU_CODES, FaultCodeTable, FaultLevel
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import matching_paths, names_in, read_text
 
 PLUGIN_LOG = "/var/log/mindx-dl/devicePlugin/devicePlugin.log"
 
@@ -35,7 +34,10 @@ _COUNT = re.compile(r"successfully updated switch fault codes \(count: 0\)")
 
 
 def read_plugin_log(arguments: ProbeArguments) -> dict[str, object]:
-    """Runs on the host: what the end of the plugin's log says of switches, and whether it is newer than the boot."""
+    """Runs on the host: what the end of the plugin's log says of switches, and whether it is of this boot.
+
+    It is where a plugin that runs has it open, whatever the clock says; else by the time of its last line.
+    """
     path = "/var/log/mindx-dl/devicePlugin/devicePlugin.log"
     boot = [line.split()[1] for line in read_text("/proc/stat", 1 << 22).splitlines() if line.startswith("btime ")]
     with open(path, "rb") as file:
@@ -43,8 +45,10 @@ def read_plugin_log(arguments: ProbeArguments) -> dict[str, object]:
         file.seek(max(0, status.st_size - 4194304))
         lines = file.read(4194304).decode("utf-8", "replace").splitlines()
     messages = [line[:9000] for line in lines if "switch" in line and "fault" in line][-200:]
-    since_boot = not boot or status.st_mtime >= float(boot[0])
-    return {"lines": messages, "since_boot": since_boot, "age": max(0.0, time.time() - status.st_mtime)}
+    plugins = [name for name in matching_paths("/proc/[0-9]*/comm") if read_text(name, 64) == "device-plugin\n"]
+    opened = [name[:-4] + "fd/" + fd for name in plugins for fd in names_in(name[:-4] + "fd")]
+    is_open = any(os.path.exists(fd) and os.path.samestat(os.stat(fd), status) for fd in opened)
+    return {"lines": messages, "since_boot": is_open or not boot or status.st_mtime >= float(boot[0])}
 
 
 class SwitchFault(msgspec.Struct, frozen=True):
@@ -65,7 +69,7 @@ class NpuSwitchFaults(Fact, frozen=True):
 
     Raw output, as JSON, with the lines that speak of switches::
 
-        {"since_boot": true, "age": 20.0, "lines": [
+        {"since_boot": true, "lines": [
           "switch subscribe got fault:SwitchFaultEvent{Assertion:0x1}, faultCode:[0x00f103b0,155907,na,na]"]}
     """
 
@@ -80,26 +84,21 @@ class NpuSwitchFaults(Fact, frozen=True):
         data = answer.json()
         if not data["since_boot"]:
             raise Absent("MindCluster's device plugin has not run since the host was started")
-        present: dict[tuple[str, str, str], SwitchFault] = {}
+        present: dict[SwitchFault, None] = {}
         for line in data["lines"]:
             if match := _QUERY.search(line):
-                codes = re.findall(_CODE, match[1])
-                current = {fault.code: fault for fault in present.values()}
-                present = {_key(fault): fault for code in codes for fault in [current.get(code, SwitchFault(code))]}
+                current = {fault.code: fault for fault in present}
+                present = {current.get(code, SwitchFault(code)): None for code in re.findall(_CODE, match[1])}
             elif _COUNT.search(line):
                 present = {}
             elif match := _EVENT.search(line):
                 place, assertion = _PLACE.search(match[1]), _ASSERTION.search(match[1])
                 fault = SwitchFault(match[2], *(map(_number, place.groups()) if place else ()))
                 if assertion and assertion[1] == "0":
-                    present.pop(_key(fault), None)
+                    present.pop(fault, None)
                 else:
-                    present[_key(fault)] = fault
-        return cls(faults=tuple(present.values()))
-
-
-def _key(fault: SwitchFault) -> tuple[str, str, str]:
-    return fault.code, fault.chip, fault.port
+                    present[fault] = None
+        return cls(faults=tuple(present))
 
 
 def _number(text: str) -> str:

@@ -25,7 +25,7 @@ class NvLinks(Fact, frozen=True):
     probe = run("nvidia-smi nvlink -s", requires="nvidia-smi", timeout=30, inventory=GpuInventory)
 
     active: dict[int, int]
-    """By GPU number."""
+    """By GPU number; without those whose links could not be read."""
     inactive: dict[int, tuple[int, ...]]
     """Numbers of the links that are down, by GPU number; only GPUs that have such."""
     products: dict[int, str] = {}
@@ -37,13 +37,13 @@ class NvLinks(Fact, frozen=True):
         active: dict[int, int] = {}
         inactive: dict[int, list[int]] = {}
         products: dict[int, str] = {}
-        unread: dict[str, str] = {}
+        unread: dict[int, str] = {}
         gpu = -1
         for line in text.splitlines():
             if match := re.match(r"GPU ([0-9]{1,3}): ([^(]{0,80})", line):
                 gpu = int(match[1])
                 if gpu in active:
-                    unread[filled("GPU {0}", gpu)] = filled("its answer stands there twice")
+                    unread[gpu] = filled("its answer stands there twice")
                 active[gpu] = 0
                 products[gpu] = match[2].strip()
             elif gpu >= 0 and re.match(r"\s+Link [0-9]+: [0-9.]+ GB/s", line):
@@ -51,22 +51,19 @@ class NvLinks(Fact, frozen=True):
             elif gpu >= 0 and (match := re.match(r"\s+Link ([0-9]{1,3}): <?inactive>?", line, re.I)):
                 inactive.setdefault(gpu, []).append(int(match[1]))
             elif gpu >= 0 and (match := re.match(r"\s+Link [0-9]{1,3}: .", line)):
-                unread.setdefault(filled("GPU {0}", gpu), strip_control_chars(line.strip(), 80))
+                unread.setdefault(gpu, strip_control_chars(line.strip(), 80))
         # A card that can have links, and has none in use: without a bridge, or all of them failed.
-        has_links = (
-            any(active.values())
-            or inactive
-            or unread
-            or "all links are inactive" in f"{text}\n{answer[''].err}".lower()
-        )
-        if not active or not has_links:
+        is_any_dark = "all links are inactive" in f"{text}\n{answer[''].err}".lower()
+        if not active or not (any(active.values()) or inactive or unread or is_any_dark):
             raise Absent("nvidia-smi lists no NVLinks")
         listed = {gpu: count + len(inactive.get(gpu, ())) for gpu, count in active.items()}
         for gpu, count in listed.items():  # those of one product have as many links
             most = max(listed[other] for other in listed if products[other] == products[gpu])
-            if count < most:
-                unread.setdefault(filled("GPU {0}", gpu), filled("{0} of {1} NVLinks are listed", count, most))
-        return cls(active, {gpu: tuple(links) for gpu, links in inactive.items()}, products, unread=unread)
+            if count < most and (count or not is_any_dark):
+                unread.setdefault(gpu, filled("{0} of {1} NVLinks are listed", count, most))
+        up = {gpu: count for gpu, count in active.items() if gpu not in unread}
+        down = {gpu: tuple(links) for gpu, links in inactive.items() if gpu not in unread}
+        return cls(up, down, products, unread={filled("GPU {0}", gpu): why for gpu, why in unread.items()})
 
 
 NVLINK_COUNTERS = {

@@ -110,4 +110,5 @@ def test_each_row_names_a_source_and_a_version_without_the_fault() -> None:
     assert KNOWN_BAD.exists()
     for row in _known_bad_rows():
         assert row.source and row.fault
-        assert release_numbers(row.first) <= release_numbers(row.last) < release_numbers(row.fixed)
+        first, last, fixed = map(release_numbers, (row.first, row.last, row.fixed))
+        assert first <= last and not first <= fixed <= last

@@ -7,11 +7,16 @@ prints them.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from doctor.engine.fact import Absent, Output, Unreadable
+from doctor.facts import npu_switch
 from doctor.facts.npu_switch import NpuSwitchFaults
 from tests.checks.devices import of, unknown
 from tests.facts.answers import answered, read_outputs
@@ -48,7 +53,7 @@ STRANGE = "[0x00f1ff09,155912,cpu,na]"
 
 
 def faults(*lines: str, since_boot: bool = True) -> Any:
-    return answered(NpuSwitchFaults, {"lines": list(lines), "since_boot": since_boot, "age": 5.0})
+    return answered(NpuSwitchFaults, {"lines": list(lines), "since_boot": since_boot})
 
 
 @pytest.mark.parametrize(
@@ -97,3 +102,29 @@ def test_a_log_of_an_earlier_boot_and_no_log() -> None:
     assert isinstance(faults(new(LOST, 1), since_boot=False), Absent)
     why = read_outputs(NpuSwitchFaults, one=Output(ended="absent", err="x"))
     assert isinstance(why, Absent) and not isinstance(why, Unreadable)
+
+
+def test_a_plugin_that_runs_writes_in_this_boot_though_the_clock_was_put_forward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last line then seems older than the boot; without the plugin such a log is of an earlier one."""
+    log, other, program = tmp_path / "log", tmp_path / "other", tmp_path / "device-plugin"
+    program.symlink_to("/bin/sh")
+    log.write_text(new(LOST, 1) + "\n")
+    os.utime(log, (1.0, 1.0))
+    monkeypatch.setattr(npu_switch, "open", lambda path, mode: log.open(mode), raising=False)
+
+    def is_of_this_boot(opened: Path) -> Any:
+        with opened.open("ab") as stream:
+            plugin = subprocess.Popen([program, "-c", "read line"], stdin=subprocess.PIPE, stdout=stream)
+        try:
+            while Path(f"/proc/{plugin.pid}/comm").read_text() != "device-plugin\n":
+                time.sleep(0.01)  # the kernel lets the caller go on before it has the new name
+            return npu_switch.read_plugin_log({})["since_boot"]
+        finally:
+            plugin.communicate()
+
+    assert is_of_this_boot(log) and not is_of_this_boot(other)
+    assert not npu_switch.read_plugin_log({})["since_boot"]
+    os.utime(log)
+    assert npu_switch.read_plugin_log({})["since_boot"]

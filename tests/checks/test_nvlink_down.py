@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from doctor.engine.fact import Output
 from doctor.facts.gpu import Gpu, GpuInventory
 from doctor.facts.nvlink import NvLinks
 from tests.checks.gpu_hosts import cards
 from tests.checks.run_check import fleet, messages, run_check
+from tests.facts.answers import read_outputs
 
 FULL = NvLinks(active=dict.fromkeys(range(4), 18), inactive={})
 ILL = NvLinks(active={0: 18, 1: 16, 2: 18, 3: 18}, inactive={1: (4, 5)})
@@ -94,3 +98,30 @@ def test_cards_with_bridges_and_gpus_in_mig_mode_are_innocent() -> None:
         tuple(Gpu(n, "NVIDIA H200", "", "590.1", None, 0, mig="Enabled" if n == 5 else "") for n in range(8))
     )
     assert messages(run_check("nvlink-down", {"w1": [links, cards(switches=0), divided]})) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "down", "unknown"),
+    [
+        (["NVML: Unable to retrieve NVLink information as all links are inActive"], [(2, 0), (5, 17)], ""),
+        ([], [(5, 17)], "GPU 2: 0 of 18 NVLinks are listed"),
+        (
+            [*(f"\t Link {link}: 53.125 GB/s" for link in range(11)), "\t Link 11: <inac"],
+            [(5, 17)],
+            "GPU 2: Link 11: <in",
+        ),
+        ([f"\t Link {link}: <inactive>" for link in range(11)], [(5, 17)], "GPU 2: 11 of 18 NVLinks are listed"),
+    ],
+)
+def test_a_gpu_is_down_or_unknown_and_not_both(lines: list[str], down: list[tuple[int, int]], unknown: str) -> None:
+    """Of eight B200 of one baseboard; the others are compared as before."""
+    full = [f"\t Link {link}: 53.125 GB/s" for link in range(18)]
+    answers = {gpu: {2: lines, 5: [*full[:17], "\t Link 17: <inactive>"]}.get(gpu, full) for gpu in range(8)}
+    text = "".join(
+        f"GPU {gpu}: NVIDIA B200 (UUID: GPU-{gpu})\n" + "".join(f"{line}\n" for line in answer)
+        for gpu, answer in answers.items()
+    )
+    links = read_outputs(NvLinks, one=Output(out=text))
+    outcome = run_check("nvlink-down", {"w1": [links, cards(switches=0)]})
+    assert [(finding.values["gpu"], finding.values["observed"]) for finding in outcome.findings] == down
+    assert unknown in str(outcome.unknown) and bool(outcome.unknown) == bool(unknown)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from doctor.engine.fact import Fact
 from doctor.facts.amd_smi import AmdGpus
-from doctor.facts.ethernet_links import EthernetCounters
+from doctor.facts.ethernet_links import EthernetCounters, EthernetModules
 from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.hccn import DeviceHealth, DeviceLinks, PortCounters
 from doctor.facts.npu import NpuChips, NpuProduct
@@ -199,6 +199,38 @@ def nvlinks(product: str, rate: str, total: int, *inactive: range | tuple[int, .
         else:
             lines += [f"\t Link {link}: " + ("<inactive>" if link in down else f"{rate} GB/s") for link in range(total)]
     return "\n".join(lines) + "\n"
+
+
+def finisar(bias: tuple[str, ...], sent: tuple[str, ...], received: tuple[str, ...]) -> str:
+    """Of ``ethtool -m``: a module of four lanes for 2 km, as public file 21333426086 has it before and after a change."""
+    rows = (
+        ("Laser tx bias current (Channel {0})         : {1} mA", bias),
+        ("Transmit avg optical power (Channel {0})    : {1} dBm", sent),
+        ("Rcvr signal avg optical power(Channel {0})  : {1} dBm", received),
+    )
+    lanes = "".join(f"\t{row.format(n, value)}\n" for row, values in rows for n, value in enumerate(values, 1))
+    return block(
+        "ens16f1np1",
+        "Speed : 40000\n\tIdentifier                                : 0x11 (QSFP28)\n"
+        "\tTransmitter technology                    : 0x40 (1310 nm DFB)\n"
+        "\tModule temperature                        : 34.50 degrees C / 94.10 degrees F\n"
+        "\tModule voltage                            : 3.2706 V\n"
+        "\tAlarm/warning flags implemented           : Yes\n"
+        f"{lanes}"
+        "\tLaser bias current high alarm threshold   : 55.000 mA\n"
+        "\tLaser bias current low alarm threshold    : 25.000 mA\n"
+        "\tLaser output power high alarm threshold   : 3.5481 mW / 5.50 dBm\n"
+        "\tLaser output power low alarm threshold    : 0.1585 mW / -8.00 dBm\n"
+        "\tModule temperature high alarm threshold   : 60.00 degrees C / 140.00 degrees F\n"
+        "\tModule temperature low alarm threshold    : 10.00 degrees C / 50.00 degrees F\n"
+        "\tModule voltage high alarm threshold       : 3.6300 V\n"
+        "\tModule voltage low alarm threshold        : 2.9700 V\n"
+        "\tLaser rx power high alarm threshold       : 2.2387 mW / 3.50 dBm\n"
+        "\tLaser rx power low alarm threshold        : 0.0251 mW / -16.00 dBm\n",
+    )
+
+
+DARK, REQUIRES_RESET = ("0.0001 mW / -40.00",) * 4, "[GPU requires reset]"
 
 
 def fabric(state: str, status: str, rest: str = "") -> str:
@@ -493,6 +525,22 @@ SICK = (
         {RdmaPorts: adapters(("mlx5_7", "1: DOWN/5: LinkUp", HDR, "MT_0000000223"))},
         found("rdma-port-down", "mlx5_7:1", "LinkUp"),
     ),
+    Report(
+        "21333426086 (a module that the adapter refuses)",
+        {EthernetModules: finisar(("0.000",) * 4, DARK, DARK)},
+        found("network-module-out-of-range", "ens16f1np1"),
+    ),
+    Report(
+        "68287365195 (a card whose places in the table say ERR!)",
+        {
+            GpuInventory: gpus(
+                "595.58.03",
+                f"0000:01:00.0 <performance_state>{REQUIRES_RESET}</performance_state><temperature><gpu_temp>{REQUIRES_RESET}</gpu_temp></temperature><fb_memory_usage><total>97887 MiB</total><used>58222 MiB</used></fb_memory_usage>",
+            )
+        },
+        found("gpu-reset-needed", "GPU 0 waits for a reset"),
+        frozenset({"gpu-too-hot"}),
+    ),
 )
 
 
@@ -784,6 +832,16 @@ HEALTHY = (
             RdmaPorts: adapters(
                 *((f"mlx5_{n}", UP, "200 Gb/sec (4X HDR) Ethernet", "MT_880") for n in (0, 1)),
                 ("mlx5_10", OFF, UNUSED, "MT_531"),
+            )
+        },
+    ),
+    Report(
+        "21333426086 (the same, once the adapter takes it)",
+        {
+            EthernetModules: finisar(
+                ("42.068", "37.926", "38.870", "37.968"),
+                ("1.0778 mW / 0.33", "1.0394 mW / 0.17", "0.9198 mW / -0.36", "1.1533 mW / 0.62"),
+                ("0.9969 mW / -0.01", "0.9100 mW / -0.41", "0.9101 mW / -0.41", "0.9713 mW / -0.13"),
             )
         },
     ),

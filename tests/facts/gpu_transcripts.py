@@ -19,6 +19,11 @@ ELEMENTS: list[tuple[str, dict[str, Any]]] = [
         {"temperature": 24, "temperature_limit": 94},
     ),
     ("<gpu_recovery_action>None</gpu_recovery_action>", {"recovery_action": ""}),
+    # Public file 68287365195: a GPU that the table shows with ERR! in each place
+    (
+        "<temperature><gpu_temp>[GPU requires reset]</gpu_temp></temperature>",
+        {"reset_required": True, "temperature": None},
+    ),
     (
         (
             "<ecc_errors><volatile><sram_uncorrectable_parity>N/A</sram_uncorrectable_parity>"

@@ -650,6 +650,15 @@ OTHERS = (
         "\tSingle-bit Error Count                   : 1\n\tDouble-bit Error Count                   : 2\n",
         (2, 0),
     ),
+    Printed(
+        "55599165151, the labels of Ascend 950",
+        NpuMemoryErrors,
+        "\tNPU ID                                   : 0\n\tHBM Single Bit Error Count               : 4\n"
+        "\tHBM Double Bit Error Count               : 0\n\tHBM Single Bit Aggregate Total Err Cnt   : 4\n"
+        "\tHBM Double Bit Aggregate Total Err Cnt   : 1\n\tHBM Pending Retire Page Count            : 0\n"
+        "\tHBM Isolated Page Count                  : 17\n",
+        (0, 17),
+    ),
     Printed("35041893655 (ip)", DeviceAddresses, "ipaddr:29.1.112.213\nnetmask:255.255.0.0\n", "29.1.112.213/16"),
     Printed("66446349410 (ip)", DeviceAddresses, "ipaddr:10.86.1.80\nnetmask:255.255.255.0\n", "10.86.1.80/24"),
     Printed(MC + " (ip)", DeviceAddresses, "ipaddr:192.161.200.10\nnetmask:255.255.255.0\n", "192.161.200.10/24"),

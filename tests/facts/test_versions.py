@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output, Unreadable
-from doctor.engine.version_matrix import base_version, cann_for_torch_npu, in_version_range, same_cann_release
+from doctor.engine.version_matrix import base_version, cann_for_release, in_version_range, same_cann_release
 from doctor.facts.versions import DRIVER, FIRMWARE, INSTALL, CannVersion, NpuVersions, find_cann
 from tests.facts.answers import answered, learned
 
@@ -154,7 +154,7 @@ def test_the_release_that_a_version_builds_on(version: str, base: str) -> None:
     [("2.7.1.post4", "9.0.0"), ("2.1.0", "7.0.0"), ("2.1.0rc1", "7.0.RC1"), ("2.7.1+git12", "8.3.RC1"), ("3.0.0", "")],
 )
 def test_the_cann_of_a_torch_npu(torch_npu: str, cann: str) -> None:
-    assert cann_for_torch_npu(torch_npu) == cann
+    assert cann_for_release("torch_npu", torch_npu) == cann
 
 
 @given(st.binary(max_size=200))

@@ -123,7 +123,8 @@ ROWS: list[Row] = [
         f"sed -i 's/^version=.*/version=8.2.RC1/' {INFO}",
         observed="8.2.RC1",
         expected=CANN,
-        torch_npu=TORCH_NPU,
+        framework="torch_npu",
+        version=TORCH_NPU,
     ),
     job_row("torch-npu-cannot-load", f"rm -r {TOOLKIT}", library="libhccl.so", set_env=""),
     job_row(

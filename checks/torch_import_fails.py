@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled, joined
+from doctor.diagnose.lookup import fix_of
 from doctor.facts.python_env import PythonEnv, TorchImport, import_cause
 from doctor.job import limit_items
 
@@ -20,7 +21,9 @@ def torch_import_fails(torch: TorchImport, python: PythonEnv | None) -> Iterator
     Every rank on this host fails at its start, and the ranks of the other hosts wait for it until their timeout.
 
     ## What to do
-    {remedy} Show the whole message on {host}: `{python} -X faulthandler -c "import torch"`.
+    {remedy}
+
+    Show the whole message on {host}: `{python} -X faulthandler -c "import torch"`.
 
     - Module: `{python} -m pip install <module>` (torch_npu needs pyyaml without declaring it).
     - Accelerators: torch is a CUDA build; `{python} -m pip install torch --index-url
@@ -55,5 +58,5 @@ def torch_import_fails(torch: TorchImport, python: PythonEnv | None) -> Iterator
             expected="import torch succeeds",
             python=python.path if python else None,
             case=[label for label, phrase in CASES.items() if phrase in torch.error_with_set_env],
-            remedy=remedy if files else "",
+            remedy=remedy if files else fix_of(torch.error_with_set_env),
         )

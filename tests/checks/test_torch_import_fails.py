@@ -49,3 +49,11 @@ def test_what_to_do_is_that_of_the_error() -> None:
         ["Signal"],
         [],
     ]
+
+
+def test_an_error_that_a_signature_knows_has_its_remedy() -> None:
+    text = "OSError: /usr/lib/aarch64-linux-gnu/libgomp.so.1: cannot allocate memory in static TLS block"
+    (finding,) = look(torch(text, text))
+    assert "export LD_PRELOAD=" in finding.values["remedy"]
+    (finding,) = look(torch("ValueError: x", "ValueError: x"))
+    assert not finding.values["remedy"]

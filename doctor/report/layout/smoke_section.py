@@ -282,9 +282,9 @@ def _soak(summary: SmokeSummary, full: bool) -> list[str]:
 
 
 def _speed(figures: Sequence[CollectiveSpeed]) -> list[str]:
-    if not figures:
-        return []
-    return [localized("time, algbw / busbw as nccl-tests define them"), *map(_speed_text, figures)]
+    """Of a rank alone none: it exchanges nothing."""
+    lines = [_speed_text(speed) for speed in figures if speed.ranks > 1]
+    return [localized("time, algbw / busbw as nccl-tests define them"), *lines] if lines else []
 
 
 def _speed_text(speed: CollectiveSpeed) -> str:

@@ -63,15 +63,12 @@ class Case(msgspec.Struct, dict=True):
         return any(self.files[index].incomplete for index in process.files)
 
     def role(self, event: Event) -> Role:
-        """The role of the event's signature."""
         return self.signatures[event.signature].role
 
     def has_trait(self, event: Event, trait: Trait) -> bool:
-        """Whether the event's signature has a trait."""
         return trait in self.signatures[event.signature].traits
 
     def with_role(self, process: Process, *roles: Role) -> list[Event]:
-        """The events of a process with one of these roles, in order."""
         return [event for event in process.events if self.role(event) in roles]
 
     def waits(self, process: Process) -> list[Event]:
@@ -95,11 +92,9 @@ class Case(msgspec.Struct, dict=True):
 
     @property
     def events(self) -> list[Event]:
-        """Those of all processes, in their order."""
         return [event for process in self.processes for event in process.events]
 
     def events_of(self, signature: str) -> list[Event]:
-        """Those of all processes with one signature."""
         return [event for event in self.events if event.signature == signature]
 
     def has_report(self, *signatures: str) -> bool:
@@ -146,7 +141,6 @@ class Case(msgspec.Struct, dict=True):
         return self.timeouts.get("HCCL_CONNECT_TIMEOUT", CONNECT_TIMEOUT_S) + 20
 
     def process_of_rank(self, rank: int) -> Process | None:
-        """The process with this rank in the world."""
         return next((process for process in self.processes if process.rank == rank), None)
 
     def process_at(self, host: str, device: int | None) -> Process | None:

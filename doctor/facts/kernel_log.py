@@ -157,12 +157,10 @@ class LoggedFault(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> LoggedValues:
-        """The same as a finding shows it."""
         return {"count": self.count, "age": format_age(self.age), "text": beginning(self.text, 160)}
 
     @property
     def placed_values(self) -> PlacedValues:
-        """The same, with what it is and where."""
         where = filled(" at {0}", self.device) if self.device else ""
         return {"kind": self.row.meaning, "where": where, "device": self.device or None, **self.values}
 

@@ -166,7 +166,6 @@ class NameResolution(msgspec.Struct, frozen=True):
 
     @property
     def non_loopback(self) -> tuple[str, ...]:
-        """The addresses that are not loopback."""
         return tuple([address for address in self.addresses if not is_loopback(address)])
 
 

@@ -45,7 +45,6 @@ class FleetSockets(msgspec.Struct, frozen=True, dict=True):
     gpus: Mapping[str, GpuCards]
 
     def environ(self, host: str) -> dict[str, str]:
-        """The variables that the job has on the host."""
         return self.launch.environ_of(host)
 
     @property
@@ -132,7 +131,6 @@ class FleetSockets(msgspec.Struct, frozen=True, dict=True):
         return environ
 
     def holder(self, address: str) -> str:
-        """A host that has the address; the empty string for none."""
         return next(iter(_holders(self.interfaces).get(normalize_host(address), ())), "")
 
 
@@ -150,7 +148,6 @@ def fleet_sockets(
 
 @once_per_fleet
 def _holders(interfaces: Mapping[str, Interfaces]) -> dict[str, list[str]]:
-    """The hosts that have each address, by its one spelling."""
     holders: dict[str, list[str]] = defaultdict(list)
     for host, entry in interfaces.items():
         for address in {normalize_host(address.address) for address in entry.addresses}:
@@ -243,7 +240,6 @@ def _key(address: str) -> bytes:
 
 
 def _connects(to: SocketChoice, by: SocketChoice) -> bool:
-    """Whether a rank at ``by`` makes the connection to one at ``to``."""
     return to.library != "Gloo" or _key(by.address) >= _key(to.address)
 
 

@@ -80,7 +80,6 @@ class JournalUndoer:
         return results
 
     def _stop_reason(self, result: UndoResult) -> str:
-        """Why no more is tried on this host."""
         if result.host_lost:
             return result.detail
         return "interrupted before this step" if self.stop_event.is_set() else ""
@@ -112,8 +111,6 @@ class JournalUndoer:
 
 
 class _HostUndo:
-    """The undo of one host's steps."""
-
     def __init__(self, journal: Journal, choice: Choice, undos: Sequence[UndoStep]) -> None:
         self.journal, self.choice, self.undos = journal, choice, undos
         self.after: dict[int, StateAfter] = journal.states_after()

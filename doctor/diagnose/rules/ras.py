@@ -79,7 +79,6 @@ class _Reader:
         self.operation = 0
 
     def read(self, event: Event) -> None:
-        """One line."""
         values = event.values
         if event.signature == "nccl-ras-report":
             self.reports.append(_Report(silent={}, dead=set(), mismatches=[]))

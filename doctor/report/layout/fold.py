@@ -102,7 +102,6 @@ class FoldedReport(msgspec.Struct, frozen=True):
 
     @property
     def first_failure(self) -> CheckFailure | None:
-        """What to fix first."""
         return next(iter(self.failures), None)
 
 

@@ -61,7 +61,6 @@ class _Job(NamedTuple):
     notes: tuple[str, ...]
 
     def number(self, odd_rank: OddRank) -> int:
-        """Its rank; one without a process has its own."""
         rank = odd_rank.rank if odd_rank.rank is not None else 0
         return self.by_process.get((odd_rank.host, odd_rank.pid), rank)
 

@@ -29,6 +29,7 @@ from doctor.diagnose.launcher_reports import (
 from doctor.diagnose.process import Process, corrected, holds_two_processes
 from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_case_names
 from doctor.diagnose.signature import Role, Signature, Trait
+from doctor.engine.grouping import lists_by_key
 
 _SPAWNED = "spawned-process-failed"
 """The lines behind it are those of its rank."""
@@ -243,10 +244,9 @@ def _shared_files(processes: list[Process], reports: list[Event], summaries: Seq
 
 def _drop_contradicted_ranks(processes: list[Process]) -> None:
     """A rank that lines give to processes of several hosts is not known of them; the name of a log outranks a line."""
-    by_rank: dict[int, list[Process]] = defaultdict(list)
-    for process in processes:
-        if process.rank is not None and process.origin:
-            by_rank[process.rank].append(process)
+    by_rank = lists_by_key(
+        (process.rank, process) for process in processes if process.rank is not None and process.origin
+    )
     for rank, members in by_rank.items():
         if len({process.origin for process in members}) < 2:
             continue
@@ -434,9 +434,7 @@ def _clocks_comparable(case: Case) -> bool:
         for event in process.events:
             if event.signature == _ESTABLISHED and event.time is not None:
                 times[event.values.get("group", ""), process.host] = event.time
-    by_group: dict[str, list[float]] = defaultdict(list)
-    for (group, _), time in times.items():
-        by_group[group].append(time)
+    by_group = lists_by_key((group, time) for (group, _), time in times.items())
     return all(max(matches) - min(matches) < MAX_CLOCK_SKEW_S for matches in by_group.values())
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import printable
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
@@ -329,10 +330,7 @@ def _target_state(old: FileState, new: FileState, now: FileState) -> FileState:
 
 def group_by_host(undos: Sequence[UndoStep]) -> Mapping[str, list[UndoStep]]:
     """The steps of each host, in their order."""
-    steps_by_host: dict[str, list[UndoStep]] = {}
-    for step in undos:
-        steps_by_host.setdefault(step.host, []).append(step)
-    return steps_by_host
+    return lists_by_key((step.host, step) for step in undos)
 
 
 MAX_VALUE_LINES = 20

@@ -29,6 +29,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.check import Relations
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import CUT_PARTS, Finding, Outcome, Reason, Report, Severity, value_in_sentence
 from doctor.engine.texts import filled, remember
 
@@ -220,11 +221,7 @@ class _Linker:
 
 
 def _by_host(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    by_host: dict[str, list[Finding]] = {}
-    for finding in findings:
-        for host in finding.hosts or ("",):
-            by_host.setdefault(host, []).append(finding)
-    return by_host
+    return lists_by_key((host, finding) for finding in findings for host in finding.hosts or ("",))
 
 
 def _texts(value: Any) -> frozenset[str]:

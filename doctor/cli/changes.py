@@ -171,7 +171,6 @@ def _visit(
 
 
 def _saved_run(since: str) -> Path | None:
-    """The file that ``--since`` names."""
     return Path(since) if since != LAST_GOOD and ("/" in since or os.path.exists(since)) else None
 
 

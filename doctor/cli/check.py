@@ -158,7 +158,6 @@ def _absolute(paths: list[str]) -> tuple[str, ...]:
 
 
 def _requested(compare: str, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """The checks that options ask for."""
     return (*(["host-snapshot-differs"] if compare else []), *(["job-path-differs"] if paths else []))
 
 

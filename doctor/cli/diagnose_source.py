@@ -100,7 +100,6 @@ class LogSelection(NamedTuple):
 
     @property
     def selection(self) -> HostSelection:
-        """The hosts that the options name."""
         nodes = self.paths[0] if self.on_hosts and self.paths else None
         return HostSelection(self.hosts, self.hostfile, self.rank_table, self.exclude, nodes)
 

@@ -84,7 +84,6 @@ class HostOptions(NamedTuple):
 
     @property
     def selection(self) -> HostSelection:
-        """The same for `doctor.session.select_hosts`."""
         from doctor.hosts.selection import HostSelection
 
         return HostSelection(self.hosts, self.hostfile, self.rank_table, self.exclude, self.nodes)
@@ -177,7 +176,6 @@ class JobOptions(NamedTuple):
     ] = 0
 
     def launch(self, product: str = "") -> LaunchOptions:
-        """The job's settings, with ``--product`` where the command has it."""
         return LaunchOptions(
             python=self.python,
             ranks_per_host=self.ranks_per_host or None,

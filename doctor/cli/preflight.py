@@ -164,7 +164,6 @@ def _preflight_options(
     choice: CheckOptions,
     sudo: bool,
 ) -> PreflightOptions:
-    """The options of the command line as `PreflightOptions`. Raises: CommandError."""
     validate_connection(connection)
     if connection.transport == "kubernetes":
         raise UsageError("--transport kubernetes reaches pods from outside; expected doctor check with it")

@@ -42,7 +42,6 @@ class AttachOptions(NamedTuple):
 
     @property
     def requested(self) -> bool:
-        """Whether the command line asks for this mode."""
         return self.attach
 
 
@@ -53,7 +52,6 @@ class ChoiceOptions(NamedTuple):
     ignore: IgnoreOption = []
 
     def chosen(self, catalog: Sequence[Check]) -> list[Check]:
-        """Those of the catalog that the options leave. Raises: CommandError."""
         return choose_checks(list(catalog), self.select, self.ignore)
 
     def ignored(self) -> frozenset[str]:
@@ -89,7 +87,6 @@ class LogOptions(NamedTuple):
 
     @property
     def requested(self) -> bool:
-        """Whether the command line asks for this mode."""
         return self.log
 
 

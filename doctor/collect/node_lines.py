@@ -82,7 +82,6 @@ class Assembly:
             ) from None
 
     def incomplete(self) -> Iterator[tuple[str, str]]:
-        """The hosts with missing lines, and the number of lines received."""
         for (name, _, count), parts in self._parts.items():
             yield (
                 name,

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.bounded_read import read_bounded
+from doctor.engine.bounded_read import read_bounded, unreadable_reason
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
@@ -80,10 +80,8 @@ def _load(path: Path, discovered: bool) -> ConfigFile:
     name = printable_excerpt(str(path), 200)
     try:
         return ConfigFile(str(path), _read_text(path, name, discovered))
-    except UnicodeDecodeError:
-        why = "is not UTF-8 text"
     except (OSError, ValueError) as error:
-        why = printable_excerpt(getattr(error, "strerror", None) or str(error))
+        why = unreadable_reason(error)
     raise ConfigError(filled("{0}: {1}; expected a readable settings file", name, why))
 
 

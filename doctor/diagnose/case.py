@@ -29,6 +29,7 @@ from doctor.diagnose.launcher_reports import (
 from doctor.diagnose.process import Process, corrected, holds_two_processes
 from doctor.diagnose.read.file_names import NameHints, host_of, own_logs, read_case_names
 from doctor.diagnose.signature import Role, Signature, Trait
+from doctor.engine.grouping import lists_by_key
 
 _SPAWNED = "spawned-process-failed"
 """The lines behind it are those of its rank."""
@@ -63,15 +64,12 @@ class Case(msgspec.Struct, dict=True):
         return any(self.files[index].incomplete for index in process.files)
 
     def role(self, event: Event) -> Role:
-        """The role of the event's signature."""
         return self.signatures[event.signature].role
 
     def has_trait(self, event: Event, trait: Trait) -> bool:
-        """Whether the event's signature has a trait."""
         return trait in self.signatures[event.signature].traits
 
     def with_role(self, process: Process, *roles: Role) -> list[Event]:
-        """The events of a process with one of these roles, in order."""
         return [event for event in process.events if self.role(event) in roles]
 
     def waits(self, process: Process) -> list[Event]:
@@ -95,11 +93,9 @@ class Case(msgspec.Struct, dict=True):
 
     @property
     def events(self) -> list[Event]:
-        """Those of all processes, in their order."""
         return [event for process in self.processes for event in process.events]
 
     def events_of(self, signature: str) -> list[Event]:
-        """Those of all processes with one signature."""
         return [event for event in self.events if event.signature == signature]
 
     def has_report(self, *signatures: str) -> bool:
@@ -146,7 +142,6 @@ class Case(msgspec.Struct, dict=True):
         return self.timeouts.get("HCCL_CONNECT_TIMEOUT", CONNECT_TIMEOUT_S) + 20
 
     def process_of_rank(self, rank: int) -> Process | None:
-        """The process with this rank in the world."""
         return next((process for process in self.processes if process.rank == rank), None)
 
     def process_at(self, host: str, device: int | None) -> Process | None:
@@ -249,10 +244,9 @@ def _shared_files(processes: list[Process], reports: list[Event], summaries: Seq
 
 def _drop_contradicted_ranks(processes: list[Process]) -> None:
     """A rank that lines give to processes of several hosts is not known of them; the name of a log outranks a line."""
-    by_rank: dict[int, list[Process]] = defaultdict(list)
-    for process in processes:
-        if process.rank is not None and process.origin:
-            by_rank[process.rank].append(process)
+    by_rank = lists_by_key(
+        (process.rank, process) for process in processes if process.rank is not None and process.origin
+    )
     for rank, members in by_rank.items():
         if len({process.origin for process in members}) < 2:
             continue
@@ -440,9 +434,7 @@ def _clocks_comparable(case: Case) -> bool:
         for event in process.events:
             if event.signature == _ESTABLISHED and event.time is not None:
                 times[event.values.get("group", ""), process.host] = event.time
-    by_group: dict[str, list[float]] = defaultdict(list)
-    for (group, _), time in times.items():
-        by_group[group].append(time)
+    by_group = lists_by_key((group, time) for (group, _), time in times.items())
     return all(max(matches) - min(matches) < MAX_CLOCK_SKEW_S for matches in by_group.values())
 
 

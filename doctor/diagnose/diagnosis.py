@@ -229,7 +229,6 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> bool:
-        """The logs show a failure."""
         return bool(self.causes or self.waiting or self.undecidable)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -12,6 +12,7 @@ from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process, name_of_local_rank
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.signature import ERROR_ROLES, Signature
+from doctor.engine.grouping import lists_by_key
 
 Catalog = Mapping[str, Signature]
 MSRUN_ROW = "ms-msrun-worker-exit"
@@ -80,10 +81,7 @@ def name_of_block(block: FailureBlock) -> str:
 def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:
     """The workers that torchrun lists as failed: consecutive lines of one file make one block; and those of msrun."""
     blocks: list[FailureBlock] = []
-    first_lines: dict[int, list[int]] = defaultdict(list)
-    for event in reports:
-        if event.signature == TORCHRUN_HEADING:
-            first_lines[event.file].append(event.line)
+    first_lines = lists_by_key((event.file, event.line) for event in reports if event.signature == TORCHRUN_HEADING)
     rows = (event for event in reports if event.signature == TORCHRUN_ROW)
     lines = sorted(rows, key=lambda event: (event.file, event.line))
     for event in lines:

@@ -127,7 +127,6 @@ class Check:
 
     @cached_property
     def host_needs(self) -> tuple[Need, ...]:
-        """The facts of one host."""
         return tuple(need for need in self.needs if need.is_fact and not need.fleet)
 
     @property

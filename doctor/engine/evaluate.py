@@ -48,7 +48,6 @@ class FactCache:
         self._unread: dict[int, Reason] = {}
 
     def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
-        """The fact's value, or why there is none."""
         values = self._values[fact]
         value = values.get(host)
         if value is None:

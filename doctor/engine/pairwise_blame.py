@@ -34,12 +34,10 @@ class Cut(msgspec.Struct, Generic[End], frozen=True):
 
     @property
     def hosts(self) -> list[str]:
-        """Of all parts."""
         return sorted({str(end[0]) for part in self.parts for end in part})
 
     @property
     def values(self) -> dict[str, object]:
-        """Its `part_values`."""
         return part_values([[str(end[0]) for end in part] for part in self.parts])
 
 

@@ -64,7 +64,6 @@ class Catalogue:
 
     @staticmethod
     def without_loose_spaces(text: str) -> str:
-        """See `doctor.engine.language.without_loose_spaces`."""
         if text.isascii():
             return text.replace(OWN_SPACE, " ")
         parts = enumerate(text.split("`"))

@@ -89,7 +89,6 @@ class RankPace(msgspec.Struct, frozen=True):
 
     @property
     def step(self) -> float:
-        """Of all parts."""
         return self.input + self.compute + self.wait + self.network + self.unsplit
 
 
@@ -168,7 +167,6 @@ class WatchResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def losses(self) -> int:
-        """Of all ranks."""
         return sum(curve.losses for curve in self.curves)
 
     @property

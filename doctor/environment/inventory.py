@@ -222,7 +222,6 @@ def _refuse_repeated(source: _SourceHosts) -> None:
 
 
 def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -> Inventory:
-    """The inventory without what ``-x`` excludes."""
     excluded = (
         {canonical_host(host) for host in expand_nodeset(exclude, "--exclude", groups=True)}
         if exclude is not None

@@ -111,7 +111,6 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hostfile(self) -> str:
-        """The hostfile that the launch line names."""
         calls = self.line.launchers if self.line else ()
         return next((call.hostfile for call in calls if call.hostfile), "")
 

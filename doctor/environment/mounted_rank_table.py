@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from doctor.engine.bounded_read import ReadFile, read_text_file
+from doctor.engine.bounded_read import ReadFile, read_text_file, unreadable_reason
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job import NotARankTable, RankTable, read_rank_table
@@ -96,7 +96,7 @@ def _load(path: str, variable: str, read_file: ReadFile) -> MountedRankTable:
     except UnicodeDecodeError:
         return MountedRankTable(path, variable, error="it is not UTF-8 text")
     except (OSError, ValueError) as error:
-        return MountedRankTable(path, variable, error=printable(getattr(error, "strerror", None) or str(error)))
+        return MountedRankTable(path, variable, error=unreadable_reason(error))
 
 
 def _status(text: str) -> str:

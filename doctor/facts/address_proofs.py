@@ -189,7 +189,6 @@ class AddressProofs(ProvenFact, frozen=True):
 
 
 def _pairs(partners: Mapping[str, Iterable[str]]) -> list[tuple[str, str]]:
-    """Each pair of hosts that try each other, once."""
     pairs: dict[frozenset[str], tuple[str, str]] = {}
     for host, others in partners.items():
         for other in others:

@@ -184,16 +184,13 @@ class ContainerView(Fact, frozen=True):
 
     @property
     def npus(self) -> tuple[int, ...]:
-        """Numbers of the NPUs' device files."""
         return self.numbers("davinci")
 
     @property
     def gpus(self) -> tuple[int, ...]:
-        """Numbers of the GPUs' device files."""
         return self.numbers("nvidia")
 
     def numbers(self, prefix: str) -> tuple[int, ...]:
-        """The numbers of the devices that are called so."""
         texts = [name.removeprefix(prefix) for name in self.devices if name.startswith(prefix)]
         return tuple(sorted(int(text) for text in texts if re.fullmatch(r"[0-9]{1,6}", text, re.ASCII)))
 

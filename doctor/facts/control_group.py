@@ -151,7 +151,6 @@ class ControlGroup(Fact, frozen=True):
 
     @property
     def usable_cpus(self) -> float:
-        """CPUs' worth of time."""
         return self.allowed_cpus if self.quota is None else min(self.quota, self.allowed_cpus)
 
     @classmethod

@@ -160,7 +160,6 @@ class SendingDelay(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def deeds(self) -> str:
-        """What it does, in words."""
         texts = (
             filled("delays by {0}", seconds_text(self.seconds)) if self.seconds > 0 else "",
             filled("drops {0} %", f"{100 * self.loss:.2g}") if self.loss > 0 else "",
@@ -210,11 +209,9 @@ class Interfaces(Fact, frozen=True, dict=True):
         return interfaces
 
     def networks_of(self, name: str) -> set[str]:
-        """The IPv4 subnets of an interface."""
         return {each.network for each in self.addresses if name and each.interface == name and not each.is_ipv6}
 
     def link(self, name: str) -> Link | None:
-        """The interface of that name."""
         return self._links.get(name)
 
     @cached_property
@@ -222,7 +219,6 @@ class Interfaces(Fact, frozen=True, dict=True):
         return {link.name: link for link in reversed(self.links)}
 
     def holder(self, address: str) -> LinkAddress | None:
-        """Which interface has the address."""
         return self._holders.get(_canonical(address))
 
     @cached_property

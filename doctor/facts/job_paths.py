@@ -194,7 +194,6 @@ class JobProgram(Fact, frozen=True):
 
     @property
     def states(self) -> dict[str, str]:
-        """The same by path of the program and of each configuration."""
         return {**({self.path: self.state} if self.path else {}), **self.files}
 
     @classmethod

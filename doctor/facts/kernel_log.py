@@ -160,14 +160,12 @@ class LoggedFault(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> LoggedValues:
-        """The same as a finding shows it."""
         age, is_earlier = format_age(self.age), self.start <= self.row.before_start
         shown = filled("before the host was started, {0}", age) if is_earlier else age
         return {"count": self.count, "age": shown, "text": beginning(self.text, 160)}
 
     @property
     def placed_values(self) -> PlacedValues:
-        """The same, with what it is and where."""
         where = filled(" at {0}", self.device) if self.device else ""
         return {"kind": self.row.meaning, "where": where, "device": self.device or None, **self.values}
 

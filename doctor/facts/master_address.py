@@ -11,7 +11,7 @@ from doctor.engine.addresses import is_localhost
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.master_trial import MasterTrial
-from doctor.facts.names import HostNames, is_address, is_loopback, normalize_host
+from doctor.facts.names import HostNames, is_address, is_loopback, normalize_host, short_name
 from doctor.job import LaunchConfig, limit_items
 
 
@@ -96,7 +96,9 @@ def master_meanings(
                 frozenset([reached]) if reached in interfaces else held,
                 is_loopback=not outer,
                 has_route=reached in interfaces or not (outer and all(leads is False for leads in routes)),
-                is_own_name=host in names and _short(names[host].own) == _short(master) and not is_localhost(master),
+                is_own_name=host in names
+                and short_name(names[host].own) == short_name(master)
+                and not is_localhost(master),
             )
     return result
 
@@ -114,15 +116,11 @@ def host_of_master(
     itself does not make it the master of other hosts.
     """
     master = normalize_host(launch.master_addr)
-    for same in (normalize_host, _short):
+    for same in (normalize_host, short_name):
         listed = [host for host in hosts if launch.master_addr and same(host) == same(master)]
         if listed:
             return listed[0] if len(listed) == 1 else ""
     return MasterMeaning.usual_owner(master_meanings(names, interfaces, launch, trials))
-
-
-def _short(name: str) -> str:
-    return name if is_address(name) else name.partition(".")[0].lower()
 
 
 def _owners(addresses: list[str], owners: Mapping[str, set[str]]) -> frozenset[str]:

@@ -166,7 +166,6 @@ class NameResolution(msgspec.Struct, frozen=True):
 
     @property
     def non_loopback(self) -> tuple[str, ...]:
-        """The addresses that are not loopback."""
         return tuple([address for address in self.addresses if not is_loopback(address)])
 
 
@@ -240,7 +239,7 @@ class HostNames(Fact, frozen=True):
             if not normalize_host(address).startswith("127.")
         ):
             return True
-        return not is_address(master) and master.partition(".")[0].lower() == self.own.partition(".")[0].lower()
+        return not is_address(master) and short_name(master) == short_name(self.own)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -264,3 +263,8 @@ def is_address(text: str) -> bool:
 def normalize_host(text: str) -> str:
     """One spelling for every address; a name in lower case."""
     return str(plain_address(text)) if is_address(text) else text.lower()
+
+
+def short_name(text: str) -> str:
+    """A name in lower case without its domain; one spelling for every address."""
+    return normalize_host(text) if is_address(text) else text.lower().partition(".")[0]

@@ -81,7 +81,6 @@ class NpuTable(Fact, frozen=True):
     """Why the list of processes is not complete; empty when it is."""
 
     def device_of(self, process: NpuProcess) -> int:
-        """The physical id of the NPU that a process is on."""
         for state in self.npus:
             if (state.npu, state.chip) == (process.npu, process.chip):
                 return state.device

@@ -287,7 +287,6 @@ class ListeningSocket(msgspec.Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Who holds the port, in words."""
         if not self.pid:
             return filled("a process of user {0} (which one: unknown without root, or in another container)", self.user)
         command = hide_secrets(self.command)[:60]

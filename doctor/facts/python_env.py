@@ -174,7 +174,6 @@ class PythonEnv(Fact, frozen=True):
 
     @property
     def minor_version(self) -> str:
-        """Major and minor version, such as 3.10."""
         return ".".join(self.version.split(".")[:2])
 
     @property

@@ -303,7 +303,6 @@ class RdmaPorts(Fact, frozen=True):
 
     @property
     def ports(self) -> dict[str, RdmaPort]:
-        """By adapter and port number, as ``mlx5_0:1``."""
         return {f"{device.name}:{port.number}": port for device in self.devices for port in device.ports}
 
     @property

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Unreadable
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces
@@ -45,7 +46,6 @@ class FleetSockets(msgspec.Struct, frozen=True, dict=True):
     gpus: Mapping[str, GpuCards]
 
     def environ(self, host: str) -> dict[str, str]:
-        """The variables that the job has on the host."""
         return self.launch.environ_of(host)
 
     @property
@@ -132,7 +132,6 @@ class FleetSockets(msgspec.Struct, frozen=True, dict=True):
         return environ
 
     def holder(self, address: str) -> str:
-        """A host that has the address; the empty string for none."""
         return next(iter(_holders(self.interfaces).get(normalize_host(address), ())), "")
 
 
@@ -150,12 +149,11 @@ def fleet_sockets(
 
 @once_per_fleet
 def _holders(interfaces: Mapping[str, Interfaces]) -> dict[str, list[str]]:
-    """The hosts that have each address, by its one spelling."""
-    holders: dict[str, list[str]] = defaultdict(list)
-    for host, entry in interfaces.items():
-        for address in {normalize_host(address.address) for address in entry.addresses}:
-            holders[address].append(host)
-    return dict(holders)
+    return lists_by_key(
+        (address, host)
+        for host, entry in interfaces.items()
+        for address in {normalize_host(address.address) for address in entry.addresses}
+    )
 
 
 def decided_by_rank_table(choice: SocketChoice, launch: LaunchConfig) -> bool:
@@ -243,7 +241,6 @@ def _key(address: str) -> bytes:
 
 
 def _connects(to: SocketChoice, by: SocketChoice) -> bool:
-    """Whether a rank at ``by`` makes the connection to one at ``to``."""
     return to.library != "Gloo" or _key(by.address) >= _key(to.address)
 
 
@@ -273,10 +270,9 @@ def _loopback(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
 
 def _shared(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> Iterator[Unreachable]:
     owners = _holders(interfaces)
-    users: dict[str, list[str]] = defaultdict(list)
-    for host, choice in used.items():
-        if not choice.is_loopback:
-            users[normalize_host(choice.address)].append(host)
+    users = lists_by_key(
+        (normalize_host(choice.address), host) for host, choice in used.items() if not choice.is_loopback
+    )
     for address, hosts in users.items():
         taken = set(hosts)
         others = [host for host in owners.get(address, ()) if host not in taken and host in used]

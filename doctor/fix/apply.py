@@ -246,7 +246,6 @@ class _HostProgress:
         return name not in self.failures and name not in self.held_back
 
     def result(self) -> HostResult:
-        """When all steps are made or left out."""
         completed = sorted(self.plan.acting_playbooks - set(self.failures) - set(self.held_back))
         ended = HostResult(self.plan.host, "applied", tuple(self.applied))
         if self.failures:
@@ -254,7 +253,6 @@ class _HostProgress:
         return msgspec.structs.replace(ended, completed=tuple(completed))
 
     def stopped_result(self, reason: str) -> HostResult:
-        """When nothing more can be done on the host."""
         state: Literal["refused", "stopped"] = "stopped" if self.applied or self.touched else "refused"
         return HostResult(
             self.plan.host,

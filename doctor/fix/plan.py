@@ -134,7 +134,6 @@ class HostPlan(msgspec.Struct, frozen=True):
 
     @property
     def has_actions(self) -> bool:
-        """There is something to do for software."""
         return not self.failure and bool(self.acting_playbooks)
 
 

@@ -183,11 +183,9 @@ class RemoteExecutor(ProgramSessions):
         self._session.close(grace)
 
     def take_message(self, name: str, data: bytes) -> None:
-        """Keeps a response for who waits for it."""
         self._responses.append(data)
 
     def end_reason(self, session: RemoteSession) -> ProgramLost:
-        """See `ProgramSessions.end_reason`."""
         errors = session.err.decode("utf-8", "replace")
         reason = last_line(errors)
         if self.root and reason.startswith("sudo:"):

@@ -115,7 +115,6 @@ def choose_playbooks(
 
 
 def _fixable_checks(playbooks: Iterable[Playbook], names: Collection[str]) -> set[str]:
-    """The checks that a plan may fix."""
     return {
         check
         for playbook in playbooks

@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import printable
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
@@ -80,7 +81,6 @@ class JournalUndoer:
         return results
 
     def _stop_reason(self, result: UndoResult) -> str:
-        """Why no more is tried on this host."""
         if result.host_lost:
             return result.detail
         return "interrupted before this step" if self.stop_event.is_set() else ""
@@ -112,8 +112,6 @@ class JournalUndoer:
 
 
 class _HostUndo:
-    """The undo of one host's steps."""
-
     def __init__(self, journal: Journal, choice: Choice, undos: Sequence[UndoStep]) -> None:
         self.journal, self.choice, self.undos = journal, choice, undos
         self.after: dict[int, StateAfter] = journal.states_after()
@@ -332,10 +330,7 @@ def _target_state(old: FileState, new: FileState, now: FileState) -> FileState:
 
 def group_by_host(undos: Sequence[UndoStep]) -> Mapping[str, list[UndoStep]]:
     """The steps of each host, in their order."""
-    steps_by_host: dict[str, list[UndoStep]] = {}
-    for step in undos:
-        steps_by_host.setdefault(step.host, []).append(step)
-    return steps_by_host
+    return lists_by_key((step.host, step) for step in undos)
 
 
 MAX_VALUE_LINES = 20

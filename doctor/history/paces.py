@@ -51,7 +51,6 @@ class PaceFolder(PrivateFolder):
         return (self.read_packed(f"{job}.pace", list[RunPace], MAX_BYTES, MAX_DECODED) or [])[-MOST_RUNS:]
 
     def add(self, job: str, run: RunPace) -> None:
-        """Keeps one more run. Raises: OSError."""
         runs = [*self.runs(job), run][-MOST_RUNS:]
         while runs:
             data = packed(runs)

@@ -15,7 +15,7 @@ from doctor.engine.addresses import is_plain_address
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 from doctor.hosts.hostfile import HostLine
-from doctor.hosts.nodeset import MAX_HOSTS, HostLogin, InventoryError, canonical_host, validate_host
+from doctor.hosts.nodeset import HostLogin, InventoryError, canonical_host, limit_hosts, validate_host
 
 _SECTION = re.compile(r"\[([A-Za-z0-9_.-]+)(?::[a-z]+)?\]")
 _USERS, _PORTS = ("ansible_user", "ansible_ssh_user"), ("ansible_port", "ansible_ssh_port")
@@ -66,10 +66,7 @@ def parse_inventory(output: str, path: str) -> list[HostLine]:
         variables = host_variables.get(name) if isinstance(host_variables, dict) else None
         host_line = _host_line(name, variables if isinstance(variables, dict) else {}, place)
         host_lines.setdefault(canonical_host(host_line.host), host_line)
-        if len(host_lines) > MAX_HOSTS:
-            raise InventoryError(
-                filled("{0}: names more than {1} hosts; expected at most {2}", place, MAX_HOSTS, MAX_HOSTS)
-            )
+        limit_hosts(host_lines, place)
     if not host_lines:
         raise InventoryError(filled("{0}: an Ansible inventory without a host; expected one at least", place))
     return list(host_lines.values())

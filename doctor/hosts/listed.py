@@ -8,7 +8,7 @@ import re
 from doctor.engine.sanitize import quote
 from doctor.engine.texts import filled
 from doctor.hosts.hostfile import HostLine, merge_repeated, parse_hostfile
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, expand_nodeset, validate_host
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, expand_nodeset, limit_hosts, validate_host
 
 MAX_WORDS = 1_000_000
 _LEADERS = ("chief", "master", "workerpool0")
@@ -53,10 +53,7 @@ def json_list(text: str, place: str) -> list[HostLine]:
         raise InventoryError(
             filled('{0}: {1} is no list of hosts; expected JSON such as ["algo-1", "algo-2"]', place, quote(text))
         )
-    if len(tree) > MAX_HOSTS:
-        raise InventoryError(
-            filled("{0}: names more than {1} hosts; expected at most {2}", place, MAX_HOSTS, MAX_HOSTS)
-        )
+    limit_hosts(tree, place)
     return merge_repeated([validate_host(str(host), place) for host in tree], place, "JSON")
 
 
@@ -71,10 +68,7 @@ def cluster_spec(text: str, place: str) -> list[HostLine]:
             filled('{0}: {1} names no host; expected JSON with "cluster" and its tasks', place, quote(text))
         )
     addresses = [address for kind in task_kinds(cluster) for address in cluster[kind]]
-    if len(addresses) > MAX_HOSTS:
-        raise InventoryError(
-            filled("{0}: names more than {1} hosts; expected at most {2}", place, MAX_HOSTS, MAX_HOSTS)
-        )
+    limit_hosts(addresses, place)
     return merge_repeated([validate_host(_without_port(str(word)), place) for word in addresses], place, "cluster")
 
 

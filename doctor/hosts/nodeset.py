@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sized
 from itertools import islice, product
 from typing import NamedTuple
 
@@ -76,11 +77,16 @@ def expand_nodeset(text: str, place: str, groups: bool = False) -> list[str]:
             filled("{0}: names more than {1} hosts; expected at most {2}; check the range", place, MAX_HOSTS, MAX_HOSTS)
         )
     hosts = [validate_host(host, place) for part in parts for host in _expand_part(part, place, groups)]
+    limit_hosts(hosts, place)
+    return hosts
+
+
+def limit_hosts(hosts: Sized, place: str) -> None:
+    """Raises: InventoryError for too many hosts."""
     if len(hosts) > MAX_HOSTS:
         raise InventoryError(
             filled("{0}: names more than {1} hosts; expected at most {2}", place, MAX_HOSTS, MAX_HOSTS)
         )
-    return hosts
 
 
 def _part_size(part: str) -> int:

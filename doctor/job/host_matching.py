@@ -8,6 +8,7 @@ from typing import Protocol
 
 from doctor.engine.addresses import parse_address
 from doctor.engine.fact import Unreadable
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled, joined
 from doctor.job.launch_config import LaunchConfig
 from doctor.job.rank_table.model import RankTable, Server, limit_items
@@ -34,10 +35,9 @@ def product_family(launch: LaunchConfig, products: Mapping[str, HasFamily] | Non
     """
     if launch.product:
         return launch.product
-    hosts_by_family: dict[str, list[str]] = defaultdict(list)
-    for host, product in (products or {}).items():
-        if product.family:
-            hosts_by_family[product.family].append(host)
+    hosts_by_family = lists_by_key(
+        (product.family, host) for host, product in (products or {}).items() if product.family
+    )
     if len(hosts_by_family) == 1:
         return next(iter(hosts_by_family))
     if not hosts_by_family:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.toml_compat import read_table
 
 FAMILIES = frozenset(
@@ -97,12 +98,7 @@ def _word_index() -> WordIndex:
 
 @cache
 def _by_end() -> dict[tuple[bool, str], list[str]]:
-    result: dict[tuple[bool, str], list[str]] = defaultdict(list)
-    for name in documented_variables():
-        if len(name) >= _SHORTEST:
-            for end in _ends(name):
-                result[end].append(name)
-    return dict(result)
+    return lists_by_key((end, name) for name in documented_variables() if len(name) >= _SHORTEST for end in _ends(name))
 
 
 def _ends(name: str) -> tuple[tuple[bool, str], tuple[bool, str]]:

@@ -28,7 +28,6 @@ class Box(msgspec.Struct, frozen=True):
 
     @property
     def area(self) -> int:
-        """Cells of one port."""
         return sum(side.sources.bit_count() * side.targets.bit_count() for side in self.rectangles)
 
     @property

@@ -75,7 +75,6 @@ class LocatedFailure(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> dict[str, object]:
-        """For `Finding`: what every text has."""
         outcome_text = joined(
             ", ",
             (

@@ -28,18 +28,15 @@ class Grid:
 
     @classmethod
     def of(cls, matrix: Matrix, letters: str) -> Grid:
-        """The cells of ``matrix`` with one of ``letters``."""
         rows = [[bits(text, letters) for text in texts] for texts in matrix.rows]
         by_target = [[bits(text, letters) for text in columns(texts)] for texts in matrix.rows]
         return cls(rows, by_target)
 
     def count(self, port: int, rectangle: Rectangle) -> int:
-        """Cells of the rectangle, on one port."""
         lines, across, along = self._shorter(port, rectangle)
         return sum((lines[host] & across).bit_count() for host in along)
 
     def any(self, port: int, rectangle: Rectangle) -> bool:
-        """Whether the rectangle has a cell on this port."""
         lines, across, along = self._shorter(port, rectangle)
         return any(lines[host] & across for host in along)
 
@@ -50,7 +47,6 @@ class Grid:
         return [(source, targets) for source, targets in cells if targets]
 
     def clear(self, port: int, rectangle: Rectangle) -> None:
-        """Takes the rectangle's cells away, on one port."""
         for lines, here, across in (
             (self.rows[port], rectangle.sources, rectangle.targets),
             (self.by_target[port], rectangle.targets, rectangle.sources),

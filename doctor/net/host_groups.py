@@ -15,6 +15,7 @@ import msgspec
 
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.errors import InputError
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled
@@ -51,10 +52,7 @@ def group_by(kind: str, names: Sequence[str | None]) -> tuple[HostGroup, ...]:
     >>> [(group.label, group.hosts) for group in group_by("switch", ["leaf1", "leaf1", None, "leaf2"])]
     [('switch leaf1', (0, 1))]
     """
-    members: dict[str, list[int]] = {}
-    for host, name in enumerate(names):
-        if name:
-            members.setdefault(strip_control_chars(name, 60), []).append(host)
+    members = lists_by_key((strip_control_chars(name, 60), host) for host, name in enumerate(names) if name)
     groups = [HostGroup(kind, name, tuple(hosts)) for name, hosts in members.items() if len(hosts) > 1]
     return tuple(groups[:MAX_GROUPS])
 

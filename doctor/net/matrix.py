@@ -229,7 +229,6 @@ class Matrix(msgspec.Struct, frozen=True):
                             yield source, target, port, OUTCOMES[letter]
 
     def coverage(self) -> MatrixCoverage:
-        """How much of the matrix is known."""
         number = len(self.hosts)
         decided = [0] * number
         tried = unknown = 0

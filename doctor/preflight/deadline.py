@@ -93,11 +93,9 @@ class Heartbeat:
             threading.Thread(target=self._print_lines, daemon=True).start()
 
     def expect(self, total: int) -> None:
-        """So many hosts are asked now."""
         self.total, self.activity = total, localized("waiting for hosts")
 
     def step(self, host: str, record: HostRecord) -> None:
-        """One more host is done."""
         if record.visit.failure:
             self.unreachable += 1
         else:
@@ -165,5 +163,4 @@ class Deadline:
             return
 
     def cancel(self) -> None:
-        """The end came in time."""
         self._cancelled.set()

@@ -282,7 +282,6 @@ class GangTransport:
         return run_to_end(again.open(command), stdin, timeout, self._limit)
 
     def open_session(self, host: str, command: str) -> RemoteSession:
-        """See `doctor.transport.Transport.open_session`."""
         if host == self._gathering.hosts[0]:
             return self._local.open_session(host, command)
         return LineSession(host, self._link(host, RETURN_SECONDS).open(command))

@@ -97,9 +97,7 @@ class GatherProgress:
         self.gathered = self.gathered.with_notes(*notes)
 
     def keep_record(self, host: str, record: HostRecord) -> None:
-        """The ``progress`` of `doctor.session.examine.examine`."""
         self.records[host] = record
 
     def aliases(self) -> list[str]:
-        """The names that hosts call themselves by."""
         return [record.visit.name for record in list(self.records.values())]

@@ -46,7 +46,6 @@ class RunKeeper:
         return msgspec.structs.replace(verdict, report=msgspec.structs.replace(verdict.report, ages=report.ages))
 
     def keep(self, budget: TimeBudget) -> None:
-        """Writes the record."""
         most_seconds = budget.remaining_seconds() / 2
         if self.is_kept and most_seconds > 0:
             self._remember(KEEP_SECONDS, most_seconds, tells_ages=False, keeps=True)

@@ -86,7 +86,6 @@ class PreflightReporter:
             self._print_once(line, verdict.exit_code)
 
     def print_line_of(self, leader: LeaderVerdict) -> None:
-        """The line of another process that has checked for this one, too."""
         self._print_once(leader.line, leader.code)
 
     def _print_once(self, line: str, exit_code: int) -> None:

@@ -41,7 +41,6 @@ class LiveHosts:
         self._thread.start()
 
     def step(self, host: str, record: HostRecord) -> None:
-        """One more host is done."""
         why = (record.visit.text or record.visit.failure) if record.visit.failure else ""
         self._answers[host] = time.monotonic() - self._began, why
 
@@ -50,7 +49,6 @@ class LiveHosts:
         self._stage = filled("{0} done after {1} s", name, f"{seconds:.1f}") if name else "starting"
 
     def note(self, text: str) -> None:
-        """What was found so far."""
         self._found.append(text)
 
     def close(self) -> None:
@@ -68,7 +66,6 @@ class LiveHosts:
             pause = max(INTERVAL, 10 * (time.monotonic() - began))
 
     def view(self) -> LiveView:
-        """What there is to show now."""
         answers, seconds = dict(self._answers), time.monotonic() - self._began
         lost = sum(bool(why) for _, why in answers.values())
         state = filled(

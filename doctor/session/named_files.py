@@ -10,7 +10,7 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING
 
-from doctor.engine.bounded_read import require_bounded
+from doctor.engine.bounded_read import require_bounded, unreadable_reason
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -24,7 +24,9 @@ def require_readable(option: str, path: str, expected: str) -> None:
     try:
         require_bounded(path)
     except (OSError, ValueError) as error:
-        text = filled("{0} {1}: {2}; expected {3} that can be read", option, printable(path), _reason(error), expected)
+        text = filled(
+            "{0} {1}: {2}; expected {3} that can be read", option, printable(path), unreadable_reason(error), expected
+        )
         raise InputError(text) from None
 
 
@@ -41,7 +43,7 @@ def require_writable(option: str, path: str) -> None:
         elif not reason and not os.path.exists(path):
             reason = _refusal(folder)
     except (OSError, ValueError) as error:
-        reason = filled("{0}: {1}", printable(folder), _reason(error))
+        reason = filled("{0}: {1}", printable(folder), unreadable_reason(error))
     if reason:
         raise InputError(filled("{0} {1}: {2}; expected a file that can be written", option, printable(path), reason))
 
@@ -54,7 +56,7 @@ def _refusal(folder: str) -> str:
         with tempfile.TemporaryFile(dir=folder):
             return ""
     except OSError as error:
-        return filled("no file can be made in {0}: {1}", printable(folder), _reason(error))
+        return filled("no file can be made in {0}: {1}", printable(folder), unreadable_reason(error))
 
 
 def require_connection_files(ssh: SshOptions, tree: bool = False) -> None:
@@ -98,7 +100,3 @@ def require_rank_table(path: str | None) -> None:
     """Checks the file of ``--rank-table``, for every source of the hosts. Raises: InputError."""
     if path:
         require_readable("--rank-table", path, "a rank table")
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return printable(getattr(error, "strerror", None) or str(error))

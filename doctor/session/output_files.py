@@ -111,12 +111,10 @@ class EventStreams:
         """Why files of events are incomplete or absent."""
 
     def host(self, host: str, record: HostRecord) -> None:
-        """The ``progress`` of `doctor.session.examine.examine`."""
         for stream in self.streams:
             stream.host(host, record)
 
     def stage(self, name: str, seconds: float) -> None:
-        """The ``stage`` of `doctor.session.examine.examine`."""
         for stream in self.streams:
             stream.stage(name, seconds)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.engine.bounded_read import plain_lines, read_bounded
+from doctor.engine.bounded_read import plain_lines, read_bounded, unreadable_reason
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -230,10 +230,8 @@ def read_text(path: str) -> str:
     """A file of the command line, with the ends of its lines as they are. Raises: InputError."""
     try:
         return read_bounded(path, MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        reason = "is no text in UTF-8"
     except (OSError, ValueError) as error:
-        reason = printable(getattr(error, "strerror", None) or str(error))
+        reason = unreadable_reason(error)
     raise InputError(
         filled("{0}: {1}; expected a job script, a configuration or a program", printable(path, 200), reason)
     )

@@ -80,9 +80,7 @@ class CommandChannel(ByteChannel, Protocol):
     until_drained: bool
     """Its end is that of its outputs too, whoever holds them open."""
 
-    def complete(self) -> bool:
-        """Whether the command has ended, and both outputs."""
-        ...
+    def complete(self) -> bool: ...
 
 
 class LineSession:
@@ -110,7 +108,6 @@ class LineSession:
         return self._code
 
     def send(self, data: bytes) -> None:
-        """See `doctor.transport.RemoteSession.send`."""
         with self._lock:
             if self._finished or self._ending or self._input_broken:
                 raise self._error or transport_error(
@@ -127,7 +124,6 @@ class LineSession:
                 self._channel.wake()
 
     def end(self) -> None:
-        """See `doctor.transport.RemoteSession.end`."""
         self._request_end(closing=False)
         if self._channel_lock.acquire(blocking=False):  # no thread is iterating just now
             try:
@@ -137,7 +133,6 @@ class LineSession:
                 self._channel_lock.release()
 
     def close(self, grace: float = 1.0) -> None:
-        """See `doctor.transport.RemoteSession.close`."""
         deadline = time.monotonic() + grace
         self._request_end(closing=True)
         if not self._channel_lock.acquire(timeout=max(grace, 0.1)):

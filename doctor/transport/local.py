@@ -281,7 +281,6 @@ class Local:
         return run_command(self._children, ["/bin/sh", "-c", command], stdin, timeout, self._limit, last=last)
 
     def open_session(self, host: str, command: str) -> RemoteSession:
-        """See `doctor.transport.Transport.open_session`."""
         return LineSession(host, PipeChannel(self._children, self._children.start(["/bin/sh", "-c", command])))
 
     def close(self) -> None:

@@ -26,7 +26,6 @@ class Patience:
         self._seconds, self._pauses, self._count, self._closed = seconds, 0.0, 0, threading.Event()
 
     def elapsed(self) -> float:
-        """Seconds since it began."""
         now = time.monotonic()
         pause = now - self._last_turn - TURN
         self._last_turn = now
@@ -36,7 +35,6 @@ class Patience:
         return now - self._began - self._pauses
 
     def remaining(self) -> float:
-        """Seconds; none where it is over."""
         return self._seconds - self.elapsed()
 
     def pauses(self) -> int:
@@ -50,7 +48,6 @@ class Patience:
         return self
 
     def close(self) -> None:
-        """Ends its thread."""
         self._closed.set()
 
     def _watch(self) -> None:

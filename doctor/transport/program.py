@@ -52,7 +52,6 @@ class HostProgram:
 
     @cached_property
     def source(self) -> bytes:
-        """Its text."""
         return assemble(*self._modules).encode("ascii")
 
     @cached_property

@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -105,7 +106,7 @@ class ThisHost:
 
     def _is_listed_by_address(self, host: str, listed: Iterable[str]) -> bool:
         """Whether another name of the list has an address of this machine: ``host`` is a name that two hosts have."""
-        return any({*self._addresses(other)} & self.own_addresses for other in _first(listed, 64) if other != host)
+        return any({*self._addresses(other)} & self.own_addresses for other in islice(listed, 64) if other != host)
 
     def _addresses(self, name: str) -> Collection[str]:
         return (str(plain_address(name)),) if is_plain_address(name) else self._resolve(name)
@@ -144,7 +145,3 @@ def resolve_name(name: str, seconds: float = _RESOLVE_SECONDS) -> tuple[str, ...
     thread.start()
     thread.join(seconds)
     return tuple(answer)
-
-
-def _first(hosts: Iterable[str], limit: int) -> list[str]:
-    return [host for _, host in zip(range(limit), hosts, strict=False)]

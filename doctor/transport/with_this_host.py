@@ -49,7 +49,6 @@ class WithThisHost:
         self._awake = Patience().watched()
 
     def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
-        """See `doctor.transport.Transport.run`."""
         return self._do(
             host,
             lambda: self.others.run(host, command, stdin, timeout),
@@ -57,13 +56,11 @@ class WithThisHost:
         )
 
     def open_session(self, host: str, command: str) -> RemoteSession:
-        """See `doctor.transport.Transport.open_session`."""
         return self._do(
             host, lambda: self.others.open_session(host, command), lambda: self._local.open_session(host, command)
         )
 
     def close(self) -> None:
-        """See `doctor.transport.Transport.close`."""
         self._awake.close()
         self._local.close()
         self.others.close()
@@ -109,7 +106,6 @@ class KeepsOthers(WithThisHost):
     """The same over a transport that keeps commands for further requests; here, each is a command of its own."""
 
     def run_kept(self, host: str, request: Request, timeout: float) -> CommandResult:
-        """See `doctor.transport.KeepsCommands`."""
         assert isinstance(self.others, KeepsCommands)
         others = self.others
         return self._do(
@@ -119,6 +115,5 @@ class KeepsOthers(WithThisHost):
         )
 
     def end_kept(self) -> None:
-        """See `doctor.transport.KeepsCommands`."""
         assert isinstance(self.others, KeepsCommands)
         self.others.end_kept()

@@ -202,7 +202,6 @@ class WatchFolder:
 
     @property
     def ranks(self) -> Path:
-        """Where each rank has its files."""
         return self.path / "ranks"
 
     @property
@@ -235,7 +234,6 @@ class WatchFolder:
         return {VARIABLE: str(self.path), **self.data.environment(schedule)}
 
     def remove(self) -> None:
-        """Also gives the lock back."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self.lock >= 0:
             os.close(self.lock)

@@ -247,7 +247,6 @@ class _Watch:
         )
 
     def _ranks_failed(self) -> bool:
-        """Whether ranks of other hosts have ended by a failure."""
         latest = self.observer.trainings[-1:]
         return any(snap.dead not in ("", "exit status 0") for last in latest for snap in last.watch.snapshots.values())
 
@@ -259,7 +258,6 @@ class _Watch:
         )
 
     def look(self) -> bool:
-        """Whether the job is to be ended."""
         if self.command.interrupted in ENDING:
             self.observer.judges = False  # how ranks end from now on is no fault
         self.observer.look()

@@ -41,7 +41,6 @@ class LiveRanks:
         """When which step was the slowest rank's: of the last minute."""
 
     def draw(self, trainings: Sequence[Training], loss_verdicts: Callable[[], Sequence[LossVerdict]]) -> None:
-        """Where it is time for it."""
         now = time.monotonic()
         if now < self._next or self.screen is None or not self.screen.visible:
             return

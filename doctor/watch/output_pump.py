@@ -42,7 +42,6 @@ class LineCopy:
         self.open()
 
     def open(self) -> None:
-        """A new file in the place of the last one."""
         with contextlib.suppress(OSError):
             if self.file >= 0:
                 os.close(self.file)
@@ -53,7 +52,6 @@ class LineCopy:
         self.written = 0
 
     def add(self, data: bytes) -> None:
-        """What has passed by."""
         if self.file < 0:
             return
         border = self.half_line[-LONGEST_MARK:] + data[:LONGEST_MARK]

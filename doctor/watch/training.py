@@ -97,7 +97,6 @@ class Training:
 
     @property
     def over(self) -> bool:
-        """Whether every rank of this host that was seen has ended."""
         return all(process.ended for process in self.processes.values())
 
     @property
@@ -129,7 +128,6 @@ class Training:
             self.notes[filled("Rank {0}: the hook: {1}", rank, beginning(str(event.get("text", "")), 300))] = None
 
     def take_own(self, rank: int, process: RankProcess, events: Sequence[Mapping[str, Any]], now: float) -> None:
-        """What is new of a rank of this host."""
         for event in events:
             self.take_event(rank, event, now)
         fields = process.snapshot(now, {other.pid: number for number, other in self.processes.items()})
@@ -347,7 +345,6 @@ class Training:
         return joined("; ", filter(None, (line, self.verdict())))
 
     def long_waits(self) -> list[str]:
-        """What was said of ranks that still work."""
         return list(self._long_waits.values())
 
     def stacks(self) -> dict[int, str]:
@@ -434,7 +431,6 @@ class Training:
     # ---- the end
 
     def announce(self, verdict: FleetVerdict) -> None:
-        """Tells the hosts that follow this one."""
         if self.post is not None:
             self.post.announce(verdict)
 

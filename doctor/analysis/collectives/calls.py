@@ -41,7 +41,6 @@ class Call(msgspec.Struct, Generic[Member]):
     """The number of the last call that the rank has entered, where it may enter calls before earlier ones end."""
 
     def value(self, aspect: Aspect) -> int | str | None:
-        """What is compared."""
         return {"operation": self.operation, "size": self.size, "sequence": self.sequence}[aspect]
 
 

@@ -25,6 +25,7 @@ from typing import Literal
 import msgspec
 
 from doctor.analysis.outliers import FALSE_ALARM_RATE, log_chance
+from doctor.engine.grouping import lists_by_key
 
 SLOW_END, SLOW_LINK = 1.15, 1.5
 """How many times as long as on other paths the same data takes at least: to or from a slow host, over a slow link."""
@@ -147,10 +148,7 @@ class PathJudge:
             for path, logs in self.first.items()
         }
         """Of all measurements of a path: those that it was measured by turns with tell more of it."""
-        self.paths_of: dict[int, list[Path]] = {}
-        for path in self.first:
-            for end in path:
-                self.paths_of.setdefault(end, []).append(path)
+        self.paths_of = lists_by_key((end, path) for path in self.first for end in path)
         self.ends = sorted(self.paths_of)
         self.ways: tuple[Way, ...] = ("both", "outbound", "inbound") if directed else ("both",)
         links = len(self.first) * 3 // 2 if directed else len(self.first)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from doctor.analysis.majority import Split, split
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import number_ranges
 
 Value = TypeVar("Value", bound=Hashable)
@@ -51,10 +52,7 @@ def holders_of_same(values: Mapping[int, Value]) -> list[tuple[int, ...]]:
     >>> holders_of_same({0: "a", 1: "b", 2: "a", 3: ""})
     [(0, 2)]
     """
-    holders: dict[Value, list[int]] = {}
-    for rank, value in values.items():
-        if value:
-            holders.setdefault(value, []).append(rank)
+    holders = lists_by_key((value, rank) for rank, value in values.items() if value)
     return [tuple(sorted(ranks)) for ranks in holders.values() if len(ranks) > 1]
 
 
@@ -64,11 +62,11 @@ def names_held_alike(tables: Mapping[int, Mapping[str, Hashable]]) -> dict[tuple
     >>> names_held_alike({0: {"torch": 5, "numpy": 1}, 1: {"torch": 5, "numpy": 2}, 2: {"torch": 6}})
     {(0, 1): ['torch']}
     """
-    alike: dict[tuple[int, ...], list[str]] = {}
-    for name in dict.fromkeys(name for table in tables.values() for name in table):
-        for ranks in holders_of_same({rank: table.get(name) for rank, table in tables.items()}):
-            alike.setdefault(ranks, []).append(name)
-    return alike
+    return lists_by_key(
+        (ranks, name)
+        for name in dict.fromkeys(name for table in tables.values() for name in table)
+        for ranks in holders_of_same({rank: table.get(name) for rank, table in tables.items()})
+    )
 
 
 def first_makers(orders: Mapping[int, Order]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -90,10 +88,7 @@ def shared_and_unread(
     >>> shared_and_unread({0: [1, 2], 1: [2, 3]}, range(1, 5))
     ({2: [0, 1]}, [4])
     """
-    readers: dict[int, list[int]] = {}
-    for reader, parts in read.items():
-        for part in parts:
-            readers.setdefault(part, []).append(reader)
+    readers = lists_by_key((part, reader) for reader, parts in read.items() for part in parts)
     return {part: by for part, by in sorted(readers.items()) if len(by) > 1}, sorted(set(expected) - set(readers))
 
 

@@ -37,7 +37,6 @@ class ValueDefect(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The defect in words."""
         text = filled(self.template, who=describe(self.ranks, self.tie), step=self.step, **self.values)
         return filled("{0} (inferred: {1})", text, self.inferred) if self.inferred else text
 

@@ -95,7 +95,6 @@ class Collector:
         return Job("", part, probe, part["prefix"] + ["sh", "-c", script], self.program + request)
 
     def run(self):
-        """Runs all jobs."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self.child_exits, select.POLLIN)

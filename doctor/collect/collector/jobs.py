@@ -61,7 +61,6 @@ class Job:
             self.close_stdin()
 
     def pull(self, fd):
-        """Reads a piece of the output."""
         name = self.readers[fd]
         piece = os.read(fd, 65536)
         if not piece:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from doctor.facts.names import is_address, normalize_host
+from doctor.facts.names import is_address, normalize_host, short_name
 
 
 class HostIdentity(msgspec.Struct, frozen=True):
@@ -36,9 +36,9 @@ def match_hosts(expected: Sequence[str], identities: Sequence[HostIdentity]) -> 
         for place, identity in enumerate(identities):
             if place not in used:
                 for key in keys(identity):
-                    by_stem[_stem(key)].add((place, key))
+                    by_stem[short_name(key)].add((place, key))
         candidates = {
-            host: {place for place, key in by_stem.get(_stem(host), ()) if alike(normalize_host(host), key)}
+            host: {place for place, key in by_stem.get(short_name(host), ()) if alike(normalize_host(host), key)}
             for host in unmatched
         }
         sure = {host: next(iter(places)) for host, places in candidates.items() if len(places) == 1}
@@ -58,11 +58,6 @@ def _all_names(identity: HostIdentity) -> Iterable[str]:
 def _routable_addresses(identity: HostIdentity) -> Iterable[str]:
     addresses = (normalize_host(address.partition("%")[0]) for address in identity.addresses)
     return (address for address in addresses if not (address.startswith("127.") or address == "::1"))
-
-
-def _stem(name: str) -> str:
-    """The short name, or the complete address."""
-    return normalize_host(name) if is_address(name) else name.lower().partition(".")[0]
 
 
 def _is_equal(name: str, other: str) -> bool:

@@ -72,7 +72,6 @@ def merge(files: NodeFiles, fleet: Inventory | None, facts: Iterable[type[Fact]]
 
 
 def _all_hosts(node_records: Sequence[NodeFileRecord], unusable: Sequence[UnusableFile]) -> list[str]:
-    """Every host that left something, numbers in order."""
     names = {
         canonical_host(host): host
         for host in (*(bad.host for bad in unusable if _is_name(bad.host)), *_names(node_records))

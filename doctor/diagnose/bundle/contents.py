@@ -72,7 +72,6 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every host has answered to the end."""
         return not self.errors
 
 

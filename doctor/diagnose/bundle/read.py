@@ -85,7 +85,6 @@ def read_bundles(paths: Sequence[str], signatures: Mapping[str, Signature]) -> L
 
 
 def _host_logs(path: str, contents: Contents, reader: LogReader) -> Iterator[tuple[str, HostLogs]]:
-    """The logs of each host."""
     entries = {entry.member: entry for entry in contents.files if entry.diagnosed or entry.section == "kernel"}
     files: dict[str, list[LogExcerpt]] = {host: [] for host in contents.hosts}
     problem = ""

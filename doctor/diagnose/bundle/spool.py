@@ -99,11 +99,9 @@ class HostSpool:
 
     @property
     def is_done(self) -> bool:
-        """Nothing more is expected of the host."""
         return self.ended or bool(self.error)
 
     def take(self, text: bytes) -> None:
-        """Takes in one line, without its marker."""
         try:
             self._message(inflate(base64.b64decode(text, validate=True), MAX_PIECE))
         except StreamTooLarge:

@@ -76,7 +76,6 @@ class Bundler:
         return not reason
 
     def run_command(self, command):
-        """Sends what a command prints."""
         if not self.is_usable(command):
             return
         self.send_printed(command, "/", 0, command["name"])

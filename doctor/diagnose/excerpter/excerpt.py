@@ -147,7 +147,6 @@ class LogReader:
         self.dump = base64.b64encode(b"".join(pieces)).decode("ascii")
 
     def read_kernel(self, data):
-        """Chooses among the messages of the kernel."""
         self.start("kernel log", len(data), 0, 0)
         self.is_kernel, self.edge_lines = True, 0
         if data:
@@ -228,7 +227,6 @@ class LogReader:
         self.excerpt.add(number, line)
 
     def report(self):
-        """What is sent of the log."""
         if self.alike:
             text = "{0} lines like those that were sent were only counted"
             text = "1 line like those that were sent was only counted" if self.alike == 1 else text

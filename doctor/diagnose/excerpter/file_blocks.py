@@ -41,7 +41,6 @@ class XzFile:
         return self.lzma.LZMADecompressor(memlimit=MAX_XZ_MEMORY)
 
     def read(self, size):
-        """Up to `size` bytes; none at the end."""
         data = b""
         while not data:
             block = b""
@@ -79,7 +78,6 @@ class ZstdFile:
         self.process = subprocess.Popen(command, stdin=file, stdout=pipe, stderr=subprocess.DEVNULL)
 
     def read(self, size):
-        """Up to `size` bytes; none at the end."""
         data = self.process.stdout.read(size)
         if not data and self.process.wait():
             raise OSError("zstd could not unpack it (exit code %d)" % self.process.returncode)

@@ -123,7 +123,6 @@ class OpenTracebacks:
         return match.group() if match else label_of(text)
 
     def open(self, text):
-        """The first line of a traceback."""
         before = text[: text.find(TRACEBACK_HEAD)]
         stream = stream_of(label_before_head(text))
         self.begin(stream)
@@ -181,7 +180,6 @@ class OpenTracebacks:
             self.harmless.add(stream)
 
     def is_harmless(self, text):
-        """Whether the line is of a traceback that ends nothing."""
         return stream_of(self.label_of(text)) in self.harmless
 
     def is_telling_frame(self, text):
@@ -193,7 +191,6 @@ class OpenTracebacks:
         return is_of_program(match.group("path")) or stage_of(match) != ""
 
     def holds(self, text):
-        """Whether the line has the label of an open traceback."""
         return stream_of(self.label_of(text)) in self.lines_left
 
     def is_source(self, text):

@@ -30,5 +30,4 @@ class JobPlace(msgspec.Struct, kw_only=True):
 
     @property
     def source(self) -> str:
-        """Title and state."""
         return filled("{0} ({1})", self.title, self.state) if self.state else self.title

@@ -405,7 +405,6 @@ class _Scanner:
         )
 
     def _first_time(self, lines: Iterable[bytes]) -> float | None:
-        """The time of the first of these lines that shows one."""
         stamps = (read_stamp(line[:400].decode("utf-8", "replace"), self.year).time for line in lines if line)
         return next((time for time in stamps if time is not None), None)
 

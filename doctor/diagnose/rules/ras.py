@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import msgspec
 
 from doctor.analysis.collectives.calls import lag
@@ -11,6 +9,7 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, Undecidable, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled, joined
 
 SIGNATURE = "nccl-ras-outlier"
@@ -49,10 +48,7 @@ def ras_reports(case: Case) -> list[Cause] | Undecidable:
     Counts of a job that goes on differ in passing: a rank is behind only where a log shows a failure, or where two
     reports show the same count. Which ranks the report lists says nothing: it lists the smaller group.
     """
-    by_file: dict[int, list[Event]] = defaultdict(list)
-    for event in case.reports:
-        if event.signature.startswith("nccl-ras-"):
-            by_file[event.file].append(event)
+    by_file = lists_by_key((event.file, event) for event in case.reports if event.signature.startswith("nccl-ras-"))
     for events in by_file.values():
         reports = _read(sorted(events, key=lambda event: event.line))
         verdict = _silent(reports) or _behind(case, reports)
@@ -79,7 +75,6 @@ class _Reader:
         self.operation = 0
 
     def read(self, event: Event) -> None:
-        """One line."""
         values = event.values
         if event.signature == "nccl-ras-report":
             self.reports.append(_Report(silent={}, dead=set(), mismatches=[]))

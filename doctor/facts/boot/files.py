@@ -139,7 +139,6 @@ class BootFiles(Fact, frozen=True):
         return bool(unit_files) and not self.files[unit_files[0]].strip()
 
     def starts(self, service: str) -> bool:
-        """The service is started when the host starts."""
         if self.is_masked(service):
             return False
         for path in self.files:

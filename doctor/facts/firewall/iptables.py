@@ -143,7 +143,6 @@ class _RuleTokens:
         return False
 
     def skip_to(self, options: Sequence[str]) -> None:
-        """Goes on to one of these options, or to the end."""
         while self.position < len(self.tokens) and self.tokens[self.position] not in options:
             self.position += 1
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from doctor.analysis.majority import most_common_value
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled
 from doctor.facts.hccn.device_addresses import DetectAddresses
@@ -42,9 +43,7 @@ def watchers(detect: DetectAddresses | None, addresses: Iterable[object]) -> lis
 
 def group_by_host(values: Mapping[Npu, T]) -> Iterator[tuple[str, T, list[int]]]:
     """Host, value, and the NPUs of that host that have it."""
-    groups: dict[tuple[str, T], list[int]] = {}
-    for (host, npu), value in values.items():
-        groups.setdefault((host, value), []).append(npu)
+    groups = lists_by_key(((host, value), npu) for (host, npu), value in values.items())
     for (host, value), npus in groups.items():
         yield host, value, npus
 
@@ -83,9 +82,7 @@ def differing_npus(values: Mapping[Npu, T], template: str, **more: Any) -> Itera
 
 def tie_finding(values: Mapping[Npu, T], **more: Any) -> Finding:
     """The finding for NPUs that differ while no value has a majority: it blames them all."""
-    groups: dict[str, list[Npu]] = {}
-    for host_npu, value in values.items():
-        groups.setdefault(str(value), []).append(host_npu)
+    groups = lists_by_key((str(value), host_npu) for host_npu, value in values.items())
     hosts = list(dict.fromkeys(host for host, _ in values))
     group_texts = {value: " + ".join(format_npus(npus, 3)) for value, npus in sorted(groups.items())[:8]}
     if len(groups) > len(group_texts):

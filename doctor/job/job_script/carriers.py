@@ -139,8 +139,6 @@ def _is_of(row: LaunchCarrier, document: Node) -> bool:
 
 
 class _File:
-    """One document."""
-
     def __init__(self, row: LaunchCarrier, document: Node, read_file: Callable[[str], str | None]) -> None:
         self.row = row
         self.document = document

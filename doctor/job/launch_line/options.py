@@ -147,7 +147,6 @@ class Options:
         return None
 
     def texts(self, *names: str) -> list[Word]:
-        """All values of these options, in order."""
         return [word for name in names for values in self.by_name.get(name, ()) for word in values[:1]]
 
     def refuse(self, names: Iterable[str], expected: str) -> None:
@@ -187,7 +186,6 @@ class Options:
         return value if value.lower() in ("true", "false") else ""
 
     def refuse_value_of_flag(self) -> None:
-        """Notes a value after a flag."""
         if value := self.value_of_flag:
             expected = filled("no value: it is a flag, and {0} becomes the program", value)
             self.problems.append(OptionProblem(self.command, _dashed(self.last_flag), value, expected))
@@ -204,7 +202,6 @@ class Options:
         self.problems.append(OptionProblem(self.command, f"?--{name.replace('-', '_')}", "", expected))
 
     def as_texts(self) -> dict[str, tuple[str, ...]]:
-        """For `LaunchCall.options`."""
         return {
             name: tuple(printable(word.text, 4096) for values in by_name for word in values)
             for name, by_name in self.by_name.items()

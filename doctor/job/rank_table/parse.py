@@ -224,7 +224,6 @@ class TreeReader:
             taken.add(text)
 
     def items(self, where: JsonObject, path: str, name: str) -> list[tuple[str, JsonObject]]:
-        """The objects of a list, each with its place."""
         place = f"{path}.{name}".lstrip(".")
         value = where.get(name)
         if name not in where:

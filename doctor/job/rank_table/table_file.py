@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from doctor.engine.sanitize import printable
+from doctor.engine.bounded_read import unreadable_reason
 from doctor.engine.texts import filled
 from doctor.job.rank_table.model import RankTable
 
@@ -32,7 +32,7 @@ class RankTableFile(msgspec.Struct, frozen=True):
             )
             return cls(path, error=filled("{0}; the file may be UTF-16 or GBK", place), link_target=link)
         except (OSError, ValueError) as error:
-            return cls(path, error=printable(getattr(error, "strerror", None) or str(error)), link_target=link)
+            return cls(path, error=unreadable_reason(error), link_target=link)
 
     def table(self) -> RankTable:
         """Raises: NotARankTable."""

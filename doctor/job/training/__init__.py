@@ -100,7 +100,6 @@ class View:
         return setting
 
     def has(self, *names: str) -> bool:
-        """Whether one of them is given, decided or not."""
         return any(name in self._settings for name in names)
 
     def number(self, name: str, default: int | None = None) -> int:
@@ -137,7 +136,6 @@ class View:
         return filled("{0}: {1} {2} in place of {3}", where, setting.option, value, setting.value)
 
     def listed(self, *names: str) -> str:
-        """Those of the settings that are given, for people."""
         return ", ".join(str(self._settings[name]) for name in names if name in self._settings)
 
 

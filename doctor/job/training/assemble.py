@@ -83,7 +83,6 @@ class LaunchText(NamedTuple):
 
     @property
     def where(self) -> str:
-        """File and line."""
         return f"{self.path}:{self.line.line}" if self.path else "command line"
 
     def place(self, option: str) -> str:

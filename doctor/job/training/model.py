@@ -70,11 +70,9 @@ class TrainingScript(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
     """A module of the user's own that the program imports: what it does elsewhere is not known."""
 
     def all(self, kind: str) -> tuple[CodeMark, ...]:
-        """The marks of a kind, in the order of the text."""
         return tuple(mark for mark in self.marks if mark.kind == kind)
 
     def has(self, *kinds: str) -> bool:
-        """Whether there is a mark of one of the kinds."""
         return any(mark.kind in kinds for mark in self.marks)
 
 

@@ -172,7 +172,6 @@ class Node(NamedTuple):
                 yield node, (self, *around)
 
     def find(self, path: str) -> Iterator[Node]:
-        """The nodes at a path."""
         return (node for node, _ in self.walk(path))
 
     def text(self, path: str) -> str:
@@ -186,7 +185,6 @@ class Node(NamedTuple):
         return number if isinstance(number, int) and not isinstance(number, bool) else None
 
     def mentions(self, name: str) -> bool:
-        """Whether a value in it has this text."""
         return name in self.value or any(entry.mentions(name) for entry in self.entries.values())
 
 

@@ -49,7 +49,6 @@ class RunKeys:
         return CALL.unpack(body) if proven else None
 
     def make_reply(self, caller, challenge, nonce, port):
-        """What a listener answers to a call that it has verified."""
         body, key = REPLY.pack(self.host, port), pair_key(self.own_key, caller)
         by_token = keyed_hash(self.token, b"reply", challenge, nonce, body)
         return body + by_token + keyed_hash(key, b"host", challenge, nonce, body)[:16]

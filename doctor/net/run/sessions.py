@@ -148,7 +148,6 @@ class Probers(ProgramSessions):
         super().__init__(PROBER.name, starts, marker, b'{"do":"stay"}')
 
     def take_message(self, name: str, data: bytes) -> None:
-        """See `ProgramSessions.take_message`."""
         self.on_message(name, decode_message(_DECODER, data))
 
     def send_targets(
@@ -187,7 +186,6 @@ class Probers(ProgramSessions):
             self.send_line(host, msgspec.json.encode(order))
 
     def close(self, grace: float = 1.0) -> None:
-        """Has every prober close its sockets and end."""
         for host in self._sessions:
             self.send(host, {"do": "end"})
         super().close(grace)

@@ -136,7 +136,6 @@ class OrderedProgram:
         pass
 
     def say_bye(self, **fields):
-        """Ends it with a last message."""
         self.controller.send(bye=dict(fields, cpu=round(time.process_time(), 3)))
         os.set_blocking(1, True)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -34,7 +34,6 @@ class ExampleFinding(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The finding's sentence."""
         return fill_placeholders(localized_template(self.template), self.localized_values)
 
 

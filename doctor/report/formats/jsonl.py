@@ -79,7 +79,6 @@ class EventStream:
         self.emit("end", **{key: full_document[key] for key in END_FIELDS})
 
     def emit(self, event: str, **fields: Any) -> None:
-        """One line."""
         event_fields = to_json_value({"event": event, "time": self.now(), **fields})
         ordered = {"event": event, "time": event_fields.pop("time"), **event_fields}
         with self.lock:

@@ -289,7 +289,6 @@ class _FailureEntryBuilder:
         return phrase("{name} on {where}", name=check, where=self.fleet.fold(hosts)) if hosts else check
 
     def text_of(self, group: FindingGroup) -> str:
-        """The message of a group, and for whom it stands."""
         text = self.fleet.message(group.finding, MAX_MESSAGE_CHARS)
         if group.is_example:
             text += phrase(" (likewise on {others})", others=_others(len(group.hosts)))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from doctor.engine.check_files import AREAS
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Finding, Outcome, Report, Severity
 from doctor.report.layout.group_findings import FindingGroup, grouped
 from doctor.report.layout.host_names import Fleet
@@ -102,7 +103,6 @@ class FoldedReport(msgspec.Struct, frozen=True):
 
     @property
     def first_failure(self) -> CheckFailure | None:
-        """What to fix first."""
         return next(iter(self.failures), None)
 
 
@@ -211,9 +211,7 @@ class _Following:
 
 
 def _waived_groups(outcome: Outcome, fleet: Fleet) -> Iterator[WaivedGroup]:
-    alike: dict[tuple[str, str], list[Finding]] = {}
-    for waived in outcome.waived:
-        alike.setdefault((waived.until, waived.reason), []).append(waived.finding)
+    alike = lists_by_key(((waived.until, waived.reason), waived.finding) for waived in outcome.waived)
     for (until, reason), findings in sorted(alike.items(), key=lambda item: item[0]):
         hosts = fleet.ordered(host for finding in findings for host in finding.hosts)
         yield WaivedGroup(outcome.check, reason, until, grouped(findings, fleet), hosts)
@@ -229,9 +227,7 @@ def _gaps(fleet: Fleet, reasons: Mapping[str, Mapping[str, str]]) -> tuple[Gap, 
     """One gap for every reason and set of hosts, most checks first."""
     checks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for check, by_host in reasons.items():
-        hosts: dict[tuple[str, bool], list[str]] = {}
-        for host, text in by_host.items():
-            hosts.setdefault((text, bool(host)), []).append(host)
+        hosts = lists_by_key(((text, bool(host)), host) for host, text in by_host.items())
         for (text, _), named in hosts.items():
             checks.setdefault((text, fleet.ordered(named)), []).append(check)
     gaps = [Gap(reason, hosts, tuple(names)) for (reason, hosts), names in checks.items()]

@@ -35,7 +35,6 @@ class ProgressLine:
             self.write()
 
     def step(self, host: str, record: HostRecord) -> None:
-        """One more host is done."""
         self.count(not record.visit.failure)
 
     def count(self, answered: bool) -> None:
@@ -64,7 +63,6 @@ class ProgressLine:
             self.visible = True
 
     def note(self, text: str) -> None:
-        """A line that stays, above the progress."""
         if self.live:
             self.put(f"\r{harmless(hide_secrets(clean(text)))}\x1b[K\n")
             self.visible = False

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median_low
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
@@ -166,10 +167,7 @@ def _placements(failure: Failure, summary: SmokeSummary) -> str:
 
 def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:
     """The calls of the ranks, equal ones grouped."""
-    ranks_by_call: dict[str, list[int]] = {}
-    for rank in sorted(ranks):
-        if failure.calls.get(rank):
-            ranks_by_call.setdefault(failure.calls[rank], []).append(rank)
+    ranks_by_call = lists_by_key((failure.calls[rank], rank) for rank in sorted(ranks) if failure.calls.get(rank))
     return [
         f"{ranks_in_words(call_ranks)}{localized(': ')}{clean(localized_filled(call))}"
         for call, call_ranks in ranks_by_call.items()

@@ -77,7 +77,6 @@ class Keeper:
         self.release()
 
     def release(self) -> None:
-        """Writes what is held back."""
         place = 0
         while data := os.pread(self.held, BLOCK, place):
             self.write(data)
@@ -154,7 +153,6 @@ class Keeper:
         return True
 
     def obey(self) -> None:
-        """The messages of doctor that have come."""
         while self.doctor_lives:
             try:
                 message = self.control.recv(MAX_MESSAGE, socket.MSG_DONTWAIT)

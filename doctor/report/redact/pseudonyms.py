@@ -75,7 +75,6 @@ class Redactor:
         return f"{kind}-{''.join(letters)}"
 
     def pseudonym(self, host: str) -> str:
-        """The pseudonym of a name or address."""
         if not host or host in _KEPT_NAMES:
             return host
         address = _address(host)

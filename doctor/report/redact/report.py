@@ -37,8 +37,6 @@ def _hosts(report: Report) -> Iterator[str]:
 
 
 class _ReportRedactor:
-    """Redacts a complete report."""
-
     def __init__(self, redactor: Redactor) -> None:
         self.host, self.template, self._replace = redactor.host, redactor.template, redactor.text
 

@@ -267,7 +267,6 @@ class Detector:
         return apart_failure(self._state, seconds)
 
     def _waits(self) -> dict[CollectiveId, Wait]:
-        """The collectives that quiet ranks wait in."""
         blocked = (s for s in self._state.quiet if s.state == "collective" and s.stage not in UNWATCHED_STAGES)
         return blocked_collectives(blocked, self._state.absent_members)
 

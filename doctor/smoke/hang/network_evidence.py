@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.pairwise_blame import blame, partners
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import SendingDelay
@@ -27,10 +28,7 @@ class AddressOwners:
     """The owner of each address. An address that several hosts have, such as a bridge's, has no owner."""
 
     def __init__(self, hosts: Mapping[str, Iterable[str]]) -> None:
-        owners: dict[str, list[str]] = defaultdict(list)
-        for host, addresses in hosts.items():
-            for address in set(addresses):
-                owners[address].append(host)
+        owners = lists_by_key((address, host) for host, addresses in hosts.items() for address in set(addresses))
         self._holders = owners
         self._owner = {address: names[0] for address, names in owners.items() if len(names) == 1}
 

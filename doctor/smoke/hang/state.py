@@ -28,7 +28,6 @@ class RunState(FailureBuilder):
         """Places that all members have entered and some have not left for a while; since when that is known."""
 
     def members(self, group: int) -> Sequence[int]:
-        """Empty for a group that is not known yet."""
         if group >= P2P_GROUP_BASE:
             return ends_of(group, self.world)[:2]
         return self.groups[group][1] if group in self.groups else ()
@@ -83,7 +82,6 @@ class RunState(FailureBuilder):
     # ---- culprit ranks
 
     def deviating_ranks(self, ranks: Iterable[int]) -> list[int]:
-        """Those whose steps are not what they used to be."""
         return [rank for rank in sorted(ranks) if rank in self.traces and self.traces[rank].deviates()]
 
     def isolated_ranks(self, ranks: Collection[int]) -> list[int]:

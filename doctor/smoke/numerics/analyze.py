@@ -18,6 +18,7 @@ import msgspec
 from doctor.analysis.values.cause_order import separate_causes
 from doctor.analysis.values.splits import first_makers, format_ranges
 from doctor.engine.fact import Unreadable
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Finding
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
@@ -163,10 +164,7 @@ def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -
         # What tells of no single rank: the collectives do, where they were wrong by themselves.
         shared = group[0].of_group or group[0].tie or not group[0].ranks
         yield reported.because_of(COLLECTIVE_CHECK) if shared else reported
-    by_cause: dict[str, list[Defect]] = {}
-    for defect, cause in verdict.consequences:
-        if defect.check == check != cause:
-            by_cause.setdefault(cause, []).append(defect)
+    by_cause = lists_by_key((cause, defect) for defect, cause in verdict.consequences if defect.check == check != cause)
     for cause, defects in by_cause.items():
         yield from (finding(group, len(verdict.traces)).because_of(cause) for group in merge_defects(defects))
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SmokeCollectives
 
@@ -89,10 +90,9 @@ def _most_explaining(
     unexplained: Sequence[tuple[Sequence[CollectiveWrong], Collection[int]]],
 ) -> tuple[Collection[int], list[Sequence[CollectiveWrong]]]:
     """The ranks that explain most calls, and these calls; ``unexplained``: each call's events, and its candidates."""
-    reach: dict[int, list[int]] = defaultdict(list)
-    for number, (_, ranks_of_call) in enumerate(unexplained):
-        for rank in ranks_of_call:
-            reach[rank].append(number)
+    reach = lists_by_key(
+        (rank, number) for number, (_, ranks_of_call) in enumerate(unexplained) for rank in ranks_of_call
+    )
     explained_calls = max((reach[rank] for rank in sorted(reach)), key=len)
     # Ranks that explain the same events cannot be told apart, but by who has all of what is wrong.
     worst = {rank for rank, numbers in reach.items() if numbers == explained_calls}

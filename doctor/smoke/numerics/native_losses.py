@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.facts.smoke import NativeResult, SmokeNative
 from doctor.smoke.model import SmokePlan
@@ -65,8 +66,5 @@ def not_run(plan: SmokePlan, native: Mapping[str, SmokeNative]) -> list[str]:
 
 def _runs(native: Mapping[str, SmokeNative]) -> dict[tuple[int, str], list[NativeResult]]:
     """The events of each wrapper in each layout."""
-    runs: dict[tuple[int, str], list[NativeResult]] = {}
-    for fact in native.values():
-        for event in fact.native:
-            runs.setdefault((event.layout, event.api), []).append(event)
+    runs = lists_by_key(((event.layout, event.api), event) for fact in native.values() for event in fact.native)
     return dict(sorted(runs.items()))

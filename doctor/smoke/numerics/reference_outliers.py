@@ -102,7 +102,6 @@ def _gradient_error(event: ReferenceRun) -> float:
 
 
 def _loss_error(event: ReferenceRun) -> float:
-    """The same of the losses of the repeated step."""
     return event.repeated_loss if event.repeated_loss is not None else float(event.losses[:1] != (None,))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
@@ -20,10 +21,7 @@ def update_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator
         rank: tuple(name for name, square in event.update.items() if square == 0 and name in moved)
         for rank, event in sorted(trace.ended.items())
     }
-    by_names: dict[tuple[str, ...], list[int]] = {}
-    for rank, names in still.items():
-        if names:
-            by_names.setdefault(names, []).append(rank)
+    by_names = lists_by_key((names, rank) for rank, names in still.items() if names)
     unmoved_ranks = [rank for rank, names in still.items() if names and len(names) == len(trace.ended[rank].update)]
     if unmoved_ranks:
         everybody = len(unmoved_ranks) == len(trace.ended)

@@ -134,7 +134,6 @@ class LeaderListener:
         self._threads: set[threading.Thread] = set()
 
     def open(self) -> None:
-        """From now on it answers."""
         self._start_thread(self._accept_loop)
 
     def close(self) -> None:

@@ -80,7 +80,6 @@ class Channels(ProgramSessions):
         self.stay_seconds = STAY
 
     def pump(self, seconds: float | None = None) -> None:
-        """See `ProgramSessions.pump`."""
         super().pump(seconds)
         now = time.monotonic()
         gap, self._ticked = now - self._ticked, now
@@ -107,7 +106,6 @@ class Channels(ProgramSessions):
             self.output_before_hello[name] = strip_control_chars(line)
 
     def take_message(self, name: str, data: bytes) -> None:
-        """See `ProgramSessions.take_message`."""
         self.silent_seconds[name] = 0.0
         line = parse_message(data)
         self.on_message(name, line)

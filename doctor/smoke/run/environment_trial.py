@@ -97,7 +97,6 @@ class _Trials:
         return self.failure(keep) == self.kind
 
     def may(self) -> bool:
-        """Whether there may be one more."""
         return self.count < MAX_RUNS
 
 

@@ -155,7 +155,6 @@ class Screening:
         return [tuple(cell) for cell in joined]
 
     def note(self, cell: Cell, result: CellResult) -> None:
-        """What became of a cell of the last round."""
         if self.rounds == 1:
             self._first[cell] = result
         if cell in self._apart:

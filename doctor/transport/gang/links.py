@@ -172,7 +172,6 @@ class Gathering:
 
     @property
     def absent(self) -> list[str]:
-        """Hosts that have not come."""
         return [
             host for host in self.hosts[1:] if host not in self._links and host not in {*self._refused, *self._doubled}
         ]
@@ -202,7 +201,6 @@ class Gathering:
         return host in self._links
 
     def addresses(self) -> dict[str, str]:
-        """Of the hosts that have come, and of this one."""
         of_leader = {self.hosts[0]: self.own_address} if self.own_address else {}
         return {**of_leader, **{host: link.address for host, link in self._links.items()}}
 

@@ -203,7 +203,6 @@ class Kubernetes:
         )
 
     def open_session(self, host: str, command: str) -> RemoteSession:
-        """See `doctor.transport.Transport.open_session`."""
         child = self._children.start(self._argv(host, command))
 
         def interpret_status(code: int) -> int | None:

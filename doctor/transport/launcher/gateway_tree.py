@@ -67,7 +67,6 @@ class GatewayTree(Launcher):
         return self._router
 
     def check(self) -> None:
-        """See `doctor.transport.launcher.launcher.Launcher.check`."""
         with self._lock:
             if self._router:
                 return
@@ -105,11 +104,9 @@ class GatewayTree(Launcher):
         return json.dumps(tree).encode("ascii") + b"\n"
 
     def affects_all_hosts(self, error_text: str) -> bool:
-        """See `Launcher.affects_all_hosts`: hosts do not depend on each other."""
         return True
 
     def test_command(self, host: str) -> str:
-        """See `doctor.transport.launcher.launcher.Launcher.test_command`."""
         with self._lock:
             return _ssh_test(self.router.way(host, {}, {}) or (), host)
 
@@ -139,12 +136,10 @@ class GatewayTree(Launcher):
         return answer
 
     def mark_dead(self, gateway: str, why: str) -> None:
-        """It is used no more."""
         with self._lock:
             self.router.dead.setdefault(gateway, why)
 
     def dead_notes(self) -> list[str]:
-        """A sentence for each gateway that failed."""
         with self._lock:
             return [
                 filled("the gateway {0} was not used: {1}", name, why) for name, why in sorted(self.router.dead.items())
@@ -231,7 +226,6 @@ class GatewayReader(LaunchReader):
         self._ways = dict(zip(branch.hosts, branch.ways, strict=True))
 
     def way(self, host: str) -> tuple[str, ...]:
-        """The gateways to a host, in this launch."""
         return self._ways.get(host, ())
 
     def read_stdout(self, piece: bytes) -> Iterator[TaskOutput]:

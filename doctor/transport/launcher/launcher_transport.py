@@ -54,7 +54,6 @@ class LauncherTransport:
         self._launch_slots = threading.BoundedSemaphore(_MAX_CONCURRENT)
 
     def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
-        """See `doctor.transport.Transport.run`."""
         for again in (False, True):
             step = self._ready_step(host)
             try:
@@ -65,7 +64,6 @@ class LauncherTransport:
         raise AssertionError
 
     def open_session(self, host: str, command: str) -> RemoteSession:
-        """See `doctor.transport.Transport.open_session`."""
         return LineSession(host, self._ready_step(host).open(host, command))
 
     def close(self) -> None:

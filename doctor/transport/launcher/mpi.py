@@ -48,7 +48,6 @@ class Mpi(Launcher):
         )
 
     def check(self) -> None:
-        """See `doctor.transport.launcher.launcher.Launcher.check`."""
         if not shutil.which(self._mpirun[0]):
             raise transport_error(
                 "error", filled("{0} is not installed on this machine", self._mpirun[0]), "--transport ssh"
@@ -82,7 +81,6 @@ class Mpi(Launcher):
         return MpiReader(hosts)
 
     def test_command(self, host: str) -> str:
-        """See `doctor.transport.launcher.launcher.Launcher.test_command`."""
         return f"`{self._mpirun[0]} --host {strip_control_chars(host)} -np 1 hostname`"
 
 

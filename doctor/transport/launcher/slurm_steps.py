@@ -62,7 +62,6 @@ class Slurm(Launcher):
         self._components = components_by_host(environ)
 
     def check(self) -> None:
-        """See `doctor.transport.launcher.launcher.Launcher.check`."""
         if not shutil.which(self._srun[0]):
             raise transport_error(
                 "error", filled("{0} is not installed on this machine", self._srun[0]), "--transport ssh"
@@ -94,7 +93,6 @@ class Slurm(Launcher):
         return bool(error_text) and "node" not in error_text.lower()
 
     def test_command(self, host: str) -> str:
-        """See `doctor.transport.launcher.launcher.Launcher.test_command`."""
         return f"`scontrol show node {strip_control_chars(host)}`"
 
     def cancel(self, reader: LaunchReader) -> None:
@@ -103,7 +101,6 @@ class Slurm(Launcher):
             _query(["scancel", "--quiet", reader.launch_id], self._environ)
 
     def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
-        """See `doctor.transport.launcher.launcher.Launcher.states`."""
         argv = ["sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format", "%N %T"]
         return read_states(_query(argv, self._environ))
 

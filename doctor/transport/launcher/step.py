@@ -54,9 +54,7 @@ class CommandLink(Protocol):
 
     def send_data(self, channel: StepChannel, data: bytes) -> None: ...
 
-    def forget(self, channel: StepChannel) -> None:
-        """Ends what is left of a command."""
-        ...
+    def forget(self, channel: StepChannel) -> None: ...
 
 
 class StepChannel:
@@ -95,7 +93,6 @@ class StepChannel:
         """Nothing here waits but `wait`, which a nudge ends."""
 
     def read(self) -> bytes | None:
-        """See `doctor.transport.conversation.ByteChannel.read`."""
         with self._changed:
             data, over = b"".join(self._pieces), self.code is not None
             self._pieces.clear()
@@ -223,7 +220,6 @@ class JobStep:
         self._wake()
 
     def forget(self, channel: StepChannel) -> None:
-        """Ends what is left of a command."""
         self._channels.pop(channel.number, None)
         if channel.code is None or not channel.drained:
             self.send_request(channel.task, "end", channel.number)

@@ -73,7 +73,6 @@ class OpenSsh:
         return result
 
     def open_session(self, host: str, command: str) -> RemoteSession:
-        """See `doctor.transport.Transport.open_session`."""
         settings, log, argv = self._prepare(host, command, *_KEEPALIVE)
         patience = settings.connect_timeout * (1 + len(settings.jumps))
         child = self._children.start(argv, self._environment(settings))

@@ -186,7 +186,6 @@ class _HostValues:
         return self._home + path[1:] if path == "~" or path.startswith("~/") else path
 
     def paths(self, keyword: str) -> tuple[str, ...]:
-        """The files of a keyword that has one on each line."""
         values = (value.strip('"') for value in self._values.get(keyword, ()))
         return tuple(dict.fromkeys(self.expand(value) for value in values if value.lower() != "none"))
 

@@ -52,7 +52,6 @@ class Ssh:
         )
 
     def run_kept(self, host: str, request: Request, timeout: float) -> CommandResult:
-        """See `doctor.transport.KeepsCommands`."""
         kept = self._take_kept(host)
         if kept:
             return self._run(
@@ -65,7 +64,6 @@ class Ssh:
         )
 
     def end_kept(self) -> None:
-        """See `doctor.transport.KeepsCommands`."""
         with self._lock:
             kept, self._kept = list(self._kept.values()), {}
         for _, session in kept:
@@ -120,7 +118,6 @@ class Ssh:
         return LineSession(host, SshChannel(connection, channel, partial(self._end_session, host, connection)))
 
     def close(self) -> None:
-        """See `doctor.transport.Transport.close`."""
         with self._lock:
             self._closed = True
             kept = [*self._idle.values(), *self._in_session]

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.errors import InputError
 from doctor.engine.fact import Visit
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.record import HostRecord, Run
 from doctor.engine.sanitize import printable, rank_names, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS, FailureKind
@@ -61,7 +62,6 @@ class _Job(NamedTuple):
     notes: tuple[str, ...]
 
     def number(self, odd_rank: OddRank) -> int:
-        """Its rank; one without a process has its own."""
         rank = odd_rank.rank if odd_rank.rank is not None else 0
         return self.by_process.get((odd_rank.host, odd_rank.pid), rank)
 
@@ -211,9 +211,7 @@ def _failures(
     job: _Job, recorded: Sequence[RecordedCause], seconds: float
 ) -> tuple[tuple[Failure, ...], tuple[str, ...]]:
     """What the odd ranks come to, one failure for each kind, and what the recorders add as notes."""
-    by_kind: dict[FailureKind, list[OddRank]] = {}
-    for odd_rank in job.finding.odd_ranks:
-        by_kind.setdefault(_KINDS.get(odd_rank.kind, "blocked"), []).append(odd_rank)
+    by_kind = lists_by_key((_KINDS.get(odd_rank.kind, "blocked"), odd_rank) for odd_rank in job.finding.odd_ranks)
     failures = [_failure(job, kind, odd_ranks, seconds) for kind, odd_ranks in by_kind.items()]
     hints: list[str] = []
     for cause in recorded:
@@ -311,10 +309,7 @@ def _stack_text(stack: Sequence[Frame]) -> str:
 def _groups(job: _Job, failures: Sequence[Failure]) -> list[str]:
     """What the ranks do that no failure speaks of, those that do the same together, the largest group first."""
     reported = {rank for failure in failures for rank in (*failure.culprit_ranks, *failure.calls)}
-    members: dict[str, list[int]] = {}
-    for rank, entry in job.ranks.items():
-        if rank not in reported:
-            members.setdefault(entry.does.text, []).append(rank)
+    members = lists_by_key((entry.does.text, rank) for rank, entry in job.ranks.items() if rank not in reported)
     ordered = sorted(members.items(), key=lambda item: -len(item[1]))
     lines = [filled("{0}: {1}", rank_names(ranks), text) for text, ranks in ordered[:MOST_GROUPS]]
     more = len(ordered) - MOST_GROUPS

@@ -85,7 +85,6 @@ class JobFinding(msgspec.Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Every rank of the job was seen."""
         return 0 < self.world <= len({entry.report.rank for entry in self.ranks} - {None})
 
 

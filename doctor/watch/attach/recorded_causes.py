@@ -48,7 +48,6 @@ class RecordedCause(msgspec.Struct, frozen=True):
 
     @property
     def named(self) -> set[int]:
-        """All processes that it names."""
         return {*self.members, *self.pids}
 
 

@@ -46,7 +46,6 @@ class RankRecords(msgspec.Struct):
     """The ranks of each group, by the number that the file gives it."""
 
     def of(self, kind: str) -> Iterator[DataRecord]:
-        """The records of one kind."""
         return (record for record in self.records if record.kind == kind)
 
 

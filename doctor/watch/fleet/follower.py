@@ -84,7 +84,6 @@ class FollowingHost:
     # ---- from the thread that looks at the ranks
 
     def answer(self, stacks: dict[int, str]) -> None:
-        """The stacks that were asked for."""
         self._stacks.append(stacks)
         self._wake.set()
 

@@ -108,7 +108,6 @@ class OtherHost:
         return "over" if self.over else "live"
 
     def silent_seconds(self, now: float) -> float:
-        """Since its last line."""
         return max(0.0, now - self.link.heard_at)
 
 
@@ -268,7 +267,6 @@ class LeaderPost:
         return names
 
     def sentences(self) -> list[str]:
-        """What the report has to say of the other hosts."""
         texts = list(self.notes)
         for host in self.hosts.values():
             if host.state == "closed":
@@ -277,7 +275,6 @@ class LeaderPost:
         return texts
 
     def announce(self, verdict: FleetVerdict) -> None:
-        """Tells all hosts what was decided."""
         for host in self.hosts.values():
             host.link.send(FleetOrder(verdict=verdict))
 

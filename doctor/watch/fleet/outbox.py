@@ -83,7 +83,6 @@ class Outbox:
             box.steps = [*box.steps, *steps][-MOST_WAITING:]
 
     def take(self) -> list[RankNews]:
-        """What is new of each rank since the last time."""
         with self._lock:
             return [news for rank, box in sorted(self._ranks.items()) if (news := box.take(rank)) is not None]
 

@@ -29,7 +29,6 @@ class Piece:
 
     @property
     def count(self) -> int:
-        """Elements of the whole tensor."""
         total = 1
         for size in self.shape:
             total *= int(size)

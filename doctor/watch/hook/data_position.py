@@ -37,7 +37,6 @@ class LoaderPosition:
         """``total``: batches of an epoch, where the sampler tells; else 0."""
 
     def begin(self, iterator: Any) -> None:
-        """A new epoch."""
         self.epoch += 1
         self.yielded, self.kept, self.over, self.batches = 0, 0, False, []
         index_sampler = getattr(iterator, "_index_sampler", None)

@@ -55,7 +55,6 @@ class GradientSketch:
         return (flat.float() * self.torch.cos(places * 1.7 + 0.3)).sum()
 
     def remove(self) -> None:
-        """Takes the hooks away."""
         for handle in self.handles:
             handle.remove()
         self.handles = []

@@ -60,7 +60,6 @@ class GradientTotals:
             return tensor.sum(dtype=kind)
 
     def remove(self) -> None:
-        """Takes the hooks away."""
         for handle in self.handles:
             handle.remove()
         self.handles = []

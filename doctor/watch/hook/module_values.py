@@ -90,7 +90,6 @@ class ModuleValues:
         return False
 
     def remove(self) -> None:
-        """Takes the hooks away."""
         for handle in self.handles:
             handle.remove()
         self.handles = []

@@ -194,7 +194,6 @@ class ResumeMarks:
     # Where the training is
 
     def before_forward(self, module: Any, arguments: Any, named: Any) -> None:
-        """A model that trains is about to be called."""
         if not self.begun:
             self.calls.install()
             self.first_inputs = self._inputs(arguments, named)
@@ -244,7 +243,6 @@ class ResumeMarks:
             self._begin(with_buffers=False)
 
     def after_step(self) -> None:
-        """The optimizer has stepped."""
         self.trainer = os.getpid(), threading.get_ident()
         self.calls.install()
         self.ends = [*self.ends[-1:], (raw_generators(self.torch), self.position.counts())]

@@ -32,7 +32,6 @@ class Groups:
         self.numbered = {}  # name of the group -> (number, its global ranks)
 
     def number(self, group):
-        """Number and global ranks of a process group."""
         name = group.group_name
         return self.numbered.get(name) or self.add(
             name, self.ranks(group), name=str(name)[:200], desc=self.description(group), timeout=self.timeout(group)

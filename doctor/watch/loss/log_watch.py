@@ -239,7 +239,6 @@ class LogWatch:
         return reading
 
     def add_reading(self, reading: LossLine, rank: int | None, now: float | None = None) -> None:
-        """What a line, or a record of the probe, tells."""
         self._store(reading, rank)
         if now is not None:
             if self._arrived is not None and self._live_since is not None:

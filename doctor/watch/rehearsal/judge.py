@@ -7,16 +7,16 @@ majority of the ranks agrees on, is no difference: launchers number ranks with m
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from doctor.analysis.majority import split
 from doctor.analysis.rank_numbers import rank_numbers
 from doctor.engine.addresses import means_own_host
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.texts import beginning, filled
-from doctor.facts.names import is_address
+from doctor.facts.names import short_name
 from doctor.facts.rdma import chosen_ports
 from doctor.facts.smoke import CpuBinding
 from doctor.job.variables import EQUAL_EVERYWHERE, GLOO_INTERFACE, HCCL_INTERFACE, JOB_WIDE, NCCL_INTERFACE
@@ -136,13 +136,8 @@ def _properties(views: Sequence[RankView]) -> Iterator[Misfit]:
 
 def _named(name: str, field: Literal["variables", "properties"]) -> Callable[[RankView], str]:
     if name.endswith(("_ADDR", "_HOST")):
-        return lambda view: _host_name(str(getattr(view, field).get(name, "")))
+        return lambda view: short_name(str(getattr(view, field).get(name, "")))
     return lambda view: str(getattr(view, field).get(name, ""))
-
-
-def _host_name(text: str) -> str:
-    """An address as it stands, and a name without its domain."""
-    return text if is_address(text) else text.lower().partition(".")[0]
 
 
 def _unlike(
@@ -175,10 +170,7 @@ def _unlike(
 
 
 def _groups(views: Sequence[RankView], key: Callable[[RankView], str]) -> dict[str, list[RankView]]:
-    groups: dict[str, list[RankView]] = defaultdict(list)
-    for view in views:
-        groups[key(view)].append(view)
-    return groups
+    return lists_by_key((key(view), view) for view in views)
 
 
 def _excerpt(text: str) -> str:
@@ -235,10 +227,7 @@ def _begins(start: str, names: Collection[str]) -> bool:
 
 
 def _devices(views: Sequence[RankView]) -> Iterator[Misfit]:
-    users: dict[Hashable, list[RankView]] = defaultdict(list)
-    for view in views:
-        if view.device:
-            users[view.host, view.device[0]].append(view)
+    users = lists_by_key(((view.host, view.device[0]), view) for view in views if view.device)
     for same in users.values():
         if len(same) > 1 and same[0].device:
             text = filled(

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
-from doctor.engine.bounded_read import read_bounded
+from doctor.engine.bounded_read import read_bounded, unreadable_reason
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script import NotAJobScript, read_job_script
@@ -111,8 +111,7 @@ def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: st
     try:
         text = read_bounded(line.program, 1 << 20).decode("utf-8")
     except (OSError, ValueError) as error:
-        name = printable(line.program, 200)
-        raise CannotRehearse(filled("{0}: {1}", name, getattr(error, "strerror", None) or error)) from None
+        raise CannotRehearse(filled("{0}: {1}", printable(line.program, 200), unreadable_reason(error))) from None
     return _of_text(line.program, text, environ, line.arguments, stub, logs)
 
 

@@ -50,7 +50,6 @@ class Save(msgspec.Struct):
 
     @property
     def parts(self) -> set[str]:
-        """What the checkpoint holds."""
         return {part for mark in self.marks.values() for part in mark.parts}
 
     @property

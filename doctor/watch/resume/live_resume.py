@@ -43,7 +43,6 @@ class LiveResume:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begins to look."""
         self._thread.start()
 
     def finish(self) -> None:

@@ -56,7 +56,6 @@ class InheritedFiles:
             os.close(fd)
 
     def close(self):
-        """All of ours: there will be no such ranks."""
         self.close_written()
         for fd in [self.recorders] + list(self.stacks.values()):
             os.close(fd)

@@ -78,7 +78,6 @@ class DeviceTraffic:
         self.end()
 
     def end(self):
-        """Ends a tool that still runs."""
         os.close(self.pipe)
         if is_descendant(self.pid):
             os.kill(self.pid, signal.SIGKILL)

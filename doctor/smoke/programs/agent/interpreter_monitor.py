@@ -56,7 +56,6 @@ class InterpreterMonitor:
         return pids
 
     def report(self):
-        """For the controller's `starting`."""
         return [self.rank, self.state, round(self.idle, 2), self.waits_for, round(self.cpu, 1)]
 
 
@@ -70,11 +69,9 @@ class StartingInterpreters:
         self.by_pid[pid] = InterpreterMonitor(pid, rank)
 
     def remove(self, pid):
-        """Whether it was one of them."""
         return self.by_pid.pop(pid, None) is not None
 
     def has_imported(self, rank):
-        """The interpreter of this rank is through; -1 for that of all ranks."""
         self.by_pid = dict((pid, monitor) for pid, monitor in self.by_pid.items() if monitor.rank != rank)
 
     def report(self, clock):

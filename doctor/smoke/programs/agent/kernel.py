@@ -157,7 +157,6 @@ class KernelMessages:
             self.file = None
 
     def close(self):
-        """There will be no more of them."""
         if self.file is not None:
             os.close(self.file)
             self.file = None

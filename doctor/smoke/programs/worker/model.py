@@ -54,7 +54,6 @@ class NonFiniteTracker:
         return "input" if any_nonfinite else ""
 
     def values(self) -> list[float]:
-        """All sums, on the CPU."""
         values: list[float] = torch.stack([value for _, value in self.sums]).tolist()
         return values
 

@@ -108,22 +108,18 @@ class Trainer:
         self.optimizer = self.make_optimizer()
 
     def seed(self) -> int:
-        """The seed of this rank's first parameters."""
         return int(self.ctx.plan["seed"])
 
     def make_module(self, seed: int) -> torch.nn.Module:
-        """The module of this rank's pipeline stage."""
         mesh, count = self.mesh, model_layer_count(self.ctx.plan)
         layers = range(count * mesh.pp_rank // mesh.pp, count * (mesh.pp_rank + 1) // mesh.pp)
         weights, recompute = initial_parameters(seed, count), self.layout.get("recompute", False)
         return stage_module(weights, layers, mesh.is_first_stage, mesh.is_last_stage, recompute)
 
     def wrap(self, module: torch.nn.Module) -> Any:
-        """The module with torch's parallel wrapper around it."""
         return module
 
     def make_optimizer(self) -> Any:
-        """SGD with the learning rate of `sgd`."""
         return torch.optim.SGD(self.module.parameters(), lr=0.5, foreach=False)
 
     def losses(self) -> list[float | None]:

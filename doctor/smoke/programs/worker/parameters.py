@@ -81,12 +81,10 @@ class ShardedParameters:
 
     @property
     def stage_layers(self) -> range:
-        """The layers of this pipeline stage."""
         stage, stages = self.mesh.pp_rank, self.mesh.pp
         return range(self.layer_count * stage // stages, self.layer_count * (stage + 1) // stages)
 
     def in_stage(self, name: str) -> bool:
-        """Whether a parameter belongs to this pipeline stage."""
         layer = name.split(".", 1)[0]
         if layer.isdigit():
             return int(layer) in self.stage_layers

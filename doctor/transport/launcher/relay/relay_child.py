@@ -64,7 +64,6 @@ class Child:
             self.queued_bytes += len(line)
 
     def push(self):
-        """Writes what fits."""
         try:
             while self.queue:
                 count = os.write(self.fd, self.queue[0][:65536])
@@ -131,7 +130,6 @@ class Child:
         return b"x " + json.dumps(dict(report, tasks=sorted(tasks))).encode("ascii")
 
     def over(self):
-        """Whether it has ended, and all was read."""
         if self.pid is None or self.fd is not None or self.stderr_fd is not None:
             return self.pid is None and self.code is not None
         if self.code is None:
@@ -145,7 +143,6 @@ class Child:
         return True
 
     def ending(self):
-        """The line that says so."""
         text = last_lines(self.error_text, TEXT_BYTES)
         report = {"host": self.host, "code": self.code, "text": text, "tasks": sorted(self.tasks)}
         return b"x " + json.dumps(report).encode("ascii") + b"\n"

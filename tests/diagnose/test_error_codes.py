@@ -9,6 +9,7 @@ from doctor.diagnose.exception_actions import _table
 from doctor.diagnose.excerpter.excerpt import LogReader
 from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.signature import load_signatures
+from doctor.facts.xid import CATALOG, catalog
 from tests.diagnose.test_rules import logs
 
 HEAD = "Traceback (most recent call last):\n"
@@ -199,7 +200,7 @@ def test_a_code_says_less_than_the_fault_beside_it_and_prose_about_a_code_is_no_
 
 def test_every_kind_of_a_code_is_a_signature_and_names_listed_codes() -> None:
     names, catalog = _names_by_table()["cann"], load_signatures()
-    for kind in (kind for kind in _table().kind if kind.codes):
+    for kind in (kind for kind in _table().kind if kind.codes and kind.signature.startswith("cann-")):
         assert catalog[kind.signature].code_table == "cann"
         assert [start for start in kind.codes if not any(code.startswith(start) for code in (*names, "E10044"))] == []
 
@@ -228,3 +229,83 @@ def test_processes_that_failed_alike_are_named_in_the_first_line() -> None:
     text = "".join(f"{TIMED_OUT}\n{NPU.format(pid=pid, device=pid, rank=-1)}\n" for pid in (1, 2))
     (cause,) = logs(main=text).causes
     assert cause.summary.startswith("device 1, device 2: ")
+
+
+GPU_FORMS = (
+    "[rank3]: torch.AcceleratorError: CUDA error: {text}",
+    "RuntimeError: CUDA driver error: {text}",
+    "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: {text}",
+    "n1:11:22 [3] misc/alloc.cc:12 NCCL WARN Cuda failure {number} '{text}'",
+    "n1: Test CUDA failure common.cu:941 '{text}'",
+    "cupy_backends.cuda.api.runtime.CUDARuntimeError: {name}: {text}",
+    'CUDA error at a.cu:44 code={number}({name}) "cudaDeviceSynchronize()"',
+    "Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:346 '{text}'",
+    "OSError: (External) CUDA error({number}), {text}.",
+    "GPUassert: {text} kernel.cu 22",
+    "thrust::system::system_error: parallel_for failed: {name}: {text}",
+)
+GPU_CODES = [
+    (1, "cudaErrorInvalidValue", "invalid argument", "gpu-arguments-wrong"),
+    (3, "cudaErrorInitializationError", "initialization error", "gpu-call-failed"),
+    (35, "cudaErrorInsufficientDriver", "CUDA driver version is insufficient for CUDA runtime version", "cuda-driver-too-old"),  # noqa: E501
+    (46, "cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable", "cuda-device-busy"),
+    (98, "cudaErrorInvalidDeviceFunction", "invalid device function", "cuda-no-kernel-image"),
+    (101, "cudaErrorInvalidDevice", "invalid device ordinal", "cuda-invalid-ordinal"),
+    (214, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered", "cuda-ecc"),
+    (222, "cudaErrorUnsupportedPtxVersion", "the provided PTX was compiled with an unsupported toolchain.", "cuda-driver-too-old"),  # noqa: E501
+    (701, "cudaErrorLaunchOutOfResources", "too many resources requested for launch", "gpu-launch-too-large"),
+    (711, "cudaErrorTooManyPeers", "peer mapping resources exhausted", "gpu-peers-exhausted"),
+    (716, "cudaErrorMisalignedAddress", "misaligned address", "cuda-illegal-access"),
+    (800, "cudaErrorNotPermitted", "operation not permitted", "gpu-not-permitted"),
+    (805, "cudaErrorMpsConnectionFailed", "MPS client failed to connect to the MPS control daemon or the MPS server", "gpu-mps-failed"),  # noqa: E501
+    (900, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing", "graph-capture-failed"),  # noqa: E501
+]  # fmt: skip
+"""As cudaGetErrorName and cudaGetErrorString of CUDA 12.9 print them."""
+
+
+@pytest.mark.parametrize(("number", "name", "text", "signature"), GPU_CODES)
+def test_a_code_of_cuda_is_one_cause_in_each_form_that_programs_print(
+    number: int, name: str, text: str, signature: str
+) -> None:
+    for form in GPU_FORMS:
+        line = form.format(number=number, name=name, text=text)
+        causes = [cause.signature for cause in logs(main=f"loading\n{line}\n").causes]
+        of_nccl = "NCCL WARN" in line and signature.startswith(("gpu-arguments", "gpu-not-permitted", "gpu-call"))
+        assert causes == ["nccl-cuda-failure" if of_nccl else signature], line
+
+
+def test_an_xid_of_a_program_takes_no_host_out_of_use_and_the_two_lists_are_those_of_the_facts() -> None:
+    forms = (
+        "[74889.644138] NVRM: Xid (PCI:0000:02:00): {}, pid=1122, name=python, Ch 00000008",
+        "I1120 12:00:00.123456 1 health.go:158] XidCriticalError: Xid={} on Device=GPU-2c4c0b1e, it goes unhealthy.",
+        'DCGM_FI_DEV_XID_ERRORS{{gpu="3",device="nvidia3",Hostname="n1"}} {}',
+    )
+    of_record = {code for code in catalog().xid["IGNORE"] if code not in (43, *CATALOG)} | {152, 153, 154, 159, 160}
+    for code in range(1, 176):
+        expected = "cuda-ecc" if code in CATALOG else "" if code in of_record else "gpu-program-xid"
+        for form in forms:
+            causes = [cause.signature for cause in logs(main=f"{form.format(code)}\n").causes]
+            assert causes == [name for name in (expected,) if name], form.format(code)
+    assert not logs(main='DCGM_FI_DEV_XID_ERRORS{gpu="3",device="nvidia3"} 0\n').failed
+
+
+@pytest.mark.parametrize("code", [code for code in _names_by_table()["ibv"] if code != "0"])
+def test_each_status_of_a_work_completion_is_a_failure_in_each_form(code: str) -> None:
+    name = _names_by_table()["ibv"][code]
+    for form in (
+        "n1:47:90 [2] NCCL WARN NET/IB : Got completion with error {code}, opcode 0, len 0, vendor err 129",
+        "n1:47:90 [2] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<41> with status={code} opcode=0 len=0",
+        "n1:47:90 [2] NCCL WARN NET/IB: Got completion from peer 10.0.0.2<41> with status={name}({code}) opcode=0",
+        " Failed status {code}: wr_id 0 syndrom 0x81",
+        "nvshmem: ibrc.cpp:123 progress_send: poll cq failed: status: {code}",
+        "[0->1] Got completion with error: {name}, vendor code=0x81, dest rank=1",
+    ):
+        diagnosis = logs(main=f"loading\n{form.format(code=code, name=name)}\n")
+        seen = {cause.signature for cause in diagnosis.causes} | {item.signature for item in diagnosis.waiting}
+        assert diagnosis.failed and not seen & {"nccl-call-failed", "error-unknown"}, form.format(code=code, name=name)
+
+
+def test_a_call_that_succeeded_is_no_failure() -> None:
+    text = "n1: init of the runtime returned cudaSuccess\nif (error != cudaErrorNotReady) continue\n"
+    text += "cublasCreate: CUBLAS_STATUS_SUCCESS\nmiopenStatusSuccess rocblas_status_success\n"
+    assert not logs(main=f"{text}training finished\n").failed

@@ -180,7 +180,7 @@ def test_no_code_of_cann_is_taken_for_the_end_of_a_good_run(form: str) -> None:
     "form",
     [
         "{code}: 2026-11-20-12:00:00.123.456 the call failed\n        Solution: see the manual",
-        "[rank3]: {code}: the call failed\n        TraceBack (most recent call last):\n        retCode=7[FUNC:a][FILE:b.cc]",
+        "[rank3]: {code}: the call failed\n        TraceBack (most recent call last):\n        retCode=7[FUNC:a]",
         "- Ascend Error Message:\n----\n{code}: the call failed\n        Possible Cause: N/A\n        Solution: N/A",
         "{code}: the call failed",
     ],

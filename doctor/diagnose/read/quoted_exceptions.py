@@ -42,6 +42,7 @@ _ERROR_LEVEL = re.compile(
 """How loggers, glog, CANN and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
 _PROGRESS_LEVEL = re.compile(r"\b(?:INFO|DEBUG)\b")
 """Behind the level of an error it is that of the line itself, which another logger passes on from a child's stderr."""
+_WARNING = re.compile(r".{0,40}\bWARN(?:ING)?\b")
 _RAISED = re.compile(
     r"(?:^\s{0,40}|\))(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,40}(?:Error|Exception)(?=: |\s*$|assert |raise |\s{4})"
     r"|\.so[.\d]{0,12}: undefined symbol: \w"
@@ -103,4 +104,5 @@ def raised(text: str) -> str:
 
 def is_error(text: str) -> bool:
     """Whether a line is of the level of an error, or holds an exception, and is no other logger's line of progress."""
-    return bool(_RAISED.search(text) or (_ERROR_LEVEL.search(text) and not _PROGRESS_LEVEL.search(text)))
+    exception = _RAISED.search(text) and not _WARNING.match(text)
+    return bool(exception or (_ERROR_LEVEL.search(text) and not _PROGRESS_LEVEL.search(text)))

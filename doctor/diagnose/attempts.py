@@ -253,11 +253,6 @@ def may_be_outlived(signature: Signature) -> bool:
     return signature.role == "root" or (waits and (signature.phase in _STARTING or "unspecific" in signature.traits))
 
 
-def _waits_at_start(signature: Signature) -> bool:
-    """A connection of the start that was not there yet: where the program goes on, it was tried again."""
-    return signature.role in ("ambiguous", "link") and signature.phase in _STARTING
-
-
 def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int], blamed: bool = False) -> list[Event]:
     """The faults of one process behind which the same process shows progress in the same file, and the lost links of a
     server that goes on to answer.
@@ -277,8 +272,11 @@ def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int],
         earlier = timed and (step.time or 0.0) <= (fault.time or 0.0) - _STAMP_SECONDS
         return same and not earlier and step.file == fault.file and step.line > fault.line
 
-    handled = _waits_at_start if blamed else may_be_outlived
-    faults = (e for e in events if handled(catalog[e.signature]) and not _UNCAUGHT.match(e.text))
+    faults = []
+    for event in (event for event in events if not _UNCAUGHT.match(event.text)):
+        row = catalog[event.signature]
+        waits = row.role in ("ambiguous", "link") and row.phase in _STARTING
+        faults += [event] if (waits if blamed else may_be_outlived(row)) else []
     return [fault for fault in faults if any(goes_on(fault, step) for step in steps)]
 
 

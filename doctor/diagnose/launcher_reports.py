@@ -40,11 +40,6 @@ def _without_label(event: Event) -> Event:
     return msgspec.structs.replace(event, rank=None, local_rank=None, pid="")
 
 
-def is_of_launcher(signature: Signature) -> bool:
-    """What a launcher also prints of the ranks that it ended."""
-    return bool(signature.about_others_if) or "ends-all" in signature.traits
-
-
 class FailureBlock(msgspec.Struct):
     """One worker in torchrun's list of failures."""
 
@@ -237,7 +232,8 @@ def place_lone_failure(processes: list[Process], reports: list[Event], catalog: 
     placed = {process.rank for process in processes if process.rank is not None and process.events}
     for process in list(processes):
         errors = [event for event in process.events if catalog[event.signature].role in ERROR_ROLES]
-        errors = [event for event in errors if not is_of_launcher(catalog[event.signature])]
+        meanings = [(event, catalog[event.signature]) for event in errors]
+        errors = [event for event, row in meanings if not row.about_others_if and "ends-all" not in row.traits]
         if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
             continue
         (file,) = process.files

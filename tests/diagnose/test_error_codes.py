@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.diagnose.error_codes import _names_by_table, code_name
-from doctor.diagnose.exception_actions import _table
+from doctor.diagnose.exception_actions import _table, kind_of_code
 from doctor.diagnose.excerpter.excerpt import LogReader
 from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.signature import load_signatures
@@ -112,6 +112,8 @@ def test_an_excerpt_keeps_the_places_of_the_program_and_what_it_did() -> None:
         "2026-11-20 12:00:00,1 - trainer - CRITICAL - the quorum is lost",
         "F1120 12:00:00.123456 4711 pool.cc:12] no memory",
         "mylaunch: error: 3 of 4 ranks are not there",
+        "[错误] 2026-05-01 12:00:00 训练任务异常退出",
+        "错误：无法连接到主节点",
     ],
 )
 def test_an_error_that_no_signature_is_about_is_a_failure_without_a_cause(line: str) -> None:
@@ -126,6 +128,7 @@ def test_an_error_that_no_signature_is_about_is_a_failure_without_a_cause(line: 
         "ERROR: upload failed, trying again\n" + "".join(f"step {step}/90 loss 1.2\n" for step in range(4)),
         "ERROR: upload failed\n" + "waiting\n" * 30,
         "validation error 0.21, 0 errors\n",
+        "共 100 条 正确: 100 错误: 0\n",
         "ERROR: upload failed\n***** train metrics *****\n{'train_runtime': 12.1, 'epoch': 1.0}\nTraining completed.\n",
     ],
 )
@@ -172,6 +175,39 @@ def test_no_code_of_cann_is_taken_for_the_end_of_a_good_run(form: str) -> None:
     codes = [*_names_by_table()["cann"], "EE1999", "EQ0001", "E20999"]
     silent = [code for code in codes if not logs(main=f"loading\n{form.format(code=code)}\n").failed]
     assert silent == []
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{code}: 2026-11-20-12:00:00.123.456 the call failed\n        Solution: see the manual",
+        "[rank3]: {code}: the call failed\n        TraceBack (most recent call last):\n        retCode=7[FUNC:a]",
+        "- Ascend Error Message:\n----\n{code}: the call failed\n        Possible Cause: N/A\n        Solution: N/A",
+        "{code}: the call failed",
+    ],
+)
+def test_a_code_is_decided_alike_in_the_forms_of_older_releases(form: str) -> None:
+    for code in [code for code in _names_by_table()["cann"] if kind_of_code(code)]:
+        newest = [cause.signature for cause in logs(main=f"loading\n{CANN_FORMS[1].format(code=code)}\n").causes]
+        older = logs(main=f"loading\n{form.format(code=code)}\n")
+        assert [cause.signature for cause in older.causes] == newest or older.undecidable, code
+        assert older.failed and (older.causes or code in ("E30008",)), code
+
+
+def test_a_line_below_shows_the_first_line_of_its_message() -> None:
+    text = "a\nE40021: Failed to compile Op [Cast].\n        Solution: see the log\n"
+    (cause,) = logs(main=text).causes
+    assert [(event.line, event.text) for event in cause.evidence] == [(2, "E40021: Failed to compile Op [Cast].")]
+    assert not logs(main="step 1\n        Solution: 42\nstep 2\n").failed
+
+
+def test_the_last_error_of_a_log_that_names_an_exception_is_told_by_it() -> None:
+    text = (
+        "[llm] [ERROR] [config.cpp:159] no tokenizer, with exception: NotImplementedError: unsupported model type: a\n"
+    )
+    (cause,) = logs(main=text).causes
+    assert (cause.signature, cause.confidence) == ("exception-of-support", "likely")
+    assert not logs(main="[ERROR] worker 3 failed: RuntimeError: bad shape\n").causes
 
 
 def test_a_code_of_cann_is_told_by_its_name_and_by_whose_fault_it_is() -> None:

@@ -1,4 +1,4 @@
-"""Exceptions that a line quotes, and those that stand below the line that announces them."""
+"""Lines of the level of an error, exceptions that a line quotes, and those below the line that announces them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,29 @@ _THROWN = re.compile(r"instance of '((?:\w{1,60}::){0,4}(?!Dist)\w{1,60})'$")
 """The exception of C++ over which a process ends. That of torch over a collective says what another rank did."""
 _REASON = re.compile(rb"(?:Last error:\s*\n(?:\[rank\d{1,6}\]: ?)?|^.{0,80} what\(\): {1,4})([^\n]{4,200})", re.M)
 """The reason in the last lines of torch's message of an error of NCCL, and behind the head of C++ for an exception."""
+OLD_CODE = re.compile(
+    r"(?:^\s{0,8}|[\]):] {0,2})(?!E[IJ]00|EL000[24]|E3000[68]|EE10(?:02|24)|EZ[12]001|E.9(?:9\d\d))"
+    r"(?P<code>E[1-9A-Z]\d{4}): (?!\[PID)"
+)
+"""In the first line of an error of CANN, as older releases print it: no line below has the code."""
+NAMED = re.compile(r"[:(] ?((?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,40}(?:Error|Exception): .{4,})")
+"""An exception in a line of the level of an error."""
+_ERROR_LEVEL = re.compile(
+    r"(?:^|[\s\[|(<【])(?:(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)|(?:致命)?错误(?![:：] ?\d))(?:$|[\s\]|:：)>】])"
+    r"|\[[\d:, -]{19,27} [EF] \d|\[(?:error|fatal|critical)\]|^(?:[Ee]rror|fatal): [a-z_]"
+    r"|(?:^|\) |\[)[EF]\d{3,4}(?:\d{4})? \d\d:|F\d{4} \d\d:\d\d:\d{10}\.\d{6} |^Unhandled exception\b"
+    r'|"(?:level|severity|levelname|eventType)": ?"\w{0,8}(?i:error|fatal|critical)"|[Ee]xception (?:in|raised from) \w'
+    r"|\bE\w\d{4}: \S|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b"
+)
+"""How loggers, glog, CANN and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
+_PROGRESS_LEVEL = re.compile(r"\b(?:INFO|DEBUG)\b")
+"""Behind the level of an error it is that of the line itself, which another logger passes on from a child's stderr."""
+_WARNING = re.compile(r".{0,40}\bWARN(?:ING)?\b")
+_RAISED = re.compile(
+    r"(?:^\s{0,40}|\))(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,40}(?:Error|Exception)(?=: |\s*$|assert |raise |\s{4})"
+    r"|\.so[.\d]{0,12}: undefined symbol: \w"
+)
+"""An exception's name in lines of several processes that are mixed within a line; a library that was not loaded."""
 _FIELD = re.compile(r'(?:[^"\\]|\\.){0,4096}')
 _ESCAPE = re.compile(r'\\(["\\/])')
 
@@ -77,3 +100,9 @@ def raised(text: str) -> str:
         return ""
     lines = [_ESCAPE.sub(r"\1", line) for line in field.group().split("\\n")]
     return next((line for line in reversed(lines) if line.strip() and not line.startswith((" ", "\\t", ":"))), "")
+
+
+def is_error(text: str) -> bool:
+    """Whether a line is of the level of an error, or holds an exception, and is no other logger's line of progress."""
+    exception = _RAISED.search(text) and not _WARNING.match(text)
+    return bool(exception or (_ERROR_LEVEL.search(text) and not _PROGRESS_LEVEL.search(text)))

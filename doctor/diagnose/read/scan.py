@@ -27,8 +27,9 @@ from doctor.diagnose.excerpter.tracebacks import (
     OpenTracebacks,
     label_before_head,
 )
+from doctor.diagnose.read import quoted_exceptions as quotes
 from doctor.diagnose.read.matcher import Candidate, Matcher, StepsBehind
-from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, continued, raised, reason_below, thrown
+from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, continued, is_error, raised, reason_below, thrown
 from doctor.diagnose.read.stamps import KUBELET, kubelet_time, read_stamp, stamp_of_message, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
@@ -62,22 +63,7 @@ TRACEBACK = "program-failed"
 UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
-_ABORTED, _NCCL_FAILED = "process-aborted", "nccl-invalid-usage"
-_ERROR_LEVEL = re.compile(
-    r"(?:^|[\s\[|(<])(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)(?:$|[\s\]|:)>])|\[[\d:, -]{19,27} [EF] \d"
-    r"|\[(?:error|fatal|critical)\]|^(?:[Ee]rror|fatal): [a-z_]|(?:^|\) |\[)[EF]\d{3,4}(?:\d{4})? \d\d:"
-    r"|F\d{4} \d\d:\d\d:\d{10}\.\d{6} |^Unhandled exception\b|[Ee]xception (?:in|raised from) \w|\bE\w\d{4}: 20\d\d-"
-    r'|"(?:level|severity|levelname|eventType)": ?"\w{0,8}(?i:error|fatal|critical)"'
-    r"|^[\w.-]{2,40}: (?:fatal )?error: |\bfailed with (?:[a-z]{2,20} ){0,3}(?:error|status|code)\b"
-)
-"""How loggers, glog, CANN and compilers or Slurm begin the line of an error, and how libraries in C tell one."""
-_PROGRESS_LEVEL = re.compile(r"\b(?:INFO|DEBUG)\b")
-"""Behind the level of an error it is that of the line itself, which another logger passes on from a child's stderr."""
-_RAISED = re.compile(
-    r"(?:^\s{0,40}|\))(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,40}(?:Error|Exception)(?=: |\s*$|assert |raise |\s{4})"
-    r"|\.so[.\d]{0,12}: undefined symbol: \w"
-)
-"""An exception's name in lines of several processes that are mixed within a line; a library that was not loaded."""
+_ABORTED, _NCCL_FAILED, _CANN_CODE = "process-aborted", "nccl-invalid-usage", "cann-error-code"
 _BAR = re.compile(r"^.{0,400}(?:it/s|s/it)[^\]]{0,80}\]")
 """A progress bar, behind which a process that ends prints in the same line."""
 _LAST_LINES = 25
@@ -164,15 +150,21 @@ class _Scanner:
             text = self._decode(line[:MAX_LINE])
             matched = self.matcher.matches(text, self.matcher.candidates(line)).keys()
             behind_bar = _BAR.sub("", text[:1000], count=1)
-            if matched & self.matcher.progress and (behind_bar == text[:1000] or not _is_error(behind_bar)):
+            if matched & self.matcher.progress and (behind_bar == text[:1000] or not is_error(behind_bar)):
                 break
-            if not matched & self.matcher.benign and _is_error(behind_bar[:400]):
+            if not matched & self.matcher.benign and is_error(behind_bar[:400]):
                 first = text, place
             elif first:
                 break
         if first:
             text, place = first
-            self._add(UNKNOWN, {}, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
+            shown: dict[str, dict[str, str]] = {UNKNOWN: {}}
+            if code := quotes.OLD_CODE.search(text):
+                shown = {_CANN_CODE: code.groupdict()}
+            elif (named := quotes.NAMED.search(text)) and not OF_OTHERS.search(text):
+                shown = self._matches_of_exception(named[1])
+            for signature, values in shown.items():
+                self._add(signature, values, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         for block in blocks:
@@ -317,7 +309,8 @@ class _Scanner:
 
     def _matches_of_exception(self, exception: str) -> dict[str, dict[str, str]]:
         """What the exception of a traceback within a line is: a fault with a signature, or any exception."""
-        matched = self.matcher.matches(exception, self.matcher.candidates(exception.encode()))
+        every = self.matcher.matches(exception, self.matcher.candidates(exception.encode()))
+        matched = {name: values for name, values in every.items() if name not in _EXCEPTIONS}
         if not matched.keys() & self.matcher.faults and (match := EXCEPTION.match(exception)):
             matched[TRACEBACK] = {key: value for key, value in match.groupdict().items() if value}
         return matched
@@ -363,11 +356,15 @@ class _Scanner:
         if exception := continued(values["exception"], values.get("message", ""), texts):
             values["message"] = exception.partition(": ")[2]
             more = self._matches_of_exception(exception)
-            if more.keys() - _EXCEPTIONS:
+            more.pop(TRACEBACK, None)
+            if more:
                 matched.clear()
-                matched |= {name: groups for name, groups in more.items() if name not in _EXCEPTIONS}
+                matched |= more
 
     def _add(self, signature: str, values: dict[str, str], text: str, place: _Line) -> None:
+        if signature == _CANN_CODE and "code" not in values:
+            self._add_above(place)
+            return
         if signature in self.matcher.attempt_ends or "failed (exitcode: " in text:
             self._begin_attempt()
         stamp = stamp_of_message(text, place.lines, place.at, self.year)
@@ -404,6 +401,14 @@ class _Scanner:
             )
         )
 
+    def _add_above(self, place: _Line) -> None:
+        """The error of CANN whose last lines alone are those of a signature: its first line has the code."""
+        for at in range(place.at - 1, max(0, place.at - 8) - 1, -1):
+            text = self._decode(place.lines[at][:MAX_LINE])
+            if code := quotes.OLD_CODE.search(text):
+                self._add(_CANN_CODE, code.groupdict(), text, _Line(place.lines, at, place.number - place.at + at))
+                break
+
     def _first_time(self, lines: Iterable[bytes]) -> float | None:
         stamps = (read_stamp(line[:400].decode("utf-8", "replace"), self.year).time for line in lines if line)
         return next((time for time in stamps if time is not None), None)
@@ -420,11 +425,6 @@ class _Scanner:
         except UnicodeDecodeError:
             self.not_text += 1
             return line.decode("utf-8", "replace")
-
-
-def _is_error(text: str) -> bool:
-    """Whether a line is of the level of an error, or holds an exception, and is no other logger's line of progress."""
-    return bool(_RAISED.search(text) or (_ERROR_LEVEL.search(text) and not _PROGRESS_LEVEL.search(text)))
 
 
 def _number(values: dict[str, str], name: str, otherwise: int | None) -> int | None:

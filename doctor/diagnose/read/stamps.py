@@ -149,7 +149,8 @@ def read_stamp(text: str, year: int) -> Stamp:
     pid = cann["pid"] if cann else actor["pid"] if actor else ""
     is_json = head.startswith("{")
     labels = (_RANK.search(head), _SGLANG.match(head), _JSON_RANK.search(text) if is_json else None)
-    rank = next((number for match in labels if (number := _first_number(match)) is not None), None)
+    numbers = (number for match in labels if match for number in match.groups() if number is not None)
+    rank = next(map(int, numbers), None)
     if rank is None and actor and (actor["tp"] or actor["rank"]):
         rank = int(actor["tp"] or actor["rank"])
     json_host = _JSON_HOST.search(text) if is_json else None
@@ -217,10 +218,6 @@ def completed(stamp: Stamp, text: str, below: Sequence[bytes]) -> Stamp:
     alike = stamp.pid in ("", second.pid) and second.rank in (None, rank) and stamp.device in (None, second.device)
     time = stamp.time or second.time
     return Stamp(time, second.pid, rank, stamp.local_rank, second.device, stamp.host) if alike else stamp
-
-
-def _first_number(match: re.Match[str] | None) -> int | None:
-    return next((int(number) for number in match.groups() if number is not None), None) if match else None
 
 
 def _time(fields: dict[str, str | None], year: int) -> float | None:

@@ -52,7 +52,8 @@ def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -
         if items:
             title_text = localized(title)
             lines += ["", title_text, "-" * display_width(title_text)]
-            lines += [line for item in items for line in _item(localized(item), title, width)]
+            for text in map(localized, items):
+                lines += [f"  {text}"] if title in ("Patterns", "Example", "Confirm") else wrapped(f"- {text}", width)
     return "\n".join(lines) + "\n"
 
 
@@ -83,7 +84,3 @@ def _search_text(signature: Signature) -> str:
         *signature.causes,
     )
     return " ".join(terms).lower()
-
-
-def _item(item: str, title: str, width: int) -> list[str]:
-    return [f"  {item}"] if title in ("Patterns", "Example", "Confirm") else wrapped(f"- {item}", width)

@@ -122,22 +122,16 @@ def _with_fields(case: Case, report: Event) -> ClusterReport:
     """The report, and the fields that stand near it in the same file, such as the pod that a description is about."""
     values = {name: [report.values[name]] for name in _NAMES if report.values.get(name)}
     fields = [event for event in case.reports if event.file == report.file and _is_near(case, event, report)]
-    others = [e.line for e in case.reports if e.file == report.file and _tells_of_another(case, e, report)]
-    fields = [field for field in fields if not any(_is_between(line, field.line, report.line) for line in others)]
+    explained = case.signatures[report.signature].explains
+    apart = (e for e in case.reports if e.file == report.file and e.signature not in explained)
+    others = [e.line for e in apart if case.signatures[e.signature].reports]
+    at = report.line
+    fields = [f for f in fields if not any(min(at, f.line) < line < max(at, f.line) for line in others)]
     for event in sorted(fields, key=lambda event: (abs(event.line - report.line), event.line)):
         for name in _NAMES:
             if event.values.get(name) and (name not in report.values):
                 values.setdefault(name, []).append(event.values[name])
     return ClusterReport(report, values)
-
-
-def _tells_of_another(case: Case, event: Event, report: Event) -> bool:
-    explained = event.signature in case.signatures[report.signature].explains
-    return bool(case.signatures[event.signature].reports) and not explained
-
-
-def _is_between(line: int, first: int, last: int) -> bool:
-    return min(first, last) < line < max(first, last)
 
 
 def _is_near(case: Case, field: Event, report: Event) -> bool:

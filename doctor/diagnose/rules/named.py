@@ -26,7 +26,11 @@ from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 
-_CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
+_CONDITIONS = {
+    "ERROR CQE": "error CQE (retransmission exhausted)",
+    "STUCK": "stuck",
+    "LOST": "lost (ended, or its network)",
+}
 """HCCL's heartbeat conditions, the one that outranks the others first."""
 MAX_PAIRS = 4
 """Pairs of ranks that one sentence names."""
@@ -172,7 +176,7 @@ def _heartbeat(case: Case) -> list[Cause]:
         for place, rows in by_place.items()
     }
     best = min(by_place, key=lambda place: (_priority(by_place[place]), times[place], str(place)))
-    culprit, condition = _place(case, best), _condition(by_place[best])
+    culprit, condition = _place(case, best), [*_CONDITIONS.values()][_priority(by_place[best])]
     summary = filled("HCCL's heartbeat names {0}: {1}", culprit.name, condition)
     return [
         Cause(
@@ -184,15 +188,6 @@ def _heartbeat(case: Case) -> list[Cause]:
 def _observer(event: Event) -> tuple[str, int | None]:
     host, _, device = event.values.get("discoverer", "").partition("/")
     return (host, int(device)) if device.isdecimal() else (event.host, event.device)
-
-
-def _condition(events: list[Event]) -> str:
-    claim = {
-        "ERROR CQE": "error CQE (retransmission exhausted)",
-        "STUCK": "stuck",
-        "LOST": "lost (ended, or its network)",
-    }
-    return claim[_CONDITIONS[_priority(events)]]
 
 
 def _priority(events: list[Event]) -> int:

@@ -148,27 +148,21 @@ def _silent(reports: list[_Report]) -> list[Cause]:
     return [Cause(SIGNATURE, "named by the library", confidence, culprits, summary, events)]
 
 
-def _shows(report: _Report, mismatch: _Mismatch, lowest: int) -> bool:
-    """Whether a report has ranks of the same communicator at the same operation."""
-    return any(
-        other.communicator == mismatch.communicator and other.kind == mismatch.kind and lowest in other.ranks
-        for other in report.mismatches
-    )
-
-
 def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | None:
     if not reports or not reports[-1].mismatches:
         return None
-    last = reports[-1]
+    last, earlier = reports[-1], [mismatch for report in reports[:-1] for mismatch in report.mismatches]
     failed = any(case.waits(process) or case.with_role(process, "root") for process in case.processes)
     for mismatch in last.mismatches:
         where = lag(mismatch.ranks)
         if where is None:
             continue
-        if not failed and not any(_shows(report, mismatch, where.lowest) for report in reports[:-1]):
+        kind, group = mismatch.kind, mismatch.communicator
+        alike = (other for other in earlier if (other.kind, other.communicator) == (kind, group))
+        if not failed and not any(where.lowest in other.ranks for other in alike):
             continue
         behind = mismatch.listed.get(where.lowest, [])
-        lowest, kind = where.lowest, mismatch.kind
+        lowest = where.lowest
         launched = filled("1 {0} operation", kind) if lowest == 1 else filled("{0} {1} operations", lowest, kind)
         if not behind or not where.named:
             return Undecidable(

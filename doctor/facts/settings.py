@@ -7,7 +7,7 @@ and the snapshot of a job's packages and libraries.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -292,6 +292,15 @@ def settings_of(host: str, facts: FactCache) -> dict[str, dict[str, Values]]:
         if values is not None:
             settings.setdefault(source.fact.__name__, {})[source.category] = values
     return settings
+
+
+def unread_reason(host: str, categories: Collection[str], facts: FactCache) -> str:
+    """Why settings of these categories were not read from a host; empty where it was not asked for them."""
+    sources = (source for source in SOURCES if source.category in categories)
+    values = (
+        facts.get(host, source.fact) for source in sources if source.fact.output_name() in facts.records[host].outputs
+    )
+    return next((str(value) for value in values if isinstance(value, Unreadable)), "")
 
 
 def reading_facts(category: str, name: str) -> frozenset[type[Fact]]:

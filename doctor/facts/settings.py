@@ -226,12 +226,13 @@ def _interfaces(fact: Interfaces) -> Values:
         if not address.is_ipv6:  # those change by themselves
             addresses.setdefault(address.interface, []).append(f"{address.address}/{address.prefix}")
     for route in fact.routes or ():
-        if route.interface in names and not route.prefix:
-            routes.setdefault("default route", []).append(route.interface)
+        network = f"{route.network}/{route.prefix}"
+        if route.interface in names and ":" not in network and network not in fact.networks_of(route.interface):
+            routes.setdefault(f"route {network}" if route.prefix else "default route", []).append(route.interface)
     values = {
         link.name: ", ".join((f"mtu {link.mtu}", "up" if link.is_up else "down", *addresses.get(link.name, ())))
         for link in interfaces
-    }
+    } | {f"{delay.interface} {delay.kind}": delay.deeds for delay in fact.delays if delay.interface in names}
     return {**values, **{name: ", ".join(sorted(where)) for name, where in routes.items()}}
 
 

@@ -20,7 +20,7 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, Run
 from doctor.engine.result import Finding, Outcome, Severity
 from doctor.environment.job_environment import of_launch_line
-from doctor.facts.settings import unread_reason
+from doctor.facts.settings import settings_of, unread_reason
 from doctor.history.baseline import EarlierRun, choose_baseline
 from doctor.history.kept_values import UnusableValues, decode_values, encode_values
 from doctor.history.run_record import RunRecord, make_record
@@ -89,6 +89,27 @@ def test_what_one_run_read_only_in_part_is_named() -> None:
     assert uncompared(before, now) == {Gap("before", ("sysctl",)): ("n1",)}
     text = render(ChangesPage(before=before, now=now, worked=True, changes=(), uncompared=uncompared(before, now)), 0)
     assert "nothing that was compared has changed since" in text and "not compared in full: sysctl, on n1" in text
+
+
+def test_routes_beside_those_of_addresses_and_what_delays_packets_are_settings() -> None:
+    listing = {
+        "links": [
+            ["lo", True, True, True, 65536, "", False, False],
+            ["eth0", True, True, False, 1500, "", True, False],
+        ],
+        "addresses": [["lo", "lo", "127.0.0.1", 8], ["eth0", "eth0", "10.0.0.1", 24]],
+        "routes": [["10.0.0.0", 24, "eth0"], ["10.99.0.0", 16, "eth0"], ["0.0.0.0", 0, "eth0"], ["fd00::", 64, "eth0"]],
+        "has_rules": False,
+        "delays": [["eth0", "netem", 0.05, 0.01, 0]],
+    }
+    outputs = {"Interfaces": {"": Output(out=json.dumps(listing))}}
+    settings = settings_of("n1", FactCache({"n1": HostRecord(Visit(), outputs)}))
+    assert settings["Interfaces"]["interfaces"] == {
+        "eth0": "mtu 1500, up, 10.0.0.1/24",
+        "eth0 netem": "delays by 50 ms and drops 1 %",
+        "route 10.99.0.0/16": "eth0",
+        "default route": "eth0",
+    }
 
 
 def test_why_this_run_did_not_read_a_category() -> None:

@@ -30,10 +30,12 @@ from doctor.cli.shared_options import ChecksOption, IgnoreOption, NoHistoryOptio
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.check import Check
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.evaluate import FactCache
 from doctor.engine.exit_code import Exit
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
+from doctor.facts.settings import unread_reason
 from doctor.history.baseline import Baseline, EarlierRun, choose_baseline
 from doctor.history.kept_values import UnusableValues, decode_values
 from doctor.history.paces import job_identity, last_runs
@@ -120,7 +122,9 @@ def command(
         worked=baseline.worked,
         same_since=baseline.same_since,
         changes=rank_changes(compare_values(before, now), report, selected, _messages_by_check()),
-        uncompared=uncompared(before, now),
+        uncompared=uncompared(
+            before, now, lambda host, names: unread_reason(host, names, FactCache(examination.run.hosts))
+        ),
         notes=tuple(filled("not read: {0}", printable_excerpt(host, 100)) for host in unread),
         pace=() if from_file or no_history else _pace_of_job(now),
     )

@@ -7,7 +7,7 @@ and the snapshot of a job's packages and libraries.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -226,12 +226,13 @@ def _interfaces(fact: Interfaces) -> Values:
         if not address.is_ipv6:  # those change by themselves
             addresses.setdefault(address.interface, []).append(f"{address.address}/{address.prefix}")
     for route in fact.routes or ():
-        if route.interface in names and not route.prefix:
-            routes.setdefault("default route", []).append(route.interface)
+        network = f"{route.network}/{route.prefix}"
+        if route.interface in names and ":" not in network and network not in fact.networks_of(route.interface):
+            routes.setdefault(f"route {network}" if route.prefix else "default route", []).append(route.interface)
     values = {
         link.name: ", ".join((f"mtu {link.mtu}", "up" if link.is_up else "down", *addresses.get(link.name, ())))
         for link in interfaces
-    }
+    } | {f"{delay.interface} {delay.kind}": delay.deeds for delay in fact.delays if delay.interface in names}
     return {**values, **{name: ", ".join(sorted(where)) for name, where in routes.items()}}
 
 
@@ -292,6 +293,15 @@ def settings_of(host: str, facts: FactCache) -> dict[str, dict[str, Values]]:
         if values is not None:
             settings.setdefault(source.fact.__name__, {})[source.category] = values
     return settings
+
+
+def unread_reason(host: str, categories: Collection[str], facts: FactCache) -> str:
+    """Why settings of these categories were not read from a host; empty where it was not asked for them."""
+    sources = (source for source in SOURCES if source.category in categories)
+    values = (
+        facts.get(host, source.fact) for source in sources if source.fact.output_name() in facts.records[host].outputs
+    )
+    return next((str(value) for value in values if isinstance(value, Unreadable)), "")
 
 
 def reading_facts(category: str, name: str) -> frozenset[type[Fact]]:

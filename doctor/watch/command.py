@@ -96,15 +96,18 @@ class WatchedCommand:
             return
         if info.si_signo == signal.SIGWINCH:
             self.before_resize()
-            if self._output:
-                self._output.resize()
+            if self._output and self._output.resize():  # the kernel's signal has reached the job before the size did
+                self._send(info.si_signo)
             return
         if info.si_signo in ENDING and self.interrupted not in ENDING:
             self.before_end()
         self.interrupted = info.si_signo
         if info.si_code != _FROM_KERNEL:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(info.si_signo)
+            self._send(info.si_signo)
+
+    def _send(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
 
     def end(self, ranks: Iterable[int] = ()) -> None:
         """Ends the command, the processes ``ranks``, and all that they have started: SIGTERM, after a while SIGKILL.

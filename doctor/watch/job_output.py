@@ -170,11 +170,12 @@ class JobOutput:
         for stream in self.streams:
             stream.look()
 
-    def resize(self) -> None:
-        """The terminal has another size."""
-        for stream in self.streams:
-            if stream.is_terminal:
-                stream.resize()
+    def resize(self) -> bool:
+        """The terminal has another size. Returns whether the job writes to one."""
+        terminals = [stream for stream in self.streams if stream.is_terminal]
+        for stream in terminals:
+            stream.resize()
+        return bool(terminals)
 
     def drain(self) -> bool:
         """What the job has written stands before what doctor writes next. Returns whether stderr is within a line."""

@@ -92,6 +92,7 @@ CHANGES: tuple[HostChange, ...] = (
     _file("files", "/etc/nccl.conf", "/etc/nccl.conf", "NCCL_IB_HCA=mlx5_1\\n"),
     HostChange("files", "/etc/localtime", "ln -sfn /usr/share/zoneinfo/Asia/Tokyo /etc/localtime", everywhere=True),
     HostChange("interfaces", "eth0", "ip addr add 10.88.0.7/24 dev eth0"),
+    HostChange("interfaces", "route 10.99.0.0/16", "ip route add 10.99.0.0/16 dev eth0", everywhere=True),
     HostChange("limits", "stack size", "prlimit --pid 1 --stack=1048576:1048576"),
     HostChange("environment", "HF_HOME", "echo export HF_HOME=/other >>/root/.bashrc", everywhere=True),
     HostChange("libraries", "zz.pth", f"echo /opt/old >{SITE}/zz.pth"),

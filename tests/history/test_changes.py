@@ -14,17 +14,20 @@ from hypothesis import strategies as st
 
 from doctor.engine import language
 from doctor.engine.catalog import load_checks
+from doctor.engine.evaluate import FactCache
 from doctor.engine.exit_code import Verdict, exit_code
+from doctor.engine.fact import Output, Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, Run
 from doctor.engine.result import Finding, Outcome, Severity
 from doctor.environment.job_environment import of_launch_line
+from doctor.facts.settings import settings_of, unread_reason
 from doctor.history.baseline import EarlierRun, choose_baseline
 from doctor.history.kept_values import UnusableValues, decode_values, encode_values
 from doctor.history.run_record import RunRecord, make_record
 from doctor.report.diff.rank_changes import RankedChange, rank_changes
 from doctor.report.diff.render_changes import SCHEMA_FILE, ChangesPage, render, render_json
 from doctor.report.diff.value_lines import change_line
-from doctor.report.diff.values import RunValues, ValueChange, compare_values, uncompared, values_of_run
+from doctor.report.diff.values import Gap, RunValues, ValueChange, compare_values, uncompared, values_of_run
 from doctor.report.layout.host_names import Fleet
 from doctor.session import code_revision
 from doctor.session.code_revision import code_of_line
@@ -69,10 +72,11 @@ def test_what_one_run_did_not_read_has_not_changed() -> None:
     before = values(n1={"sysctl": {"a": "1"}}, n2={"sysctl": {"a": "1"}}, gone={"sysctl": {"a": "1"}})
     now = values(n1={"packages": {"p": "1"}}, n2={"sysctl": {"a": "1"}}, new={"sysctl": {"a": "9"}})
     assert compare_values(before, now) == ()
-    assert uncompared(before, now)[("packages", "sysctl")] == ("n1",)
+    assert uncompared(before, now) == {Gap("before", ("packages",)): ("n1",), Gap("now", ("sysctl",)): ("n1",)}
     text = render(ChangesPage(before=before, now=now, worked=True, changes=(), uncompared=uncompared(before, now)), 0)
     assert "nothing that was compared has changed since" in text
-    assert "not compared in full: packages, sysctl, on n1" in text
+    assert "not compared in full: packages, on n1 (1/3); doctor check did not read all then" in text
+    assert "not compared in full: sysctl, on n1 (1/3); not read now" in text
     assert "not compared: gone, in the earlier run alone" in text
 
 
@@ -82,9 +86,47 @@ def test_what_one_run_read_only_in_part_is_named() -> None:
     before = RunValues("t0", hosts={"n1": judged})
     now = RunValues("t1", hosts={"n1": {**judged, "HostSnapshot": {"sysctl": {"a": "1", "b": "2"}}}})
     assert compare_values(before, now) == ()
-    assert uncompared(before, now) == {("sysctl",): ("n1",)}
+    assert uncompared(before, now) == {Gap("before", ("sysctl",)): ("n1",)}
     text = render(ChangesPage(before=before, now=now, worked=True, changes=(), uncompared=uncompared(before, now)), 0)
     assert "nothing that was compared has changed since" in text and "not compared in full: sysctl, on n1" in text
+
+
+def test_routes_beside_those_of_addresses_and_what_delays_packets_are_settings() -> None:
+    listing = {
+        "links": [
+            ["lo", True, True, True, 65536, "", False, False],
+            ["eth0", True, True, False, 1500, "", True, False],
+        ],
+        "addresses": [["lo", "lo", "127.0.0.1", 8], ["eth0", "eth0", "10.0.0.1", 24]],
+        "routes": [["10.0.0.0", 24, "eth0"], ["10.99.0.0", 16, "eth0"], ["0.0.0.0", 0, "eth0"], ["fd00::", 64, "eth0"]],
+        "has_rules": False,
+        "delays": [["eth0", "netem", 0.05, 0.01, 0]],
+    }
+    outputs = {"Interfaces": {"": Output(out=json.dumps(listing))}}
+    settings = settings_of("n1", FactCache({"n1": HostRecord(Visit(), outputs)}))
+    assert settings["Interfaces"]["interfaces"] == {
+        "eth0": "mtu 1500, up, 10.0.0.1/24",
+        "eth0 netem": "delays by 50 ms and drops 1 %",
+        "route 10.99.0.0/16": "eth0",
+        "default route": "eth0",
+    }
+
+
+def test_why_this_run_did_not_read_a_category() -> None:
+    facts = FactCache({"n1": HostRecord(Visit(), {"MountTable": {"/proc/self/mounts": Output("timeout")}})})
+    why = unread_reason("n1", ("mounts", "sysctl"), facts)
+    assert "no answer" in why and unread_reason("n1", ("sysctl",), facts) == ""
+    before = values(n1={"mounts": {"/data": "nfs"}})
+    page = ChangesPage(
+        before=before,
+        now=values(n1={}),
+        worked=True,
+        changes=(),
+        uncompared=uncompared(before, values(n1={}), lambda host, names: unread_reason(host, names, facts)),
+    )
+    assert f"not compared in full: mounts, on n1 (1/1); unreadable now: {why}" in render(page, 0)
+    (gap,) = json.loads(render_json(page, 0))["uncompared"]
+    assert gap == {"run": "now", "categories": ["mounts"], "reason": why, "hosts": ["n1"]}
 
 
 def test_the_last_run_that_worked() -> None:

@@ -63,6 +63,7 @@ FURTHER_HEALTHY = (
     "tokenizes_first", "baton_of_compile", "slow_answer", "backs_off", "paused_briefly", "stops_early_together",
     "evaluates_own_share", "padded_gather", "experts", "local_sgd", "warms_up", "two_players", "masks_agree",
     "accumulates_evenly", "asynchronous", "child_sleeps", "awaits_in_loop", "ends_unevenly",
+    "slow_rendezvous", "polls_a_thread", "rates_of_stages",
 )  # fmt: skip
 SETS = {
     "first": ("ways_to_hang.py", BUGS, HEALTHY),

@@ -48,6 +48,7 @@ WORDS = {
 """What is said of a process with this fault."""
 DEPLOYED = ("torchrun", "spawn", "spawn file store", "forked", "ray group", "jax", "deepspeed", "accelerate", "mpi4py",
             "notebook", "notebook launcher", "two jobs", "serving")  # fmt: skip
+ASKED = ("grpc", "aiohttp", "fastapi")
 TURNS = ("sleep", "server", "lock", "flock", "fifo", "endless", "child", "stop", "native")
 FAULTY = (
     *((kind, TURNS[(number * 4 + turn) % 9]) for number, kind in enumerate(DEPLOYED) for turn in range(4)),
@@ -59,7 +60,7 @@ FAULTY = (
     *(("pipes", fault) for fault in ("sleep", "lock", "stop")),
     *(("torchrun", fault) for fault in ("skips", "exit")),
     *(("router", fault) for fault in ("sleep", "server", "lock", "endless")),  # what loops is unknown
-    *((kind, fault) for kind in ("grpc", "aiohttp") for fault in ("sleep", "server", "lock", "flock", "stop")),
+    *((kind, fault) for kind in ASKED for fault in ("sleep", "server", "lock", "flock", "stop")),
     *((("forked", "torchrun")[number % 2], fault) for number, fault in enumerate(ODD_WAITS)),
 )  # fmt: skip
 INVENTED = (
@@ -83,8 +84,7 @@ HEALTHY = tuple(
         "serving idle",
         "vllm",
         "router",
-        "grpc",
-        "aiohttp",
+        *ASKED,
     )
     for pace in ("0.05", "0.6", "1.7")
 ) + tuple((kind, {"JOB_PACE": "0.3"}) for kind in (*dict.fromkeys(kind for kind, _ in INVENTED), *ODD))

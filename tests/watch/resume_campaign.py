@@ -46,7 +46,22 @@ PLAIN = (
     ("scaler.scale(loss).backward()", "scaler.scale(loss).backward()\n        "
      "[dist.all_reduce(p.grad, dist.ReduceOp.AVG) for p in inner.parameters()]"),
 )  # fmt: skip
+OPEN_STEP = (
+    ("        optimizer.zero_grad()\n", ""),
+    ("scaler.scale(loss).backward()", "loss.backward()"),
+    ("        scaler.step(optimizer)\n        scaler.update()\n        scheduler.step()\n",
+     "        if step % 4 == 3:\n            optimizer.step()\n            scheduler.step()\n            optimizer.zero_grad()\n"),
+    ("# save\n", "# save\n            content['grads'] = [p.grad for p in inner.parameters()]\n"),
+)  # fmt: skip
+"""Four batches are a step: the save, after the sixth, has the gradients of two that no step has used."""
 LOST: dict[str, Resume] = {
+    "gradients of an open step": lost("gradients", *OPEN_STEP, saving=OPEN_STEP),
+    "a frozen layer is trained": lost(
+        "unfrozen", saving=(("model = DistributedDataParallel(inner)",
+                             "inner[0].requires_grad_(False)\nmodel = DistributedDataParallel(inner)"),),
+    ),
+    "modules stay in evaluation mode": lost("evaluating", (END, "inner.eval()")),
+    "other seeds are set after loading": lost("generators", (END, "torch.manual_seed(77)")),
     "optimizer not loaded": lost("moments-new", (LOAD_OPTIMIZER, "pass")),
     "states are made, and not loaded": lost(
         "moments-new", (LOAD_MODEL, FILLS_STATES + LOAD_MODEL), (LOAD_OPTIMIZER, "pass")
@@ -160,6 +175,17 @@ LOST: dict[str, Resume] = {
     ),
 }  # fmt: skip
 HEALTHY: dict[str, Resume] = {
+    "gradients of an open step are kept": Resume(
+        (*OPEN_STEP, (END, "for p, grad in zip(inner.parameters(), kept['grads']): p.grad = grad")), saving=OPEN_STEP
+    ),
+    "an open step is made again": Resume(
+        (*OPEN_STEP, (POSITION, "step, epoch = kept['step'] // 4 * 4, 0")), saving=OPEN_STEP
+    ),
+    "a layer that was frozen at first": Resume(
+        saving=(("model = DistributedDataParallel(inner)", "inner[0].requires_grad_(False)\n"
+                 "model = DistributedDataParallel(inner, find_unused_parameters=True)"),
+                ("random.random()", "random.random()\n        step == 3 and inner[0].requires_grad_(True)")),
+    ),
     "nothing is lost": Resume(),
     "a batch that nothing was learnt from": Resume(
         saving=(("enumerate(loader)", "enumerate(batches := iter(loader))"), ("# save\n", "# save\n            next(batches)\n")),

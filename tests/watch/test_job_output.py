@@ -23,6 +23,7 @@ import pytest
 from doctor.watch.job_output import JobOutput
 from doctor.watch.output_pump import MAX_COPY, LineCopy
 from tests.readable import readable
+from tests.terminals import TerminalProgram
 from tests.watch.running import LIMIT
 
 pytestmark = pytest.mark.timeout(150)
@@ -84,6 +85,26 @@ def test_a_terminal_stays_a_terminal_of_the_same_size() -> None:
     assert process.wait() == 0
     job_lines = [line for line in output.split(b"\n") if b"doctor watch" not in line][:2]
     assert job_lines == [b"True True os.terminal_size(columns=77, lines=33) end\r", b"\x1b[31mred\r"]
+
+
+def test_a_program_learns_the_new_size_of_its_window() -> None:
+    """The kernel's signal reaches it before doctor has passed on the size."""
+    program = (
+        "import os, signal\n"
+        "def tell(*_): print(os.get_terminal_size(1).columns, 'columns', flush=True)\n"
+        "signal.signal(signal.SIGWINCH, tell)\n"
+        "print('ready', flush=True)\n"
+        "os.read(0, 1)\n"
+    )
+    with TerminalProgram(python(program), columns=80) as shown:
+        shown.wait_for(b"ready")
+        shown.process.send_signal(signal.SIGSTOP)
+        shown.resize(132, 40)
+        shown.wait_for(b"80 columns")
+        shown.process.send_signal(signal.SIGCONT)
+        shown.wait_for(b"132 columns")
+        shown.press(b"\n")
+        assert shown.end() == 0
 
 
 @pytest.mark.parametrize("end", ["\\r100%", "\\r100%\\n"])

@@ -444,6 +444,21 @@ def test_of_a_serving_group_the_worker_that_is_not_with_its_fellows_is_odd() -> 
     assert [odd_rank.pid for odd_rank in finding.odd_ranks] == [51]
 
 
+def test_who_waits_for_the_answer_of_a_worker_is_not_held_up_by_itself() -> None:
+    """The server waits for another service, and its connection to the client is among those that it waits for."""
+    client = unnamed(50, ("ask_http", "/job/client.py"), call="recv")
+    held = unnamed(
+        51, ("ask_scorer", "/job/serve.py"), ("WorkerThread.run", "/x/site-packages/anyio/_a.py"), call="recv"
+    )
+    asks = msgspec.structs.replace(client, awaits=[51])
+    asked = msgspec.structs.replace(held, awaits=[50], requests=[("", -1.0)])
+    ranks = [unnamed(pid, *REDUCES) for pid in (52, 53)]
+    assert [odd_rank.pid for odd_rank in judged(asks, asked, *ranks).odd_ranks] == [51]
+    # Without a request it is not known which of them waits for the other.
+    both = judged(asks, msgspec.structs.replace(asked, requests=[]), *ranks)
+    assert {odd_rank.pid for odd_rank in both.odd_ranks} >= {51}
+
+
 def test_a_serving_group_without_work_is_not_accused() -> None:
     idle = (("acquire_read", "/x/site-packages/vllm/distributed/device_communicators/shm_broadcast.py"),)
     workers = [unnamed(pid, *idle) for pid in (51, 52, 53)]

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from doctor.analysis.values.resumed import resume_notes
+from doctor.analysis.values.resumed import resume_lines, resume_notes
 from doctor.engine.watch_summary import ResumeReport
 from doctor.watch.resume.compare import compare_with_saves, joined_saves, script_of
 from doctor.watch.resume.kept_saves import MAX_FILES_OF_JOB, KeptSave, SaveFolder
@@ -35,7 +35,8 @@ def runs() -> Iterator[ResumeRuns]:
     ["optimizer not loaded", "scheduler not loaded", "generators of rank 0 everywhere", "position not loaded",
      "a bias not loaded", "position with more ranks", "states are made, and not loaded",
      "an average that is the parameters", "moments of one rank", "parameters given anew", "moments of a stage",
-     "generators of rank 0, of a save at the end"],
+     "generators of rank 0, of a save at the end", "gradients of an open step", "other seeds are set after loading",
+     "a frozen layer is trained"],
 )  # fmt: skip
 def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
     """From these differences `resume-state-lost` makes its findings."""
@@ -56,6 +57,8 @@ def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
         "a batch that nothing was learnt from",
         "a tensor without values",
         "stages of a pipeline",
+        "gradients of an open step are kept",
+        "an open step is made again",
     ],
 )
 def test_of_a_healthy_resume_nothing_is_told(runs: ResumeRuns, name: str) -> None:
@@ -251,6 +254,145 @@ def test_moments_that_each_rank_has_of_its_own_are_compared_rank_by_rank() -> No
     now[1].states = {"exp_avg of optimizer tensor 0": ["9", "float32", 3]}
     report = compared(now, save)
     assert report and [(row.kind, row.ranks) for row in report.differences] == [("moments", (1,))]
+
+
+def shared_and_own(digest: str) -> dict[str, list[object]]:
+    return {"w": [digest, "float32", 4], "b": ["3", "float32", 2], "c": ["4", "float32", 2]}
+
+
+def of_ranks(
+    paths: tuple[str, str], step: int = 5, at: float = 100.0, digests: tuple[str, str] = ("1", "1")
+) -> KeptSave:
+    """Two ranks, each of which saved a file."""
+    save = kept(step, at=at)
+    save.world = 2
+    save.marks = [
+        Mark("saved", rank, w=2, s=step, at=at, paths=[path] if path else [], model=shared_and_own(digests[rank]))
+        for rank, path in enumerate(paths)
+    ]
+    return save
+
+
+def loaded(paths: tuple[str, str], digests: tuple[str, str] = ("1", "1")) -> dict[int, Mark]:
+    return {
+        rank: Mark("begun", rank, w=2, at=200.0, loads=[("file", path)], model=shared_and_own(digests[rank]))
+        for rank, path in enumerate(paths)
+    }
+
+
+def kinds_of(now: dict[int, Mark], *saves: KeptSave) -> list[tuple[str, str, tuple[int, ...]]]:
+    report = compared(now, *saves)
+    assert report
+    return [(row.kind, row.level, row.ranks) for row in report.differences]
+
+
+def test_a_rank_that_loads_an_older_step_is_named() -> None:
+    older, newer = of_ranks(("/ck/3-0", "/ck/3-1"), 3, 50.0, ("7", "7")), of_ranks(("/ck/5-0", "/ck/5-1"))
+    now = loaded(("/ck/5-0", "/ck/3-1"), ("1", "7"))
+    rows = kinds_of(now, older, newer)
+    assert rows[0][::2] == ("file-step", (1,)) and ("parameters", (1,)) in [row[::2] for row in rows]
+    assert kinds_of(loaded(("/ck/5-0", "/ck/5-1")), older, newer) == []
+    assert kinds_of(loaded(("/ck/3-0", "/ck/3-1"), ("7", "7")), older, newer) == []
+    # A file that was written again is that of the newer save.
+    now = loaded(("/ck/a", "/ck/b"))
+    assert kinds_of(now, of_ranks(("/ck/a", "/ck/b"), 3, 50.0), of_ranks(("/ck/a", "/ck/b"))) == []
+    now[1].loads = []
+    assert kinds_of(now, newer) == []
+
+
+def test_a_rank_that_holds_other_parameters_than_the_others_is_named_without_a_file() -> None:
+    save = of_ranks(("", ""))
+    now = loaded(("", ""), ("1", "7"))
+    assert [row[::2] for row in kinds_of(now, save)] == [("parameters", (1,))]
+    del save.marks[1]  # what rank 1 had is not known: it may be a stage of its own
+    assert [row[0] for row in kinds_of(now, save)] == ["unrecorded"]
+
+
+def test_ranks_that_load_each_others_file_are_named_where_each_has_parts_of_its_own() -> None:
+    swapped = loaded(("/ck/1", "/ck/0"), ("2", "1"))
+    rows = kinds_of(swapped, of_ranks(("/ck/0", "/ck/1"), digests=("1", "2")))
+    assert [row[::2] for row in rows[:2]] == [("file-rank", (0,)), ("file-rank", (1,))]
+    # Replicas: any file serves.
+    assert kinds_of(loaded(("/ck/0", "/ck/0")), of_ranks(("/ck/0", "/ck/1"))) == []
+    # A file that its writer loads as well is for all of them.
+    common = of_ranks(("/ck/0", "/ck/1"), digests=("1", "2"))
+    assert kinds_of(loaded(("/ck/0", "/ck/0"), ("1", "2")), common) == []
+    # One rank saves for all, and its file is no other's.
+    assert kinds_of(loaded(("/ck/0", "/ck/0"), ("1", "2")), of_ranks(("/ck/0", ""), digests=("1", "2"))) == []
+
+
+def test_another_type_is_told_and_is_no_loss() -> None:
+    save, now = (
+        kept(5),
+        begun({"w": ["7", "bfloat16", 4], "b": ["8", "bfloat16", 2]}, [("file", "/run/ck.pt"), ("model", "")]),
+    )
+    assert compared(now, save) is None  # nothing says that it is this training
+    save.marks[0].numbers = now[0].numbers = {"step of w": 5.0}
+    report = compared(now, save)
+    assert report and [(row.kind, row.level) for row in report.differences] == [("cast", "note")]
+    assert report.differences[0].values == {"tensors": "b, w", "now": "bfloat16", "before": "float32", "step": 5}
+    (line,) = resume_lines(report)
+    assert line.startswith("this training goes on from what step 5 saved; of type bfloat16, and of type float32 at")
+
+
+@pytest.mark.parametrize(
+    ("frozen", "frozen0", "now", "kinds"),
+    [(["b"], ["b"], [], ["unfrozen"]), (["b"], ["b"], ["b"], []), (["b"], [], [], []), ([], ["b"], [], []),
+     (["old"], ["old"], [], [])],
+)  # fmt: skip
+def test_a_parameter_that_was_frozen_all_the_time_and_is_trained_now_is_named(
+    frozen: list[str], frozen0: list[str], now: list[str], kinds: list[str]
+) -> None:
+    """Not one that was thawed before the save, nor one that a step freezes for a while, nor one that is gone."""
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, marks = kept(5), begun(rows, [("model", "")])
+    save.marks[0].frozen, save.marks[0].frozen0, save.marks[0].evaluating0 = frozen, frozen0, []
+    marks[0].frozen = now
+    assert [row[0] for row in kinds_of(marks, save)] == kinds
+    save.marks[0].evaluating0 = None  # as earlier releases recorded it
+    assert kinds_of(marks, save) == []
+
+
+def test_modules_in_evaluation_mode_are_named_where_the_first_run_trained_them() -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, marks = kept(5), begun(rows, [("model", "")])
+    marks[0].evaluating = ["norm", "teacher"]
+    save.marks[0].evaluating0, save.marks[0].evaluating = ["teacher"], ["norm", "teacher"]  # saved after a validation
+    assert kinds_of(marks, save) == [("evaluating", "warning", ())]
+    report = compare_with_saves(marks, joined_saves([save]), "finetune.py")
+    assert report and [row.level for row in report.differences] == ["note"]
+
+
+def test_gradients_that_no_step_had_used_are_named_where_the_next_batch_follows() -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, marks = kept(5), begun(rows, [("model", ""), ("optimizer", "")])
+    save.marks[0].open = 2
+    save.marks[0].loaders = [LoaderMark(size=64, y=6, crc=[1, 2, 3, 4, 5, 6], ahead=[7, 8, 9], first=[1], last=[5])]
+
+    def told(batch: int, grads: bool = False) -> list[str]:
+        marks[0].grads = grads
+        marks[0].loaders = [LoaderMark(size=64, y=1, crc=[batch], last=[9], first=[1])]
+        return [row[0] for row in kinds_of(marks, save)]
+
+    assert told(9) == ["gradients"]
+    assert told(9, grads=True) == []
+    assert told(7) == []  # the whole step is made again
+    assert told(8) == ["data-other"]
+    save.marks[0].loaders, marks[0].loaders = [], []
+    save.marks[0].later, marks[0].in0, marks[0].grads = [["4"]], ["4"], False
+    assert [row[0] for row in kinds_of(marks, save)] == ["gradients"]
+
+
+def test_an_epoch_that_was_over_is_told_also_where_batches_are_skipped() -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, marks = kept(5), begun(rows, [("model", "")])
+    save.marks[0].loaders = [LoaderMark(size=64, e=1, y=2, crc=[31, 32], ahead=[33], first=[11, 31], last=[5])]
+    for first, batches, kinds in (([11], [11, 12, 13], ["data-epoch"]), ([31], [31, 32, 33], [])):
+        marks[0].loaders = [LoaderMark(size=64, y=3, crc=batches, last=[9], first=first)]
+        assert [row[0] for row in kinds_of(marks, save)] == kinds
+    save.marks[0].loaders[0].first = [11, 11]  # in no order that was drawn
+    marks[0].loaders = [LoaderMark(size=64, y=3, crc=[11, 12, 13], last=[9], first=[11])]
+    assert "data-epoch" not in [row[0] for row in kinds_of(marks, save)]
 
 
 def test_ranks_that_recorded_nothing_at_the_save_are_named() -> None:

@@ -10,12 +10,15 @@ from collections.abc import Iterator, Mapping
 
 from doctor.analysis.values.value_defect import describe
 from doctor.engine.result import Finding
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import ResumeDifference, ResumeReport, WatchResult
 
 CHECK = "resume-state-lost"
 
 TEMPLATES: Mapping[str, str] = {
+    "file-step": "{who} loads what step {now} saved, and the others load what step {step} saved",
+    "file-rank": "{who} loads the file that rank {other} saved at step {step}, and not its own: each rank has other "
+    "parts of the model",
     "parameters-none": "none of the {count} parameters is as step {step} saved it: what was loaded was not applied, or "
     "other values were meant",
     "parameters": "{count} of {total} parameters are not as step {step} saved them: {tensors}",
@@ -23,6 +26,9 @@ TEMPLATES: Mapping[str, str] = {
     "these: {tensors}",
     "parameters-added": "{count} parameters are not among those that step {step} saved: {tensors}",
     "parameters-untied": "no longer tied to {other}, as at the save of step {step}: {tensors}",
+    "unfrozen": "frozen until the save of step {step}, and trained now: {tensors}",
+    "evaluating": "in evaluation mode, unlike in the run that saved step {step}: {tensors}",
+    "cast": "of type {now}, and of type {before} at the save of step {step}, so values were not compared: {tensors}",
     "unapplied": "{who}: the checkpoint holds {name} ({count} tensors), and no tensor of the program has these values: "
     "others of their shapes are there",
     "buffers": "{count} of {total} buffers are not as step {step} saved them: {tensors}",
@@ -38,6 +44,8 @@ TEMPLATES: Mapping[str, str] = {
     "scaler": "the gradient scaler begins at a scale of {now}, and had {before} at the save of step {step}",
     "generators": "{who}: the {names} generator is not in the state of the save of step {step}",
     "generators-rank": "{who} begins with the {names} generator of rank {other}: all of them draw the same numbers",
+    "gradients": "{who} goes on after {count} batches whose gradients no step had used at the save of step {step}, and "
+    "begins without these gradients",
     "data-again": "the data begin again: {who} gets the first batch of the epoch, and {given} of its batches were used "
     "before the save of step {step}",
     "data-repeated": "{who} gets {count} of {total} samples again that were used in this epoch before the save of step "
@@ -56,6 +64,8 @@ TEMPLATES: Mapping[str, str] = {
     "compared",
 }  # fmt: skip
 """By kind of difference, in the order in which they are shown."""
+SETTINGS = frozenset({"cast", "rate", "settings"})
+"""What a user sets, and sees at once where it is another."""
 
 
 def resume_findings(watch: WatchResult) -> Iterator[Finding]:
@@ -65,21 +75,27 @@ def resume_findings(watch: WatchResult) -> Iterator[Finding]:
             continue
         ranks = [rank for rank in row.ranks or watch.hosts if rank in watch.hosts]
         hosts = tuple(dict.fromkeys(watch.hosts[rank] for rank in ranks))
-        finding = Finding(TEMPLATES[row.kind], hosts=hosts, **_values(row), ranks=list(row.ranks))
+        template, values = _text(row)
+        finding = Finding(template, hosts=hosts, **values, ranks=list(row.ranks))
         yield finding.as_warning(row.level == "warning")
 
 
 def resume_notes(report: ResumeReport) -> tuple[str, ...]:
     """What differs and may be meant, and what could not be compared."""
-    notes = [filled(TEMPLATES[row.kind], **_values(row)) for row in _ordered(report) if row.level == "note"]
+    notes = [text for row, text in _texts(report) if row.level == "note"]
     notes += [filled("not compared with the save of step {0}: {1}", report.step, text) for text in report.uncompared]
-    return (filled("this training goes on from what step {0} saved", report.step), *notes)
+    return (_head(report), *dict.fromkeys(notes))
 
 
 def resume_lines(report: ResumeReport) -> list[str]:
-    """What was lost, each in a line, for a job that runs."""
-    rows = [row for row in _ordered(report) if row.level != "note"]
-    return [filled("{0}: {1}", CHECK, filled(TEMPLATES[row.kind], **_values(row))) for row in rows]
+    """What was lost, each in a line, for a job that runs; in the last one, which settings are others."""
+    settings = [text for row, text in _texts(report) if row.level == "note" and row.kind in SETTINGS]
+    lines = [filled("{0}: {1}", CHECK, text) for row, text in _texts(report) if row.level != "note"]
+    return [*lines, joined("; ", (_head(report), *dict.fromkeys(settings)))] if settings else lines
+
+
+def _head(report: ResumeReport) -> str:
+    return filled("this training goes on from what step {0} saved", report.step)
 
 
 def is_lost(report: ResumeReport) -> bool:
@@ -93,5 +109,13 @@ def _ordered(report: ResumeReport | None) -> list[ResumeDifference]:
     return sorted(rows, key=lambda row: order.index(row.kind))
 
 
-def _values(row: ResumeDifference) -> dict[str, object]:
-    return {**row.values, "who": describe(row.ranks)}
+def _texts(report: ResumeReport) -> list[tuple[ResumeDifference, str]]:
+    return [(row, filled(template, **values)) for row in _ordered(report) for template, values in [_text(row)]]
+
+
+def _text(row: ResumeDifference) -> tuple[str, dict[str, object]]:
+    template = TEMPLATES[row.kind]
+    values: dict[str, object] = {**row.values, "who": describe(row.ranks)}
+    if row.ranks and "{who}" not in template:  # of these ranks alone
+        return "{who}: {text}", {**values, "text": filled(template, **values)}
+    return template, values

@@ -15,7 +15,7 @@ from doctor import __version__
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.diff.rank_changes import FINDINGS, REASONS, RankedChange
 from doctor.report.diff.value_lines import category_name, change_line
-from doctor.report.diff.values import UNREAD, RunValues, ValueChange
+from doctor.report.diff.values import UNREAD, Gap, RunValues, ValueChange
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.formatting import count_noun, format_time
 from doctor.report.layout.host_names import Fleet
@@ -124,8 +124,8 @@ class ChangesPage(msgspec.Struct, frozen=True, kw_only=True):
     same_since: str = ""
     """See `doctor.history.baseline.Baseline`."""
     changes: tuple[RankedChange, ...]
-    uncompared: dict[tuple[str, ...], tuple[str, ...]] = {}
-    """What one of the two runs did not read: by categories, the hosts."""
+    uncompared: dict[Gap, tuple[str, ...]] = {}
+    """What one of the two runs did not read, by hosts."""
     notes: tuple[str, ...] = ()
     pace: tuple[str, ...] = ()
     """What the last watched run of the job was slower by than those before it."""
@@ -168,7 +168,7 @@ def _head(page: ChangesPage) -> str:
     kind = localized("the last run that worked") if page.worked else localized("an earlier run")
     when = format_time(page.before.started)
     if not page.changes:
-        if page.uncompared:
+        if page.uncompared or page.before.hosts.keys() != page.now.hosts.keys():
             return phrase("nothing that was compared has changed since {when}, {kind}", when=when, kind=kind)
         return phrase("nothing has changed since {when}, {kind}", when=when, kind=kind)
     changes = count_noun(len(page.changes), "change")
@@ -208,9 +208,26 @@ def _reason(ranked: RankedChange) -> str:
 
 
 def _gaps(page: ChangesPage, fleet: Fleet) -> Iterator[str]:
-    for categories, hosts in page.uncompared.items():
-        listed = localized(", ").join(map(category_name, categories))
-        yield phrase("not compared in full: {listed}, on {where}", listed=listed, where=fleet.where(hosts))
+    for gap, hosts in page.uncompared.items():
+        listed, where = localized(", ").join(map(category_name, gap.categories)), fleet.where(hosts)
+        if gap.run == "before":
+            run = page.before.command
+            yield phrase(
+                "not compared in full: {listed}, on {where}; doctor {run} did not read all then",
+                listed=listed,
+                where=where,
+                run=run,
+            )
+        elif gap.reason:
+            reason = localized_filled(gap.reason)
+            yield phrase(
+                "not compared in full: {listed}, on {where}; unreadable now: {reason}",
+                listed=listed,
+                where=where,
+                reason=reason,
+            )
+        else:
+            yield phrase("not compared in full: {listed}, on {where}; not read now", listed=listed, where=where)
     absent = [host for host in page.before.hosts if host not in page.now.hosts]
     if absent:
         yield phrase("not compared: {where}, in the earlier run alone", where=fleet.fold(absent))
@@ -247,7 +264,7 @@ def _document(page: ChangesPage, code: int) -> dict[str, object]:
             }
             for ranked in page.changes
         ],
-        "uncompared": [{"categories": categories, "hosts": hosts} for categories, hosts in page.uncompared.items()],
+        "uncompared": [{**gap._asdict(), "hosts": hosts} for gap, hosts in page.uncompared.items()],
         "notes": page.notes,
         "pace": page.pace,
     }

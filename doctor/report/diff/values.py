@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -145,15 +146,27 @@ def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[
             yield name, before.get(name), now.get(name)
 
 
-def uncompared(before: RunValues, now: RunValues) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """What one of the two runs did not read, or only in part: by categories, the hosts."""
-    gaps: dict[tuple[str, ...], list[str]] = {}
-    for host in dict.fromkeys((*before.hosts, *now.hosts)):
-        earlier, later = (_sources(run.hosts.get(host, {})) for run in (before, now))
-        absent = tuple(sorted({category for _, category in earlier ^ later}))
-        if absent:
-            gaps.setdefault(absent, []).append(host)
-    return {categories: tuple(hosts) for categories, hosts in gaps.items()}
+class Gap(NamedTuple):
+    """What one of two runs did not read, or only in part."""
+
+    run: str
+    """``before`` or ``now``."""
+    categories: tuple[str, ...]
+    reason: str = ""
+
+
+def uncompared(
+    before: RunValues, now: RunValues, why: Callable[[str, Collection[str]], str] = lambda _host, _names: ""
+) -> dict[Gap, tuple[str, ...]]:
+    """By gap, the hosts of both runs. ``why``: of a host, and categories that this run did not read: the reason."""
+    gaps: dict[Gap, list[str]] = {}
+    for host in (host for host in before.hosts if host in now.hosts):
+        earlier, later = (_sources(run.hosts[host]) for run in (before, now))
+        for run, sources in (("before", later - earlier), ("now", earlier - later)):
+            if categories := tuple(sorted({category for _, category in sources})):
+                gap = Gap(run, categories, why(host, categories) if run == "now" else "")
+                gaps.setdefault(gap, []).append(host)
+    return {gap: tuple(hosts) for gap, hosts in gaps.items()}
 
 
 def _sources(values: HostValues) -> set[tuple[str, str]]:

@@ -288,23 +288,22 @@ class DigestCollection:
             self.out.later(self.torch.stack([flag for _, flag in values.flags]).to(self.torch.int64), use)
 
     def _loss(self, tensors: Any, weights: Any) -> None:
+        if self.marks and len(self.optimizers) == 1:
+            self.marks.backward_passes += 1
         if isinstance(tensors, (list, tuple)):
             tensors = tensors[0] if len(tensors) == 1 else None
         if tensors is None or tensors.numel() != 1 or threading.get_ident() != self.thread:
             return
         if self.sampled:
             kind, factor = backward_scale(tensors, weights)
-            step = self.step
+            fields = {"s": self.step, "how": kind, "f": finite_or_text(factor)}
             value = local_tensor(tensors).detach()
             if value.device.type == "cpu":
-                self.out.write("backward", s=step, v=finite_or_text(value), how=kind, f=finite_or_text(factor))
+                self.out.write("backward", v=finite_or_text(value), **fields)
             else:
                 value = value.double() if value.device.type == "cuda" else value.float()
                 self.out.later(
-                    value.reshape(1),
-                    lambda got: self.out.write(
-                        "backward", s=step, v=finite_or_text(got[0]), how=kind, f=finite_or_text(factor)
-                    ),
+                    value.reshape(1), lambda got: self.out.write("backward", v=finite_or_text(got[0]), **fields)
                 )
         elif tensors.device.type == "cpu" and isinstance(finite_or_text(tensors.detach()), str):
             self.out.write("backward", s=self.step, v=finite_or_text(tensors.detach()), how="", f=0.0)

@@ -70,7 +70,7 @@ class LoaderPosition:
             "y": count,
             "first": self.first,
             "crc": [batch_digest(indices) for indices in batches[:MAX_BATCHES]],
-            "ahead": [batch_digest(indices) for indices in self.batches[count : count + 4]],
+            "ahead": [batch_digest(indices) for indices in self.batches[count : count + 32]],
             "used": encode_indices([index for indices in batches for index in indices])
             if complete and batches
             else None,

@@ -20,6 +20,7 @@ from .checkpoint_calls import CheckpointCalls, SavedContents
 from .data_position import DataPosition
 from .digest import value_digest
 from .loaded_contents import LoadedContents
+from .mask_draws import note_seeds
 from .module_values import input_tensors
 from .training_state import TrainingState, generator_digest, generator_digests, raw_generators
 
@@ -52,9 +53,12 @@ class ResumeMarks:
         self.loads: list[tuple[str, str]] = []
         self.unloaded: list[str] = []
         self.states_set: dict[str, list[str]] = {}
-        self.first_inputs: list[Any] = []
-        self.first_rates: list[Any] = []
-        self.first_generators: dict[str, str] = {}
+        self.seeded: set[str] = set()
+        """Generators that were seeded after their state was set."""
+        self.first: dict[str, Any] = {"in0": [], "lr0": [], "g0": {}}
+        """What this process had when its training began."""
+        self.backward_passes = 0
+        """Since the optimizer's latest step."""
         self.ends: list[tuple[dict[str, Any], dict[int, tuple[int, int]]]] = []
         """The generators, and how far the loaders were, after the step before the latest, and after the latest."""
         self.signal_size = 0
@@ -71,6 +75,7 @@ class ResumeMarks:
         torch, collection = self.torch, self.collection
         self.calls.install()
         self.position.install()
+        note_seeds(self._seeding)
         atexit.register(collection.guard, self._learn_of_save)
         schedulers = torch.optim.lr_scheduler
         kind = getattr(schedulers, "LRScheduler", None) or schedulers._LRScheduler
@@ -108,8 +113,13 @@ class ResumeMarks:
             self.contents.look(result, os.path.basename(path)[:60])
         self.begun = False
 
+    def _seeding(self, name: str, _: Any) -> None:
+        if not (self.collection.step or self.collection.compiling()):
+            self.seeded.add(name.partition(".")[0].replace("random", "python"))
+
     def _setting(self, generator: str, state: Any) -> None:
         if not self.collection.step:
+            self.seeded.discard(generator)
             digests = self.states_set.setdefault(generator, [])
             if len(digests) < 16:
                 digests.append(generator_digest(generator, state))
@@ -146,7 +156,9 @@ class ResumeMarks:
         """``with_state``: with the digests of all tensors; else the generators and the data alone."""
         self.current = {"k": "more", "s": step, "parts": [], "paths": [], "later": []}
         self.awaited = LATER_STEPS
-        self._write("saved", step, generators, counts, self.state.read() if with_state else {})
+        state = self.state.read() if with_state else {}
+        state["open"] = self.backward_passes if state.get("grads") else 0
+        self._write("saved", step, generators, counts, state)
 
     def _write(
         self,
@@ -166,9 +178,7 @@ class ResumeMarks:
             "host": socket.gethostname()[:64],
             "g": generator_digests(generators),
             "loaders": self.position.states(counts),
-            "in0": self.first_inputs,
-            "lr0": self.first_rates,
-            "g0": self.first_generators,
+            **self.first,
             **state,
         }
         name = f"{socket.gethostname()[:64]}-{os.getpid()}-{kind}-{step}"
@@ -196,7 +206,7 @@ class ResumeMarks:
     def before_forward(self, module: Any, arguments: Any, named: Any) -> None:
         if not self.begun:
             self.calls.install()
-            self.first_inputs = self._inputs(arguments, named)
+            self.first["in0"] = self._inputs(arguments, named)
             self._begin(with_buffers=True)
         elif self.awaited and self.current:
             self.awaited -= 1
@@ -226,14 +236,12 @@ class ResumeMarks:
 
     def _begin(self, with_buffers: bool) -> None:
         self.begun = True
-        self.first_rates = [
-            group.get("lr") for optimizer in self.collection.ordered_optimizers() for group in optimizer.param_groups
-        ]
-        self.first_rates = [float(rate) for rate in self.first_rates if rate is not None][:32]
+        groups = [group for optimizer in self.collection.ordered_optimizers() for group in optimizer.param_groups]
+        self.first["lr0"] = [float(group["lr"]) for group in groups if group.get("lr") is not None][:32]
         generators = raw_generators(self.torch)
-        self.first_generators = generator_digests(generators)
         state = self.state.read(with_buffers)
-        state.update(loads=self.loads, unloaded=self.unloaded, set=self.states_set)
+        self.first.update(g0=generator_digests(generators), frozen0=state["frozen"], evaluating0=state["evaluating"])
+        state.update(loads=self.loads, unloaded=self.unloaded, set=self.states_set, seeded=sorted(self.seeded))
         state.update(unapplied=self.contents.unapplied(self.state.known()) if with_buffers else [])
         self._write("begun", 0, generators, self.position.counts(), state)
 
@@ -244,6 +252,7 @@ class ResumeMarks:
 
     def after_step(self) -> None:
         self.trainer = os.getpid(), threading.get_ident()
+        self.backward_passes = 0
         self.calls.install()
         self.ends = [*self.ends[-1:], (raw_generators(self.torch), self.position.counts())]
         self._learn_of_save()

@@ -73,6 +73,9 @@ class TrainingState:
         return {
             "model": {name: digests[name] for name, _ in model},
             "trained": sorted(held)[:MAX_TENSORS],
+            "frozen": [name for name, tensor in names.values() if not tensor.requires_grad],
+            "evaluating": _evaluating(modules)[:MAX_TENSORS],
+            "grads": _have_finite_gradients(tensor for _, tensor in names.values()),
             "buffers": {name: digests[name] for name, _ in buffers},
             "states": {name: digests[name] for name, _ in states},
             "numbers": numbers,
@@ -156,6 +159,17 @@ class TrainingState:
             if scaler is not None and scaler.is_enabled() and len(states) < 4:
                 states.append({"scale": finite_or_text(scaler.get_scale()), "good": int(scaler._get_growth_tracker())})
         return states
+
+
+def _have_finite_gradients(tensors: Iterable[Any]) -> bool:
+    """Also not where a loss scaler has left out a step for them."""
+    gradients = [local_tensor(tensor.grad) for tensor in tensors if tensor.grad is not None]
+    return bool(gradients) and all(bool(gradient.isfinite().all()) for gradient in gradients)
+
+
+def _evaluating(modules: list[Any]) -> list[str]:
+    named = (item for root in modules for item in root.named_modules())
+    return [plain_name(name) for name, module in named if not module.training and not module._modules]
 
 
 def _is_number(value: Any) -> bool:

@@ -76,23 +76,18 @@ def joined_saves(saves: Iterable[KeptSave]) -> list[Save]:
 
 def _joined(group: Sequence[KeptSave]) -> Save:
     marks = {mark.r: mark for entry in group for mark in entry.marks}
-    first = group[0]
-    return Save(
-        first.command,
-        first.step,
-        first.world,
-        first.at,
-        marks,
-        *_tensors(marks, first.world),
-    )
+    first, passes = group[0], max((mark.open for mark in marks.values()), default=0)
+    for mark in marks.values():
+        mark.open = passes if mark.is_told else mark.open
+    return Save(first.command, first.step, first.world, first.at, marks, *_tensors(marks, first.world))
 
 
 def _tensors(marks: Mapping[int, Mark], world: int) -> tuple[Tensors, Tensors, Tensors]:
     """Parameters, the optimizer's state, buffers; without ranks that told of their generators and data alone."""
     read = {rank: mark for rank, mark in marks.items() if mark.model or mark.states or mark.buffers}
-    model = joined_tensors({rank: mark.model for rank, mark in read.items()}, world)
-    states = joined_tensors({rank: mark.states for rank, mark in read.items()}, world)
-    return model, states, joined_tensors({rank: mark.buffers for rank, mark in read.items()}, world)
+    parts = ({rank: getattr(mark, name) for rank, mark in read.items()} for name in ("model", "states", "buffers"))
+    model, states, buffers = (joined_tensors(tables, world) for tables in parts)
+    return model, states, buffers
 
 
 def compare_with_saves(begun: Mapping[int, Mark], saves: Sequence[Save], script: str) -> ResumeReport | None:
@@ -111,7 +106,7 @@ def compare_with_saves(begun: Mapping[int, Mark], saves: Sequence[Save], script:
     )
     if chosen is None or not (has_loaded or chosen[0] >= LEAST_SHARE):
         return None
-    comparison = _Comparison(begun, saves[chosen[3]], script)
+    comparison = _Comparison(begun, saves[chosen[3]], script, saves)
     return None if chosen[0] < LEAST_SHARE and comparison.is_of_another_training() else comparison.report()
 
 
@@ -156,8 +151,8 @@ def _share(model: Tensors, save: Save) -> float:
 
 
 class _Comparison:
-    def __init__(self, begun: Mapping[int, Mark], save: Save, script: str) -> None:
-        self.begun, self.save = begun, save
+    def __init__(self, begun: Mapping[int, Mark], save: Save, script: str, saves: Sequence[Save]) -> None:
+        self.begun, self.save, self.saves = begun, save, saves
         self.model, self.states, self.buffers = _tensors(begun, begun[min(begun)].w)
         self.now = begun[min(begun)]
         self.before = save.first
@@ -176,19 +171,15 @@ class _Comparison:
             for name in now.names & before.names
             if before.complete.get(name, ("",))[0] != ZERO
         )
-        return took_all and not alike and not any(mark.unloaded for mark in self.begun.values())
+        is_cast = self.now.numbers == self.before.numbers != {} and any(
+            self.model.other_type(self.save.model, name) for name in self.model.names
+        )
+        return took_all and not (alike or is_cast) and not any(mark.unloaded for mark in self.begun.values())
 
     def report(self) -> ResumeReport:
-        rows = [
-            *self._parameters(),
-            *self._replaced(),
-            *self._unapplied(),
-            *self._optimizer(),
-            *self._rates(),
-            *self._schedulers(),
-            *self._scalers(),
-        ]
-        rows += [*self._generators(), *data_differences(self.begun, self.save.marks, self.save.world)]
+        judges = (self._files, self._parameters, self._replaced, self._modes, self._unapplied, self._optimizer)
+        rows = [row for judge in (*judges, self._rates, self._counts, self._generators) for row in judge()]
+        rows += data_differences(self.begun, self.save.marks, self.save.world)
         if self.save.world != self.now.w:
             rows.append(("ranks", "note", (), {"now": self.now.w, "before": self.save.world}))
         elif absent := tuple(sorted(self.begun.keys() - self.save.marks.keys())):
@@ -230,6 +221,39 @@ class _Comparison:
 
     # Each: kind, hardness, ranks, values
 
+    def _files(self) -> Iterator[Row]:
+        """Ranks that load another save than others, or, where each has its parts, the file of one that does not."""
+        marks = self.save.marks
+        writers = {
+            path: (save.label, rank)
+            for save in reversed(self.saves)
+            for rank, mark in save.marks.items()
+            for path in mark.paths
+        }
+        ranks_of: dict[tuple[int, int], list[int]] = {}
+        for rank, mark in sorted(self.begun.items()):
+            loaded = {path for _, path in mark.loads}
+            own = marks[rank].paths if rank in marks else []
+            writer = max((writers[path] for path in loaded & writers.keys()), default=None)
+            if writer is not None:
+                ranks_of.setdefault((self.step, rank) if loaded.intersection(own) else writer, []).append(rank)
+        in_parts = self.save.model.uneven or any(len(row) > 4 for row in self.before.model.values())
+        for (step, other), ranks in ranks_of.items():
+            if step != self.step and any(at == self.step for at, _ in ranks_of):
+                yield "file-step", "hard", tuple(ranks), {"now": step}
+            elif step == self.step and in_parts and other not in ranks and all(marks[rank].paths for rank in ranks):
+                yield "file-rank", "hard", tuple(ranks), {"other": other}
+
+    def _modes(self) -> Iterator[Row]:
+        """Parameters that are trained, and modules in evaluation mode, unlike all the time in the run that saved."""
+        frozen = {*self.before.frozen} & {*self.before.frozen0} & self.model.names
+        if self.before.evaluating0 is None:
+            return
+        evaluating = {*self.now.evaluating}.difference(self.before.evaluating0)
+        for kind, names in (("unfrozen", frozen.difference(self.now.frozen)), ("evaluating", evaluating)):
+            if names:
+                yield kind, "soft" if self.is_same_script else "note", (), {"tensors": name_tensors(sorted(names))}
+
     def _parameters(self) -> Iterator[Row]:
         for kind, now, before in (
             ("parameters", self.model, self.save.model),
@@ -237,9 +261,7 @@ class _Comparison:
         ):
             names = sorted(now.names & before.names)
             alike = {name: now.alike(before, name) for name in names}
-            unknown = [name for name in names if alike[name] is None]
-            if unknown:
-                self.uncompared.append(name_tensors(unknown))
+            yield from self._unknown(now, before, [name for name in names if alike[name] is None])
             comparable = [name for name in names if alike[name] is not None]
             other = [name for name in comparable if alike[name] is False]
             ranks = _other_ranks(now, before, other)
@@ -260,6 +282,15 @@ class _Comparison:
             if added := [name for name in added if name not in untied]:
                 yield "parameters-added", "note", (), {"count": len(added), "tensors": name_tensors(added)}
 
+    def _unknown(self, now: Tensors, before: Tensors, names: Sequence[str]) -> Iterator[Row]:
+        """Tensors whose values cannot be compared: of another type, or for a reason that is not known."""
+        types = {name: pair for name in sorted(names) if (pair := now.other_type(before, name))}
+        for after, was in dict.fromkeys(types.values()):
+            cast = [name for name, pair in types.items() if pair == (after, was)]
+            yield "cast", "note", (), {"tensors": name_tensors(cast), "now": after, "before": was}
+        if unknown := sorted(set(names) - types.keys()):
+            self.uncompared.append(name_tensors(unknown))
+
     def _optimizer(self) -> Iterator[Row]:
         before, now = self.save.states, self.states
         filled = [name for name in before.names if before.complete.get(name, ("",))[0] != ZERO]
@@ -277,9 +308,7 @@ class _Comparison:
             yield "moments-new", "optimizer", (), {}
             return
         alike = {name: now.alike(before, name) for name in filled}
-        unknown = [name for name in filled if alike[name] is None and name in now.names]
-        if unknown:
-            self.uncompared.append(name_tensors(unknown))
+        yield from self._unknown(now, before, [name for name in filled if alike[name] is None and name in now.names])
         other = sorted(name for name in filled if alike[name] is False or name not in now.names)
         ranks = _other_ranks(now, before, other)
         if not other and (ranks := self._ranks_without(filled)):
@@ -331,14 +360,10 @@ class _Comparison:
         for was, group in zip(self.before.groups, self.now.groups, strict=False):
             for name in sorted(was.keys() & group.keys() - {"lr", "initial_lr"}):
                 if was[name] != group[name]:
-                    yield (
-                        "settings",
-                        "note",
-                        (),
-                        {"name": str(name), "now": str(group[name])[:80], "before": str(was[name])[:80]},
-                    )
+                    values = {"name": str(name), "now": str(group[name])[:80], "before": str(was[name])[:80]}
+                    yield "settings", "note", (), values
 
-    def _schedulers(self) -> Iterator[Row]:
+    def _counts(self) -> Iterator[Row]:
         first, before, now = self.before.lr0, _rates(self.before.groups), _rates(self.now.groups)
         # One that is lost leaves the rate that the optimizer loaded, or begins where the first run began.
         is_new = bool(now) and not any(
@@ -350,12 +375,12 @@ class _Comparison:
             if was.get("n") != scheduler.get("n") or not isinstance(count, int) or not isinstance(begin, int):
                 continue
             if count > 0 and begin != count:
-                yield (
-                    "scheduler",
-                    "scheduler" if begin else hardness,
-                    (),
-                    {"name": str(was.get("n"))[:60], "now": begin, "before": count},
-                )
+                values: Values = {"name": str(was.get("n"))[:60], "now": begin, "before": count}
+                yield "scheduler", "scheduler" if begin else hardness, (), values
+        for was, scaler in zip(self.before.scalers, self.now.scalers, strict=False):
+            if was.get("scale") != scaler.get("scale"):
+                values = {"now": str(scaler.get("scale"))[:20], "before": str(was.get("scale"))[:20]}
+                yield "scaler", "scaler", (), values
 
     def _unapplied(self) -> Iterator[Row]:
         """What the checkpoint holds besides, such as an average of the parameters, and the program has otherwise."""
@@ -367,42 +392,23 @@ class _Comparison:
             everywhere = () if len(ranks) == len(self.begun) else tuple(ranks)
             yield "unapplied", "soft", everywhere, {"name": name, "count": count}
 
-    def _scalers(self) -> Iterator[Row]:
-        for was, scaler in zip(self.before.scalers, self.now.scalers, strict=False):
-            if was.get("scale") != scaler.get("scale"):
-                yield (
-                    "scaler",
-                    "scaler",
-                    (),
-                    {"now": str(scaler.get("scale"))[:20], "before": str(was.get("scale"))[:20]},
-                )
-
     def _generators(self) -> Iterator[Row]:
         if self.save.world != self.now.w:
             return
         lost: dict[tuple[str, ...], list[int]] = {}
         taken: dict[tuple[str, int], list[int]] = {}
-        for rank, mark in sorted(self.begun.items()):
-            saved = self.save.marks.get(rank)
-            names = []
-            for name, digest in mark.g.items() if saved is None else saved.g.items():
+        both = sorted(self.begun.keys() & self.save.marks.keys())
+        for rank in both:
+            mark, saved, names = self.begun[rank], self.save.marks[rank], []
+            for name, digest in saved.g.items():
                 candidates = {mark.g.get(name, ""), *mark.set.get(name, ())}
-                other = next(
-                    (
-                        number
-                        for number, entry in sorted(self.save.marks.items())
-                        if number != rank
-                        and entry.g.get(name) in candidates
-                        and (saved is None or entry.g.get(name) != digest)
-                    ),
-                    None,
-                )
-                is_seeded_again = saved is not None and mark.g.get(name) == saved.g0.get(name) != digest
-                if saved is not None and digest in candidates and not is_seeded_again:
+                is_seeded_again = mark.g.get(name) == saved.g0.get(name) != digest
+                if digest in candidates and not is_seeded_again and name not in mark.seeded:
                     continue
-                if other is not None and other in self.begun and saved is not None:
+                other = next((at for at in both if self.save.marks[at].g.get(name) in candidates - {digest}), None)
+                if other is not None:
                     taken.setdefault((name, other), []).append(rank)
-                elif saved is not None and not saved.is_told and digest != saved.g0.get(name):
+                elif not saved.is_told and digest != saved.g0.get(name):
                     names.append(name)
             if names:
                 lost.setdefault(tuple(names), []).append(rank)

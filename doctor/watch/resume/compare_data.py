@@ -47,19 +47,29 @@ def _of_rank(mark: Mark, saved: Mark, all_saved: Mapping[int, Mark]) -> tuple[st
         return _by_inputs(mark, saved)
     if before.over or not before.y:
         return _next_epoch(now, before)
-    following = before.ahead[:1] or saved.follows
+    following = before.ahead[saved.open : saved.open + 1] or saved.follows
     if now.crc[-1] in following:
-        return None
-    if _is_first_of_epoch(now, before):
-        return "data-again", "soft", {"given": before.y}
+        return _goes_on(mark, saved)
+    if kind := _begins_again(now, before):
+        return kind, "soft", {"given": before.y}
     again = _used(before).intersection(now.last) or _used_by_others(before, now, all_saved).intersection(now.last)
     if again:
         return "data-repeated", "soft", {"count": len(again), "total": len(now.last)}
-    return ("data-other", "note", {}) if following else None
+    begins_step = saved.open and now.crc[-1] in before.ahead[:1]
+    return ("data-other", "note", {}) if following and not begins_step else None
 
 
-def _is_first_of_epoch(now: LoaderMark, before: LoaderMark) -> bool:
-    return before.e < len(before.first) and now.crc[-1] == before.first[before.e] and before.y > 0
+def _goes_on(mark: Mark, saved: Mark) -> tuple[str, str, Values] | None:
+    """With the batch after those that the save had used: their gradients must be there, where no step had used them."""
+    return ("gradients", "soft", {"count": saved.open}) if saved.open and not mark.grads else None
+
+
+def _begins_again(now: LoaderMark, before: LoaderMark) -> str:
+    """Whether the epoch of the save begins again, or an earlier one; empty: no."""
+    if before.e < len(before.first) and now.crc[-1] == before.first[before.e]:
+        return "data-again"
+    is_drawn = len(set(before.first)) == len(before.first)
+    return "data-epoch" if is_drawn and {*now.first[-1:]}.intersection(before.first[: before.e]) else ""
 
 
 def _next_epoch(now: LoaderMark, before: LoaderMark) -> tuple[str, str, Values] | None:
@@ -67,9 +77,8 @@ def _next_epoch(now: LoaderMark, before: LoaderMark) -> tuple[str, str, Values] 
     last = now.last or []
     if now.se < 0 and _is_row(last):  # a sampler that gets an epoch shuffles by it
         return None
-    if now.crc[-1] in before.first and len(set(before.first)) == len(before.first):
-        return "data-epoch", "soft", {}
-    return None
+    is_drawn = len(set(before.first)) == len(before.first)
+    return ("data-epoch", "soft", {}) if is_drawn and now.crc[-1] in before.first else None
 
 
 def _is_row(indices: Sequence[int]) -> bool:
@@ -82,7 +91,7 @@ def _by_inputs(mark: Mark, saved: Mark) -> tuple[str, str, Values] | None:
     """Of a program whose samples have no numbers: its first input, against those of the first run."""
     after = saved.later[0] if saved.later else []
     if not mark.in0 or not after or after == mark.in0:
-        return None
+        return _goes_on(mark, saved) if mark.in0 and after else None
     if mark.in0 == saved.in0:
         return "inputs-again", "soft", {}
     return None if saved.is_told else ("inputs-other", "note", {})

@@ -53,11 +53,24 @@ class Mark(msgspec.Struct):
     g: dict[str, str] = {}
     g0: dict[str, str] = {}
     set: dict[str, list[str]] = {}
+    seeded: list[str] = []
+    """Generators that were seeded after that."""
     loaders: list[LoaderMark] = []
     in0: list[str] = []
     lr0: list[Number] = []
     model: dict[str, list[Any]] = {}
     trained: list[str] = []
+    frozen: list[str] = []
+    frozen0: list[str] = []
+    """When the training of this process began; so for all names that end in 0."""
+    evaluating: list[str] = []
+    """Modules that are in evaluation mode, though the training goes on."""
+    evaluating0: list[str] | None = None
+    """None: not recorded."""
+    grads: bool = False
+    """Whether any parameter has a gradient."""
+    open: int = 0
+    """Backward passes since the latest step of the optimizer."""
     buffers: dict[str, list[Any]] = {}
     states: dict[str, list[Any]] = {}
     numbers: dict[str, Number] = {}
@@ -109,7 +122,7 @@ def read_mark(content: bytes, more: bytes = b"") -> Mark | None:
         number = int(place) if place.isdigit() and len(place) < 6 else -1
         if 0 <= number < len(mark.loaders) and digests:
             loader = mark.loaders[number]
-            if epoch == loader.e and yielded == loader.y + 1:
+            if epoch == loader.e and yielded == loader.y + mark.open + 1:
                 mark.follows = digests[-1:]
     return mark
 
@@ -133,11 +146,11 @@ class Tensors(msgspec.Struct):
         return {rank: row for rank, row in rows.items() if row}
 
     def other_ranks(self, saved: Tensors, name: str) -> tuple[int, ...]:
-        """The ranks that do not hold what they held at the save, where each rank had values of its own.
+        """The ranks that do not hold what they held at the save, where ranks had values of their own, or have them now.
 
         Where all have the same now, they have been given those of one rank.
         """
-        if name not in saved.uneven or self.world != saved.world:
+        if name not in saved.uneven | self.uneven or self.world != saved.world:
             return ()
         mine, theirs = self.by_rank(name), saved.by_rank(name)
         if mine.keys() >= theirs.keys() and len(set(mine.values())) == 1:
@@ -154,6 +167,11 @@ class Tensors(msgspec.Struct):
         parts, others = self.pieces.get(name, {}), other.pieces.get(name, {})
         shared = parts.keys() & others.keys()
         return all(parts[place] == others[place] for place in shared) if shared else None
+
+    def other_type(self, other: Tensors, name: str) -> tuple[str, str] | None:
+        """The types of a tensor here and there, where these alone differ."""
+        mine, theirs = self.complete.get(name), other.complete.get(name)
+        return (mine[1], theirs[1]) if mine and theirs and mine[1] != theirs[1] and mine[2] == theirs[2] else None
 
     @property
     def names(self) -> set[str]:

@@ -933,6 +933,42 @@ def backs_off():
     goes_on(model, optimizer)
 
 
+def slow_rendezvous():
+    """The other side of a second store comes late."""
+    model, optimizer = trained()
+    if RANK == 0:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        code = f"import time, datetime, torch.distributed as d; time.sleep({LONG}); d.TCPStore('127.0.0.1', {port}, 2)"
+        other = subprocess.Popen([sys.executable, "-c", code])
+        dist.TCPStore("127.0.0.1", port, 2, True, datetime.timedelta(hours=1))
+        other.wait()
+    goes_on(model, optimizer)
+
+
+def polls_a_thread():
+    """A loop over a condition that a thread of the same rank fulfils, late: an upload whose end is looked for."""
+    model, optimizer = trained(seconds=100 + LONG)
+    state = {"done": False}
+    if RANK == 1:
+        threading.Thread(target=lambda: (busy(LONG), state.update(done=True))).start()
+        while not state["done"]:
+            time.sleep(0.01)
+    goes_on(model, optimizer)
+
+
+def rates_of_stages():
+    """Each rank trains parameters of its own, at a rate of its own."""
+    start()
+    model = mlp(24 + 8 * RANK)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=(RANK + 1) * 1e-3)
+    torch.manual_seed(100 + RANK)
+    for _ in range(60):
+        one_step(model, optimizer)
+        dist.all_reduce(torch.ones(1))
+
+
 def paused_briefly():
     """A debugger's or a profiler's pause."""
     model, optimizer = trained()

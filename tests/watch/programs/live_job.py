@@ -658,6 +658,49 @@ def asked_in_turn(worker_program, ask):
             time.sleep(0.5)  # it still starts
 
 
+def fastapi_group():
+    """A server of FastAPI in the first worker of a group of tensor parallelism, and a program that asks it."""
+    import torch
+    import torch.multiprocessing as mp
+
+    torch.ones(1)
+    os.environ.update(DISTRIBUTED)
+    port = free_port()
+    mp.start_processes(
+        fastapi_worker, args=(free_port(), port), nprocs=WORLD, join=False, start_method="spawn", daemon=True
+    )
+    while True:
+        try:
+            ask_http(port)
+        except OSError:
+            time.sleep(0.5)  # it still starts
+
+
+def fastapi_worker(rank, store, port):
+    """Worker 0 takes requests and sends each to the others, which wait for it in a broadcast."""
+    import torch
+    import torch.distributed as dist
+    import uvicorn
+    from fastapi import FastAPI
+
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{store}", rank=rank, world_size=WORLD)
+    server, numbers = FastAPI(), itertools.count()
+
+    def forward():
+        dist.broadcast(torch.ones(8), src=0)
+        step(next(numbers), rank)
+        dist.all_reduce(torch.ones(64))
+
+    @server.post("/m/generate")
+    def generate():
+        forward()
+        return {"text": "a"}
+
+    while rank:
+        forward()
+    uvicorn.run(server, host="127.0.0.1", port=port, log_level="error")
+
+
 LAYOUT = base64.urlsafe_b64encode(json.dumps({"localhost": [0, 1, 2]}).encode()).decode()
 KINDS = {
     "torchrun": (lambda: launched(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3",
@@ -686,6 +729,7 @@ KINDS = {
     "pipes": (pipes, None),
     "router": (router, None),
     "grpc": (lambda: asked_in_turn(grpc_worker, ask_grpc), None),
+    "fastapi": (fastapi_group, None),
     "aiohttp": (lambda: asked_in_turn(aiohttp_worker, ask_http), None),
 }  # fmt: skip
 

@@ -38,7 +38,8 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     segment is wrong, the root, the one that alone has another sum or more wrong than any one host sent. What a rank
     gives is read again behind the call, and what is wrong is read twice: a rank of two readings that differ is named
     alone, as no other rank writes there. One wrong element in a whole run proves only that it changed on the rank that
-    has it or on its way there, so that all members are named; `doctor smoke --for 10m` repeats collectives and counts.
+    has it or on its way there: with gloo, whose ranks pass sums along a ring, that rank and the one that sends to it
+    are named, with others all members; `doctor smoke --for 10m` repeats collectives and counts.
     With two hosts of one rank each there is nothing to divide, and both are named. What pairs of hosts exchange to
     measure their speed (random numbers, other ones on every rank) is compared element by element, too; where one
     direction of one pair alone is wrong, both ends are named, as their way may be at fault. This verdict can be wrong
@@ -59,7 +60,7 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
             expected=first.expected,
             backend="torch_npu" if run.plan.backend == "hccl" else run.plan.backend,
         )
-    for blame in blame_ranks(wrong, run.groups, run.plan.world, rounds, run.plan.host_of):
+    for blame in blame_ranks(wrong, run.groups, run.plan.world, rounds, run.plan.host_of, run.plan.backend):
         first = blame.events[0]
         ops = sorted({event.op for event in blame.events})
         name, members = run.groups.get(first.gid, (filled("group {0}", first.gid), tuple(range(run.plan.world))))

@@ -12,7 +12,14 @@ from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan, SmokeSettings
-from doctor.smoke.programs.process_groups import Plan, PlannedLayout, PlannedRank, partitions, why_no_group
+from doctor.smoke.programs.process_groups import (
+    RANKS_ON_SINGLE_HOST,
+    Plan,
+    PlannedLayout,
+    PlannedRank,
+    partitions,
+    why_no_group,
+)
 from doctor.transport.host_texts import filled_here
 
 HEADS = 8
@@ -21,8 +28,6 @@ LAYERS = 2
 """Of the model: there are no more pipeline stages."""
 DEVICE_SECONDS = 20.0
 """Of the devices stage, at most: on CPUs some four."""
-RANKS_ON_SINGLE_HOST = 4
-"""Ranks on CPUs of a single host."""
 RANKS_ON_EACH_HOST = 2
 """Ranks on CPUs of each of several hosts."""
 HCCL_BUFFER = 200

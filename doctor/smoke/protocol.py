@@ -3,14 +3,14 @@
 - `WorkerEvent`: a line of JSON that a worker writes for its agent, told apart by ``ev``. An event that a check reads is
   defined beside its fact in `doctor.facts.smoke`; those of the run itself are here.
 - `AgentMessage`: a line of an agent. It carries an event, or an answer, under a key of its own.
-- `AgentOrder`: a line to an agent, told apart by ``do``. `AgentRequest` is the first one.
+- `AgentOrder`: a line to an agent, told apart by ``do``. `doctor.smoke.run.programs.agent_request` makes the first one.
 
 Every line is checked before it is used: hosts are not trusted.
 """
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Union
 
 import msgspec
 
@@ -175,30 +175,6 @@ class AgentMessage(msgspec.Struct, frozen=True):
 # -- orders
 
 
-class MeetingPoint(msgspec.Struct, frozen=True):
-    """Whether the ranks meet on the agent's host, and at which port (0: a free one)."""
-
-    listen: bool = False
-    port: int = 0
-
-
-class ExpectedRanks(msgspec.Struct, frozen=True):
-    """Ranks on CPUs that a run will probably start: their interpreter can import torch before the order comes."""
-
-    mine: tuple[int, ...]
-    plan: dict[str, Any]
-    """What of the plan decides the environment of the ranks."""
-    python: str
-
-
-class AgentRequest(msgspec.Struct, frozen=True):
-    """The first line to an agent: what marks its lines, and the `Prepare` that needs no order."""
-
-    marker: str
-    prepare: MeetingPoint
-    expected: ExpectedRanks | None = None
-
-
 class AgentOrder(msgspec.Struct, frozen=True, tag_field="do"):
     """A line to an agent. Its fields are the parameters of the agent's method."""
 
@@ -271,7 +247,7 @@ def parse_event(raw: msgspec.Raw | bytes) -> RankEvent:
     return decode_message(_EVENT_DECODER, raw)
 
 
-def encode_order(order: AgentOrder | AgentRequest) -> bytes:
+def encode_order(order: AgentOrder) -> bytes:
     """The line, without its end.
 
     >>> encode_order(Probe([("10.0.0.1", 22)], 0.6))

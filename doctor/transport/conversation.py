@@ -122,9 +122,13 @@ class LineSession:
                 self._queue.append(memoryview(data))
                 self._queued_bytes += len(data)
                 self._channel.wake()
+        self._send_unless_iterated()
 
     def end(self) -> None:
         self._request_end(closing=False)
+        self._send_unless_iterated()
+
+    def _send_unless_iterated(self) -> None:
         if self._channel_lock.acquire(blocking=False):  # no thread is iterating just now
             try:
                 if not self._finished:

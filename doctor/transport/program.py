@@ -57,7 +57,7 @@ class HostProgram:
     @cached_property
     def sent_source(self) -> bytes:
         """Its text as it is sent, one object for all hosts."""
-        return zlib.compress(self.source, 9) if self._packed else self.source
+        return zlib.compress(self.source) if self._packed else self.source
 
     def request(
         self,

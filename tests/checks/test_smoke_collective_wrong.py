@@ -35,11 +35,40 @@ def test_a_wrong_sum_on_one_rank() -> None:
     assert "ECC" in page(NAME, finding)
 
 
-def test_one_element_may_have_changed_on_its_way() -> None:
-    run = ran(4, 2)
-    (finding,) = findings_of(NAME, run, collectives(run, wrong(2)))
-    assert finding.hosts == ("w1", "w2")
-    assert str(finding).startswith("the fault lies with one of ranks 0, 1, 2 and 3")
+@pytest.mark.parametrize(
+    ("backend", "ranks", "hosts"),
+    [("nccl", "0, 1, 2, 3, 4 and 5", ("w1", "w2", "w3")), ("gloo", "1 and 2", ("w1", "w2"))],
+)
+def test_one_element_may_have_changed_on_its_way(backend: str, ranks: str, hosts: tuple[str, ...]) -> None:
+    """Of gloo it is known by whom it was sent: it takes the sum from the next rank."""
+    run = ran(6, 3, backend=backend)
+    (finding,) = findings_of(NAME, run, collectives(run, wrong(1)))
+    assert finding.hosts == hosts
+    assert str(finding).startswith(f"the fault lies with one of ranks {ranks}:")
+
+
+@pytest.mark.parametrize(
+    ("op", "observers", "ranks"),
+    [
+        ("all_reduce", (1, 0, 5), [1, 2]),  # rank 1 gave it to 0, and 0 to 5
+        ("all_gather", (3, 4), [2, 3]),  # of rank 0; rank 5 has it right, and is the last to get it
+        ("all_gather", (3, 5), [0]),  # rank 4 has it right: no way leads from 3 to 5
+        ("broadcast", (5,), [1, 5]),  # rank 1 gives it to 5
+        ("broadcast", (1, 3, 5), [0, 1]),
+        ("broadcast", (3, 5), [1]),  # rank 1 sent it to both, and has it right
+        ("broadcast", (1, 2, 3, 4, 5), [0]),
+    ],
+)
+def test_damage_that_ranks_pass_on_came_from_the_first_or_from_who_sent_it_there(
+    op: str, observers: tuple[int, ...], ranks: list[int]
+) -> None:
+    run = ran(6, 6)
+    root = 0 if op == "broadcast" else -1
+    (finding,) = findings_of(NAME, run, collectives(run, *(wrong(rank, op, root=root) for rank in observers)))
+    assert finding.values["ranks"] == ranks
+    unlike = [wrong(rank, op, root=root, got=30.0 + rank) for rank in observers]
+    (finding,) = findings_of(NAME, run, collectives(run, *unlike))
+    assert len(observers) == 1 or finding.values["ranks"] in ([0], list(range(6)))
 
 
 def test_whose_own_memory_gave_two_readings() -> None:
@@ -298,7 +327,7 @@ def test_what_came_from_several_hosts_is_wrong_where_it_lies(op: str) -> None:
     assert (finding.hosts, finding.values["ranks"]) == (("w4",), [6])
     one_host_gave_it = wrong(6, op, numel=8, index=0, wrong=2)
     (finding,) = findings_of(NAME, run, collectives(run, one_host_gave_it))
-    assert finding.hosts == ("w1", "w4")
+    assert finding.hosts == ("w1", "w4") if op == "all_to_all" else ("w3", "w4")
     of_two = ran(2, 2)
     (finding,) = findings_of(NAME, of_two, collectives(of_two, wrong(1, op, numel=2042, index=0, wrong=1500)))
     assert finding.hosts == ("w2",)

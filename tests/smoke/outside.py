@@ -32,11 +32,12 @@ from tests.smoke.outside_cases import CASES as EARLIER
 from tests.smoke.outside_cases import NETWORK, Case
 from tests.smoke.outside_hosts import HOSTS
 from tests.smoke.outside_invented import INVENTED
+from tests.smoke.outside_pairs import PAIRS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FOLDER = "/root/outside"
-CASES = (*EARLIER, *INVENTED, *HOSTS)
+CASES = (*EARLIER, *INVENTED, *HOSTS, *PAIRS)
 WRAPPER = f"{FOLDER}/python"
 LEFT = """ls -d /dev/shm/*torch_* /tmp/*/pymp-* /tmp/pymp-* /var/tmp/pymp-* 2>/dev/null
 for process in /proc/[0-9]*; do
@@ -85,7 +86,8 @@ def trials(count: int, seed: int, only: tuple[str, ...] = (), sizes: tuple[int, 
     cases = [case for case in CASES if not only or case.name in only]
     for number in range(count):
         case = cases[number % len(cases)]
-        hosts = rng.choice([size for size in sizes if size > 2 or "slow" not in "".join(case.checks)] or [3])
+        more = "slow" in "".join(case.checks) or case.beside
+        hosts = rng.choice([size for size in sizes if size > 2 or not more] or [3])
         ranks = rng.choice([each for each in (1, 2, 3) if hosts * each <= 8])
         call = rng.randrange(3, 5 if case.early else 25)  # the smallest worlds make no more than thirty
         yield Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), call)
@@ -102,10 +104,25 @@ def random_layouts(world: int, rng: Random) -> list[str]:
     return [*arguments, "--seed", str(rng.randrange(1, 10_000))]
 
 
-def prepare(fleet: Fleet, trial: Trial) -> str:
-    """Puts the interpreter's wrapper on every host, and the fault on the guilty one; its name."""
-    hosts, case = fleet.hosts[: trial.hosts], trial.case
-    guilty = hosts[trial.guilty]
+def strikes(trial: Trial) -> list[tuple[int, Case]]:
+    """The numbers of the guilty hosts, and what is done to each."""
+    case = trial.case
+    return [(trial.guilty, case), *([((trial.guilty + 1) % trial.hosts, case.beside)] if case.beside else [])]
+
+
+def prepare(fleet: Fleet, trial: Trial) -> list[str]:
+    """Puts the interpreter's wrapper on every host, and the faults on the guilty ones; their names."""
+    struck = strikes(trial)
+    for number, case in struck:
+        hosts = [host for place, host in enumerate(fleet.hosts[: trial.hosts]) if place not in dict(struck[1:])]
+        prepare_case(fleet, trial._replace(case=case, guilty=number), hosts if number == trial.guilty else [])
+    return [fleet.hosts[number] for number, _ in struck]
+
+
+def prepare_case(fleet: Fleet, trial: Trial, others: list[str]) -> None:
+    """One fault on its host, and the wrapper there and on these hosts."""
+    case, guilty = trial.case, fleet.hosts[trial.guilty]
+    hosts = list(dict.fromkeys([guilty, *others]))
     for host in hosts:
         environ = {"PYTHONPATH": FOLDER} if case.strikes(host == guilty) else {}
         if host == guilty and case.environ:
@@ -127,7 +144,6 @@ def prepare(fleet: Fleet, trial: Trial) -> str:
         fleet.write(guilty, f"{FOLDER}/sitecustomize.py", (HERE / "outside_hook.py").read_text("utf-8"))
     for host in (hosts if case.everywhere else [guilty]) if case.before else ():
         fleet.enter(host, case.before.replace("MARK", f"{FOLDER}/struck"))
-    return guilty
 
 
 def compiled() -> Path:
@@ -144,6 +160,7 @@ def compiled() -> Path:
 def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
     """The run, and what its report is worth. The guilty host is made anew afterwards."""
     guilty, began = prepare(fleet, trial), time.monotonic()
+    cases = [case for _, case in strikes(trial)]
     argv = [sys.executable, "-m", "doctor", "smoke", ",".join(fleet.hosts[: trial.hosts]), "-F", str(fleet.ssh_config)]
     argv += ["--python", WRAPPER, "--ranks-per-host", str(trial.ranks), "--json", *trial.case.arguments, *arguments]
     try:
@@ -151,16 +168,12 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
         if not done.stdout.startswith("{"):
             raise SystemExit(f"{trial}: no report, exit {done.returncode}: {done.stderr[-3000:]}")
         report = json.loads(done.stdout)
-        case = trial.case
-        struck = not (case.fault or case.before or case.environ or case.wrapper or case.imports)
-        struck = struck or fleet.enter(guilty, f"test -e {FOLDER}/struck && echo yes || true").stdout.strip() == "yes"
-        if case.binds:
-            struck = struck and fleet.enter(guilty, case.binds).stdout.strip() == "yes"
+        struck = any(has_struck(fleet, host, case) for host, case in zip(guilty, cases, strict=True))
         failed = {
             outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})
             for outcome in report["outcomes"]
             if outcome["status"] == "failed"
-            and (outcome["severity"] == "error" or outcome["check"] in trial.case.checks)
+            and (outcome["severity"] == "error" or any(outcome["check"] in case.checks for case in cases))
         }
         verdict = judge(trial.case, guilty, failed, struck, report)
         warnings = {
@@ -174,15 +187,27 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
             for failure in (report["smoke"] or {}).get("failures", ())
         ]
         messages += [text for failure in (report["smoke"] or {}).get("failures", ()) for text in failure["evidence"]]
-        fleet.enter(guilty, trial.case.after or "true", check=False)  # a frozen process ends when it is thawed
+        take_back(fleet, guilty, cases)  # a frozen process ends when it is thawed
         left = left_behind(fleet, trial)
     finally:
-        fleet.enter(guilty, trial.case.after or "true", check=False)
+        take_back(fleet, guilty, cases)
         fleet.renew(*fleet.hosts[: trial.hosts])
     named = {host for hosts in failed.values() for host in hosts}
-    innocent = tuple(sorted(named if not trial.case.checks else named - {guilty}))
+    innocent = tuple(sorted(named if not trial.case.checks else named - set(guilty)))
     seconds = time.monotonic() - began
     return Result(trial, verdict, done.returncode, failed, seconds, tuple(messages), warnings, innocent, left)
+
+
+def has_struck(fleet: Fleet, host: str, case: Case) -> bool:
+    """Whether the case has done something to this host."""
+    marks = case.fault or case.before or case.environ or case.wrapper or case.imports
+    asked = [f"test -e {FOLDER}/struck && echo yes || true"] * bool(marks) + [case.binds] * bool(case.binds)
+    return all(fleet.enter(host, question).stdout.strip() == "yes" for question in asked)
+
+
+def take_back(fleet: Fleet, guilty: list[str], cases: list[Case]) -> None:
+    for host, case in zip(guilty, cases, strict=True):
+        fleet.enter(host, case.after or "true", check=False)
 
 
 def left_behind(fleet: Fleet, trial: Trial) -> tuple[str, ...]:
@@ -196,8 +221,8 @@ def left_behind(fleet: Fleet, trial: Trial) -> tuple[str, ...]:
         time.sleep(0.2)
 
 
-def judge(case: Case, guilty: str, failed: dict[str, list[str]], struck: bool, report: Any) -> Verdict:
-    """Right: the guilty host alone, for a reason of the case. One of: it is among those named, and said so."""
+def judge(case: Case, guilty: list[str], failed: dict[str, list[str]], struck: bool, report: Any) -> Verdict:
+    """Right: guilty hosts alone, for a reason of the case. One of: some are among those named, and said so."""
     if not struck:
         return "not struck"
     if not case.checks:
@@ -205,12 +230,12 @@ def judge(case: Case, guilty: str, failed: dict[str, list[str]], struck: bool, r
     if not failed:
         return "missed" if case.must else "right"
     named = {host for hosts in failed.values() for host in hosts}
-    is_known = all(check in case.checks for check in failed)
-    if named == {guilty} and is_known:
+    is_known = all(check in (*case.checks, *(case.beside.checks if case.beside else ())) for check in failed)
+    if named and named <= set(guilty) and is_known:
         return "right"
-    if NETWORK[0] in failed and case.checks == NETWORK and guilty in named and len(named) == 2:
+    if NETWORK[0] in failed and case.checks == NETWORK and guilty[0] in named and len(named) == 2:
         return "right"  # a pair that the guilty host is one of
-    return "one of" if (guilty in named or not named) and is_known else "wrong"
+    return "one of" if (named & set(guilty) or not named) and is_known else "wrong"
 
 
 def main() -> int:

@@ -38,6 +38,8 @@ class Case(NamedTuple):
     """Run on the guilty host before it is removed: takes back what would outlive it."""
     binds: str = ""
     """Run on the guilty host afterwards: without output the fault changed nothing, and is no trial."""
+    beside: Any = None
+    """A case that strikes the next host in the same run."""
 
     def strikes(self, guilty: bool) -> bool:
         """Whether a host has the sitecustomize module."""

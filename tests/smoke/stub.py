@@ -18,8 +18,7 @@ from typing import Any
 
 from doctor.smoke.model import Layout, RankPlacement, SmokePlan
 from doctor.smoke.plan import plan_as_dict
-from doctor.smoke.run.channels import prepare_request
-from doctor.smoke.run.programs import AGENT
+from doctor.smoke.run.programs import AGENT, agent_request
 
 numbers = itertools.count()
 
@@ -107,7 +106,7 @@ class Client:
 
     def __init__(self, python: str = "python3", shell: Sequence[str] = ("sh", "-c"), **prepare: Any) -> None:
         self.marker = f"doctor-test-{os.getpid()}-{next(numbers)}"
-        sent = AGENT.request(self.marker, prepare_request(self.marker, **prepare))
+        sent = AGENT.request(self.marker, agent_request(self.marker, **prepare))
         command = sent.command.replace("for p in python3 ", f"for p in {python} ")
         pipe = subprocess.PIPE
         # Not in our process group: a test may end all of it.

@@ -662,6 +662,22 @@ def live(rank, box, say, orders):
     assert client.until("event", ev="exit", rank=0)["log"] == "The limit of open files: ulimit -n is 30."
 
 
+@pytest.mark.parametrize("name", ["AS", "DATA"])
+def test_a_rank_that_may_have_no_more_memory(client: Client, name: str) -> None:
+    """A thread that gets no stack fails with the error of one that is one too many."""
+    live = f"""
+def live(rank, box, say, orders):
+    import resource
+    box.enter()
+    resource.setrlimit(resource.RLIMIT_{name}, (1 << 20, 1 << 20))
+    raise RuntimeError("Resource temporarily unavailable")
+"""
+    client.start(live, 1)
+    limits = ("1048576", "unlimited") if name == "AS" else ("unlimited", "1048576")
+    text = "The limit of a process's memory in bytes: ulimit -v is {}, -d is {}.".format(*limits)
+    assert client.until("event", ev="exit", rank=0)["log"] == text
+
+
 def test_limits_are_read_from_both_kinds_of_control_groups(tmp_path: Path) -> None:
     for name, file, value in (
         ("", "memory.events", "low 0\noom_kill 2\n"),

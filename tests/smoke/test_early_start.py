@@ -12,7 +12,6 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ from typer.main import get_command
 
 from doctor.cli.app import application
 from doctor.smoke.plan import plan_as_dict
-from doctor.smoke.protocol import ExpectedRanks
-from doctor.smoke.run import channels, early_start
+from doctor.smoke.run import early_start
+from doctor.transport import TransportError
 from tests.smoke.stub import ENDS, WAITS, Client, has_ended, plan
 
 SAY_PARENT = "def live(rank, box, say, orders):\n    say('joined', parent=os.getppid(), early=repr(early_import))\n"
@@ -49,8 +48,8 @@ class FakeTorch:
             time.sleep(0.005)
 
 
-def expected(python: str, world: int = 2, **fields: Any) -> ExpectedRanks:
-    return ExpectedRanks(tuple(range(world)), plan_as_dict(plan(world, **fields)), python)
+def expected(python: str, world: int = 2, **fields: Any) -> dict[str, Any]:
+    return {"mine": list(range(world)), "plan": plan_as_dict(plan(world, **fields)), "python": python}
 
 
 @pytest.fixture
@@ -214,15 +213,10 @@ class TestTheCommandLine:
         monkeypatch.setattr(early_start, "_started", [])
 
     @pytest.fixture
-    def started(self, monkeypatch: pytest.MonkeyPatch) -> list[ExpectedRanks]:
+    def started(self, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         """What agents would be started for; none is."""
-        expected_ranks: list[ExpectedRanks] = []
-
-        def start(*_: object, expected: ExpectedRanks, **__: object) -> SimpleNamespace:
-            expected_ranks.append(expected)
-            return SimpleNamespace(channels=SimpleNamespace(pump=lambda seconds: None))
-
-        monkeypatch.setattr(channels, "start_agents", start)
+        expected_ranks: list[dict[str, Any]] = []
+        monkeypatch.setattr(early_start, "start_agent", expected_ranks.append)
         return expected_ranks
 
     def test_its_options_are_those_of_the_command(self) -> None:
@@ -243,7 +237,7 @@ class TestTheCommandLine:
             "--ranks-per-host ２", "--stepz 3", "--python /\udcff", "--steps=\x1b[31m",
         ],
     )  # fmt: skip
-    def test_whatever_else_there_is_starts_nothing(self, message: str, started: list[ExpectedRanks]) -> None:
+    def test_whatever_else_there_is_starts_nothing(self, message: str, started: list[dict[str, Any]]) -> None:
         early_start.start_early(message.split(), {})
         assert started == []
 
@@ -257,12 +251,12 @@ class TestTheCommandLine:
             ("--layout dp=2 --ranks-per-host 0", 4),
         ],
     )
-    def test_how_many_ranks_are_expected(self, message: str, ranks: int, started: list[ExpectedRanks]) -> None:
+    def test_how_many_ranks_are_expected(self, message: str, ranks: int, started: list[dict[str, Any]]) -> None:
         early_start.start_early(message.split(), {"GLOO_SOCKET_IFNAME": "lo", "OTHER": "1"})
         assert [
-            (expected_ranks.mine, len(expected_ranks.plan["places"]), expected_ranks.plan["variables"])
+            (expected_ranks["mine"], len(expected_ranks["plan"]["places"]), expected_ranks["plan"]["variables"])
             for expected_ranks in started
-        ] == [(tuple(range(ranks)), ranks, {"GLOO_SOCKET_IFNAME": "lo"})]
+        ] == [(list(range(ranks)), ranks, {"GLOO_SOCKET_IFNAME": "lo"})]
 
     def test_a_usage_error_leaves_no_process(self) -> None:
         done = run_smoke("--steps", "1000", DOCTOR_TEST_MARK="usage")
@@ -281,7 +275,7 @@ class TestTheCommandLine:
         ],
     )  # fmt: skip
     def test_an_environment_with_hosts_starts_nothing(
-        self, environ: dict[str, str], started: list[ExpectedRanks]
+        self, environ: dict[str, str], started: list[dict[str, Any]]
     ) -> None:
         early_start.start_early([], environ)
         assert started == []
@@ -292,7 +286,9 @@ class TestTheCommandLine:
         (started,) = early_start._started
         assert early_start.take_early({"localhost": 0}, True, 29500) is None
         assert early_start._started == []
-        assert started.session.channels.leftover_processes == {"localhost": []}
+        assert started.conversation.code == 0
+        with pytest.raises(TransportError):
+            started.conversation.send(b"")
 
 
 def readable(path: Path) -> bytes:

@@ -85,7 +85,7 @@ def test_what_a_run_leaves_on_a_host_is_seen(fleet: Fleet) -> None:
 
 def test_an_innocent_host_in_a_finding_is_wrong() -> None:
     case = next(case for case in CASES if case.name == "ar-wrong")
-    assert judge(case, "b", {"smoke-collective-wrong": ["a"]}, True, None) == "wrong"
-    assert judge(case, "b", {"smoke-collective-wrong": ["a", "b"]}, True, None) == "one of"
-    assert judge(case, "b", {}, True, None) == "missed"
-    assert judge(case, "b", {}, False, None) == "not struck"
+    assert judge(case, ["b"], {"smoke-collective-wrong": ["a"]}, True, None) == "wrong"
+    assert judge(case, ["b"], {"smoke-collective-wrong": ["a", "b"]}, True, None) == "one of"
+    assert judge(case, ["b"], {}, True, None) == "missed"
+    assert judge(case, ["b"], {}, False, None) == "not struck"

@@ -26,7 +26,7 @@ from doctor.smoke.programs.agent.agent import ORDERS, Agent
 from doctor.smoke.programs.worker.rendezvous import OF_THIS_HOST, try_connect
 from doctor.smoke.protocol import EVENT_TYPES, AgentMessage, RankEvent, parse_event, parse_message
 from doctor.smoke.run import programs
-from doctor.smoke.run.channels import prepare_request
+from doctor.smoke.run.programs import agent_request
 from doctor.transport.program import InvalidMessage
 from tests.smoke.ranks import Ranks
 from tests.smoke.stub import WAITS, Client
@@ -200,13 +200,15 @@ def test_the_fields_of_an_order_are_the_parameters_of_its_method(kind: type[prot
 
 
 def test_the_request_of_an_agent_prepares_it() -> None:
-    request = json.loads(prepare_request("m", True, 7))
+    request = json.loads(agent_request("m", True, 7))
     assert request == {"marker": "m", "prepare": {"listen": True, "port": 7}, "expected": None}
     assert request["prepare"].keys() == set(protocol.Prepare.__struct_encode_fields__)
 
 
 def test_what_an_agent_is_to_expect_are_the_parameters_of_its_method() -> None:
-    request = json.loads(prepare_request("m", True, 7, protocol.ExpectedRanks((0, 1), {"backend": "gloo"}, "python3")))
+    request = json.loads(
+        agent_request("m", True, 7, {"mine": [0, 1], "plan": {"backend": "gloo"}, "python": "python3"})
+    )
     assert request["expected"] == {"mine": [0, 1], "plan": {"backend": "gloo"}, "python": "python3"}
     assert set(inspect.signature(Agent.expect).parameters) - {"self"} == set(request["expected"])
 

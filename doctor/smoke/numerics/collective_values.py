@@ -40,17 +40,19 @@ def blame_ranks(
     world: int,
     second_rounds: Iterable[SecondRound] = (),
     host_of: Callable[[int], object] = lambda rank: rank,
+    backend: str = "",
 ) -> list[Blame]:
     """Every event is explained once: by what a second round found, then by the rank that explains most of the rest.
 
     Wrong calls are distinguished by their group, operation, dtype, size, root and offset. ``host_of``: of a
-    rank; what all ranks of one host alone have wrong may be that host's.
+    rank; what all ranks of one host alone have wrong may be that host's. ``backend``: of gloo it is known who receives
+    from whom.
     """
     wrong_calls = list(_wrong_calls(events, groups, tuple(range(world))))
     if not wrong_calls:
         return []
     lone = sum(len(call) for call, _ in wrong_calls) == 1
-    unexplained = [(call, _candidates(call, members, lone, host_of)) for call, members in wrong_calls]
+    unexplained = [(call, _candidates(call, members, lone, host_of, backend)) for call, members in wrong_calls]
     blames: list[Blame] = []
     isolated = list(_isolated(second_rounds))
     for kind, ranks in isolated:
@@ -146,7 +148,11 @@ def _isolated(
 
 
 def _candidates(
-    events: Sequence[CollectiveWrong], members: Sequence[int], lone: bool, host_of: Callable[[int], object]
+    events: Sequence[CollectiveWrong],
+    members: Sequence[int],
+    lone: bool,
+    host_of: Callable[[int], object],
+    backend: str,
 ) -> set[int]:
     """The ranks that one call's wrong values can come from. ``lone``: there are no others in the whole run."""
     first, observers = events[0], {event.rank for event in events}
@@ -159,15 +165,37 @@ def _candidates(
         return observers
     if op == "reduce_scatter" and _all_sums_of_a_host(events, members, host_of):
         return observers
+    passed = _passed_on(events, op, members) if backend == "gloo" else set[int]()
     if op in SEGMENTED or op in ("send_recv", "broadcast"):
         sources = {event.root if op == "broadcast" else _source(event, op, members) for event in events}
         # The others have the right values of the same source where one host alone has wrong ones.
         elsewhere = len({host_of(rank) for rank in observers}) > 1 or set(members) - sources <= observers
-        return sources if len(observers) > 1 and elsewhere else sources | observers
+        return passed or (sources if len(observers) > 1 and elsewhere else sources | observers)
     if op in ("all_reduce", "barrier") and len(observers) == 1 and len(members) > 1:
         # The others have the right sum: what it gave was right. One element, once, may have changed on its way to it.
-        return set(members) if lone and events[0].wrong == 1 else observers
-    return set(members)
+        return passed or set(members) if lone and events[0].wrong == 1 else observers
+    return passed or set(members)
+
+
+def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int]) -> set[int]:
+    """Of damage that gloo's ranks gave on to each other: who had it first, and who sent it there.
+
+    Empty where no rank is known to be the first, or all that receive the same values have them wrong. How the values go
+    on: to the rank before in gloo/allreduce.cc, to the next one in allgather.cc, along a tree in broadcast.cc.
+    """
+    observers, place = {event.rank for event in events}, {rank: number for number, rank in enumerate(members)}
+    root = events[0].root if op == "broadcast" else _source(events[0], op, members) if op == "all_gather" else -1
+    alike = {(event.index, event.wrong, str(event.got)) for event in events}
+    if op not in ("all_reduce", "all_gather", "broadcast") or len(alike) > 1 or set(members) - observers <= {root}:
+        return set()
+    senders: dict[int, int] = {}
+    for rank in observers - {root}:
+        turn = (place[rank] - place.get(root, 0)) % len(members)
+        steps = {"all_reduce": -1, "all_gather": 1}.get(op, 1 << turn.bit_length() >> 1)
+        senders[rank] = members[(place[rank] - steps) % len(members)]
+    first = {rank for rank, sender in senders.items() if sender not in observers}
+    origins = {senders[rank] for rank in first}
+    return (origins | (first if len(first) == 1 else set())) if len(origins) == 1 and root not in observers else set()
 
 
 def _struck_apart(events: Sequence[CollectiveWrong], host_of: Callable[[int], object]) -> bool:

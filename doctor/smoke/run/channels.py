@@ -6,7 +6,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 
 import msgspec
 
@@ -20,15 +19,12 @@ from doctor.smoke.protocol import (
     AgentHello,
     AgentMessage,
     AgentOrder,
-    AgentRequest,
     End,
-    ExpectedRanks,
-    MeetingPoint,
     Stay,
     encode_order,
     parse_message,
 )
-from doctor.smoke.run.programs import AGENT
+from doctor.smoke.run.programs import AGENT, agent_request, own_python
 from doctor.smoke.speed.line_rates import slowest_line
 from doctor.transport import CommandResult, RemoteSession, Transport, format_seconds
 from doctor.transport.program import NO_ORDERS, STOOD_STILL, Connect, ProgramLost, ProgramSessions, start_session
@@ -251,17 +247,15 @@ def start_agents(
     *,
     local: bool = False,
     within: tuple[str, ...] = (),
-    expected: ExpectedRanks | None = None,
 ) -> AgentSession:
     """Starts an agent on each of these hosts (name -> slots, 0 where the inventory has none).
 
-    ``port``: the rendezvous port of the ranks; 0 leaves it to the first host. ``expected``: what every host will
-    probably be ordered to start. Never waits, and never raises for a host.
+    ``port``: the rendezvous port of the ranks; 0 leaves it to the first host. Never waits, and never raises for a host.
     """
     marker = new_marker()
 
     def endpoint(number: int, host: str) -> AgentEndpoint:
-        first = prepare_request(marker, not number, port, expected)
+        first = agent_request(marker, not number, port)
         request = AGENT.request(marker, first, interpreter=sys.executable if local else "", within=within)
         return AgentEndpoint(host, lambda: start_session(transport, host, request))
 
@@ -284,7 +278,7 @@ def adopt_agents(ready: Sequence[ReadyAgent], port: int = 0) -> AgentSession:
 
     def connector(agent: ReadyAgent) -> Connect:
         def talk() -> RemoteSession:
-            agent.conversation.send(prepare_request(marker, 0 in agent.ranks, port) + b"\n")
+            agent.conversation.send(agent_request(marker, 0 in agent.ranks, port) + b"\n")
             return agent.conversation
 
         return talk
@@ -294,13 +288,3 @@ def adopt_agents(ready: Sequence[ReadyAgent], port: int = 0) -> AgentSession:
         for agent in sorted(ready, key=lambda candidate: candidate.ranks)
     }
     return AgentSession(endpoints, marker, {}, "", False)
-
-
-def own_python() -> str:
-    """Our own interpreter, if the job's torch is in it; empty: what the agent finds."""
-    return sys.executable if find_spec("torch") else ""
-
-
-def prepare_request(marker: str, listen: bool = False, port: int = 0, expected: ExpectedRanks | None = None) -> bytes:
-    """What an agent reads first: how to mark its lines, and whether the ranks meet on its host."""
-    return encode_order(AgentRequest(marker, MeetingPoint(listen, port), expected))

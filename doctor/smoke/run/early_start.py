@@ -5,14 +5,23 @@ What the run will be is only expected then. If it turns out otherwise, the agent
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from doctor.job.variables import communication
+from doctor.remote.request import new_marker
+from doctor.smoke.programs.process_groups import RANKS_ON_SINGLE_HOST
+from doctor.smoke.run.programs import AGENT, agent_request, own_python
+from doctor.transport import RemoteSession, Transport, TransportError
+from doctor.transport.local import Local
+from doctor.transport.program import start_session
 
 if TYPE_CHECKING:
     from doctor.smoke.run.channels import AgentSession
-    from doctor.transport import Transport
 
 HOST = "localhost"
 FLAGS = frozenset((
@@ -32,8 +41,6 @@ Where a scheduler has another one, an agent is started that is of no use.
 """
 MOST_RANKS = 64
 """An interpreter for more is not started on suspicion."""
-CONNECT_SECONDS = 0.1
-"""That the agent's process has to start, before we go on anyway."""
 END_SECONDS = 2.0
 """That an agent has to start before it is ended by force."""
 
@@ -41,8 +48,22 @@ END_SECONDS = 2.0
 class EarlyStart(NamedTuple):
     """An agent of this machine that was started, and what carries its lines."""
 
-    session: AgentSession
+    conversation: RemoteSession
     transport: Transport
+    marker: str
+    began: tuple[float, float]
+    """By our monotonic clock, and the time of day."""
+
+    @property
+    def session(self) -> AgentSession:
+        """The agent as one of a run; a thread takes in its lines from now on."""
+        # Only here: the agent's interpreter starts while this is loaded.
+        from doctor.smoke.run.channels import AgentEndpoint, AgentSession
+
+        endpoints = {HOST: AgentEndpoint(HOST, lambda: self.conversation)}
+        session = AgentSession(endpoints, self.marker, {HOST: 0}, own_python(), True)
+        session.began, session.started = self.began
+        return session
 
 
 _started: list[EarlyStart] = []
@@ -59,26 +80,22 @@ def start_early(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     ranks = values.get("--ranks-per-host", "0")
     if not (ranks.isascii() and ranks.isdigit() and int(ranks) <= MOST_RANKS):
         return
-    # Only here: other runs, usage errors and --help are not to wait for what they do not need.
-    from doctor.job.variables import communication
-    from doctor.smoke.plan import RANKS_ON_SINGLE_HOST
-    from doctor.smoke.protocol import ExpectedRanks
-    from doctor.smoke.run.channels import own_python, start_agents
-    from doctor.transport.local import Local
-
-    count = int(ranks) or RANKS_ON_SINGLE_HOST
-    plan = {
+    plan: dict[str, Any] = {
         "backend": "gloo",
         "environment": "job",
         "variables": communication(environ),
-        "places": [{"host": HOST}] * count,
+        "places": [{"host": HOST}] * (int(ranks) or RANKS_ON_SINGLE_HOST),
     }
-    expected = ExpectedRanks(tuple(range(count)), plan, values.get("--python") or own_python())
-    transport = Local()
-    session = start_agents({HOST: 0}, transport, local=True, expected=expected)
-    _started.append(EarlyStart(session, transport))
-    # Until the agent's process is there: its thread would get no more than moments beside the imports that follow.
-    session.channels.pump(CONNECT_SECONDS)
+    python = values.get("--python") or own_python()
+    with contextlib.suppress(TransportError):  # where no process can be started, the run says so
+        _started.append(start_agent({"mine": list(range(len(plan["places"]))), "plan": plan, "python": python}))
+
+
+def start_agent(expected: Mapping[str, Any]) -> EarlyStart:
+    """Starts the agent, and sends it its program. ``expected``: see `doctor.smoke.run.programs.agent_request`."""
+    began, marker, transport = (time.monotonic(), time.time()), new_marker(), Local()
+    request = AGENT.request(marker, agent_request(marker, True, 0, expected), interpreter=sys.executable)
+    return EarlyStart(start_session(transport, HOST, request), transport, marker, began)
 
 
 def read_options(arguments: Sequence[str]) -> dict[str, str] | None:
@@ -103,20 +120,22 @@ def read_options(arguments: Sequence[str]) -> dict[str, str] | None:
     return values if all(map(str.isprintable, values.values())) else None
 
 
-def take_early(hosts: Mapping[str, int], local: bool, port: int) -> EarlyStart | None:
+def take_early(hosts: Mapping[str, int], local: bool, port: int) -> tuple[AgentSession, Transport] | None:
     """The agent that was started, if the run has this machine alone and no port of its own. Otherwise it is ended."""
     if not (_started and local and dict(hosts) == {HOST: 0} and port == 0):
         end_early()
         return None
-    return _started.pop()
+    early = _started.pop()
+    return early.session, early.transport
 
 
 def end_early() -> None:
     """Ends the agent that was started, if no run has taken it."""
     while _started:
-        session, transport = _started.pop()
+        early = _started.pop()
+        session = early.session
         limit = time.monotonic() + END_SECONDS
         while not (session.channels.hellos or session.channels.lost) and time.monotonic() < limit:
             session.channels.pump()
         session.channels.close()
-        transport.close()
+        early.transport.close()

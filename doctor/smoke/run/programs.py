@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from doctor.remote import runtime
 from doctor.smoke.programs.agent import MODULES
@@ -15,8 +20,22 @@ _FOLDER = Path(__file__).parents[1] / "programs"
 _OWN_IMPORT = re.compile(r"^from doctor\.[\w.]+ import (?:\([^)]*\)|[^\n(]*)$", re.MULTILINE)
 
 
-AGENT = HostProgram("agent", MODULES)
+AGENT = HostProgram("agent", MODULES, packed=True)
 """The program of each host."""
+
+
+def agent_request(marker: str, listen: bool = False, port: int = 0, expected: Mapping[str, Any] | None = None) -> bytes:
+    """What an agent reads first: how to mark its lines, and whether the ranks meet on its host, at a free port if 0.
+
+    ``expected``: ranks on CPUs that a run will probably start, so that their interpreter imports torch before the order
+    comes: ``mine``, ``python``, and what of the ``plan`` decides their environment.
+    """
+    return msgspec.json.encode({"marker": marker, "prepare": {"listen": listen, "port": port}, "expected": expected})
+
+
+def own_python() -> str:
+    """Our own interpreter, if the job's torch is in it; empty: what the agent finds."""
+    return sys.executable if find_spec("torch") else ""
 
 
 def worker() -> str:

@@ -58,6 +58,9 @@ def count_in_groups(folders, files, word):
     return sum(int(match.group(1)) for match in matches if match)
 
 
+LACKS_MEMORY = re.compile(r"annot allocate memory|Errno 12\b|bad_alloc|MemoryError|can't allocate memory")
+
+
 class Limits:
     """Limits of a rank, or of the agent, that may have ended it: sentences about those that were reached since."""
 
@@ -65,20 +68,27 @@ class Limits:
         self.pid = pid
         self.folders = cgroup_folders(pid)
         self.killed, self.refused = oom_kills(self.folders), refused_processes(self.folders)
-        self.files = self.processes = ""
+        self.files = self.processes = self.space = self.data = ""
         self.set_process_limits(process_limits(pid))
 
     def set_process_limits(self, text):
         """What `ulimit` shows, given /proc/PID/limits; what was known before stays where that is empty."""
         self.files = soft_limit(text, "Max open files") or self.files
         self.processes = soft_limit(text, "Max processes") or self.processes
+        self.space = soft_limit(text, "Max address space") or self.space
+        self.data = soft_limit(text, "Max data size") or self.data
 
     def sentences(self, error=""):
         """What is known, given also the error that a rank ended with."""
         sentences = []
         refused = refused_processes(self.folders) - self.refused
         lacks_processes = re.search(r"Resource temporarily unavailable|can't start new thread|Errno 11\b", error)
-        if refused > 0 or lacks_processes:
+        # A thread needs memory for its stack, and where that is refused the error is the same.
+        lacks_memory = lacks_processes or LACKS_MEMORY.search(error)
+        if refused <= 0 and lacks_memory and re.search(r"\d", self.space + self.data):
+            text = "The limit of a process's memory in bytes: ulimit -v is {0}, -d is {1}."
+            sentences.append(filled(text, self.space, self.data))
+        elif refused > 0 or lacks_processes:
             sentences.append(
                 filled(
                     "The limit of processes and threads: pids.max of its control group is {0} ({1} refused), "

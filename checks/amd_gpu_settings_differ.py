@@ -22,7 +22,7 @@ def amd_gpu_settings_differ(amd: PerHost[AmdGpus]) -> Iterator[Finding]:
     """AMD GPUs of all hosts are of one product, with one driver, one partition mode and as many XGMI links.
 
     ## Why it matters
-    In another partition mode a host has another number of devices, each with a part of the memory and of the speed: the
+    In another partition mode a host has another number of devices, each with a part of the memory and of the speed. The
     memory is too small for a rank, or all ranks wait for the slowest. Another driver may miss what RCCL uses on the
     other hosts. Where a bridge of XGMI links is missing, its GPUs talk over PCIe, and the job is as slow as that host.
 

@@ -18,7 +18,7 @@ def cpu_governor_slow(
     """On hosts with accelerators the CPU frequency governor is performance.
 
     ## Why it matters
-    A processor that first has to raise its frequency starts kernels and answers the network later: the ranks of that
+    A processor that first has to raise its frequency starts kernels and answers the network later. The ranks of that
     host are stragglers, and the speed varies from step to step.
 
     ## What to do

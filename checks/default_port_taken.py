@@ -13,7 +13,7 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
 
     ## Why it matters
     A job without MASTER_PORT uses the default port. Where another program holds it, the job fails with "Address already
-    in use" on the host of rank 0; where that is the store of another job, ranks join the wrong job or wait forever.
+    in use" on the host of rank 0. Where that is the store of another job, ranks join the wrong job or wait forever.
 
     ## What to do
     Where {host} never has rank 0, nothing has to be done. Else `ss -tlnp "sport = :{port}"` there shows who has the

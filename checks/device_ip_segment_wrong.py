@@ -38,7 +38,7 @@ def device_ip_segment_wrong(
     """The device IPs lie in the segments that the product's network plan requires.
 
     ## Why it matters
-    An NPU in another segment, without a gateway out of it, reaches none of its peers: HCCL hangs while it sets up its
+    An NPU in another segment, without a gateway out of it, reaches none of its peers. HCCL hangs while it sets up its
     links and times out minutes later, and only on the ranks that talk to that NPU.
 
     ## What to do

@@ -10,7 +10,7 @@ def device_mtu_differs(mtus: PerHost[DeviceMtu]) -> Iterator[Finding]:
     """All NPUs' network ports have the same MTU.
 
     ## Why it matters
-    Small packets pass, large ones from the wider end are dropped: links come up, pings answer, and the first large
+    Small packets pass, large ones from the wider end are dropped. Links come up, pings answer, and the first large
     transfer stalls until its retries are used up (EI0013, error CQE), or is very slow.
 
     ## What to do

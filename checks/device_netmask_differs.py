@@ -16,7 +16,7 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
 
     ## Why it matters
     An NPU with a narrower mask treats NPUs of its own segment as remote and sends their traffic to a gateway, or
-    nowhere; one with a wider mask looks for remote NPUs in its own segment. Either way some pairs of NPUs cannot
+    nowhere. One with a wider mask looks for remote NPUs in its own segment. Either way some pairs of NPUs cannot
     connect, and HCCL hangs.
 
     ## What to do

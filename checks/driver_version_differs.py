@@ -14,7 +14,7 @@ def driver_version_differs(versions: PerHost[NpuVersions], products: PerHost[Npu
     """All hosts have the same version of the NPU driver.
 
     ## Why it matters
-    HCCL, the runtime and the tools behave differently from version to version: one host refuses a setting that all the
+    HCCL, the runtime and the tools behave differently from version to version. One host refuses a setting that all the
     others take, or is slower, and the rest wait for it.
 
     ## What to do

@@ -9,7 +9,7 @@ def file_server_silent_logged(log: KernelLog) -> Iterator[Finding]:
     """The kernel's log, up to 24 hours back, holds no file server that stopped answering.
 
     ## Why it matters
-    Each process that reads from it hangs in the kernel, also one that is to be ended: ranks come late to every step,
+    Each process that reads from it hangs in the kernel, also one that is to be ended. Ranks come late to every step,
     and a job ends with a timeout of its collectives.
 
     ## What to do

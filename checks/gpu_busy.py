@@ -14,7 +14,7 @@ def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
     """No process computes on a GPU before the job starts.
 
     ## Why it matters
-    A process that an earlier job has left behind keeps its memory and part of the GPU's time: the next job runs out of
+    A process that an earlier job has left behind keeps its memory and part of the GPU's time. The next job runs out of
     memory, or is slow on that GPU alone.
 
     ## What to do

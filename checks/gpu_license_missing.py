@@ -13,7 +13,7 @@ def gpu_license_missing(inventory: GpuInventory) -> Iterator[Finding]:
     """Every virtual GPU has its licence.
 
     ## Why it matters
-    A virtual GPU (vGPU) without a licence runs at full speed for some minutes; then the driver lowers its clock and
+    A virtual GPU (vGPU) without a licence runs at full speed for some minutes. Then the driver lowers its clock and
     allocates memory slowly, so that the job seems to hang.
 
     ## What to do

@@ -9,7 +9,7 @@ def gpu_persistence_off(inventory: GpuInventory) -> Iterator[Finding]:
     """Persistence mode is on for every GPU of a data centre.
 
     ## Why it matters
-    Without it the driver lets go of a GPU when no program uses it: each start of a program, and each call of
+    Without it the driver lets go of a GPU when no program uses it. Each start of a program, and each call of
     nvidia-smi, initialises all GPUs again, which takes seconds, and settings such as power limits are lost.
 
     ## What to do

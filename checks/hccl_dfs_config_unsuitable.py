@@ -18,7 +18,7 @@ def hccl_dfs_config_unsuitable(launch: LaunchConfig) -> Iterator[Finding]:
     """HCCL_DFS_CONFIG leaves HCCL's fault detection on, and its costly consistency check off.
 
     ## Why it matters
-    From CANN 8.2 on, HCCL itself finds out which rank caused a failure, and prints it in the log of every rank: the
+    From CANN 8.2 on, HCCL itself finds out which rank caused a failure, and prints it in the log of every rank. The
     heartbeat of the cluster, the detection of stuck ranks and the probe after a connection timeout are on by default.
     With one of them off, a failed job leaves timeouts on all ranks, and `doctor diagnose` has no rank to name.
     `inconsistent_check:on` compares the operators of all ranks, for about 5 % of the speed and 10 GB of host memory.

@@ -18,7 +18,7 @@ def host_name_ambiguous(
 
     ## Why it matters
     A stale line in one /etc/hosts sends one host's connections to an address that is no longer in use, or to another
-    machine: the job hangs at its start, and all other hosts look healthy.
+    machine. The job hangs at its start, and all other hosts look healthy.
 
     ## What to do
     As root on {host}: `{correction}` corrects /etc/hosts. Where `getent hosts {name}` gives another address there even

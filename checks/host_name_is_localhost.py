@@ -22,7 +22,7 @@ def host_name_is_localhost(
 
     ## Why it matters
     localhost resolves to the local host everywhere. A rank that announces it as its address, as Gloo and torchrun do
-    with the host name, makes the others connect to themselves; logs of two such hosts cannot be distinguished.
+    with the host name, makes the others connect to themselves. Logs of two such hosts cannot be distinguished.
 
     ## What to do
     Give {host} the name that the list of hosts has for it: `hostname {listed} && echo {listed} > /etc/hostname`. Then

@@ -24,7 +24,7 @@ def host_name_is_loopback(
 
     ## Why it matters
     A program that looks up its own host name to find its address announces 127.0.0.1 or 127.0.1.1, and the others
-    connect to themselves. Gloo fails this way ("Connection refused, remote=[127.0.0.1]"); a rank table made by
+    connect to themselves. Gloo fails this way ("Connection refused, remote=[127.0.0.1]"). A rank table made by
     `hccl_tools.py` gets a loopback server_id; a launcher that asks for rank 0 by name waits on the wrong address.
 
     ## What to do

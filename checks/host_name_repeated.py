@@ -16,7 +16,7 @@ def host_name_repeated(names: PerHost[HostNames], launch: LaunchConfig) -> Itera
 
     ## Why it matters
     MindSpore and MPI launchers count the ranks of a host by its name. Two hosts with one name look like a single host
-    with twice the ranks: device numbers run past the last device ("Got device count[8] and device id[9]") or two ranks
+    with twice the ranks. Device numbers run past the last device ("Got device count[8] and device id[9]") or two ranks
     take one device. NCCL and HCCL logs of the two can no longer be distinguished.
 
     ## What to do

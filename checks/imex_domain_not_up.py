@@ -15,7 +15,7 @@ def imex_domain_not_up(domain: ImexDomain) -> Iterator[Finding]:
     ## What to do
     On {host}: `nvidia-imex-ctl -N` shows who reaches whom, `journalctl -u nvidia-imex` and /var/log/nvidia-imex.log
     why. All members need the same /etc/nvidia-imex/nodes_config.cfg in the same order, the same version, and port 50000
-    open between them; the file is read only when the service starts: `systemctl restart nvidia-imex` on all of them.
+    open between them. The file is read only when the service starts: `systemctl restart nvidia-imex` on all of them.
 
     ## Source
     `nvidia-imex-ctl -N` (NVIDIA IMEX Service Guide): Domain State UP, DEGRADED or DOWN. A host on which the service

@@ -36,8 +36,8 @@ def interface_unreachable(
 
     ## Why it matters
     Every rank announces the address of the interface that its library has taken. Where that is loopback, or the
-    docker0 that all hosts have with one address, the others connect to themselves: "Connection refused,
-    remote=[172.17.0.1]", or the job waits at its start until a timeout of minutes.
+    docker0 that all hosts have with one address, the others connect to themselves. They report "Connection
+    refused, remote=[172.17.0.1]", or the job waits at its start until a timeout of minutes.
 
     ## What to do
     In the job's script, so that all hosts have it: `export {setting}={nic}`, the interface that leads to the other

@@ -23,7 +23,7 @@ def launch_parallel_mode_refused(training: TrainingLaunch) -> Iterator[Finding]:
     ## Why it matters
     PyNative mode runs stand_alone and data_parallel only; semi_auto_parallel and auto_parallel divide a graph, and
     there is none. A strategy of `shard` needs as many devices as the product of its numbers, and powers of two where
-    the number of devices is one; the pipeline's stages must divide the devices.
+    the number of devices is one. The pipeline's stages must divide the devices.
 
     ## What to do
     Correct {where}: it has {observed}, and needs {expected}.

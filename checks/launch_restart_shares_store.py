@@ -19,7 +19,7 @@ def launch_restart_shares_store(training: TrainingLaunch, python: PerHost[Python
 
     ## Why it matters
     From torch 2.6 on, the ranks of a restart read the store that torchrun keeps from the failed attempt, in which the
-    addresses of the failed ranks still stand: they connect to ports that have no listener any more. With the static
+    addresses of the failed ranks still stand. They connect to ports that have no listener any more. With the static
     rendezvous, which torchrun uses unless told otherwise, every restart fails (gloo: `connectFullMesh failed ...
     Connection refused`); with c10d it depends on which rank is first. `--max-restarts` then only makes the job longer.
 

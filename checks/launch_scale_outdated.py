@@ -10,7 +10,7 @@ def launch_scale_outdated(training: TrainingLaunch) -> Iterator[Finding]:
 
     ## Why it matters
     A program that was written for 8 devices and is started on 2 still multiplies the learning rate by 8, or divides
-    the batch by it: the global batch is a quarter of what was meant, or the learning rate four times too large.
+    the batch by it. The global batch is a quarter of what was meant, or the learning rate four times too large.
 
     ## What to do
     At {where}: take the number from the launcher, `dist.get_world_size()` or `get_group_size()`. From 8 to 2 devices,

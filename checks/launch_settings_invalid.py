@@ -32,7 +32,7 @@ def launch_settings_invalid(
 
     ## Why it matters
     HCCL stops at a value that is out of range (EI0001), on every rank that has it, and torch at a word that it does not
-    know; NCCL 2.24 and later ends at an unknown word of NCCL_ALGO or NCCL_PROTO. Others are read only in part: of
+    know. NCCL 2.24 and later ends at an unknown word of NCCL_ALGO or NCCL_PROTO. Others are read only in part: of
     ASCEND_RT_VISIBLE_DEVICES, what follows the first space is ignored; where NCCL expects a number, `true` is 0, so
     that `NCCL_P2P_DISABLE=true` disables nothing.
 

@@ -19,7 +19,7 @@ def listen_queue_short(
     """The queue of a listening socket (net.core.somaxconn) holds the connections of all ranks.
 
     ## Why it matters
-    When the job starts, all ranks connect to one host within moments. Connections beyond the queue are dropped; some
+    When the job starts, all ranks connect to one host within moments. Connections beyond the queue are dropped. Some
     ranks retry late or give up, and the job fails at its start, by chance, more often the larger it is (EI0015, list
     of unconnected ranks; TCPStore time-out).
 

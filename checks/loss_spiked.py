@@ -10,8 +10,8 @@ def loss_spiked(watch: WatchResult) -> Iterator[Finding]:
     """The loss does not jump from one step to the next.
 
     ## Why it matters
-    One bad batch moves one loss. A jump that several steps share comes from a gradient that has spoilt the parameters:
-    the training may come back, and may have lost what it had learned for some of its data.
+    One bad batch moves one loss. A jump that several steps share comes from a gradient that has spoilt the parameters.
+    The training may come back, and may have lost what it had learned for some of its data.
 
     ## What to do
     `doctor watch --data {step} -- COMMAND` compares the batches of that step on all ranks; look for documents that

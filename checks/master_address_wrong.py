@@ -58,7 +58,7 @@ def master_address_wrong(
     torchrun ignores the variable MASTER_ADDR, and takes 127.0.0.1 where its line gives no address. Where it is a
     name, `getent hosts {master}` must print the same address on {host} as on all others: correct the line in
     /etc/hosts. With `--rdzv-backend c10d` torchrun goes by the hosts' own names: `getent ahosts $(hostname)` must
-    print an address on each host, and on that of the endpoint the endpoint's; otherwise give that host `--rdzv-conf
+    print an address on each host, and on that of the endpoint the endpoint's. Otherwise give that host `--rdzv-conf
     is_host=1` and all others `--rdzv-conf is_host=0`, and each host its address with `--local-addr`.
 
     ## Source

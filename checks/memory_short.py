@@ -25,7 +25,7 @@ def memory_short(
     When memory runs out the kernel kills the largest process, most often a rank (exit by signal 9), or HCCL cannot get
     its buffers (EI0007). A host that is short before the job starts is used by another user or by a leftover
     process. A container, a job of Slurm and a service have a control group, whose limit may be far below the host's
-    memory: all ranks share it, and so does what they keep in /dev/shm.
+    memory. All ranks share it, and so does what they keep in /dev/shm.
 
     ## What to do
     - Host: on {host} `ps -eo pid,user,rss,etime,args --sort=-rss | head` shows first the processes that hold most.

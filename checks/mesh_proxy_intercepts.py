@@ -17,8 +17,8 @@ def mesh_proxy_intercepts(container: JobContainer, listeners: Listeners) -> Iter
 
     ## Why it matters
     A sidecar redirects every TCP connection of its pod to itself. It accepts connections before the other side listens,
-    waits for the client's first bytes, and reaches no pod by ports that no service names: init_process_group hangs or
-    ends with "recvValue failed ... got 0 bytes" or "Connection closed by peer", while every port looks open. The pod
+    waits for the client's first bytes, and reaches no pod by ports that no service names. Then init_process_group hangs
+    or ends with "recvValue failed ... got 0 bytes" or "Connection closed by peer", while every port looks open. The pod
     does not complete either, since its proxy goes on.
 
     ## What to do

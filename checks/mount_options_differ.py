@@ -20,7 +20,7 @@ def mount_options_differ(mounts: PerHost[MountTable]) -> Iterator[Finding]:
 
     ## Why it matters
     A host that may only read the folder fails when it writes a checkpoint or a cache there. With other rules for locks
-    or caches it does not see what the others have locked or written: two processes build the same cache at once, a rank
+    or caches it does not see what the others have locked or written. Two processes build the same cache at once, a rank
     reads an old file or finds none.
 
     ## What to do

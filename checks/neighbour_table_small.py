@@ -18,7 +18,7 @@ def neighbour_table_small(
 
     ## Why it matters
     The kernel keeps one entry for each address in its own subnets that it talks to. In a flat network of a thousand
-    hosts and the default limit of 1024 entries the table overflows: connections fail at random with "No buffer space
+    hosts and the default limit of 1024 entries the table overflows. Connections fail at random with "No buffer space
     available" or time out, and the kernel logs "neighbour: arp_cache: neighbor table overflow!".
 
     ## What to do

@@ -20,8 +20,8 @@ def net_flows_lost(
     """Connections between two hosts pass from every source port.
 
     ## Why it matters
-    Some connections work and others never do, on the same ports: a rule or a path that is chosen by a
-    hash of the ports drops its share of them; the share says how many of the equal paths are broken. The rendezvous
+    Some connections work and others never do, on the same ports. A rule or a path that is chosen by a
+    hash of the ports drops its share of them. The share says how many of the equal paths are broken. The rendezvous
     succeeds, one of many connections of a collective hangs, and the next start hangs on another one, or on none. No
     port is to blame: opening ports mends nothing.
 

@@ -14,8 +14,8 @@ def net_large_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     """Full-size packets pass wherever small ones do.
 
     ## Why it matters
-    Something on the way has a smaller MTU than the hosts, and the message that tells the sender so does not come back:
-    connections open, the rendezvous works, and the first tensor hangs until a timeout.
+    Something on the way has a smaller MTU than the hosts, and the message that tells the sender so does not come back.
+    Connections open, the rendezvous works, and the first tensor hangs until a timeout.
 
     ## What to do
     At once, as root on every host, for the interface that the job uses: `ip link set dev <interface> mtu {largest}`,

@@ -11,7 +11,7 @@ def npu_busy(table: NpuTable, holders: NpuProcesses | None) -> Iterator[Finding]
     """No process holds an NPU.
 
     ## Why it matters
-    A leftover process of an earlier job keeps its memory and its ports on the NPU: the next job fails with `Failed to
+    A leftover process of an earlier job keeps its memory and its ports on the NPU. The next job fails with `Failed to
     initialize the HCCP process ... Maybe the last training process is running` (EJ0001), with a port in use (EI0020),
     or out of memory.
 

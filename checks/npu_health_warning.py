@@ -9,7 +9,7 @@ def npu_health_warning(health: NpuHealth) -> Iterator[Finding]:
     """No NPU reports a fault code that asks for an action.
 
     ## Why it matters
-    A code with which the NPU continues to work is the first sign of one with which it does not; some codes stand for an
+    A code with which the NPU continues to work is the first sign of one with which it does not. Some codes stand for an
     NPU that works slower than its peers, which slows the whole synchronous job.
 
     ## What to do

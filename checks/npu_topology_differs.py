@@ -14,7 +14,7 @@ def npu_topology_differs(topologies: PerHost[NpuTopology], products: PerHost[Npu
 
     ## Why it matters
     A card behind another PCIe switch, or one whose HCCS links did not come up, shows as SYS or PHB where its peers show
-    HCCS or PIX: its traffic goes through the processors, and the whole job waits for it.
+    HCCS or PIX. Its traffic goes through the processors, and the whole job waits for it.
 
     ## What to do
     `npu-smi info -t topo` on {host}; put the card into the slot that it has on the other hosts, or have its HCCS links

@@ -18,7 +18,7 @@ def numa_balancing_on(
     """The kernel does not move memory between NUMA nodes on hosts with accelerators.
 
     ## Why it matters
-    To see where memory is used, the kernel takes pages away and waits for faults: processes that feed an accelerator
+    To see where memory is used, the kernel takes pages away and waits for faults. Processes that feed an accelerator
     stop for moments, at random, and every rank waits for them.
 
     ## What to do

@@ -13,7 +13,7 @@ def overcommit_forbidden(memory: MemoryCommitment) -> Iterator[Finding]:
 
     ## Why it matters
     With vm.overcommit_memory=2 the kernel counts what is reserved, not what is used. A rank reserves far more than it
-    uses, and a fork for each data loader worker counts the whole rank again: it dies of "Cannot allocate memory"
+    uses, and a fork for each data loader worker counts the whole rank again. It dies of "Cannot allocate memory"
     (errno 12) while `free` shows free memory.
 
     ## What to do

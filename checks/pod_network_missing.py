@@ -19,7 +19,8 @@ def pod_network_missing(networks: PodNetworks, addresses: HostAddresses, contain
     ## What to do
     `kubectl describe pod {host}` shows the events of Multus and both annotations; `kubectl get net-attach-def` the
     networks that exist, `kubectl -n kube-system get pods -o wide | grep multus` whether Multus runs on the pod's node.
-    Then make the pod anew: a pod gets its networks at its start only.
+    Then `kubectl delete pod {host}`: a pod gets its networks at its start only, and its Job or StatefulSet starts it
+    again.
 
     ## Source
     Kubernetes Network Custom Resource Definition De-facto Standard: `k8s.v1.cni.cncf.io/networks` requests networks,

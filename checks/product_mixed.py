@@ -17,7 +17,7 @@ def product_mixed(products: PerHost[NpuProduct]) -> Iterator[Finding]:
 
     ## What to do
     `npu-smi info` on {host} shows its NPUs. Leave the host out of the job: in Slurm `sbatch --exclude={host}` with the
-    job's script, else delete its line in the hostfile; lower the number of nodes by the hosts left out. Or start a job
+    job's script, else delete its line in the hostfile. Lower the number of nodes by the hosts left out. Or start a job
     of its own for each family.
 
     ## Source

@@ -12,9 +12,9 @@ def rank_table_address_invalid(
     """Every address in the rank table is valid, and present where the product needs it.
 
     ## Why it matters
-    HCCL refuses anything that is not an IPv4 or IPv6 address (EI0014), and a missing device_ip: always on A1; on A2 as
-    soon as there are two hosts; on A3 between super pods, between hosts without super pods, and when HCCS is switched
-    off.
+    HCCL refuses anything that is not an IPv4 or IPv6 address (EI0014). It refuses a missing device_ip as well: always
+    on A1; on A2 as soon as there are two hosts; on A3 between super pods, between hosts without them, and when HCCS is
+    switched off.
 
     ## What to do
     `for n in $(seq 0 7); do hccn_tool -i $n -ip -g; done` on the host shows the addresses of NPUs 0 to 7. `cp -p

@@ -11,7 +11,7 @@ def rank_table_ranks_interleave(table: RankTable) -> Iterator[Finding]:
 
     ## Why it matters
     HCCL does not support rank ids of two hosts that are interleaved, such as 0, 1, 2, 7 on one and 3, 4, 5, 6 on the
-    other: its algorithms assume that neighbouring ranks are neighbouring devices.
+    other. Its algorithms assume that neighbouring ranks are neighbouring devices.
 
     ## What to do
     Number host by host: 0 to 7 on the first, 8 to 15 on the second. `cp -p {rank_table} {rank_table}.old && doctor

@@ -18,7 +18,7 @@ def rdma_errors_many(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """No RDMA port has counted many more errors since its host was started than the other ports of the fleet.
 
     ## Why it matters
-    A cable or transceiver that is about to fail loses its link now and then, and has errors between: it may be quiet in
+    A cable or transceiver that is about to fail loses its link now and then, and has errors between. It may be quiet in
     the second in which a check looks, and end the job an hour later.
 
     ## What to do

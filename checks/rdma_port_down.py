@@ -10,7 +10,7 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
     """Every RDMA port that the job uses is active.
 
     ## Why it matters
-    A port that is down is left out by NCCL: the host has fewer rails than the others, so that the job is slower, or
+    A port that is down is left out by NCCL. The host has fewer rails than the others, so that the job is slower, or
     ranks find no partner on the same rail.
 
     ## What to do

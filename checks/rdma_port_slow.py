@@ -10,7 +10,7 @@ def rdma_port_slow(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """Every RDMA port has the speed and the number of lanes that it has on the other hosts, and so has its PCIe link.
 
     ## Why it matters
-    A port that came up with fewer lanes, or at a lower speed, slows every collective down to its own speed; so does an
+    A port that came up with fewer lanes, or at a lower speed, slows every collective down to its own speed. So does an
     adapter whose slot gives it fewer lanes of PCIe than its port needs.
 
     ## What to do

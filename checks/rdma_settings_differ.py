@@ -13,7 +13,7 @@ def rdma_settings_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """All hosts have the same MTU and quality of service on their RoCE ports.
 
     ## Why it matters
-    RoCE loses packets where one host marks its traffic with another class, or does not react to congestion: its
+    RoCE loses packets where one host marks its traffic with another class, or does not react to congestion. Its
     packets land in a queue that is not protected, and the others slow down for it. A larger MTU than the others' fails
     only with large messages.
 

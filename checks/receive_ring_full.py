@@ -15,7 +15,7 @@ def receive_ring_full(cards: NicRings) -> Iterator[Finding]:
     """No network card drops packets because its receive buffers are full while it could have more of them.
 
     ## Why it matters
-    A burst, as when many ranks send to one host, finds the ring full: packets are lost and sent again after a timeout,
+    A burst, as when many ranks send to one host, finds the ring full. Packets are lost and sent again after a timeout,
     and every collective over TCP waits for them.
 
     ## What to do

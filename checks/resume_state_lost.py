@@ -11,7 +11,7 @@ def resume_state_lost(watch: WatchResult) -> Iterator[Finding]:
 
     ## Why it matters
     A resume that loses a part ends by no error. New moments and a learning rate that warms up again move the
-    parameters for thousands of steps; data that begin again are learned twice while the rest is never seen; ranks that
+    parameters for thousands of steps. Data that begin again are learned twice while the rest is never seen. Ranks that
     share a generator draw the same masks. The loss shows little of it, or shows it days later.
 
     ## What to do

@@ -19,7 +19,7 @@ def smoke_collective_order(run: SmokeRun, started: PerHost[SmokeStart] | None) -
 
     ## Why it matters
     Two groups that share ranks must be used in an order that all agree on. If rank A is in the first group's call
-    and waits for B, and B is in the second's and waits for A, both wait for ever; no timeout names the order.
+    and waits for B, and B is in the second's and waits for A, both wait for ever. No timeout names the order.
 
     ## What to do
     Where each rank waited: {sides}. Give the calls one order on all ranks, such as tensor parallel before data

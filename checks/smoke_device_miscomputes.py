@@ -22,7 +22,7 @@ def smoke_device_miscomputes(
     """Every device computes exact products, repeats them bit by bit, and copies without a change.
 
     ## Why it matters
-    A device that multiplies or stores wrongly now and then raises no error and no ECC count: the loss diverges or
+    A device that multiplies or stores wrongly now and then raises no error and no ECC count. The loss diverges or
     stalls days later, on all ranks, as gradients are shared. Meta reports that six of 419 interruptions of the training
     of Llama 3 were such silent corruptions.
 
@@ -30,8 +30,8 @@ def smoke_device_miscomputes(
     Take the device of {who} on {host} out of the job. Test it with the vendor's tools: `ascend-dmi --dg -i aicore` and
     `for i in $(seq 0 7); do npu-smi info -t ecc -i $i; done`, or `dcgmi diag -r 3` and `nvidia-smi -q -d ECC`; a CPU
     with `rasdaemon` or `mcelog`, and a memory test. If it is wrong again, replace it. Where only the checksum of a
-    product differs from that of the other devices, compare driver, CANN and CUDA libraries with the other hosts first:
-    another library may add in another order, which is no fault.
+    product differs from that of the other devices, compare driver, CANN and CUDA libraries with the other hosts first.
+    Another library may add in another order, which is no fault.
 
     ## Source
     The device test (`doctor smoke --device-test`) multiplies matrices of whole numbers, chosen so that every sum is

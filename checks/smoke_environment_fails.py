@@ -14,7 +14,7 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
     ## Why it matters
     Variables such as GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME or HCCL_SOCKET_IFNAME choose the interface of all ranks.
     One that names a bridge (docker0), or none at all on a host whose own name stands for 127.0.1.1, gives the ranks
-    addresses that no other host reaches: the job hangs in its first collective and reports a timeout.
+    addresses that no other host reaches. The job hangs in its first collective and reports a timeout.
 
     ## What to do
     {remedy} Then run `doctor smoke` again in the same shell. `doctor smoke --env clean` leaves the job's variables out.

@@ -12,7 +12,7 @@ def smoke_gradient_summed(run: SmokeRun, training: PerHost[SmokeTraining]) -> It
 
     ## Why it matters
     A sum is a mean with a learning rate that is as many times as high as there are ranks. Adam hides it, because it
-    divides by the gradient's own size; SGD, gradient clipping and weight decay do not, and a job that ran well on few
+    divides by the gradient's own size. SGD, gradient clipping and weight decay do not, and a job that ran well on few
     ranks breaks on many.
 
     ## What to do

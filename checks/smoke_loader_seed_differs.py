@@ -18,7 +18,7 @@ def smoke_loader_seed_differs(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> I
     ## What to do
     Give the loader a generator that is seeded by the data-parallel index: `DataLoader(...,
     generator=torch.Generator().manual_seed(seed + dp_rank), worker_init_fn=...)`, and seed `random` and `numpy.random`
-    in `worker_init_fn` from `torch.initial_seed()`: torch seeds only its own generator (and since 2.x random's),
+    in `worker_init_fn` from `torch.initial_seed()`. torch seeds only its own generator (and since 2.x random's),
     NumPy's is the parent's copy in every worker.
     Check first: {generators}.
 

@@ -33,7 +33,7 @@ def smoke_loss_stalled(
     """The loss falls: the model learns what the data contain.
 
     ## Why it matters
-    A job whose loss does not fall is useless, and the slope does not show it: the first losses of any model fall a
+    A job whose loss does not fall is useless, and the slope does not show it. The first losses of any model fall a
     little, while it only learns how often each word occurs. The smoke run's data have known levels instead.
 
     ## What to do

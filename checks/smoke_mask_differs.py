@@ -16,13 +16,13 @@ def smoke_mask_differs(
 
     ## Why it matters
     Tensor- and pipeline-parallel ranks work on the same rows. If each masks other positions of them, one rank's
-    embedding hides what another rank's loss asks for: with tensor parallelism the loss falls and then climbs again,
-    with pipelines it even falls faster than it should, because the answers leak. No error is raised.
+    embedding hides what another rank's loss asks for. With tensor parallelism the loss falls and then climbs again.
+    With pipelines it even falls faster than it should, because the answers leak. No error is raised.
 
     ## What to do
     In the folder of the job's program: `grep -rnE 'manual_seed|random.seed|default_rng|set_seed' --include='*.py'`
     shows where it seeds. Seed every generator that the data or dropout use (`random`, `numpy.random`, `torch`, the
-    device's, and those of the loader's workers) by the data-parallel index, not by the rank: ranks that hold one model
+    device's, and those of the loader's workers) by the data-parallel index, not by the rank. Ranks that hold one model
     (tensor and pipeline parallel) then draw the same mask, of dropout or of masked tokens. With tensor and pipeline
     parallel ranks next to each other that index is `rank // (tp * pp)`. Or draw the mask on one rank and broadcast it.
     Generators known to differ: {generators}. Where hosts have different versions of a library, its draws may differ

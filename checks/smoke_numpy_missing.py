@@ -14,7 +14,7 @@ def smoke_numpy_missing(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator
 
     ## Why it matters
     torch works without NumPy until something converts a tensor: a data loader, a metric, a checkpoint. A job whose
-    program uses NumPy dies on this host alone; one that draws its masks with it where it is there, and without it
+    program uses NumPy dies on this host alone. One that draws its masks with it where it is there, and without it
     elsewhere, trains on different masks, without an error.
 
     ## What to do

@@ -45,7 +45,7 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
     If it sleeps, its state names what it sleeps in, and so does `for p in $(pgrep python); do echo $p $(cat
     /proc/$p/wchan); done` on {host} while it hangs: check that file system, lock or server from there. If it
-    computes: an endless loop, or work that only this rank does (a checkpoint, an evaluation, a compile): let
+    computes: an endless loop, or work that only this rank does (a checkpoint, an evaluation, a compile). Let
     the others know, or use a barrier with a longer timeout.
 
     ## Source

@@ -20,7 +20,7 @@ def smoke_rank_slow(
     """No rank computes more slowly than its peers.
 
     ## Why it matters
-    Every step waits for the slowest rank: one that is 20 % slower costs all the others 20 % of their time, and in
+    Every step waits for the slowest rank. One that is 20 % slower costs all the others 20 % of their time, and in
     their own profiles that looks like slow communication.
 
     ## What to do

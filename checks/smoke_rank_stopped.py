@@ -12,7 +12,7 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
     ## Why it matters
     A process that is stopped (SIGSTOP, a debugger, Ctrl-Z) or frozen (docker pause, the cgroup freezer, a suspended
-    virtual machine) sends nothing and does not die; all others wait for it.
+    virtual machine) sends nothing and does not die. All others wait for it.
 
     ## What to do
     - Signal: on {host}, `ps -eo pid,user,stat,args | awk '$3 ~ /^T/'` lists the stopped processes, also that of {who};

@@ -13,7 +13,7 @@ def smoke_ranks_share_cpu(run: SmokeRun, bindings: PerHost[SmokeBinding]) -> Ite
 
     ## Why it matters
     Every rank keeps a CPU busy with launching kernels. Ranks that are bound to one CPU take turns on it while the
-    others are idle: each step takes as many times as long, the devices wait, and loader workers, which inherit the
+    others are idle. Each step takes as many times as long, the devices wait, and loader workers, which inherit the
     binding, share that CPU too.
 
     ## What to do

@@ -24,7 +24,7 @@ def smoke_shards_wrong(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     - Epoch: at the start of each epoch every rank calls `sampler.set_epoch(epoch)`, with the same number.
     - Divisor: give each rank's loader `sampler=DistributedSampler(dataset, num_replicas={usual}, rank=dp_rank)`. A
       loader without a sampler reads all of the data.
-    - Share: ranks of one model read the same rows: the sampler's `rank=` is to be their data-parallel index, and what
+    - Share: ranks of one model read the same rows. The sampler's `rank=` is to be their data-parallel index, and what
       stands behind the loader changes the rows on all of these ranks alike.
     - Shards: `DistributedSampler(num_replicas=dp_size, rank=dp_rank)` takes the data-parallel size and index, not the
       world's size and the rank. If rows are left out at the end of an epoch, use `drop_last=True` everywhere or

@@ -30,7 +30,15 @@ import msgspec
 
 from doctor.engine.check import Relations
 from doctor.engine.grouping import lists_by_key
-from doctor.engine.result import CUT_PARTS, Finding, Outcome, Reason, Report, Severity, value_in_sentence
+from doctor.engine.result import (
+    Finding,
+    Outcome,
+    Reason,
+    Report,
+    Severity,
+    can_be_left_over,
+    value_in_sentence,
+)
 from doctor.engine.texts import filled, remember
 
 EVERYONE = "every other host"
@@ -197,7 +205,7 @@ class _Linker:
             }
             explaining = [explanation for explanation in explanations.values() if explanation is not None]
             rest = {host for host, explanation in explanations.items() if explanation is None}
-            if explaining and any(rest.issubset(part) for part in ((), *finding.values.get(CUT_PARTS, ()))):
+            if explaining and can_be_left_over(finding, rest):
                 yield cause, explaining[0]
 
     def explaining(self, candidates: Iterable[Finding], finding: Finding, names: Sequence[str]) -> Finding | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -198,6 +199,11 @@ CUT_PARTS = "cut_parts"
 
 TIED = "groups"
 """The value of a finding of hosts that differ while no value has a majority: who has each."""
+
+
+def can_be_left_over(finding: Finding, hosts: AbstractSet[str]) -> bool:
+    """Whether a cause that is on all hosts of a finding but these explains it: none, or those of one of its parts."""
+    return any(hosts <= {*part} for part in ((), *finding.values.get(CUT_PARTS, ())))
 
 
 def accused_hosts(finding: Finding, count: int) -> tuple[str, ...]:

@@ -132,9 +132,7 @@ def lock_plan(plan_folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise PlanStoreError(
-                filled("{0} is being applied or undone by another process", plan_folder.name)
-            ) from None
+            raise PlanStoreError(filled("another process applies or undoes {0}", plan_folder.name)) from None
         yield
     finally:
         os.close(handle)

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+import msgspec
+
+from doctor.engine.result import Finding, Outcome
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.job.launch_config import FIRST_OF_SLURM, HCCL_BASE_PORT
@@ -43,10 +46,45 @@ _EXPORTED = re.compile(r"`export ([^`]{1,300})`")
 _ASSIGNMENT = re.compile(r"(?<![A-Za-z0-9_])([A-Z_][A-Z0-9_]{0,60})=((?:\$\([^()]{0,200}\)|[^\s$])+)", re.ASCII)
 
 Values = Mapping[str, Any]
+Edit = tuple[str, str, str]
+"""A place and its corrected line, or else a sentence that says what to do."""
 
 
-def corrected(check: str, values: Values, places: Mapping[str, str], names: Iterator[str]) -> list[str]:
-    """What to write, each with its place; empty where the finding does not say it.
+class Corrections:
+    """The lines of scripts with all corrections so far: one that several findings are about is written once for all."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, str] = {}
+        self._before: dict[str, str] = {}
+        self._edits: dict[tuple[str, Finding], list[Edit]] = {}
+
+    def of(self, check: str, finding: Finding, places: Mapping[str, str], names: Iterator[str]) -> Finding:
+        """The finding with what to write."""
+        edits = self._edits.get((check, finding))
+        if edits is None:
+            current = {place: self._lines.get(place, text) for place, text in places.items()}
+            edits = self._edits[check, finding] = corrected(check, finding.values, current, names)
+            for place, new, _ in edits:
+                if place:
+                    self._before.setdefault(place, places[place])
+                    self._lines[place] = new
+        return finding.with_values(corrected=edits) if edits else finding
+
+    def written(self, outcome: Outcome) -> Outcome:
+        """With sentences in place of the edits, once all findings are corrected."""
+
+        def with_sentences(finding: Finding) -> Finding:
+            edits = finding.values.get("corrected")
+            if not edits:
+                return finding
+            texts = (_written(at, self._lines[at], self._before[at]) if at else text for at, _, text in edits)
+            return finding.with_values(corrected=list(dict.fromkeys(texts)))
+
+        return msgspec.structs.replace(outcome, findings=tuple(map(with_sentences, outcome.findings)))
+
+
+def corrected(check: str, values: Values, places: Mapping[str, str], names: Iterator[str]) -> list[Edit]:
+    """What to write; empty where the finding does not say it.
 
     ``names``: the places of the finding, as `doctor.session.several_launches` names them, the likeliest first.
     """
@@ -56,10 +94,10 @@ def corrected(check: str, values: Values, places: Mapping[str, str], names: Iter
     for place in names if correct else ():
         text = places.get(place, "")
         if check == "master-address-local" and SLURM not in places:
-            return _at_first_host(place, text, values)
+            return [("", "", sentence) for sentence in _at_first_host(place, text, values)]
         new = correct(text, {**values, SLURM: SLURM in places}) if text and correct else None
         if new is not None and new != text and len(new) < MAX_LINE and "`" not in new:
-            return [_written(place, new, text)]
+            return [(place, new, "")]
     return []
 
 
@@ -86,21 +124,22 @@ def _at_first_host(place: str, text: str, values: Values) -> list[str]:
     return [filled("On the host with rank 0, in the folder of {0}: `{1}`; then copy {0} to the others.", file, command)]
 
 
-def _exports(command: str, places: Mapping[str, str]) -> Iterator[str]:
+def _exports(command: str, places: Mapping[str, str]) -> Iterator[Edit]:
     """Each variable at the line that sets it, or before the launch."""
-    added = []
+    added, lines = [], dict(places)
     for name, value in _ASSIGNMENT.findall(command):
         place = places.get(name, "")
-        text = places.get(place, "")
+        text = lines.get(place, "")
         current = re.search(rf"\b{name}=(?:\"[^\"]*\"|'[^']*'|[^\s;]*)", text)
         new = f"{text[: current.start()]}{name}={value}{text[current.end() :]}" if current else text
         if place and new != text and "`" not in new and len(new) < MAX_LINE:
-            yield _written(place, new, text)
+            lines[place] = new
+            yield place, new, ""
         else:
             added.append(f"{name}={value}")
     file, _, line = places.get("", "").rpartition(":")
     if added and file:
-        yield filled("Before line {0} of {1} add: `export {2}`", line, file, " ".join(added))
+        yield "", "", filled("Before line {0} of {1} add: `export {2}`", line, file, " ".join(added))
 
 
 def _exported_in_remedy(values: Values) -> str:
@@ -243,8 +282,10 @@ def _of_sizes(text: str, values: Values) -> str | None:
         within = re.fullmatch(rf"\s*{re.escape(first)}\b.*?\s'?({re.escape(second)}\b[^']*)'?\s*", text)
         return within[1] if within else None
     if not first:
-        is_simple = values.get(SLURM) and text.lstrip().startswith(second)
-        return f"srun --nodes={observed} --ntasks-per-node=1 {text.strip()}" if is_simple else None
+        alone = re.fullmatch(rf"\s*((?:\w{{1,60}}=\S* )*)({re.escape(second)}\b.*)", text, re.ASCII)
+        if not alone or not values.get(SLURM):
+            return None
+        return f"{alone[1]}srun --nodes={observed} --ntasks-per-node=1 {alone[2].strip()}"
     if not isinstance(number, int) or not isinstance(observed, int) or values.get("expected") != "one on each host":
         return None
     return _one_on_each_host(text, first, number, observed)

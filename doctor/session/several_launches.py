@@ -15,7 +15,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job import LaunchConfig
 from doctor.job.job_script import CARRIERS
-from doctor.session.corrected_lines import MAX_LINE, SLURM, corrected, replaced_option
+from doctor.session.corrected_lines import MAX_LINE, SLURM, Corrections, replaced_option
 from doctor.session.select_checks import of_launch_alone
 
 _MOST_PLACES = 512
@@ -95,35 +95,33 @@ def of_scripts(report: Report, run: Run, checks: Sequence[Check], evaluate: Call
     launches = [msgspec.structs.replace(run.launch, others=()), *run.launch.others]
     reports = [report, *(evaluate(msgspec.structs.replace(run, launch=launch)) for launch in launches[1:])]
     by_check: dict[str, list[Outcome]] = {}
+    corrections = Corrections()
     for launch, judged in zip(launches, reports, strict=True):
         for outcome in judged.outcomes:
             if outcome.check in rules:
-                by_check.setdefault(outcome.check, []).append(_placed(outcome, launch, len(launches) > 1))
+                by_check.setdefault(outcome.check, []).append(_placed(outcome, launch, len(launches) > 1, corrections))
     outcomes = tuple(
-        _joined(by_check[outcome.check]) if outcome.check in by_check else _of_training(outcome, launches)
+        _joined(by_check[outcome.check]) if outcome.check in by_check else _of_training(outcome, launches, corrections)
         for outcome in report.outcomes
     )
-    return msgspec.structs.replace(report, outcomes=outcomes)
+    return msgspec.structs.replace(report, outcomes=tuple(map(corrections.written, outcomes)))
 
 
 def of_launch_line(report: Report, run: Run, checks: Sequence[Check]) -> Report:
     """The report with the launch line as it is once a finding about it is corrected."""
     rules = frozenset(of_launch_alone(checks, (LaunchConfig,)))
-    outcomes = tuple(
+    corrections, place = Corrections(), "launch line"
+    line = {place: run.launch.launch_line}
+    outcomes = [
         msgspec.structs.replace(
             outcome,
-            findings=tuple(_with_line(finding, run.launch.launch_line, outcome.check) for finding in outcome.findings),
+            findings=tuple(corrections.of(outcome.check, finding, line, iter([place])) for finding in outcome.findings),
         )
         if outcome.check in rules
         else outcome
         for outcome in report.outcomes
-    )
-    return msgspec.structs.replace(report, outcomes=outcomes)
-
-
-def _with_line(finding: Finding, launch_line: str, check: str) -> Finding:
-    edits = corrected(check, finding.values, {"launch line": launch_line}, iter(["launch line"]))
-    return finding.with_values(corrected=edits) if edits else finding
+    ]
+    return msgspec.structs.replace(report, outcomes=tuple(map(corrections.written, outcomes)))
 
 
 def launch_rules(checks: Sequence[Check]) -> list[Check]:
@@ -132,10 +130,12 @@ def launch_rules(checks: Sequence[Check]) -> list[Check]:
     return [check for check in checks if check.name in names]
 
 
-def _placed(outcome: Outcome, launch: LaunchOptions, is_one_of_several: bool) -> Outcome:
+def _placed(outcome: Outcome, launch: LaunchOptions, is_one_of_several: bool, corrections: Corrections) -> Outcome:
     script = launch.places.get("", "")
     usual = _BY_CHECK.get(outcome.check, ())
-    findings = tuple(_with_place(finding, launch.places, usual, outcome.check) for finding in outcome.findings)
+    findings = tuple(
+        _with_place(finding, launch.places, usual, outcome.check, corrections) for finding in outcome.findings
+    )
     unknown = outcome.unknown
     if is_one_of_several:
         unknown = {
@@ -145,7 +145,9 @@ def _placed(outcome: Outcome, launch: LaunchOptions, is_one_of_several: bool) ->
     return msgspec.structs.replace(outcome, findings=findings, unknown=unknown)
 
 
-def _with_place(finding: Finding, by_name: dict[str, str], usual: Sequence[str], check: str) -> Finding:
+def _with_place(
+    finding: Finding, by_name: dict[str, str], usual: Sequence[str], check: str, corrections: Corrections
+) -> Finding:
     """With the line of the first name among its values that the script has, else that of the launch; and corrected."""
     mark = "#" if finding.values.get("launcher") in _SCHEDULERS else ""
     listed = usual or _names(finding.values.values())
@@ -154,19 +156,19 @@ def _with_place(finding: Finding, by_name: dict[str, str], usual: Sequence[str],
     evidence = finding.values.get("evidence", [])
     if not place:
         return finding
-    edits = corrected(check, finding.values, by_name, iter([*place.split(", ")[::-1], by_name.get("", "")]))
-    evidence = [*([evidence] if isinstance(evidence, str) else evidence), place]
-    return finding.with_values(evidence=evidence, **({"corrected": edits} if edits else {}))
+    placed = finding.with_values(evidence=[*([evidence] if isinstance(evidence, str) else evidence), place])
+    return corrections.of(check, placed, by_name, iter([*place.split(", ")[::-1], by_name.get("", "")]))
 
 
-def _of_training(outcome: Outcome, launches: Sequence[LaunchOptions]) -> Outcome:
+def _of_training(outcome: Outcome, launches: Sequence[LaunchOptions], corrections: Corrections) -> Outcome:
     """With the corrected line of the script that gives the option, where a finding of its training changes one."""
 
     def with_line(finding: Finding) -> Finding:
         option = _dashes(replaced_option(finding.values)[0])
         for by_name in (launch.places for launch in launches if option in launch.places):
-            if edits := corrected(outcome.check, finding.values, by_name, iter(by_name[option].split(", ")[::-1])):
-                return finding.with_values(corrected=edits)
+            edited = corrections.of(outcome.check, finding, by_name, iter(by_name[option].split(", ")[::-1]))
+            if edited is not finding:
+                return edited
         return finding
 
     return msgspec.structs.replace(outcome, findings=tuple(map(with_line, outcome.findings)))

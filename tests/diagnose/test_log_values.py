@@ -9,7 +9,7 @@ import pytest
 
 from doctor.diagnose.diagnosis import Culprit
 from doctor.diagnose.events import Event
-from doctor.diagnose.render.log_values import fill_values, values_in_logs
+from doctor.diagnose.render.log_values import fill_values, requested_settings, values_in_logs
 from tests.diagnose.test_command import run
 
 REFUSED = (
@@ -71,3 +71,20 @@ def test_the_document_has_no_placeholder_that_is_known() -> None:
     document: dict[str, Any] = json.loads(run("-", "--json", text=REFUSED % b"n1").stdout)
     (reported,) = document["undecidable"]["reported"]
     assert not [text for text in reported["confirm"] if "HOST PORT" in text]
+
+
+@pytest.mark.parametrize(
+    ("text", "fix", "command"),
+    [
+        ('Please set `NCCL_P2P_DISABLE="1"` and `NCCL_IB_DISABLE="1"`', "", "NCCL_P2P_DISABLE=1 NCCL_IB_DISABLE=1"),
+        ("You can set NCCL_IB_GID_INDEX=3 on all ranks.", "`export NCCL_IB_GID_INDEX=3`", ""),
+        ("NCCL_P2P_DISABLE=1 was set by the user. Please set it to 0", "", ""),
+        ("Please set NCCL_DEBUG=INFO and run again", "", ""),
+        ("Please set LD_PRELOAD=/tmp/evil.so", "", ""),
+        ("Please set `NCCL_IB_HCA=$(reboot)`", "", ""),
+        ("If reserved memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "", ""),
+    ],
+)
+def test_a_variable_that_a_message_asks_for_is_a_command(text: str, fix: str, command: str) -> None:
+    requested = requested_settings([Event("", 0, 0, text, {})], [fix])
+    assert [line.split("`export ")[1] for line in requested] == ([f"{command}`"] if command else [])

@@ -146,6 +146,6 @@ def test_a_plan_that_cannot_be_saved_is_one_line(state: Path) -> None:
 def test_a_plan_is_applied_or_taken_back_by_one_at_a_time(state: Path) -> None:
     empty = FixPlan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ())
     place = store.save(empty, {"XDG_STATE_HOME": str(state.parents[1])})
-    with store.lock_plan(place), pytest.raises(CommandError, match="is being applied or undone by another process"):
+    with store.lock_plan(place), pytest.raises(CommandError, match="another process applies or undoes"):
         application(["fix"])(["fix", "--undo", ID, "--yes"])
     assert fix("--undo", ID, "--yes") == 0

@@ -553,6 +553,14 @@ def test_a3_outside_a_super_pod_refuses_less(fleet_a3: Fleet) -> None:
     assert [completed.returncode for completed in took] == [7, 0, 0]
 
 
+def test_the_mtu_can_be_set_and_is_kept(fleet_a2: Fleet) -> None:
+    with fleet_a2.broken(HOST, "echo 1500 >/run/npu/0/mtu"):
+        assert hccn(fleet_a2, "-i", 0, "-mtu", "-s", "size", "many").returncode != 0
+        assert hccn(fleet_a2, "-i", 0, "-mtu", "-s", "size", "4200").returncode == 0
+        assert hccn(fleet_a2, "-i", 0, "-mtu", "-g").stdout == "mtu:4200\n"
+        assert "mtu_0=4200" in fleet_a2.enter(HOST, "cat /etc/hccn.conf").stdout
+
+
 def test_on_a3_only_the_other_die_is_compared(fleet_a3: Fleet) -> None:
     with fleet_a3.broken(HOST):
         took = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.engine.result import Severity
-from doctor.session.corrected_lines import corrected
+from doctor.engine.result import Finding, Outcome, Severity
+from doctor.session.corrected_lines import Corrections, corrected
 from tests.lint.launch_report import lint_report, naming, write_files
 from tests.lint.line_mistakes import MISTAKES, NOT_FOUND, SOUND, wrong_line
 
@@ -118,7 +118,10 @@ def test_a_corrected_line_ends_its_finding_and_makes_no_other(
 def test_a_corrected_line_holds_no_secret_and_no_command_of_its_own() -> None:
     values = {"variable": "HCCL_CONECT_TIMEOUT", "expected": "HCCL_CONNECT_TIMEOUT"}
     secret = "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123 HCCL_CONECT_TIMEOUT=9 torchrun t.py"
-    (edit,) = corrected("launch-variable-misspelt", values, {"run.sh:2": secret}, iter(["run.sh:2"]))
+    corrections, finding = Corrections(), Finding("{variable}", **values)
+    edited = corrections.of("launch-variable-misspelt", finding, {"run.sh:2": secret}, iter(["run.sh:2"]))
+    [finding] = corrections.written(Outcome("", "", "", Severity.ERROR, findings=(edited,))).findings
+    [edit] = finding.values["corrected"]
     assert "hf_abc" not in edit and "HCCL_CONNECT_TIMEOUT=9" in edit
     with_backquote = "HCCL_CONECT_TIMEOUT=`date` torchrun t.py"
     assert corrected("launch-variable-misspelt", values, {"run.sh:2": with_backquote}, iter(["run.sh:2"])) == []
@@ -126,7 +129,7 @@ def test_a_corrected_line_holds_no_secret_and_no_command_of_its_own() -> None:
 
 
 def test_the_corrected_lines_of_all_findings_of_a_check_are_printed(tmp_path: Path) -> None:
-    """Two lines that are wrong have two corrected lines; one that is wrong twice is corrected once at a time."""
+    """Two lines that are wrong have two corrected lines."""
     script = tmp_path / "run.sh"
     two = "export HCCL_CONECT_TIMEOUT=1200\nexport HCCL_EXEC_TIMEOT=900\ntorchrun --nproc-per-node 2 t.py\n"
     script.write_text(f"#!/bin/bash\n{two}")
@@ -138,12 +141,47 @@ def test_the_corrected_lines_of_all_findings_of_a_check_are_printed(tmp_path: Pa
         assert all(text.count(f"Line {number} of run.sh must read:") == 1 for number in (1, 2)), text
         script.write_text(script.read_text().replace("eight", "8"))
         assert "must read" not in lint_text(script)
-    script.write_text(f"#!/bin/bash\n{two}".replace("1200\nexport", "1200"))
-    assert lint_text(script).count("must read") <= 1
 
 
-def lint_text(script: Path) -> str:
-    command = [sys.executable, "-m", "doctor", "lint", script.name]
+WRONG_THRICE = {
+    "refused twice": (
+        "torchrun --nnodes 2 --nproc_per_node eight --rdzv_backend c10 t.py",
+        "srun --nodes=2 --ntasks-per-node=1 torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d t.py",
+    ),
+    "several checks": (
+        "HCCL_CONECT_TIMEOUT=200 HCCL_EXEC_TIMEOT=300 torchrun --nproc-per-node eight t.py",
+        "HCCL_CONNECT_TIMEOUT=200 HCCL_EXEC_TIMEOUT=300 torchrun --nproc-per-node 8 t.py",
+    ),
+    "launched where the scheduler has more hosts": (
+        "HCCL_CONECT_TIMEOUT=200 torchrun --nnodes 2 --nproc_per_node eight t.py",
+        "HCCL_CONNECT_TIMEOUT=200 srun --nodes=2 --ntasks-per-node=1 torchrun --nnodes 2 --nproc_per_node 8 t.py",
+    ),
+    "exports": (
+        "export HCCL_CONECT_TIMEOUT=1200 HCCL_EXEC_TIMEOT=1900 NCCL_SOCKET_IFNAM=eth0",
+        "export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=1900 NCCL_SOCKET_IFNAME=eth0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "right"), WRONG_THRICE.values(), ids=WRONG_THRICE)
+@pytest.mark.parametrize("options", [[], ["-v"]])
+def test_a_line_with_several_findings_is_corrected_once_for_all(
+    line: str, right: str, options: list[str], tmp_path: Path
+) -> None:
+    """A launch that is right stays as it is."""
+    script, sound = tmp_path / "run.sh", "" if "--nnodes" in line else "torchrun --nproc-per-node 8 sound.py\n"
+    script.write_text(f"#!/bin/bash\n#SBATCH --nodes=2\n{line}\n{sound or 'echo'}\n")
+    text = lint_text(script, *options)
+    assert text.count("must read") == 1 and f"Line 3 of run.sh must read: `{right}`" in text, text
+    assert "likewise" not in text
+    checks = set(re.findall(r"^(?:FAIL|warn) +([\w-]+):", text, re.MULTILINE))
+    assert len(checks) == 1 or "mends this, too" in text, text
+    script.write_text(script.read_text().replace(line, right))
+    assert "must read" not in lint_text(script) and "launch-sizes" not in lint_text(script), lint_text(script)
+
+
+def lint_text(script: Path, *options: str) -> str:
+    command = [sys.executable, "-m", "doctor", "lint", script.name, *options]
     return subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=60).stdout
 
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 
-from doctor.engine.result import Finding, Reason, Report
+from doctor.engine.result import Finding, Outcome, Reason, Report, Severity
 from doctor.engine.sanitize import number_ranges
 from doctor.report.layout.fold import fold, sort_by_area
 from doctor.report.layout.group_findings import grouped
@@ -33,6 +34,23 @@ def test_other_values_are_other_groups_the_largest_first() -> None:
 
 def test_one_and_true_are_not_the_same_value() -> None:
     assert len(grouped([Finding("x", observed=1), Finding("x", observed=True), Finding("x", observed="1")], FLEET)) == 3
+
+
+@pytest.mark.parametrize(
+    ("blamed", "is_explained"),
+    [(["node001"], True), (["node002"], True), (["node003"], False)],
+)
+def test_a_pair_hangs_on_a_cause_at_one_of_its_ends(blamed: list[str], is_explained: bool) -> None:
+    pair = Finding("lost", hosts=("node001", "node002"), cut_parts=[["node001"], ["node002"]])
+    pair.follows_from = "rule"
+    outcomes = (
+        Outcome("rule", Severity.ERROR, "network", "", (Finding("drops", hosts=tuple(blamed)),), complete=True),
+        Outcome("pair", Severity.ERROR, "network", "", (pair,), complete=True),
+    )
+    report = msgspec.structs.replace(example_reports.folded(), outcomes=outcomes)
+    failures = {failure.outcome.check: failure.following for failure in fold(report).failures}
+    assert set(failures) == ({"rule"} if is_explained else {"rule", "pair"})
+    assert [other.check for other in failures["rule"]] == (["pair"] if is_explained else [])
 
 
 def test_sets_have_no_order() -> None:

@@ -321,7 +321,7 @@ def initial(state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[s
         ),
         (
             pod("a", metadata={"deletionTimestamp": "2026-01-01T00:04:00Z"}, status=waiting("ContainerCreating")),
-            "its pod is being deleted since 2026-01-01T00:04:00Z",
+            "its pod has been ending since 2026-01-01T00:04:00Z",
         ),
         (pod("a", metadata={"deletionTimestamp": "2026-01-01T00:04:00Z"}), ""),
     ],

@@ -16,7 +16,14 @@ from doctor.diagnose.diagnosis import CheckedCause, Culprit, Diagnosis, EarlierA
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.render.action import ActionDocument, action_of
-from doctor.diagnose.render.log_values import HOST_FORM, fill_advice, places_in_logs, slurm_job, values_in_logs
+from doctor.diagnose.render.log_values import (
+    HOST_FORM,
+    fill_advice,
+    places_in_logs,
+    requested_settings,
+    slurm_job,
+    values_in_logs,
+)
 from doctor.diagnose.render.memory_shortage import memory_shortage
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
@@ -244,8 +251,10 @@ class _DocumentBuilder:
         cause, checked = self.diagnosis.causes[number], self.diagnosis.checked
         in_logs = {**slurm_job(self.diagnosis), **values_in_logs(cause.evidence, cause.culprits)}
         in_logs |= places_in_logs(self.diagnosis, cause.evidence)
+        advice = self._advice(cause.signature, in_logs)
+        advice["fix"] = (*_localized_all(requested_settings(cause.evidence, advice["fix"])), *advice["fix"])
         return CauseDocument(
-            **self._advice(cause.signature, in_logs),
+            **advice,
             codes=self.catalogue.signatures[cause.signature].codes,
             summary=summary_text(cause.summary),
             rule=localized(cause.rule),

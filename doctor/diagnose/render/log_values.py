@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from doctor.diagnose.diagnosis import Culprit, Diagnosis, hosts_of
 from doctor.diagnose.events import Event
+from doctor.engine.texts import filled
+from doctor.job.variable_names import documented_variables
 from doctor.report.layout.advice import mark_personal_words, with_tool_paths
 
 HOST_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
@@ -75,6 +77,9 @@ _SLURM_JOBS = (
     re.compile(r"(?:^|[/!:])slurm-(\d{1,10})(?=[._/!-]|$)"),
 )
 """Lines of slurmstepd and srun, and sbatch's own name of an output file. An element of an array is no number alone."""
+_REQUEST = re.compile(r"\b(?:[Pp]lease|Try|[Yy]ou (?:can|could|may|should|must)) (?:set|setting|export|use|using) ")
+_SETTING = re.compile(r"(?<![A-Za-z0-9_])([A-Z][A-Z0-9_]{3,60})=[\"']?([A-Za-z0-9_.:,]{1,60})")
+_SHOWS_MORE = re.compile("DEBUG|LOG|BLOCKING|TRACE|VERBOSE")
 _NOWHERE = r"(?!)"
 
 
@@ -126,6 +131,30 @@ def places_in_logs(diagnosis: Diagnosis, evidence: Iterable[Event]) -> dict[str,
         {"HOSTS": ",".join(hosts)} if 1 < len(hosts) <= 4 * MAX_NODES and all(map(HOST_FORM.fullmatch, hosts)) else {}
     )
     return values | ({"LOG": files.pop()} if len(files) == 1 and all(map(_FILE_NAME.fullmatch, files)) else {})
+
+
+def requested_settings(evidence: Iterable[Event], fix: Iterable[str]) -> list[str]:
+    r"""What a message asks its reader to set, as a command, where the fix has none of it.
+
+    A log is untrusted: only variables that libraries read, with values that no shell reads as anything else. What only
+    shows more of the failure is no remedy.
+
+    >>> line = Event("", 0, 0, 'Please set `NCCL_P2P_DISABLE="1"` and `NCCL_IB_DISABLE="1" or use accelerate', {})
+    >>> requested_settings([line], ["use another version"])[0][-50:]
+    '`export NCCL_P2P_DISABLE=1 NCCL_IB_DISABLE=1`'
+    """
+    pairs: dict[str, str] = {}
+    for event in evidence:
+        if request := _REQUEST.search(event.text):
+            pairs.update(_SETTING.findall(event.text[request.end() :]))
+    there = " ".join(fix)
+    settings = [
+        f"{name}={value}"
+        for name, value in pairs.items()
+        if name in documented_variables() and name not in there and not _SHOWS_MORE.search(name)
+    ]
+    text = "the message asks for it, in the job's script: `export {0}`"
+    return [filled(text, " ".join(settings))] if settings else []
 
 
 def fill_advice(text: str, values: Mapping[str, str]) -> str:

@@ -60,14 +60,21 @@ MAX_BLOCKED = 3
 
 
 def failure_entry(
-    failure: CheckFailure, check: Check | None, scope: DetailLevel, fleet: Fleet, when: str = ""
+    failure: CheckFailure,
+    check: Check | None,
+    scope: DetailLevel,
+    fleet: Fleet,
+    when: str = "",
+    above: dict[str, str] | None = None,
 ) -> ReportEntry:
     """The entry of one failed check; without its ``check`` there is no why and no fix.
 
     ``when``: since when its findings are there, as `doctor.report.layout.finding_ages` puts it.
+    ``above``: the corrected lines that the page has, each with what to print in its place; those of this entry join.
     """
     findings = [group.finding for group in failure.groups]
-    entry = _FailureEntryBuilder(failure, fix_template(check, findings), scope, fleet).entry(why_text(check, findings))
+    builder = _FailureEntryBuilder(failure, fix_template(check, findings), scope, fleet, above)
+    entry = builder.entry(why_text(check, findings))
     return msgspec.structs.replace(entry, details=((LABEL, when), *entry.details)) if when else entry
 
 
@@ -207,8 +214,11 @@ def first_sentences(lines: Sequence[str]) -> str:
 
 
 class _FailureEntryBuilder:
-    def __init__(self, failure: CheckFailure, fix: str, scope: DetailLevel, fleet: Fleet) -> None:
+    def __init__(
+        self, failure: CheckFailure, fix: str, scope: DetailLevel, fleet: Fleet, above: dict[str, str] | None
+    ) -> None:
         self.failure, self.fix, self.scope, self.fleet = failure, fix, scope, fleet
+        self.above = {} if above is None else above
         self.groups = alike(failure.groups, fleet, OBSERVED_EXPECTED) if scope.shortens else failure.groups
         self.own_hosts = fleet.ordered(host for group in failure.groups for host in group.hosts)
         self.listed_groups = self.groups[: scope.max_groups]
@@ -345,8 +355,12 @@ class _FailureEntryBuilder:
                 lines = self.with_note(lines, line)
         elif differ or (group.finding is not group.example and self.fix_placeholders):
             note = localized("This is for the first finding; likewise for the rest.")
-            for line in self.other_edits(group, lines) or [note]:
+            edits = self.other_edits(group)
+            for line in [note] if edits is None else [edit for edit in edits if edit not in lines]:
                 lines = self.with_note(lines, line)
+        lines = list(dict.fromkeys(self.above.get(line, line) for line in lines))
+        reference = phrase("The corrected line under {name} mends this, too.", name=self.failure.outcome.check)
+        self.above.update(dict.fromkeys(own_lines(group.example, "corrected"), reference))
         text = " ".join(lines)
         on_hosts = self.own_hosts if is_shared else group.hosts
         drained = [clean(host, 100) for host in on_hosts] if len(on_hosts) <= MAX_DRAINED else []
@@ -375,15 +389,11 @@ class _FailureEntryBuilder:
             notes.append(phrase("On {hosts}: {commands}.", hosts=clean(host, 100), commands=", ".join(changing)))
         return notes
 
-    def other_edits(self, group: FindingGroup, lines: Sequence[str]) -> list[str]:
-        """The corrected lines of all other findings; empty where one has none, or is in a line that is corrected here:
-        a line that is wrong twice is corrected once at a time.
-        """
+    def other_edits(self, group: FindingGroup) -> list[str] | None:
+        """The corrected lines of all other findings, each once; None where one has none."""
         others = [own_lines(other.example, "corrected") for other in self.failure.groups if other is not group]
-        edits = [line for other in others for line in other]
-        places = [line.partition("`")[0] for line in (*lines, *edits)]
-        is_whole = all(others) and len(set(places)) == len(places) and len(edits) < MAX_OWN_COMMANDS
-        return edits if is_whole else []
+        edits = list(dict.fromkeys(line for other in others for line in other))
+        return edits if others and all(others) and len(edits) < MAX_OWN_COMMANDS else None
 
     def with_note(self, lines: list[str], note: str) -> list[str]:
         """The note on a line of its own; where lines are few, in the last one."""

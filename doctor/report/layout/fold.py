@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.engine.check_files import AREAS
 from doctor.engine.grouping import lists_by_key
-from doctor.engine.result import Finding, Outcome, Report, Severity
+from doctor.engine.result import Finding, Outcome, Report, Severity, can_be_left_over
 from doctor.report.layout.group_findings import FindingGroup, grouped
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import Counts, RootCauses, counted, outcome_class
@@ -172,7 +172,8 @@ def _failure(
 class _Following:
     """Which findings stand on their own, and which hang on those of another check.
 
-    A report that another program wrote is held to what it shows: a cause has a finding of its own on every host.
+    A report that another program wrote is held to what it shows: a cause has a finding of its own on every host,
+    or on those of all parts of a cut but one.
     """
 
     def __init__(self, outcomes: Sequence[Outcome], fleet: Fleet) -> None:
@@ -190,7 +191,8 @@ class _Following:
             by_cause: dict[str, list[Finding]] = {}
             for finding in outcome.findings:
                 blamed = roots.get(finding.follows_from, set()) if finding.follows_from != outcome.check else set()
-                explained = blamed and ("" in blamed or blamed.issuperset(finding.hosts or ("",)))
+                hosts = {*(finding.hosts or ("",))}
+                explained = "" in blamed or (hosts & blamed and can_be_left_over(finding, hosts - blamed))
                 by_cause.setdefault(finding.follows_from if explained else "", []).append(finding)
             self.independent[id(outcome)] = by_cause.pop("", [])
             for cause, findings in by_cause.items():

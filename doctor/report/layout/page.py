@@ -120,10 +120,11 @@ class _PageBuilder:
         from doctor.report.layout.failures import failure_entry
         from doctor.report.layout.finding_ages import age_line
 
+        above: dict[str, str] = {}
         for failure in self.folded.failures:
             name, hosts = failure.outcome.check, [host for group in failure.groups for host in group.hosts]
             when = age_line(name, hosts, self.ages, self.fleet, self.started) if self.ages else ""
-            yield failure_entry(failure, self.checks.get(name), self.scope, self.fleet, when)
+            yield failure_entry(failure, self.checks.get(name), self.scope, self.fleet, when, above)
 
     def healthy_sections(self, areas: Sequence[Area]) -> list[ReportSection]:
         """One section an area; one line for all where there is more to read."""

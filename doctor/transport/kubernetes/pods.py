@@ -194,7 +194,7 @@ class Pod(ApiObject, frozen=True):
         if chosen.state.running is not None:
             return ""
         if self.metadata.deletion_timestamp:
-            return filled("its pod is being deleted since {0}", _one_line(self.metadata.deletion_timestamp))
+            return filled("its pod has been ending since {0}", _one_line(self.metadata.deletion_timestamp))
         scheduled = next((item for item in status.conditions or () if item.type == "PodScheduled"), None)
         if not self.spec.node_name and scheduled and scheduled.status == "False":
             return filled("its pod is on no node: {0}", _one_line(scheduled.message or scheduled.reason))

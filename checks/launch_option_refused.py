@@ -35,8 +35,8 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     ## Source
     PyTorch, torchrun; Slurm, srun(1); Open MPI, mpirun(1); MindSpore, msrun; DeepSpeed and Accelerate, their launchers:
     the types and ranges of the options. Of a line that starts with mpirun of Open MPI or srun, the launcher itself is
-    asked here: `mpirun --do-not-launch` maps the ranks and starts none, srun starts `true` in the allocation of this
-    shell; measured with Open MPI 4.1.4 and Slurm 22.05. What would wait for busy nodes is no finding. Accelerate of
+    asked here: `mpirun --do-not-launch` maps the ranks and starts none, srun starts `/bin/true` in the allocation of
+    this shell; measured with Open MPI 4.1.4 and Slurm 22.05. What would wait for busy nodes is a warning. Accelerate of
     several machines without an address meets at "None:None" (https://github.com/huggingface/accelerate/issues/2240); it
     is a warning, as its default configuration may have one.
     """
@@ -52,7 +52,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             expected=expected,
             case="A wrong name" if is_misspelt(option, expected) else CASES.get(option, "A wrong value"),
         )
-    for launcher, _, message, trial in launch.trials:
+    for launcher, answer, message, trial in launch.trials:
         if not message:
             raise Unreadable(
                 filled("{0} did not answer in time whether it starts the launch line: `{1}`", launcher, trial)
@@ -63,7 +63,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             observed=message,
             trial=trial,
             case="By trial",
-        )
+        ).as_warning(answer == "=?")
     for launcher, marked, value, expected in launch.missing_options:
         option = marked[1:]
         with_reason = "{launcher} is not given {option}; expected {expected}, {reason}"

@@ -38,20 +38,21 @@ _SAME_USER = {"env", "exec", "nice", "nohup", "numactl", "stdbuf", "taskset", "t
 """Commands that run another one as the same user, on the same host."""
 _READ_ALONE = re.compile(r"container|bcast$|multi-prog$|(?:task-)?(?:pro|epi)log$|no-allocate$|pty$|x11$")
 """Options of srun that run or copy more than the program: with them it reads its options alone."""
-_WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact|unrecognized[^\n]{1,40}do-not-launch")
-"""Of a step that srun would try to start again, or of an mpirun that maps no ranks on trial."""
+_WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact")
+"""Of a step that srun would try to start again."""
 _MAP = "JOB MAP"
 _ROOT = ("!--allow-run-as-root", "", "the option, as the user is root")
-TRIAL = "="
-"""In place of an option: the launcher itself was asked; the value is what it says, and then the command."""
+TRIAL, WAITS = "=", "=?"
+"""In place of an option: the launcher itself was asked, and refuses, or would wait; the value is what it says, and then
+the command."""
 
 
 def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """The command that asks the first launcher of a line whether it would start it; empty where none can.
 
-    mpirun maps the ranks, and starts nothing; srun starts ``true`` in the allocation of this shell, and where there is
-    none asks for the time of one. Sources: Open MPI, mpirun(1), "--do-not-launch"; Slurm, srun(1), "--test-only",
-    "--immediate".
+    mpirun maps the ranks, and starts nothing; srun starts ``/bin/true`` in the allocation of this shell, and where
+    there is none asks for the time of one. Sources: Open MPI, mpirun(1), "--do-not-launch"; Slurm, srun(1),
+    "--test-only", "--immediate".
     """
     call = line.launchers[0] if line.launchers and {word.split()[0] for word in line.wrappers} <= _SAME_USER else None
     if call is None or call.command not in argv or "options" in call.unresolved:
@@ -65,7 +66,7 @@ def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, st
     rest = split_options(call.command, literal_words(argv[start:]), launcher_rows()["srun"]).rest
     how = ["--immediate=5", "--output=none", "--error=none", "--input=none"] if is_inside else ["--test-only"]
     how = ["--help"] if any(map(_READ_ALONE.match, call.options)) else how
-    return [*argv[: len(argv) - len(rest)], *how, "true"]
+    return [*argv[: len(argv) - len(rest)], *how, "/bin/true"]
 
 
 def launch_refusals(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> list[OptionProblem]:
@@ -83,13 +84,13 @@ def launch_refusals(line: LaunchLine, argv: Sequence[str], environ: Mapping[str,
         return [OptionProblem(command, TRIAL, "", shlex.join(trial))]
     text = plain_lines((done.stderr + done.stdout).decode("utf-8", "replace"))
     maps = _MAP in text or "-----" not in text  # Open MPI 4 may end with 0 where it maps nothing, and frames the reason
-    if (maps and not done.returncode) or _WAITS.search(text):
+    if (maps and not done.returncode) or "do-not-launch" in text.partition("unrecognized")[2]:
         return []
     if "run as root" in text:
         return [OptionProblem(command, *_ROOT)]
     prefix = environ.get("OPAL_PREFIX") if "unknown option" in text else ""  # without its files it knows no option
     reason = f"OPAL_PREFIX={printable(prefix, 100)}: {_message(text)}" if prefix else _message(text)
-    return [OptionProblem(command, TRIAL, reason, shlex.join(trial))]
+    return [OptionProblem(command, WAITS if _WAITS.search(text) else TRIAL, reason, shlex.join(trial))]
 
 
 def _message(text: str) -> str:

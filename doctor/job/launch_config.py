@@ -147,11 +147,10 @@ class LaunchConfig(LaunchSettings, frozen=True):
 
     @property
     def trials(self) -> list[tuple[str, str, str, str]]:
-        """Launchers that were asked and do not start the line: launcher, "=", what it says, the command that asks it.
-
-        Empty is what it says where it did not answer in time.
+        """Launchers that were asked and do not start the line: launcher, ``=``, or ``=?`` where it waits, what it says,
+        which is empty without an answer, and the command that asks it.
         """
-        return [row for row in self.refused if row[1] == "="]
+        return [row for row in self.refused if row[1].startswith("=")]
 
     @property
     def missing_options(self) -> list[tuple[str, str, str, str]]:

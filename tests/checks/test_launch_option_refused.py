@@ -99,7 +99,7 @@ esac
 """
 SRUN = """#!/bin/sh
 case "$*" in
-*" true") ;;
+*" /bin/true") ;;
 *) echo started >"$0.started"; exit 0 ;;
 esac
 case "$*" in
@@ -124,6 +124,7 @@ def launchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 IN_JOB = {"SLURM_JOB_ID": "5"}
 SIDEWAYS = "unrecognized --cpu-bind argument Failed"
+WAITS = "Unable to create step for job 5: Requested nodes are busy"
 TRIALS = [
     ("mpirun -np 2 python t.py", {}, "--allow-run-as-root"),
     ("timeout 9 mpirun -np 2 python t.py", {}, "--allow-run-as-root"),
@@ -136,7 +137,7 @@ TRIALS = [
     ("srun -n 2 python t.py", IN_JOB, ""),
     ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", IN_JOB, SIDEWAYS),
     ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", {}, SIDEWAYS),
-    ("srun -J taken -n 2 python t.py", IN_JOB, ""),  # it waits until nodes are free
+    ("srun -J taken -n 2 python t.py", IN_JOB, WAITS),
     ("srun --output=/nowhere/at/all/%j.out -n 2 python t.py", IN_JOB, "--output"),
     ("srun --output=/nowhere/%x/%j.out -n 2 python t.py", IN_JOB, ""),
     ("srun --cpu-bind=map_ldom:sideways --pty -n 2 python t.py", IN_JOB, ""),  # runs more than the program
@@ -152,11 +153,29 @@ def test_the_launcher_is_asked(launchers: Path, line: str, environ: dict[str, st
     outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
     told = [str(finding.values.get("option", finding.values["observed"])) for finding in outcome.findings]
     assert told == ([refused] if refused else [])
+    assert [finding.is_warning for finding in outcome.findings] == ([refused == WAITS] if refused else [])
     assert not (launchers / "srun.started").exists()
     if refused and not refused.startswith("-"):
         assert f"`{outcome.findings[0].values['trial']}` asks" in advice("launch-option-refused", outcome)
     quiet = of_launch_line(shlex.split(line), variables).complete(LaunchOptions())
     assert not any(row[1] in ("=", "!--allow-run-as-root") for row in quiet.refused)
+
+
+@pytest.mark.parametrize(
+    ("export", "environ", "is_told"),
+    [
+        ("NONE", {"MASTER_ADDR": "n1"}, True),
+        ("NCCL_DEBUG", {"MASTER_ADDR": "n1"}, True),
+        ("ALL,NCCL_DEBUG=INFO", {"MASTER_ADDR": "n1"}, False),
+        ("MASTER_ADDR,MASTER_PORT", {"MASTER_ADDR": "n1"}, False),
+        ("NONE,MASTER_ADDR=n2", {"MASTER_ADDR": "n1"}, False),
+        ("NONE", {}, False),
+    ],
+)
+def test_an_address_that_the_tasks_do_not_get(export: str, environ: dict[str, str], is_told: bool) -> None:
+    outcome = run_check("launch-option-refused", config(f"srun --export={export} -n 2 python t.py", environ))
+    assert [finding.is_warning for finding in outcome.findings] == [True] * is_told
+    assert not is_told or "add `--export ALL`" in advice("launch-option-refused", outcome)
 
 
 def test_a_launcher_that_does_not_answer_is_unknown(launchers: Path, monkeypatch: pytest.MonkeyPatch) -> None:

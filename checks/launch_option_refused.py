@@ -8,8 +8,9 @@ from doctor.job.launch_line.options import is_misspelt
 CASES = {
     "PROGRAM": "An interpreter",
     "--allow-run-as-root": "A missing flag",
+    "as a command": "A line that ends",
 }
-"""By option, the case of its remedy, where it is not a value to correct."""
+"""By option or value, the case of its remedy, where it is not a value to correct."""
 
 
 @check(severity=ERROR, area="ranks")
@@ -24,6 +25,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     Correct the launch line.
     - A wrong name: write {expected} in place of {option}.
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
+    - A line that ends: write {expected}: without it {launcher} runs {option} as a command of its own.
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line. `accelerate env` shows what the
       configuration file gives.
@@ -50,7 +52,9 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             option=option,
             observed=value or "without a value",
             expected=expected,
-            case="A wrong name" if is_misspelt(option, expected) else CASES.get(option, "A wrong value"),
+            case="A wrong name"
+            if is_misspelt(option, expected)
+            else CASES.get(option, CASES.get(value, "A wrong value")),
         )
     for launcher, answer, message, trial in launch.trials:
         if not message:

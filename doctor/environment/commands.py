@@ -13,7 +13,7 @@ from doctor.engine.bounded_read import plain_lines
 from doctor.engine.bounded_run import TooMuchOutput, run_bounded
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job.job_size import OF_STEP
+from doctor.job.job_size import OF_STEP, STARTS_TASKS
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.commands import launcher_rows
 from doctor.job.launch_line.model import OptionProblem
@@ -41,6 +41,8 @@ _READ_ALONE = re.compile(r"container|bcast$|multi-prog$|(?:task-)?(?:pro|epi)log
 _WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact")
 """Of a step that srun would try to start again."""
 _MAP = "JOB MAP"
+_INTERACTIVE = "4294967290"
+"""The step of salloc's own shell: SLURM_INTERACTIVE_STEP of slurm.h."""
 _ROOT = ("!--allow-run-as-root", "", "the option, as the user is root")
 TRIAL, WAITS = "=", "=?"
 """In place of an option: the launcher itself was asked, and refuses, or would wait; the value is what it says, and then
@@ -55,12 +57,16 @@ def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, st
     "--test-only", "--immediate".
     """
     call = line.launchers[0] if line.launchers and {word.split()[0] for word in line.wrappers} <= _SAME_USER else None
-    if call is None or call.command not in argv or "options" in call.unresolved:
+    places = [at for at, word in enumerate(argv) if call is not None and os.path.basename(word) == call.command]
+    if call is None or not places or "options" in call.unresolved:
         return []
-    start, program = list(argv).index(call.command) + 1, os.path.realpath(shutil.which(call.command) or "/")
-    if call.launcher == "openmpi" and os.path.basename(program) in _OPENMPI:
+    command, start = argv[places[0]], places[0] + 1
+    program = shutil.which(command) or ""
+    if "/" in command and not program and call.launcher in STARTS_TASKS:
+        return ["ls", "-d", command]
+    if call.launcher == "openmpi" and os.path.basename(os.path.realpath(program)) in _OPENMPI:
         return [*argv[:start], "--do-not-launch", *argv[start:]]
-    if os.path.basename(call.command) != "srun" or program == "/" or OF_STEP in environ:
+    if call.command != "srun" or not program or environ.get(OF_STEP, _INTERACTIVE) != _INTERACTIVE:
         return []
     is_inside = "SLURM_JOB_ID" in environ or "jobid" in call.options
     rest = split_options(call.command, literal_words(argv[start:]), launcher_rows()["srun"]).rest

@@ -132,6 +132,8 @@ TRIALS = [
     ("mpirun --allow-run-as-root -np 9 python t.py", {}, "There are not enough slots available in the system"),
     ("mpirun --bind-to cores -np 2 python t.py", {}, "--bind-to"),  # by the table of options
     ("mpirun $OPTIONS -np 2 python t.py", {}, ""),
+    ("./absent/mpirun -np 2 python t.py", {}, "ls: cannot access './absent/mpirun': No such file or directory"),
+    ("./absent/torchrun t.py", {}, ""),  # each host has it, or not
     ("sudo -u job mpirun -np 2 python t.py", {}, ""),
     ("docker run image mpirun -np 2 python t.py", {}, ""),
     ("srun -n 2 python t.py", IN_JOB, ""),
@@ -143,6 +145,7 @@ TRIALS = [
     ("srun --cpu-bind=map_ldom:sideways --pty -n 2 python t.py", IN_JOB, ""),  # runs more than the program
     ("srun --cpu-bind=map_ldom:sideways --container-image=x -n 2 python t.py", IN_JOB, ""),
     ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", {**IN_JOB, "SLURM_STEP_ID": "0"}, ""),  # a task of a step
+    ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", {**IN_JOB, "SLURM_STEP_ID": "4294967290"}, SIDEWAYS),
 ]  # fmt: skip
 
 

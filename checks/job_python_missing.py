@@ -17,7 +17,7 @@ def job_python_missing(python: JobPython) -> Iterator[Finding]:
     another interpreter: `doctor check {all_hosts} --python <path>`; in a container of its own: `--within <container>`.
 
     ## Source
-    The name given with --python, looked for as a shell would.
+    The name given with --python, looked for as a shell would; else the path of the interpreter in the launch line.
     """
     if not python.asked:
         raise Skip("no interpreter was named with --python")

@@ -8,15 +8,14 @@ from doctor.job.launch_line.options import is_misspelt
 CASES = {
     "PROGRAM": "An interpreter",
     "--allow-run-as-root": "A missing flag",
-    "OPAL_PREFIX": "A variable",
-    "TMPDIR": "A variable",
+    "as a command": "A line that ends",
 }
-"""By option, the case of its remedy, where it is not a value to correct."""
+"""By option or value, the case of its remedy, where it is not a value to correct."""
 
 
 @check(severity=ERROR, area="ranks")
 def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
-    """Every option of the launch line has a value that its launcher accepts.
+    """The launchers of the launch line accept its options.
 
     ## Why it matters
     A launcher that refuses an option ends at once on this host. Where every host has its own line, or a value comes
@@ -26,16 +25,20 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     Correct the launch line.
     - A wrong name: write {expected} in place of {option}.
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
-    - A variable: `unset {option}` before the command, or set it to {expected}.
+    - A line that ends: write {expected}: without it {launcher} runs {option} as a command of its own.
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line. `accelerate env` shows what the
       configuration file gives.
     - A missing flag: add `{option}` to the launch line, before the program.
     - A missing size: add `{option} {expected}` to the launch line, before the program.
+    - By trial: correct what the message names, in the launch line or the environment. `{trial}` asks {launcher} again,
+      and does not start the program.
 
     ## Source
     PyTorch, torchrun; Slurm, srun(1); Open MPI, mpirun(1); MindSpore, msrun; DeepSpeed and Accelerate, their launchers:
-    the types and ranges of the options. What mpirun needs on this host was measured with Open MPI 4.1.4. Accelerate of
+    the types and ranges of the options. Of a line that starts with mpirun of Open MPI or srun, the launcher itself is
+    asked here: `mpirun --do-not-launch` maps the ranks and starts none, srun starts `/bin/true` in the allocation of
+    this shell; measured with Open MPI 4.1.4 and Slurm 22.05. What would wait for busy nodes is a warning. Accelerate of
     several machines without an address meets at "None:None" (https://github.com/huggingface/accelerate/issues/2240); it
     is a warning, as its default configuration may have one.
     """
@@ -49,8 +52,22 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             option=option,
             observed=value or "without a value",
             expected=expected,
-            case="A wrong name" if is_misspelt(option, expected) else CASES.get(option, "A wrong value"),
+            case="A wrong name"
+            if is_misspelt(option, expected)
+            else CASES.get(option, CASES.get(value, "A wrong value")),
         )
+    for launcher, answer, message, trial in launch.trials:
+        if not message:
+            raise Unreadable(
+                filled("{0} did not answer in time whether it starts the launch line: `{1}`", launcher, trial)
+            )
+        yield Finding(
+            "{launcher} does not start the launch line: {observed}",
+            launcher=launcher,
+            observed=message,
+            trial=trial,
+            case="By trial",
+        ).as_warning(answer == "=?")
     for launcher, marked, value, expected in launch.missing_options:
         option = marked[1:]
         with_reason = "{launcher} is not given {option}; expected {expected}, {reason}"

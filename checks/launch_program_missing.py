@@ -7,6 +7,7 @@ from doctor.job import LaunchConfig
 _LACKING = {
     "missing": "not there",
     "folder": "a folder without __main__.py",
+    "not executable": "not executable",
     "blocked": "no folder that can be made or written to",
 }
 """By the state, what is said of it."""
@@ -25,6 +26,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     - Some: on {host}, `findmnt -T {path}` names the file system that should hold the program. Where it is a shared one,
       mount it there as on {holder}. Else copy the program: `rsync -a --mkpath {holder}:{path} {path}`.
     - No GPU: write the number of ranks on each host in place of gpu, such as `torchrun --nproc-per-node 1`.
+    - Mode: on {host}, `chmod +x {path}`.
     - All: correct the path in the launch line, or run the command in the folder that holds it.
 
     ## Source
@@ -32,9 +34,10 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     of this command: a launch on this host alone, or by srun, mpirun or deepspeed without an option for another folder.
     The same for configurations in JSON, YAML and TOML; one of a relative path that no host has is a warning, as a
     program may look for it in a folder of its own. Of a job script only absolute paths are looked for. What starts in a
-    container or is found on the PATH is not looked for. A module is, where torchrun or python starts it in this folder,
-    without PYTHONPATH; the folders of mpirun's `--wdir` and of `--log-dir`; the file of NCCL_GRAPH_FILE, without which
-    NCCL 2.28 ends the ranks (measured on an H200); and of `--nproc-per-node gpu` a device file of any GPU.
+    container or is found on the PATH is not looked for. A module is, where torchrun or python starts it in this folder;
+    on other hosts where srun or mpirun starts all ranks in it; the folders of mpirun's `--wdir` and of `--log-dir`; the
+    file of NCCL_GRAPH_FILE, without which NCCL 2.28 ends the ranks (measured on an H200); and of `--nproc-per-node gpu`
+    a device file of any GPU.
     """
     if lacking_gpus := [host for host, program in programs.items() if program.has_gpus is False]:
         yield Finding(
@@ -60,7 +63,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
                 observed=observed,
                 expected=_expected(path, lacking, is_program),
                 holder=holder,
-                case="Some" if holder else "All",
+                case="Mode" if lacking == "not executable" else "Some" if holder else "All",
             ).as_warning(not (is_program or holder or path in launch.launch_line or lacking == "blocked"))
 
 
@@ -69,4 +72,4 @@ def _expected(path: str, lacking: str, is_program: bool) -> str:
         return "a folder for logs, as --log-dir says"
     if is_program or path.startswith("-m "):
         return "the program of the launch line"
-    return "a configuration of the launch line" if "." in path else "the folder of --wdir"
+    return "a file or folder of the launch line"

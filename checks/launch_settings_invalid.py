@@ -12,7 +12,6 @@ from doctor.job import EnvSetting, LaunchConfig, invalid_settings, product_famil
 from doctor.job.nccl_lists import FIRST_TORCH, STRICT, list_faults
 from doctor.job.variable_values import is_other_spelling, is_read_on_npus_alone, refused
 from doctor.job.variable_versions import is_rule_of_release, release_numbers
-from doctor.job.variables import OPENMPI_STARTER
 
 VERSIONS = ("python", "cann", "gpus", "adapters")
 
@@ -48,7 +47,7 @@ def launch_settings_invalid(
     PYTORCH_NPU_ALLOC_CONF of torch_npu 7.2.0. NCCL documentation, "Environment Variables", and its source, 2.29, for
     NCCL_ALGO and NCCL_PROTO of 2.12 to 2.30; OpenMP 5.2, chapter 21; PyTorch, c10d/Utils.hpp. It is a warning where the
     reader goes on with another value, and where only NCCL or CUDA would end and no host has a GPU, or only HCCL, CANN
-    or torch_npu and no host has an NPU. OMPI_MCA_plm, measured with Open MPI 4.1.4, is an error beside mpirun alone.
+    or torch_npu and no host has an NPU.
     """
     has_npu = any(inventory.devices or inventory.pci_count for inventory in (npus or {}).values())
     without_npu = bool(fleet) and not has_npu and launch.framework != "mindspore"
@@ -78,12 +77,12 @@ def launch_settings_invalid(
         try:
             always |= each.get(product_family(launch, products), set())
         except Unreadable:
-            yield from _judged(always, without_npu, launch)
+            yield from _judged(always, without_npu)
             names = ", ".join(sorted({setting.variable for setting in depends}))
             raise Unreadable(
                 filled("{0}: whether the value is valid depends on the product; name it with --product", names)
             ) from None
-    yield from _judged(always, without_npu, launch)
+    yield from _judged(always, without_npu)
     undecided = sorted({setting.variable for setting in set(given) - always})
     if undecided and installed == {("", "")}:
         raise Unreadable(
@@ -94,10 +93,9 @@ def launch_settings_invalid(
         )
 
 
-def _judged(settings: set[EnvSetting], without_npu: bool, launch: LaunchConfig) -> Iterator[Finding]:
+def _judged(settings: set[EnvSetting], without_npu: bool) -> Iterator[Finding]:
     for setting in sorted(settings):
-        is_unread = setting.variable == OPENMPI_STARTER and "openmpi" not in launch.launchers
-        yield _finding(setting).as_warning(is_unread or (without_npu and is_read_on_npus_alone(setting.variable)))
+        yield _finding(setting).as_warning(without_npu and is_read_on_npus_alone(setting.variable))
 
 
 def _installed(python: Mapping[str, PythonEnv], cann: Mapping[str, CannVersion]) -> set[tuple[str, str]]:

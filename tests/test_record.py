@@ -167,6 +167,7 @@ def test_a_question_gets_the_given_values_by_their_names() -> None:
         "counts_gpus",
         "environ",
         "files",
+        "is_started",
         "login",
         "module",
         "output",

@@ -58,7 +58,7 @@ class SourceOptions(NamedTuple):
 
             return job_environment.of_job_script(self.job_script, os.environ, *followed(self.job_script, os.environ))
         if _argv:
-            return job_environment.of_launch_line(_argv, os.environ)
+            return job_environment.of_launch_line(_argv, os.environ, tries=True)
         return job_environment.of_this_shell(os.environ)
 
 

@@ -82,9 +82,10 @@ class ProbeArguments(TypedDict, total=False):
     """What a question on a host gets: the fields of `doctor.engine.record.ProbeInputs`, which says what they are.
 
     Beside them what a run does not keep: ``login``, how the launcher logs in (`doctor.job.launch_line.logins`), and
-    ``environ``, the job's variables that are read at a start (`doctor.job.variables.at_start`), ``program``, the
-    file that its launch line starts, or its ``module``, ``output``, where its launcher writes logs, ``counts_gpus``,
-    that the GPUs of a host are its number of ranks, and ``files``, the configurations that the line names.
+    ``environ``, the job's variables that are read at a start (`doctor.job.variables.at_start`), ``program``, the file
+    that its launch line starts, ``is_started``, that it is run itself, or its ``module``, ``output``, where its
+    launcher writes logs, ``counts_gpus``, that the GPUs of a host are its number of ranks, and ``files``, the
+    configurations that the line names.
     In round 2 also, by the name of the fact that is ``asked`` for, what its `Fact.plan` returned for this host.
     """
 
@@ -101,6 +102,7 @@ class ProbeArguments(TypedDict, total=False):
     login: dict[str, Any] | None
     environ: dict[str, str]
     program: str
+    is_started: bool
     module: tuple[str, ...]
     output: str
     counts_gpus: bool

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import glob
 import os
+import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
-from doctor.engine.bounded_read import plain_lines, read_bounded
+from doctor.engine.bounded_read import plain_lines
 from doctor.engine.bounded_run import TooMuchOutput, run_bounded
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.job.job_size import OF_STEP, STARTS_TASKS
 from doctor.job.launch_line import LaunchLine
+from doctor.job.launch_line.commands import launcher_rows
+from doctor.job.launch_line.model import OptionProblem
+from doctor.job.launch_line.options import split_options
+from doctor.job.shell.word import literal_words
 
 RunCommand = Callable[[Sequence[str]], str]
 """A command's output. Raises: OSError, where it is not installed, fails, or does not end."""
@@ -26,77 +32,77 @@ _ENVIRON = {"ANSIBLE_INVENTORY_ENABLED": "ini,yaml", "LC_ALL": "C.UTF-8"}
 
 
 _OPENMPI = ("orterun", "prterun", "mpirun.openmpi")
-_ROOT_MAY = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+_TRIAL_SECONDS = 10.0
+_MOST_LETTERS = 300
+_SAME_USER = {"env", "exec", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout"}
+"""Commands that run another one as the same user, on the same host."""
+_READ_ALONE = re.compile(r"container|bcast$|multi-prog$|(?:task-)?(?:pro|epi)log$|no-allocate$|pty$|x11$")
+"""Options of srun that run or copy more than the program: with them it reads its options alone."""
+_WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact")
+"""Of a step that srun would try to start again."""
+_MAP = "JOB MAP"
+_INTERACTIVE = "4294967290"
+"""The step of salloc's own shell: SLURM_INTERACTIVE_STEP of slurm.h."""
+_ROOT = ("!--allow-run-as-root", "", "the option, as the user is root")
+TRIAL, WAITS = "=", "=?"
+"""In place of an option: the launcher itself was asked, and refuses, or would wait; the value is what it says, and then
+the command."""
 
 
-def openmpi_program(command: str) -> str:
-    """The file of a command of this host that is surely Open MPI's, by its name behind all links; else empty."""
-    program = os.path.realpath(shutil.which(command) or "/")
-    return program if os.path.basename(program) in _OPENMPI else ""
+def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """The command that asks the first launcher of a line whether it would start it; empty where none can.
 
-
-def openmpi_slots(command: str, pattern: str = "/sys/devices/system/cpu/cpu*/topology/thread_siblings_list") -> int:
-    """Ranks that Open MPI starts here without a list of hosts: one for each core; 0 where that is not known.
-
-    Source: Open MPI, mpirun(1), "Slots". Its own files of parameters may lift the limit.
+    mpirun maps the ranks, and starts nothing; srun starts ``/bin/true`` in the allocation of this shell, and where
+    there is none asks for the time of one. Sources: Open MPI, mpirun(1), "--do-not-launch"; Slurm, srun(1),
+    "--test-only", "--immediate".
     """
-    if not openmpi_program(command) or "oversubscribe" in _parameters(command):
-        return 0
-    return len({_text(path) for path in glob.glob(pattern)} - {""})
-
-
-def _parameters(command: str) -> str:
-    """Open MPI's files of parameters."""
-    paths = ("/etc/openmpi/openmpi-mca-params.conf", os.path.expanduser("~/.openmpi/mca-params.conf"))
-    beside = os.path.join(os.path.dirname(os.path.dirname(openmpi_program(command))), "etc/openmpi-mca-params.conf")
-    return "\n".join(map(_text, (*paths, beside)))
-
-
-def openmpi_refusals(line: LaunchLine, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """What the Open MPI of a line's first command refuses on this host: option or variable, value, what is expected.
-
-    What the line itself sets or removes may be meant for the ranks, and a relative path for another folder.
-    Sources: Open MPI, mpirun(1), "--allow-run-as-root"; the rest was measured with 4.1.4, which makes the folder of its
-    session in TMPDIR, also where TMPDIR is not there yet.
-    """
-    call = line.launchers[0]
-    if not openmpi_program(call.command):
+    call = line.launchers[0] if line.launchers and {word.split()[0] for word in line.wrappers} <= _SAME_USER else None
+    places = [at for at, word in enumerate(argv) if call is not None and os.path.basename(word) == call.command]
+    if call is None or not places or "options" in call.unresolved:
         return []
-    of_all = {**environ, **line.environ}
-    is_allowed = "allow-run-as-root" in call.options or all(of_all.get(name) == "1" for name in _ROOT_MAY)
-    refusals = [("!--allow-run-as-root", "", "the option, as the user is root")]
-    refusals = [] if is_allowed or os.geteuid() or "options" in call.unresolved else refusals
-    for name in ("rankfile", "app"):
-        path = call.option(name)
-        if path and (os.path.isabs(path) or not line.wrappers) and not os.path.exists(path):
-            refusals.append((f"--{name}", path, "a file"))
-    prefix, temporary = (
-        "" if name in line.environ or name in line.removed else environ.get(name, "")
-        for name in ("OPAL_PREFIX", "TMPDIR")
-    )
-    if prefix and not os.path.isdir(prefix):
-        refusals.append(("OPAL_PREFIX", prefix, "the folder of Open MPI"))
-    named = (*of_all, *call.options.get("mca", ()), _parameters(call.command))
-    if temporary and not _may_make(temporary) and not any("tmpdir_base" in text for text in named):
-        refusals.append(("TMPDIR", temporary, "a folder that this user may write to"))
-    return [(option, printable(value, 200), expected) for option, value, expected in refusals]
+    command, start = argv[places[0]], places[0] + 1
+    program = shutil.which(command) or ""
+    if "/" in command and not program and call.launcher in STARTS_TASKS:
+        return ["ls", "-d", command]
+    if call.launcher == "openmpi" and os.path.basename(os.path.realpath(program)) in _OPENMPI:
+        return [*argv[:start], "--do-not-launch", *argv[start:]]
+    if call.command != "srun" or not program or environ.get(OF_STEP, _INTERACTIVE) != _INTERACTIVE:
+        return []
+    is_inside = "SLURM_JOB_ID" in environ or "jobid" in call.options
+    rest = split_options(call.command, literal_words(argv[start:]), launcher_rows()["srun"]).rest
+    how = ["--immediate=5", "--output=none", "--error=none", "--input=none"] if is_inside else ["--test-only"]
+    how = ["--help"] if any(map(_READ_ALONE.match, call.options)) else how
+    return [*argv[: len(argv) - len(rest)], *how, "/bin/true"]
 
 
-def _may_make(folder: str) -> bool:
-    """Whether this user may write there, or make it."""
-    folder = os.path.abspath(folder)
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
-
-
-def _text(path: str) -> str:
-    """Lines that count; empty where there is no such file."""
+def launch_refusals(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> list[OptionProblem]:
+    """What the first launcher of a line says where it does not start it; `TRIAL` without a value: no answer in time."""
+    if not (trial := launch_trial(line, argv, environ)):
+        return []
+    call, command = line.launchers[0], line.launchers[0].command
+    for name in ("output", "error") if call.launcher == "srun" else ():
+        folder = os.path.dirname(call.option(name))
+        if os.path.isabs(folder) and "%" not in folder and not os.path.isdir(folder):
+            return [OptionProblem(command, f"--{name}", printable(folder, 200), "a folder that is there")]
     try:
-        lines = plain_lines(read_bounded(path, 1 << 16).decode("utf-8", "replace")).splitlines()
-    except (OSError, ValueError):
-        return ""
-    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
+        done = run_bounded(trial, _TRIAL_SECONDS, MAX_OUTPUT, {**environ, "LC_ALL": "C.UTF-8"}, os.getcwd())
+    except (OSError, subprocess.TimeoutExpired):
+        return [OptionProblem(command, TRIAL, "", shlex.join(trial))]
+    text = plain_lines((done.stderr + done.stdout).decode("utf-8", "replace"))
+    maps = _MAP in text or "-----" not in text  # Open MPI 4 may end with 0 where it maps nothing, and frames the reason
+    if (maps and not done.returncode) or "do-not-launch" in text.partition("unrecognized")[2]:
+        return []
+    if "run as root" in text:
+        return [OptionProblem(command, *_ROOT)]
+    prefix = environ.get("OPAL_PREFIX") if "unknown option" in text else ""  # without its files it knows no option
+    reason = f"OPAL_PREFIX={printable(prefix, 100)}: {_message(text)}" if prefix else _message(text)
+    return [OptionProblem(command, WAITS if _WAITS.search(text) else TRIAL, reason, shlex.join(trial))]
+
+
+def _message(text: str) -> str:
+    """The first errors of a launcher, in one line."""
+    lines = [re.sub(r"^\S+: (?:error|fatal): ", "", line) for line in text.splitlines() if re.search(r"\w", line)]
+    return printable(" ".join(dict.fromkeys(line.strip() for line in lines)), _MOST_LETTERS)
 
 
 def run_command(argv: Sequence[str], time_limit: float = TIME_LIMIT) -> str:

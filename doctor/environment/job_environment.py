@@ -16,7 +16,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.environment.commands import openmpi_refusals
+from doctor.environment.commands import launch_refusals
 from doctor.environment.inventory import Inventory
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
@@ -50,8 +50,6 @@ from doctor.job.variables import (
 )
 
 MAX_FILE = 16 << 20
-_SAME_USER = {"env", "exec", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout"}
-"""Commands that run another one as the same user, on the same host."""
 _MOST_LAUNCHES = 32
 """Launch lines of one script that are judged."""
 _NAMESPACES = ("net", "mnt", "ipc", "uts")
@@ -183,13 +181,18 @@ def of_this_shell(environ: Mapping[str, str]) -> JobEnvironment:
     return JobEnvironment(environ=environ, time_left_s=seconds_left(environ))
 
 
-def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnvironment:
-    """The environment of the program that a launch line starts from this shell. Raises: InputError."""
+def of_launch_line(argv: Sequence[str], environ: Mapping[str, str], *, tries: bool = False) -> JobEnvironment:
+    """The environment of the program that a launch line starts from this shell. Raises: InputError.
+
+    ``tries``: the launcher is asked whether it would start it.
+    """
     try:
         line = read_launch_line(argv, environ)
     except NotALaunchLine as error:
         raise InputError(filled("the launch line after --: {0}", error)) from None
-    source = _with_line(_as_this_user(line, environ), environ, "the launch line")
+    if tries and not line.problems:
+        line = msgspec.structs.replace(line, problems=(*line.problems, *launch_refusals(line, argv, environ)))
+    source = _with_line(line, environ, "the launch line")
     return msgspec.structs.replace(
         source,
         time_left_s=seconds_left(environ),
@@ -197,16 +200,6 @@ def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnviro
         starts_here=_starts_here(line, environ),
         login=launcher_login(line, environ),
     )
-
-
-def _as_this_user(line: LaunchLine, environ: Mapping[str, str]) -> LaunchLine:
-    """With what the line's first command refuses the user, where no other command is before it."""
-    call = line.launchers[0] if line.launchers and {word.split()[0] for word in line.wrappers} <= _SAME_USER else None
-    if call is None or call.launcher != "openmpi":
-        return line
-    refused = openmpi_refusals(line, environ)
-    problems = (OptionProblem(call.command, *refusal) for refusal in refused)
-    return msgspec.structs.replace(line, problems=(*line.problems, *problems))
 
 
 def of_job_script(

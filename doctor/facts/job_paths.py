@@ -102,7 +102,7 @@ _GPU_FILES = ("nvidia", "kfd", "dxg", "nvmap", "nvhost", "renderD", "davinci", "
 FIND_MODULE = """
 import sys
 name = sys.argv[1]
-sys.path[0] = ""
+sys.path[0] = sys.argv[2]
 def find(parts):
     path, done = None, []
     for part in parts:
@@ -125,7 +125,7 @@ except Exception:
 """As ``python -m`` looks for a module; imports none. What it cannot follow is taken for there."""
 
 
-def _state_of_module(launcher: str, module: str) -> str:
+def _state_of_module(environ: dict[str, str], launcher: str, module: str, folder: str = "") -> str:
     """By the interpreter of a launcher; empty where that is not sure."""
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
     tool = find_tool(launcher, path) or ""
@@ -133,7 +133,7 @@ def _state_of_module(launcher: str, module: str) -> str:
     python = tool if first.startswith("python") else os.path.join(os.path.dirname(tool), "python3")
     if not tool or not os.access(python, os.X_OK):
         return ""
-    code, out, _ = run_tool([python, "-c", FIND_MODULE, module], dict(os.environ), 18)
+    code, out, _ = run_tool([python, "-c", FIND_MODULE, module, folder], dict(os.environ, **environ), 18)
     return out.decode("utf-8", "replace").strip() if not code else ""
 
 
@@ -159,10 +159,12 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
     state = _state(path)
     if state == "there" and os.path.isdir(path) and _state(os.path.join(path, "__main__.py")) == "missing":
         state = "folder"
-    for launcher, module in filter(None, [arguments.get("module")]):
-        state_of_module = _state_of_module(launcher, module)
-        if state_of_module:
-            files["-m " + module] = state_of_module
+    if state == "there" and arguments.get("is_started") and not os.access(path, os.X_OK):
+        state = "not executable"
+    module = arguments.get("module")
+    state_of_module = _state_of_module(arguments.get("environ", {}), *module) if module else ""
+    if module and state_of_module:
+        files["-m " + module[1]] = state_of_module
     output = arguments.get("output", "")
     if output:
         files[output] = _state_of_output(output)
@@ -185,7 +187,7 @@ class JobProgram(Fact, frozen=True):
 
     path: str
     state: str
-    """there, missing, folder."""
+    """there, missing, folder, not executable."""
     files: dict[str, str] = {}
     """The same by configuration, module (``-m NAME``) and folder for logs, which is there or blocked."""
 
@@ -202,7 +204,7 @@ class JobProgram(Fact, frozen=True):
         if not program.states and program.has_gpus is None:
             raise Absent("no launch line names the path of a program that every host must have")
         for path, state in program.states.items():
-            if state not in ("there", "missing", "folder", "blocked"):
+            if state not in ("there", "missing", "folder", "blocked", "not executable"):
                 raise Unreadable(f"{path}: {state}")
         return program
 

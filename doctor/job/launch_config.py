@@ -143,7 +143,14 @@ class LaunchConfig(LaunchSettings, frozen=True):
     @property
     def refused_options(self) -> list[tuple[str, str, str, str]]:
         """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
-        return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?", "!"))]
+        return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?", "!", "="))]
+
+    @property
+    def trials(self) -> list[tuple[str, str, str, str]]:
+        """Launchers that were asked and do not start the line: launcher, ``=``, or ``=?`` where it waits, what it says,
+        which is empty without an answer, and the command that asks it.
+        """
+        return [row for row in self.refused if row[1].startswith("=")]
 
     @property
     def missing_options(self) -> list[tuple[str, str, str, str]]:

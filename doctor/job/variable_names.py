@@ -76,7 +76,7 @@ def intended_name(name: str) -> str:
     if name in documented_variables() or len(name) < _SHORTEST or len(name) > 64:
         return ""
     candidates = (_by_end().get(end, ()) for end in _ends(name))
-    likely = {other for others in candidates for other in others if _is_one_slip(name, other)}
+    likely = {other for others in candidates for other in others if is_one_slip(name, other)}
     family = name.partition("_")[0]
     likely = {other for other in likely if family == other.partition("_")[0] or family not in FAMILIES}
     if not likely:
@@ -106,7 +106,8 @@ def _ends(name: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
     return (True, name[:_END]), (False, name[-_END:])
 
 
-def _is_one_slip(name: str, other: str) -> bool:
+def is_one_slip(name: str, other: str) -> bool:
+    """Whether one letter more, less or otherwise, or two that changed places, make one name of the other."""
     start = 0
     while start < min(len(name), len(other)) and name[start] == other[start]:
         start += 1

@@ -56,12 +56,14 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     import_folder: str = ""
     """The folder that the job's Python looks into first: absolute; empty where no launch line tells it."""
     program: str = ""
+    is_started: bool = False
+    """The program is run itself, and not read by an interpreter."""
     files: tuple[str, ...] = ()
     """Configurations of its launch line, as ``program``."""
     """The file that the launch line starts on each host: empty where it is not known, relative where each host
     chooses the folder."""
     module: tuple[str, ...] = ()
-    """The command that starts a module in this folder, and its name."""
+    """The command that starts a module, its name, and the folder in which all ranks start it."""
     output: str = ""
     """The folder that the launcher makes for logs, as ``program``."""
     counts_gpus: bool = False

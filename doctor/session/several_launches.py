@@ -64,6 +64,8 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
     for option, variable in sources.items():
         if variable in result and result[variable] != result[option]:
             result[option] += f", {result[variable]}"
+        elif variable:
+            result[variable] = result[option]
     lines = text.splitlines()
     numbers = {int(place.rpartition(":")[2]) for place in ", ".join(result.values()).split(", ") if place} | {line}
     texts = {

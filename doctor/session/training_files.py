@@ -13,8 +13,8 @@ from doctor.engine.bounded_read import plain_lines, read_bounded, unreadable_rea
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.environment.commands import openmpi_slots
 from doctor.job.job_script import CARRIERS, NotAJobScript, scripts_of
+from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
@@ -102,16 +102,16 @@ def _launch_text(command: Sequence[str], environ: Mapping[str, str]) -> LaunchTe
 
 
 def training_of_line(
-    line: LaunchLine | None, script: str = "", time_limit_s: float | None = None, own_slots: int = 0
+    line: LaunchLine | None, script: str = "", time_limit_s: float | None = None
 ) -> TrainingLaunch | None:
     """The training that a launch line starts, with the files that it names; ``script``: where it stands.
 
-    ``time_limit_s``: that of the job, in seconds; None where it is not known. ``own_slots``: as in `LaunchText`.
+    ``time_limit_s``: that of the job, in seconds; None where it is not known.
     """
     if line is None:
         return None
     folders = ["", *([os.path.dirname(script)] if script else [])]
-    entry = LaunchText(line, printable(script, 200), time_limit_s=time_limit_s, own_slots=own_slots)
+    entry = LaunchText(line, printable(script, 200), time_limit_s=time_limit_s)
     named = _NamedFiles(folders)
     return assemble(follow(entry, {}, named.read), GivenFiles(), named.read)
 
@@ -151,20 +151,33 @@ def program_path(source: JobEnvironment) -> str:
 
 
 def _module(source: JobEnvironment) -> tuple[str, ...]:
-    """The command that starts a module in this very folder, and its name; none where that is not sure."""
+    """The command that starts a module, its name, and the folder in which; none where that is not sure."""
     line = source.line
-    if line is None or not line.is_module or "program" in line.unresolved or source.environ.get("PYTHONPATH"):
+    if line is None or not line.is_module or "program" in line.unresolved:
         return ()
-    command = (line.innermost.command if line.innermost else line.interpreter).partition(" ")[0]
-    starts_python = command.rpartition("/")[2].startswith(("torchrun", "python"))
-    return (command, line.program) if starts_python and _where_it_starts(source, ["."]) else ()
+    command = _starting(line)
+    starts_python = re.match("torchrun|python", os.path.basename(command))
+    folder = _where_it_starts(source, ["."])
+    return (command, line.program, *folder) if starts_python and folder else ()
+
+
+def _starting(line: LaunchLine) -> str:
+    """The command that starts Python on each host."""
+    call = line.innermost
+    return line.interpreter if call is None or call.launcher in STARTS_TASKS else call.command.partition(" ")[0]
+
+
+def _interpreter(source: JobEnvironment) -> str:
+    """The path of the Python that the line names."""
+    path = _starting(source.line) if source.line else ""
+    is_python = os.path.isabs(path) and os.path.basename(path).startswith("python")
+    return "".join(_where_it_starts(source, [path])) if is_python else ""
 
 
 def _needed(line: LaunchLine, environ: Mapping[str, str]) -> list[str]:
-    """Configurations, the folder in which Open MPI starts the ranks, and NCCL's file of graphs."""
-    folders = [call.option("wdir") for call in line.launchers if call.launcher == "openmpi"]
-    absolute = filter(os.path.isabs, [*folders, environ.get("NCCL_GRAPH_FILE", "")])
-    return [*named_configurations(line), *absolute]
+    """Configurations, where Open MPI starts the ranks, what srun runs before and after them, NCCL's file of graphs."""
+    paths = [call.option(name) for call in line.launchers for name in ("wdir", "task-prolog", "task-epilog")]
+    return [*named_configurations(line), *filter(os.path.isabs, [*paths, environ.get("NCCL_GRAPH_FILE", "")])]
 
 
 def _counts_gpus(source: JobEnvironment) -> bool:
@@ -202,28 +215,24 @@ def _in_container(line: LaunchLine, environ: Mapping[str, str]) -> bool:
 def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: str = "") -> ExamineOptions:
     """The options with all that the launch line tells; ``script``: the job script in which it stands."""
     launch = options.launch
+    if not launch.python:
+        launch = msgspec.structs.replace(launch, python=_interpreter(source))
     limits = [limit for limit in (launch.time_limit_s, launch.time_left_s) if limit is not None]
     return msgspec.structs.replace(
         options,
-        training=training_of_line(source.written or source.line, script, min(limits, default=None), _own_slots(source)),
+        launch=launch,
+        training=training_of_line(source.written or source.line, script, min(limits, default=None)),
         login=source.login,
         job_environ=source.environ,
         import_folder=import_folder(source),
         program=program_path(source),
+        is_started=bool(source.line and not source.line.interpreter),
         files=tuple(_where_it_starts(source, _needed(source.line, source.environ))) if source.line else (),
         module=_module(source),
         output=_output(source),
         counts_gpus=_counts_gpus(source),
         code=code_of_line(source.line) if options.reads_settings else None,
     )
-
-
-def _own_slots(source: JobEnvironment) -> int:
-    """Of mpirun that starts on this host: see `LaunchText`."""
-    call = source.line.innermost if source.line and source.starts_here else None
-    if call is None or call.launcher != "openmpi" or any("oversubscribe" in name for name in source.environ):
-        return 0
-    return openmpi_slots(call.command)
 
 
 def read_text(path: str) -> str:

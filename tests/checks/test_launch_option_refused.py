@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 import shlex
 from pathlib import Path
 
 import pytest
 
-from doctor import Skip
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Status
-from doctor.environment.commands import openmpi_slots
 from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig
 from doctor.session.lint_files import launches_of
-from doctor.session.training_files import training_of_line
 from tests.checks.launch_lines import config, run_check
 from tests.checks.run_check import advice
-from tests.checks.tables import check
 
 
 def test_an_option_that_the_launcher_refuses() -> None:
@@ -93,109 +89,112 @@ def test_the_remedy_says_what_to_write(line: str, remedy: str) -> None:
     assert todo.count("add `") <= 1
 
 
+OPENMPI = """#!/bin/sh
+case "$*" in
+*--do-not-launch*"-np 9"*) printf -- "------\\nThere are not enough slots available in the system\\n"; exit 0 ;;
+"--do-not-launch -np"*) echo "mpirun has detected an attempt to run as root." >&2; exit 1 ;;
+*cores*) printf 'The specified binding policy is not recognized:\\n\\n  Policy: cores\\n' >&2; exit 1 ;;
+*) printf ' Data for JOB [1,1]\\n\\n =====   JOB MAP   =====\\n' ;;
+esac
+"""
+SRUN = """#!/bin/sh
+case "$*" in
+*" /bin/true") ;;
+*) echo started >"$0.started"; exit 0 ;;
+esac
+case "$*" in
+*map_ldom*--help*) exit 0 ;;
+*sideways*) printf 'srun: error: unrecognized --cpu-bind argument\\nsrun: fatal: Failed\\n' >&2; exit 1 ;;
+*taken*) echo "srun: error: Unable to create step for job 5: Requested nodes are busy" >&2; exit 1 ;;
+*slow*) sleep 60 ;;
+esac
+"""
+
+
 @pytest.fixture
-def openmpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Open MPI's mpirun on the PATH, for root, with files of two cores."""
-    (tmp_path / "orterun").write_text("#!/bin/sh\n")
-    (tmp_path / "orterun").chmod(0o755)
+def launchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """mpirun and srun on the PATH, which say what Open MPI 4.1.4 and Slurm 22.05 say."""
+    for name, text in (("orterun", OPENMPI), ("srun", SRUN)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
     (tmp_path / "mpirun").symlink_to("orterun")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    for cpu in range(4):
-        (tmp_path / f"cpu{cpu}").write_text(f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}\n")
     return tmp_path
 
 
+IN_JOB = {"SLURM_JOB_ID": "5"}
+SIDEWAYS = "unrecognized --cpu-bind argument Failed"
+WAITS = "Unable to create step for job 5: Requested nodes are busy"
+TRIALS = [
+    ("mpirun -np 2 python t.py", {}, "--allow-run-as-root"),
+    ("timeout 9 mpirun -np 2 python t.py", {}, "--allow-run-as-root"),
+    ("mpirun --allow-run-as-root -np 2 python t.py", {}, ""),
+    ("mpirun --allow-run-as-root -np 9 python t.py", {}, "There are not enough slots available in the system"),
+    ("mpirun --bind-to cores -np 2 python t.py", {}, "--bind-to"),  # by the table of options
+    ("mpirun $OPTIONS -np 2 python t.py", {}, ""),
+    ("./absent/mpirun -np 2 python t.py", {}, "ls: cannot access './absent/mpirun': No such file or directory"),
+    ("./absent/torchrun t.py", {}, ""),  # each host has it, or not
+    ("sudo -u job mpirun -np 2 python t.py", {}, ""),
+    ("docker run image mpirun -np 2 python t.py", {}, ""),
+    ("srun -n 2 python t.py", IN_JOB, ""),
+    ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", IN_JOB, SIDEWAYS),
+    ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", {}, SIDEWAYS),
+    ("srun -J taken -n 2 python t.py", IN_JOB, WAITS),
+    ("srun --output=/nowhere/at/all/%j.out -n 2 python t.py", IN_JOB, "--output"),
+    ("srun --output=/nowhere/%x/%j.out -n 2 python t.py", IN_JOB, ""),
+    ("srun --cpu-bind=map_ldom:sideways --pty -n 2 python t.py", IN_JOB, ""),  # runs more than the program
+    ("srun --cpu-bind=map_ldom:sideways --container-image=x -n 2 python t.py", IN_JOB, ""),
+    ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", {**IN_JOB, "SLURM_STEP_ID": "0"}, ""),  # a task of a step
+    ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", {**IN_JOB, "SLURM_STEP_ID": "4294967290"}, SIDEWAYS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "environ", "refused"), TRIALS)
+def test_the_launcher_is_asked(launchers: Path, line: str, environ: dict[str, str], refused: str) -> None:
+    variables = {**environ, "PATH": os.environ["PATH"]}
+    launch = of_launch_line(shlex.split(line), variables, tries=True).complete(LaunchOptions())
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    told = [str(finding.values.get("option", finding.values["observed"])) for finding in outcome.findings]
+    assert told == ([refused] if refused else [])
+    assert [finding.is_warning for finding in outcome.findings] == ([refused == WAITS] if refused else [])
+    assert not (launchers / "srun.started").exists()
+    if refused and not refused.startswith("-"):
+        assert f"`{outcome.findings[0].values['trial']}` asks" in advice("launch-option-refused", outcome)
+    quiet = of_launch_line(shlex.split(line), variables).complete(LaunchOptions())
+    assert not any(row[1] in ("=", "!--allow-run-as-root") for row in quiet.refused)
+
+
 @pytest.mark.parametrize(
-    ("line", "environ", "is_refused"),
+    ("export", "environ", "is_told"),
     [
-        ("mpirun -np 2 python t.py", {}, True),
-        ("timeout 9 mpirun -np 2 python t.py", {}, True),
-        ("env OMPI_ALLOW_RUN_AS_ROOT=1 mpirun -np 2 python t.py", {}, True),
-        ("mpirun --allow-run-as-root -np 2 python t.py", {}, False),
-        ("mpirun -np 2 python t.py", {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}, False),
-        ("sudo -u job mpirun -np 2 python t.py", {}, False),
-        ("docker run image mpirun -np 2 python t.py", {}, False),
-        ("mpirun $OPTIONS -np 2 python t.py", {}, True),
+        ("NONE", {"MASTER_ADDR": "n1"}, True),
+        ("NCCL_DEBUG", {"MASTER_ADDR": "n1"}, True),
+        ("ALL,NCCL_DEBUG=INFO", {"MASTER_ADDR": "n1"}, False),
+        ("MASTER_ADDR,MASTER_PORT", {"MASTER_ADDR": "n1"}, False),
+        ("NONE,MASTER_ADDR=n2", {"MASTER_ADDR": "n1"}, False),
+        ("NONE", {}, False),
     ],
 )
-def test_open_mpi_as_root(openmpi: Path, line: str, environ: dict[str, str], is_refused: bool) -> None:
-    launch = of_launch_line(shlex.split(line), environ).complete(LaunchOptions())
-    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
-    options = [(finding.values["option"], finding.is_warning) for finding in outcome.findings]
-    assert options == ([("--allow-run-as-root", False)] if is_refused else [])
+def test_an_address_that_the_tasks_do_not_get(export: str, environ: dict[str, str], is_told: bool) -> None:
+    outcome = run_check("launch-option-refused", config(f"srun --export={export} -n 2 python t.py", environ))
+    assert [finding.is_warning for finding in outcome.findings] == [True] * is_told
+    assert not is_told or "add `--export ALL`" in advice("launch-option-refused", outcome)
 
 
-REFUSED = [
-    ("--rankfile absent", {}, ["--rankfile"]),
-    ("-rf {}/absent", {}, ["--rankfile"]),
-    ("--rankfile {}/file", {}, []),
-    ("--app {}/absent", {}, ["--app"]),
-    ("", {"OPAL_PREFIX": "{}/absent"}, ["OPAL_PREFIX"]),
-    ("", {"OPAL_PREFIX": "{}/file"}, ["OPAL_PREFIX"]),
-    ("", {"OPAL_PREFIX": "{}"}, []),
-    ("", {"OPAL_PREFIX": ""}, []),
-    ("-x OPAL_PREFIX={}/file", {}, []),
-    ("", {"TMPDIR": "{}/file"}, ["TMPDIR"]),
-    ("", {"TMPDIR": "{}/file/new"}, ["TMPDIR"]),
-    ("", {"TMPDIR": "{}/new/new"}, []),  # mpirun makes it
-    ("", {"TMPDIR": "{}"}, []),
-    ("-x TMPDIR={}/file", {}, []),  # for the ranks
-    ("-x TMPDIR={}/new", {"TMPDIR": "{}/file"}, []),
-    ("--mca orte_tmpdir_base /tmp", {"TMPDIR": "{}/file"}, []),
-    ("", {"TMPDIR": "{}/file", "OMPI_MCA_orte_tmpdir_base": "/tmp"}, []),
-]
+def test_a_launcher_that_does_not_answer_is_unknown(launchers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doctor.environment.commands._TRIAL_SECONDS", 0.5)
+    variables = {**IN_JOB, "PATH": os.environ["PATH"]}
+    launch = of_launch_line(["srun", "-J", "slow", "python", "t.py"], variables, tries=True).complete(LaunchOptions())
+    assert run_check("launch-option-refused", LaunchConfig.from_options(launch)).status is Status.UNKNOWN
 
 
-@pytest.mark.parametrize(("options", "environ", "refused"), REFUSED)
-def test_what_open_mpi_needs_on_this_host(
-    openmpi: Path, options: str, environ: dict[str, str], refused: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As mpirun of Open MPI 4.1.4 ends, or does not."""
-    monkeypatch.chdir(openmpi)
-    (openmpi / "file").touch()
-    variables = {name: value.format(openmpi) for name, value in environ.items()}
-    words = ["mpirun", "--allow-run-as-root", "-np", "2", *shlex.split(options.format(openmpi)), "python", "t.py"]
-    launch = of_launch_line(words, variables).complete(LaunchOptions())
-    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
-    assert [finding.values["option"] for finding in outcome.findings] == refused
-    inside = of_launch_line(["docker", "run", "image", *words], variables).complete(LaunchOptions())
-    assert not run_check("launch-option-refused", LaunchConfig.from_options(inside)).findings
-    for name in {"OPAL_PREFIX", "TMPDIR"}.intersection(refused):
-        assert f"`unset {name}`" in advice("launch-option-refused", outcome)
-
-
-def test_another_mpi_takes_root(openmpi: Path) -> None:
-    """MPICH and Intel MPI do, and have no slots."""
-    (openmpi / "orterun").rename(openmpi / "hydra")
-    (openmpi / "mpirun").unlink()
-    (openmpi / "mpirun").symlink_to("hydra")
-    launch = of_launch_line(["mpirun", "-np", "9", "python", "t.py"], {}).complete(LaunchOptions())
+def test_another_mpi_is_not_asked(launchers: Path) -> None:
+    """MPICH and Intel MPI map no ranks on trial."""
+    (launchers / "orterun").rename(launchers / "hydra")
+    (launchers / "mpirun").unlink()
+    (launchers / "mpirun").symlink_to("hydra")
+    launch = of_launch_line(["mpirun", "-np", "9", "python", "t.py"], {}, tries=True).complete(LaunchOptions())
     assert not run_check("launch-option-refused", LaunchConfig.from_options(launch)).findings
-    assert openmpi_slots("mpirun", str(openmpi / "cpu*")) == 0
-
-
-def test_slots_are_cores_unless_its_parameters_lift_the_limit(openmpi: Path) -> None:
-    assert openmpi_slots("mpirun", str(openmpi / "cpu*")) == 2
-    parameters = openmpi.parent / "etc" / "openmpi-mca-params.conf"
-    parameters.parent.mkdir(exist_ok=True)
-    for text, slots in (("# rmaps_base_oversubscribe = 1\n", 2), ("rmaps_base_oversubscribe = 1\n", 0)):
-        parameters.write_text(text)
-        assert openmpi_slots("mpirun", str(openmpi / "cpu*")) == slots
-
-
-@pytest.mark.parametrize(
-    ("options", "is_refused"),
-    [("-np 3", True), ("-np 2", False), ("-np 3 --oversubscribe", False), ("-np 3 --map-by :OVERSUBSCRIBE", False)],
-)
-def test_more_ranks_than_cores(options: str, is_refused: bool) -> None:
-    source = of_launch_line(["mpirun", *options.split(), "python", "t.py"], {})
-    training = training_of_line(source.line, own_slots=2)
-    assert training is not None
-    messages: list[str] = []
-    with contextlib.suppress(Skip):
-        messages += map(str, check("launch-ranks-contradict").function(training))
-    assert messages == (["mpirun starts 3 ranks, and this host has 2 slots"] if is_refused else [])
 
 
 BEHIND = [

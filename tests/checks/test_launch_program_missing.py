@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.fact import Absent, Unreadable
+from doctor.engine.record import LaunchOptions
 from doctor.environment.job_environment import of_job_script, of_launch_line
 from doctor.facts.job_paths import JobProgram, find_program
 from doctor.job import LaunchConfig
@@ -29,6 +30,47 @@ def test_a_program_that_one_host_lacks() -> None:
     todo = advice("launch-program-missing", outcome)
     assert "rsync -a --mkpath w1:/work/train.py /work/train.py" in todo
     assert "correct the path" not in todo
+
+
+def test_a_program_that_may_not_be_executed(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/sh\n")
+    for words, state in (("srun {}", "not executable"), ("srun bash {}", "there"), ("torchrun {}", "there")):
+        options = with_launch_line(ExamineOptions(), of_launch_line(words.format(script).split(), {}))
+        asked = find_program({"program": options.program, "is_started": options.is_started})
+        assert answered(JobProgram, asked).state == state
+    outcome = run_check("launch-program-missing", fleet(1, program("not executable")))
+    assert messages(outcome) == [("w1", "/work/train.py is not executable")]
+    assert "`chmod +x /work/train.py`" in advice("launch-program-missing", outcome)
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        ("srun /opt/venv/bin/python t.py", "/opt/venv/bin/python"),
+        ("srun /opt/venv/bin/python3.11 -m torch.distributed.run t.py", "/opt/venv/bin/python3.11"),
+        ("/opt/venv/bin/python t.py", "/opt/venv/bin/python"),
+        ("srun python t.py", ""),
+        ("srun /bin/bash t.sh", ""),
+        ("docker run image /opt/venv/bin/python t.py", ""),
+        ("srun --container-image=x /opt/venv/bin/python t.py", ""),
+    ],
+)
+def test_the_interpreter_of_the_line_is_that_of_the_job(words: str, path: str) -> None:
+    source = of_launch_line(words.split(), {})
+    assert with_launch_line(ExamineOptions(), source).launch.python == path
+    given = ExamineOptions(launch=LaunchOptions(python="/other/python"))
+    assert with_launch_line(given, source).launch.python == "/other/python"
+
+
+def test_a_module_in_the_folder_of_all_ranks(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "run.py").touch()
+    for folder, state in ((tmp_path, "there"), (tmp_path / "pkg", "missing")):
+        answer = find_program({"module": ("python3", "pkg.run", str(folder))})
+        assert answered(JobProgram, answer).states == {"-m pkg.run": state}
+        given = find_program({"module": ("python3", "pkg.run", "/"), "environ": {"PYTHONPATH": str(folder)}})
+        assert answered(JobProgram, given).states == {"-m pkg.run": state}
 
 
 def test_a_folder_is_no_program() -> None:
@@ -69,7 +111,6 @@ def test_modules_and_folders_for_logs(
 @pytest.mark.parametrize(
     ("words", "environ"),
     [
-        ("torchrun -m pkg.run", {"PYTHONPATH": "/elsewhere"}),
         ("llamafactory-cli train x.yaml", {"NPROC_PER_NODE": "2"}),  # its interpreter is its own
         ("docker run image torchrun -m pkg.run", {}),
         ("bash -c 'cd /elsewhere && torchrun -m pkg.run --log-dir x'", {}),

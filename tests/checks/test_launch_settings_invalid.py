@@ -172,19 +172,6 @@ def test_a_network_of_nccl_that_a_host_has_not(net: str, adapters: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    ("value", "is_refused"),
-    [("nosuch", True), ("rsh,nosuch", True), ("RSH", True), ("rsh", False), ("rsh,slurm", False), ("^nosuch", False)],
-)
-def test_how_mpirun_starts_its_daemons(value: str, is_refused: bool) -> None:
-    """As mpirun of Open MPI 4.1.4 ends, or does not; nothing else reads the variable."""
-    environ = {"OMPI_MCA_plm": value}
-    for launchers, is_warning in ((("openmpi",), False), (("torchrun",), True), ((), True)):
-        launch = LaunchConfig.from_environment(environ, launchers=launchers, launch_line="-")
-        findings = run_check.run_check(NAME, {"w1": []}, launch).findings
-        assert [finding.is_warning for finding in findings] == ([is_warning] if is_refused else [])
-
-
-@pytest.mark.parametrize(
     ("setting", "ranks", "is_warning"),
     [
         ("NCCL_ALGO=bogus", 1, True),

@@ -7,7 +7,7 @@ import pytest
 from doctor.job.variable_names import documented_variables, misspelt
 from doctor.job.variable_values import invalid_settings, value_rows
 from doctor.job.variable_versions import _table, first_releases, not_read, release_of
-from doctor.job.variables import OPENMPI_STARTER, relevant
+from doctor.job.variables import relevant
 
 LEGAL = [
     ("HCCL_ALGO", "level0:NA;level1:H-D_R"),
@@ -115,7 +115,7 @@ def test_the_tables_fit_each_other() -> None:
     for library in ("NCCL", "PyTorch", "torch_npu", "HCCL"):
         assert first_releases(library).keys() <= names | {"NCCL_THREAD_THRESHOLD"}
     assert set(first_releases("torch_npu").values()) <= _table().packages.keys()
-    assert value_rows().keys() <= names | {OPENMPI_STARTER}  # of Open MPI the rest is not listed
+    assert value_rows().keys() <= names
     assert release_of("2.1.0.post12+cxx11") == "7.0.0"
 
 

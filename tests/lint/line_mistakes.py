@@ -234,7 +234,18 @@ MISTAKES: dict[str, Planted] = {
     "rendezvous without a port": Planted(
         "#!/bin/bash\ntorchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint n1:99999 t.py #@\n",
         "launch-option-refused launch-settings-invalid"),
+    "a line that ends": Planted(
+        "#!/bin/bash\ntorchrun --nproc_per_node 8 --nnodes 2\n  --node_rank $NODE_RANK t.py #@\n",
+        "launch-option-refused"),
+    "behind the program that submits it": Planted(
+        "#!/bin/bash\npython submit.py --gpus 8 --nodes 2 -- accelerate launch \\\n --mixed_precision bf61 t.py #@\n",
+        "launch-option-refused"),
+    "four letters in another order": Planted(
+        "#!/bin/bash\nray start --head --prot 6379 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-option-refused"),
     # Variables
+    "one letter more": Planted(
+        "#!/bin/bash\nGPUS_PER_NODE=8\ntorchrun --nproc_per_node $GPUS_PER_NODEX t.py #@\n",
+        "launch-variable-misspelt"),
     "HCCL_CONECT_TIMEOUT": Planted(
         ASCEND + "export HCCL_CONECT_TIMEOUT=1800 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-variable-misspelt"),
     "NCCL_SOCKET_IFNMAE": Planted(

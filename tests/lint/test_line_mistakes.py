@@ -57,6 +57,7 @@ WITHOUT_A_CORRECTED_LINE = {
     "one node rank in a script of pdsh",
     "one rank for all tasks of mpirun",
     "an argument of a function",
+    "one letter more",
     "processes that no division gives",
     "standalone for two hosts",
     "workers not divisible",

@@ -71,7 +71,7 @@ NOT_RUN = {
         chmod uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP
         {python} make mkdir command sbatch accelerate
         env --within DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed
-        int(os""",
+        int(os {trial}""",
     "would change this machine's clock, services, mounts or frequency": """
         umount update-grub cpupower tuned-adm chronyc systemctl timedatectl hwclock reboot
         scontrol""",

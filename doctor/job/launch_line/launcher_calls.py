@@ -22,7 +22,7 @@ from doctor.job.launch_line.call_parts import (
     started,
 )
 from doctor.job.launch_line.commands import LauncherRow, launcher_rows
-from doctor.job.launch_line.model import LaunchCall
+from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import Options, split_options
 
 DEFAULT_HOSTFILE = "/job/hostfile"
@@ -101,6 +101,9 @@ def _srun(row: LauncherRow, command: str, options: Options, environ: Mapping[str
     if "multi-prog" in options:
         options.unresolved["program"] = "the configuration of --multi-prog names the programs"
     exported, passed, inherits = _slurm_exports(options)
+    if "MASTER_ADDR" in environ and not (inherits or "MASTER_ADDR" in (*exported, *passed)):
+        reason = "with MASTER_ADDR, which is set before the line and does not reach the tasks"
+        options.problems.append(OptionProblem(command, "?--export", "ALL", reason))
     hosts = options.text("nodelist")
     return started(
         row,

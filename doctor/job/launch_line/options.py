@@ -15,7 +15,7 @@ from doctor.job.launch_line.model import OptionProblem
 from doctor.job.shell.word import Word
 
 _MOST_VALUES = 1024
-_LEAST_LENGTH = 6
+_LEAST_LENGTH, _LEAST_LETTERS = 6, 3
 """Of a name that may be another one, misspelt."""
 
 
@@ -77,10 +77,12 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
         >>> table = OptionTable(values="nproc-per-node mem-per-cpu")
         >>> table.nearest("nproc-pernode"), table.nearest("nproc_per_ndoe"), table.nearest("mem-per-gpu")
         ('nproc-per-node', 'nproc-per-node', '')
+        >>> OptionTable(values="port").nearest("prot"), OptionTable(values="port").nearest("ports")
+        ('port', '')
         """
-        if len(name) < _LEAST_LENGTH:
-            return ""
         close = [long for long in self.word_counts if is_misspelt(name, long)]
+        if len(name) < _LEAST_LENGTH:  # the letters of the other in another order, alone
+            close = [long for long in close if len(name) == len(long) > _LEAST_LETTERS]
         return close[0] if len(close) == 1 else ""
 
 

@@ -249,7 +249,13 @@ class _Reader:
         if not options.rest:
             self.unresolved.setdefault("program", next(iter(options.unresolved.values()), "none is named"))
             return None
-        return Started(none, options.rest, runs_python=True)
+        rest = options.rest
+        dashes = next((at for at, word in enumerate(rest[:-1]) if word.text == "--" and _is_launcher(rest[at + 1])), 0)
+        if dashes and not self.launchers:  # a program that submits what stands behind --
+            self.fields.pop("interpreter")
+            self.wrappers.append(rest[0].text)
+            return Started(none, rest[dashes + 1 :], inherits_environment=False)
+        return Started(none, rest, runs_python=True)
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
         self.wrappers.append(unwrapped.label)

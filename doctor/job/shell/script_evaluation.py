@@ -26,11 +26,11 @@ from doctor.job.shell.blocks import (
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
-from doctor.job.variable_names import intended_name
+from doctor.job.variable_names import intended_name, is_one_slip
 
 _MOST_COMMANDS = 2000
 _MOST_EXPORTED = 512
-_MOST_UNREAD = 64
+_MOST_UNREAD, _LEAST_NAME = 64, 6
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -112,10 +112,12 @@ class _Evaluation:
             self._in_function(self.not_called.pop(next(iter(self.not_called))))
 
     def found_mistakes(self) -> Iterator[tuple[str, str, str]]:
-        """Spaces around the sign of an assignment, and variables a letter away from a known one that the text sets."""
+        """What is no assignment or no command, and variables a letter away from a known one that the text sets."""
         yield from self.mistakes[:_MOST_UNREAD]
-        for name in sorted(self.variables.absent - self.variables.assigned):
-            if (meant := intended_name(name)) in self.variables.assigned and meant != name + "S":
+        for name in sorted(self.variables.absent - self.variables.assigned)[:_MOST_UNREAD]:
+            close = [other for other in self.variables.assigned if len(other) != len(name) and is_one_slip(name, other)]
+            meant = intended_name(name) or (close[0] if len(close) == 1 and len(name) > _LEAST_NAME else "")
+            if meant in self.variables.assigned and meant.rstrip("S0123456789") != name.rstrip("S0123456789"):
                 yield f"${name}", "", f"${meant}"
 
     def _run(self, tokens: list[Token]) -> None:
@@ -307,10 +309,8 @@ class _Evaluation:
             elif _NAME.fullmatch(token.keyword):
                 name = token.keyword
             elif token.keyword.startswith("=") and before:
-                after = (
-                    [token.keyword[1:]] if token.keyword[1:] else [token.keyword for token in arguments[number + 1 :]]
-                )
-                self.mistakes.append((command, f"{before} {token.keyword}", f"{command} {before}={''.join(after[:1])}"))
+                value = token.keyword[1:] or "".join(after.keyword for after in arguments[number + 1 : number + 2])
+                self.mistakes.append((command, f"{before} {token.keyword}", f"{command} {before}={value}"))
             if number and (apart := value_apart(arguments[number - 1], token)):
                 emptied = arguments[number - 1].keyword
                 self.mistakes.append((command, f"{emptied} {apart}", f"{command} {emptied}{apart}"))
@@ -406,9 +406,7 @@ class _Evaluation:
         values |= {"@": tuple(argv[1:]), **dict(zip(ARGUMENTS[1:], argv[1:10], strict=False))}
         self._nested(body)
         self.argument_changes = changes
-        for key in ARGUMENTS:
-            values.pop(key, None)
-        values |= before
+        self.variables.values = {key: value for key, value in values.items() if key not in ARGUMENTS} | before
         return True
 
     def _add(self, argv: list[Word], assignments: list[Token], line: int) -> None:
@@ -419,6 +417,8 @@ class _Evaluation:
         if assignments and len(argv) == 1 and (apart := value_apart(assignments[-1], argv[0])):
             emptied = assignments[-1].keyword
             self.mistakes.append((emptied, apart, f"{emptied}{apart}"))
+        if re.match("--[a-z]", name) and self.commands and line > self.commands[-1].line:
+            self.mistakes.append((name, "as a command", filled("`\\` at the end of line {0}", line - 1)))
         exported: dict[str, Word] = {}
         if len(self.variables.exported) > _MOST_EXPORTED:
             self._note("...", filled("more than {0} exported variables", _MOST_EXPORTED), line)

@@ -79,7 +79,7 @@ class LaunchText(NamedTuple):
     gpus_per_node: int | None = None
     """That the script asks the scheduler for."""
     own_slots: int = 0
-    """Ranks that Open MPI starts on this host, where the line starts here; 0: not known."""
+    """Ranks that Open MPI starts on all workers of a manifest; 0: not known."""
 
     @property
     def where(self) -> str:
@@ -390,9 +390,7 @@ def _slots(entry: LaunchText, read_file: ReadFile) -> dict[str, Setting]:
     """The fewest slots of a host in the hostfile that deepspeed's line names; all slots of that of mpirun."""
     line, call = entry.line, entry.line.innermost
     if call is not None and not (call.hosts or call.hostfile or _oversubscribes(line)) and entry.own_slots:
-        return {
-            "all_slots": Setting("slots", entry.own_slots, entry.place("slotsPerWorker") if entry.path else "this host")
-        }
+        return {"all_slots": Setting("slots", entry.own_slots, entry.place("slotsPerWorker"))}
     if call is not None and call.launcher == "openmpi" and "host" in call.options and not _oversubscribes(line):
         named = [re.fullmatch(r"[^\s:\[]+:([0-9]{1,5})", host, re.ASCII) for host in call.option("host").split(",")]
         count = sum(int(match[1]) for match in named if match)

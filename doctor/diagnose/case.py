@@ -353,8 +353,8 @@ def _identify(process: Process, signatures: Mapping[str, Signature]) -> None:
             process.group_sizes[group] = small_number(size) or 0
         if values.get("address"):
             process.address = values["address"]
-        if event.device is not None and process.device is None:
-            process.device = event.device
+    faults = {event.device for event in process.events if signatures[event.signature].role == "root"} - {None}
+    process.device = (faults.pop() if len(faults) == 1 else None) if faults else process.device
     if process.group_sizes and process.rank is None:
         largest = max(process.group_sizes, key=lambda group: (process.group_sizes[group], group))
         process.rank = process.group_ranks[largest]

@@ -345,3 +345,19 @@ def test_a_call_that_succeeded_is_no_failure() -> None:
     text = "n1: init of the runtime returned cudaSuccess\nif (error != cudaErrorNotReady) continue\n"
     text += "cublasCreate: CUBLAS_STATUS_SUCCESS\nmiopenStatusSuccess rocblas_status_success\n"
     assert not logs(main=f"{text}training finished\n").failed
+
+
+def test_of_a_process_that_uses_several_devices_the_one_with_the_fault_is_named() -> None:
+    head = "n1:100:100 [0] NCCL INFO Bootstrap : Using eno2:10.33.48.72<0>\n"
+    fault = "n1:100:121 [{}] enqueue.cc:47 NCCL WARN Cuda failure 'named symbol not found'\n"
+    (cause,) = logs(main=head + fault.format(1)).causes
+    assert (cause.signature, cause.culprits[0].host, cause.culprits[0].device) == ("cuda-no-kernel-image", "n1", 1)
+    (cause,) = logs(main=head + fault.format(1) + fault.format(2)).causes
+    assert [culprit.device for culprit in cause.culprits] == [None]
+
+
+def test_a_worker_that_torchrun_reports_as_failed_is_a_failure_without_a_cause() -> None:
+    line = '{"name": "torchelastic.worker.status.FAILED", "metadata": {"global_rank": 0, "state": "FAILED"}}\n'
+    diagnosis = logs(main=line)
+    assert diagnosis.failed and not diagnosis.causes and diagnosis.undecidable
+    assert not logs(main=line.replace("FAILED", "SUCCEEDED")).failed

@@ -209,25 +209,15 @@ def _reason(ranked: RankedChange) -> str:
 
 def _gaps(page: ChangesPage, fleet: Fleet) -> Iterator[str]:
     for gap, hosts in page.uncompared.items():
-        listed, where = localized(", ").join(map(category_name, gap.categories)), fleet.where(hosts)
+        fields = {"listed": localized(", ").join(map(category_name, gap.categories)), "where": fleet.where(hosts)}
         if gap.run == "before":
-            run = page.before.command
-            yield phrase(
-                "not compared in full: {listed}, on {where}; doctor {run} did not read all then",
-                listed=listed,
-                where=where,
-                run=run,
-            )
+            fields["run"] = page.before.command
+            yield phrase("not compared in full: {listed}, on {where}; doctor {run} did not read all then", **fields)
         elif gap.reason:
-            reason = localized_filled(gap.reason)
-            yield phrase(
-                "not compared in full: {listed}, on {where}; unreadable now: {reason}",
-                listed=listed,
-                where=where,
-                reason=reason,
-            )
+            fields["reason"] = localized_filled(gap.reason)
+            yield phrase("not compared in full: {listed}, on {where}; unreadable now: {reason}", **fields)
         else:
-            yield phrase("not compared in full: {listed}, on {where}; not read now", listed=listed, where=where)
+            yield phrase("not compared in full: {listed}, on {where}; not read now", **fields)
     absent = [host for host in page.before.hosts if host not in page.now.hosts]
     if absent:
         yield phrase("not compared: {where}, in the earlier run alone", where=fleet.fold(absent))

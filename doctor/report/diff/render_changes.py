@@ -15,7 +15,7 @@ from doctor import __version__
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.diff.rank_changes import FINDINGS, REASONS, RankedChange
 from doctor.report.diff.value_lines import category_name, change_line
-from doctor.report.diff.values import UNREAD, Gap, RunValues, ValueChange
+from doctor.report.diff.values import UNREAD, RunValues, UnreadCategories, ValueChange
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.formatting import count_noun, format_time
 from doctor.report.layout.host_names import Fleet
@@ -124,7 +124,7 @@ class ChangesPage(msgspec.Struct, frozen=True, kw_only=True):
     same_since: str = ""
     """See `doctor.history.baseline.Baseline`."""
     changes: tuple[RankedChange, ...]
-    uncompared: dict[Gap, tuple[str, ...]] = {}
+    uncompared: dict[UnreadCategories, tuple[str, ...]] = {}
     """What one of the two runs did not read, by hosts."""
     notes: tuple[str, ...] = ()
     pace: tuple[str, ...] = ()

@@ -20,19 +20,20 @@ from doctor.watch.hook.training import mark_iterator, report_exceptions
 PRIMITIVES = {
     name: operation
     for operation, names in {
-        "all_reduce": "AllReduce",
-        "broadcast": "Broadcast",
-        "reduce": "Reduce",
-        "all_gather": "AllGather AllGatherIntoTensor AllGatherIntoTensorUneven AllGatherV",
-        "reduce_scatter": "ReduceScatter ReduceScatterTensor ReduceScatterTensorUneven ReduceScatterV",
-        "gather": "Gather GatherIntoTensor CollectiveGather",
-        "scatter": "Scatter ScatterTensor CollectiveScatter",
-        "all_to_all": "AlltoAll AlltoAllV AlltoAllVC AllToAllV AllToAllVC AllToAllVSingle",
-        "barrier": "Barrier",
-        "": "Isend Irecv BatchIsendIrecv BatchISendIRecv Send Receive NeighborExchange NeighborExchangeV2",
+        "all_reduce": ("AllReduce",),
+        "broadcast": ("Broadcast",),
+        "reduce": ("Reduce",),
+        "all_gather": ("AllGather", "AllGatherIntoTensor", "AllGatherIntoTensorUneven", "AllGatherV"),
+        "reduce_scatter": ("ReduceScatter", "ReduceScatterTensor", "ReduceScatterTensorUneven", "ReduceScatterV"),
+        "gather": ("Gather", "GatherIntoTensor", "CollectiveGather"),
+        "scatter": ("Scatter", "ScatterTensor", "CollectiveScatter"),
+        "all_to_all": ("AlltoAll", "AlltoAllV", "AlltoAllVC", "AllToAllV", "AllToAllVC", "AllToAllVSingle"),
+        "barrier": ("Barrier",),
+        "": ("Isend", "Irecv", "BatchIsendIrecv", "BatchISendIRecv", "Send", "Receive", "NeighborExchange",
+            "NeighborExchangeV2"),
     }.items()
-    for name in names.split()
-}
+    for name in names
+}  # fmt: skip
 """Names of primitives without ``InnerComm`` and ``DistComm``; empty: recorded as time that no rule judges."""
 EQUAL = frozenset(
     {"AllReduce", "Broadcast", "Reduce", "AllGather", "AllGatherIntoTensor", "ReduceScatter", "ReduceScatterTensor"}

@@ -14,31 +14,20 @@ CATEGORIES = ("sysctl", "packages", "environment", "firmware", "modules")
 FILES = "files"
 """A category that each host has for itself."""
 SETTING_FILES = (
-    *("/etc/hosts", "/etc/hosts.*", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"),
-    *(
-        "/etc/hccn.conf",
-        "/etc/nccl.conf",
-        "/etc/ascend_*.info",
-        "/usr/local/Ascend/*/latest",
-        "/usr/local/Ascend/latest",
-    ),
-    *("/etc/environment", "/etc/profile", "/etc/profile.d/*", "/etc/bash*rc", "/etc/localtime", "/etc/timezone"),
-    *("/etc/fstab", "/etc/exports", "/etc/nfs*.conf", "/etc/auto.*", "/etc/lustre.conf", "/etc/idmapd.conf"),
-    *("/etc/security/limits.conf", "/etc/security/limits.d/*", "/etc/pam.d/*", "/etc/systemd/*.conf"),
-    *("/etc/systemd/system/*.d/*.conf", "/etc/ssh/ssh*_config", "/etc/ssh/ssh*_config.d/*", "/etc/chrony*.conf"),
-    *("/etc/ntp.conf", "/etc/ld.so.conf", "/etc/ld.so.conf.d/*", "/etc/ld.so.preload", "/etc/modprobe.d/*"),
-    *("/etc/modules-load.d/*", "/etc/udev/rules.d/*", "/etc/rdma/*", "/etc/rdma/modules/*", "/etc/libibverbs.d/*"),
-    *("/etc/netplan/*", "/etc/network/interfaces", "/etc/network/interfaces.d/*", "/etc/sysconfig/network-scripts/*"),
-    *("/etc/nftables.conf", "/etc/iptables/*", "/etc/sysconfig/*tables", "/etc/ufw/*.rules", "/etc/firewalld/zones/*"),
-    *("/etc/docker/daemon.json", "/etc/containerd/config.toml", "/etc/nvidia-container-runtime/config.toml"),
-    *(
-        "/etc/slurm*/*.conf",
-        "/etc/enroot/*.conf",
-        "/etc/openmpi/*.conf",
-        "/etc/tuned/active_profile",
-        "/etc/selinux/config",
-    ),
-)
+    "/etc/hosts", "/etc/hosts.*", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf",
+    "/etc/hccn.conf", "/etc/nccl.conf", "/etc/ascend_*.info", "/usr/local/Ascend/*/latest",
+    "/usr/local/Ascend/latest", "/etc/environment", "/etc/profile", "/etc/profile.d/*", "/etc/bash*rc",
+    "/etc/localtime", "/etc/timezone", "/etc/fstab", "/etc/exports", "/etc/nfs*.conf", "/etc/auto.*",
+    "/etc/lustre.conf", "/etc/idmapd.conf", "/etc/security/limits.conf", "/etc/security/limits.d/*", "/etc/pam.d/*",
+    "/etc/systemd/*.conf", "/etc/systemd/system/*.d/*.conf", "/etc/ssh/ssh*_config", "/etc/ssh/ssh*_config.d/*",
+    "/etc/chrony*.conf", "/etc/ntp.conf", "/etc/ld.so.conf", "/etc/ld.so.conf.d/*", "/etc/ld.so.preload",
+    "/etc/modprobe.d/*", "/etc/modules-load.d/*", "/etc/udev/rules.d/*", "/etc/rdma/*", "/etc/rdma/modules/*",
+    "/etc/libibverbs.d/*", "/etc/netplan/*", "/etc/network/interfaces", "/etc/network/interfaces.d/*",
+    "/etc/sysconfig/network-scripts/*", "/etc/nftables.conf", "/etc/iptables/*", "/etc/sysconfig/*tables",
+    "/etc/ufw/*.rules", "/etc/firewalld/zones/*", "/etc/docker/daemon.json", "/etc/containerd/config.toml",
+    "/etc/nvidia-container-runtime/config.toml", "/etc/slurm*/*.conf", "/etc/enroot/*.conf", "/etc/openmpi/*.conf",
+    "/etc/tuned/active_profile", "/etc/selinux/config",
+)  # fmt: skip
 """Files, and links, that settings of a host come from."""
 MOST_FILES, MOST_BYTES = 1000, 1 << 20
 

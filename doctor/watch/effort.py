@@ -153,15 +153,14 @@ def _wants_cpus(before: _Counters, now: _Counters, seconds: float) -> bool:
     wanted = 0.0
     for thread, (spent, turns) in now.threads.items():
         spent_before, turns_before = before.threads.get(thread, (spent, turns))
-        if turns == turns_before and _is_ready(*thread):
+        if (
+            turns == turns_before
+            and read_text(f"/proc/{thread[0]}/task/{thread[1]}/stat", 512).rpartition(")")[2][1:2] == "R"
+        ):
             wanted += seconds
         else:
             wanted += spent - spent_before
     return wanted > WANTED_SHARE * seconds
-
-
-def _is_ready(pid: int, thread: int) -> bool:
-    return bool(read_text(f"/proc/{pid}/task/{thread}/stat", 512).rpartition(")")[2][1:2] == "R")
 
 
 def _thread_times(processes: Iterable[int]) -> dict[tuple[int, int], tuple[float, int]]:

@@ -417,7 +417,7 @@ class _Watch:
         unseen = training.unseen_sentence()
         if unseen and (failure is None or failure.kind != "never-joined"):
             notes += (unseen,)
-        data = self._data()
+        data = self.folder.data.report() if any(self.folder.data.digests.glob("*.probe")) else None
         if data is not None and training.post is not None:
             notes += (filled("Digests of data were compared between the ranks of {0} alone.", self.host),)
         notes += resume_notes(self.resume.report) if self.resume.report else ()
@@ -441,7 +441,3 @@ class _Watch:
         checks += ((RESUME_CHECK,) if self.resume.report else ()) + ((PACE_CHECK,) if pace and pace.runs else ())
         hosts = dict(sorted(training.hosts.items()))
         return WatchOutcome(self._with_losses(saved_run, hosts, data, pace), checks, data)
-
-    def _data(self) -> DataReport | None:
-        """What the digests show; None where there are none: not asked for, or not of torch."""
-        return self.folder.data.report() if any(self.folder.data.digests.glob("*.probe")) else None

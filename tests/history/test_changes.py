@@ -27,7 +27,14 @@ from doctor.history.run_record import RunRecord, make_record
 from doctor.report.diff.rank_changes import RankedChange, rank_changes
 from doctor.report.diff.render_changes import SCHEMA_FILE, ChangesPage, render, render_json
 from doctor.report.diff.value_lines import change_line
-from doctor.report.diff.values import Gap, RunValues, ValueChange, compare_values, uncompared, values_of_run
+from doctor.report.diff.values import (
+    RunValues,
+    UnreadCategories,
+    ValueChange,
+    compare_values,
+    uncompared,
+    values_of_run,
+)
 from doctor.report.layout.host_names import Fleet
 from doctor.session import code_revision
 from doctor.session.code_revision import code_of_line
@@ -72,7 +79,10 @@ def test_what_one_run_did_not_read_has_not_changed() -> None:
     before = values(n1={"sysctl": {"a": "1"}}, n2={"sysctl": {"a": "1"}}, gone={"sysctl": {"a": "1"}})
     now = values(n1={"packages": {"p": "1"}}, n2={"sysctl": {"a": "1"}}, new={"sysctl": {"a": "9"}})
     assert compare_values(before, now) == ()
-    assert uncompared(before, now) == {Gap("before", ("packages",)): ("n1",), Gap("now", ("sysctl",)): ("n1",)}
+    assert uncompared(before, now) == {
+        UnreadCategories("before", ("packages",)): ("n1",),
+        UnreadCategories("now", ("sysctl",)): ("n1",),
+    }
     text = render(ChangesPage(before=before, now=now, worked=True, changes=(), uncompared=uncompared(before, now)), 0)
     assert "nothing that was compared has changed since" in text
     assert "not compared in full: packages, on n1 (1/3); doctor check did not read all then" in text
@@ -86,7 +96,7 @@ def test_what_one_run_read_only_in_part_is_named() -> None:
     before = RunValues("t0", hosts={"n1": judged})
     now = RunValues("t1", hosts={"n1": {**judged, "HostSnapshot": {"sysctl": {"a": "1", "b": "2"}}}})
     assert compare_values(before, now) == ()
-    assert uncompared(before, now) == {Gap("before", ("sysctl",)): ("n1",)}
+    assert uncompared(before, now) == {UnreadCategories("before", ("sysctl",)): ("n1",)}
     text = render(ChangesPage(before=before, now=now, worked=True, changes=(), uncompared=uncompared(before, now)), 0)
     assert "nothing that was compared has changed since" in text and "not compared in full: sysctl, on n1" in text
 

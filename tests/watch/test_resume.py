@@ -330,6 +330,8 @@ def test_another_type_is_told_and_is_no_loss() -> None:
     save.marks[0].numbers = now[0].numbers = {"step of w": 5.0}
     report = compared(now, save)
     assert report and [(row.kind, row.level) for row in report.differences] == [("cast", "note")]
+    now[0].unapplied = [("ck: net", 2)]  # its values are there, in the other type
+    assert compared(now, save) == report
     assert report.differences[0].values == {"tensors": "b, w", "now": "bfloat16", "before": "float32", "step": 5}
     (line,) = resume_lines(report)
     assert line.startswith("this training goes on from what step 5 saved; of type bfloat16, and of type float32 at")

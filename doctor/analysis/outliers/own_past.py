@@ -178,7 +178,7 @@ def _slow_hosts(now: RunPace, past: Past, growth: float) -> tuple[str, ...]:
             continue
         pair = frozenset(ends)
         seconds[pair] = max(seconds.get(pair, 0.0), _more_seconds(path, before[ends]))
-        if _loses(path, before[ends]):
+        if path.resent > MOST_RESENT and path.resent > 2 * max(run.resent for run in before[ends]):
             losing.add(pair)
     least = max(TRIFLE * growth, PATH_SHARE * max(seconds.values(), default=0.0))
     slow = [pair for pair, more in seconds.items() if more > least or pair in losing]
@@ -193,10 +193,6 @@ def _more_seconds(path: PathPace, before: Sequence[PathPace]) -> float:
     """By which its round trip lies beyond those of earlier runs."""
     span = _span([one.round_trip for one in before])
     return path.round_trip - span.usual if span is not None and path.round_trip > span.longest else 0.0
-
-
-def _loses(path: PathPace, before: Sequence[PathPace]) -> bool:
-    return path.resent > MOST_RESENT and path.resent > 2 * max(one.resent for one in before)
 
 
 def pace_findings(report: PaceComparison) -> Iterator[Finding]:

@@ -83,16 +83,11 @@ def reads(check: Check, change: ValueChange) -> bool:
     category, name = change.category, change.name
     if category == "sysctl":
         return any(sysctl_path(name) in fact.probe.paths for fact in check.facts) or _names(check.doc, name)
-    if category in ("environment", "shell", "modules", "files") or _is_package(change):
+    if category in ("environment", "shell", "modules", "files", "packages", "libraries"):
         return _names(check.doc, name)
     if not check.facts & reading_facts(category, name):
         return False
     return category != "system" or any(_names(check.doc, word) for word in name.split())
-
-
-def _is_package(change: ValueChange) -> bool:
-    """Of the distribution, or of Python and none of those that a check compares."""
-    return change.category in ("packages", "libraries")
 
 
 def _names(page: str, name: str) -> bool:

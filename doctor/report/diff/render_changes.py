@@ -15,7 +15,7 @@ from doctor import __version__
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.diff.rank_changes import FINDINGS, REASONS, RankedChange
 from doctor.report.diff.value_lines import category_name, change_line
-from doctor.report.diff.values import UNREAD, Gap, RunValues, ValueChange
+from doctor.report.diff.values import UNREAD, RunValues, UnreadCategories, ValueChange
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.formatting import count_noun, format_time
 from doctor.report.layout.host_names import Fleet
@@ -124,7 +124,7 @@ class ChangesPage(msgspec.Struct, frozen=True, kw_only=True):
     same_since: str = ""
     """See `doctor.history.baseline.Baseline`."""
     changes: tuple[RankedChange, ...]
-    uncompared: dict[Gap, tuple[str, ...]] = {}
+    uncompared: dict[UnreadCategories, tuple[str, ...]] = {}
     """What one of the two runs did not read, by hosts."""
     notes: tuple[str, ...] = ()
     pace: tuple[str, ...] = ()
@@ -209,25 +209,15 @@ def _reason(ranked: RankedChange) -> str:
 
 def _gaps(page: ChangesPage, fleet: Fleet) -> Iterator[str]:
     for gap, hosts in page.uncompared.items():
-        listed, where = localized(", ").join(map(category_name, gap.categories)), fleet.where(hosts)
+        fields = {"listed": localized(", ").join(map(category_name, gap.categories)), "where": fleet.where(hosts)}
         if gap.run == "before":
-            run = page.before.command
-            yield phrase(
-                "not compared in full: {listed}, on {where}; doctor {run} did not read all then",
-                listed=listed,
-                where=where,
-                run=run,
-            )
+            fields["run"] = page.before.command
+            yield phrase("not compared in full: {listed}, on {where}; doctor {run} did not read all then", **fields)
         elif gap.reason:
-            reason = localized_filled(gap.reason)
-            yield phrase(
-                "not compared in full: {listed}, on {where}; unreadable now: {reason}",
-                listed=listed,
-                where=where,
-                reason=reason,
-            )
+            fields["reason"] = localized_filled(gap.reason)
+            yield phrase("not compared in full: {listed}, on {where}; unreadable now: {reason}", **fields)
         else:
-            yield phrase("not compared in full: {listed}, on {where}; not read now", listed=listed, where=where)
+            yield phrase("not compared in full: {listed}, on {where}; not read now", **fields)
     absent = [host for host in page.before.hosts if host not in page.now.hosts]
     if absent:
         yield phrase("not compared: {where}, in the earlier run alone", where=fleet.fold(absent))

@@ -146,7 +146,7 @@ def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[
             yield name, before.get(name), now.get(name)
 
 
-class Gap(NamedTuple):
+class UnreadCategories(NamedTuple):
     """What one of two runs did not read, or only in part."""
 
     run: str
@@ -157,14 +157,14 @@ class Gap(NamedTuple):
 
 def uncompared(
     before: RunValues, now: RunValues, why: Callable[[str, Collection[str]], str] = lambda _host, _names: ""
-) -> dict[Gap, tuple[str, ...]]:
+) -> dict[UnreadCategories, tuple[str, ...]]:
     """By gap, the hosts of both runs. ``why``: of a host, and categories that this run did not read: the reason."""
-    gaps: dict[Gap, list[str]] = {}
+    gaps: dict[UnreadCategories, list[str]] = {}
     for host in (host for host in before.hosts if host in now.hosts):
         earlier, later = (_sources(run.hosts[host]) for run in (before, now))
         for run, sources in (("before", later - earlier), ("now", earlier - later)):
             if categories := tuple(sorted({category for _, category in sources})):
-                gap = Gap(run, categories, why(host, categories) if run == "now" else "")
+                gap = UnreadCategories(run, categories, why(host, categories) if run == "now" else "")
                 gaps.setdefault(gap, []).append(host)
     return {gap: tuple(hosts) for gap, hosts in gaps.items()}
 

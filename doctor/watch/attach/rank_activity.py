@@ -162,7 +162,9 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     decided = decided or _by_native_call(rank, looks)
     if decided and decided[1] == BUILDS:  # it wakes up ten times a second
         still = rank.stacks[0] == rank.stacks[-1]
-    library = "" if decided else _spun_library(rank.samples, _SPINS) or _turned_library(rank)
+    library = "" if decided else _spun_library(rank.samples, _SPINS)
+    if not (decided or library) and rank.finds_the_same:  # memory that another process is to write, or a device
+        library = _spun_library(rank.samples, _EXTENSION)
     if library:  # a wait that does not yield: whoever also sleeps has other work
         decided = "collective", filled("waits within {0}, on its CPU", library)
         still = last.switches - first.switches <= 1
@@ -292,11 +294,6 @@ def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], lea
     sampled = sum(count for _, count in samples)
     elsewhere = sum(count for name, count in libraries if not kind.match(name))
     return libraries[0][0] if libraries and sampled >= least and elsewhere * 50 <= sampled else ""
-
-
-def _turned_library(rank: ProcessReport) -> str:
-    """The library in which all its running threads look at memory that another process is to write, or a device."""
-    return _spun_library(rank.samples, _EXTENSION) if rank.finds_the_same else ""
 
 
 def _computes_in_libraries(rank: ProcessReport) -> bool:

@@ -54,7 +54,7 @@ class FollowingHost:
             world=world,
             host=meeting.context.launcher_host_name or os.uname().nodename,
             pid=os.getpid(),
-            boot=f"{boot} {_network_namespace()}",
+            boot=f"{boot} {link_at('/proc/self/ns/net')}",  # containers of one machine may have one name
             local_world=local_world,
             version=PROTOCOL,
             use="lines",
@@ -162,8 +162,3 @@ class FollowingHost:
         if order.refused:
             self.refused = strip_control_chars(order.refused, 200)
         return True
-
-
-def _network_namespace() -> str:
-    """Tells containers of one machine apart that have one name."""
-    return str(link_at("/proc/self/ns/net"))

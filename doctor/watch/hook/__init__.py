@@ -20,9 +20,8 @@ PARTS = ("rank_files", "collectives", "training", "mindspore_ranks", "start")
 def hook_text() -> str:
     """The text of ``sitecustomize.py``. Each part keeps its own file name in stacks."""
     sources = {f"doctor-watch/{name}.py": part(name) for name in SHARED_PARTS}
-    sources.update((f"doctor-watch/{name}.py", _own_part(name)) for name in PARTS)
+    folder = Path(__file__).parent
+    sources.update(
+        (f"doctor-watch/{name}.py", without_own_imports((folder / f"{name}.py").read_text("ascii"))) for name in PARTS
+    )
     return "".join(f"exec(compile({source!r}, {name!r}, 'exec'))\n" for name, source in sources.items())
-
-
-def _own_part(name: str) -> str:
-    return without_own_imports((Path(__file__).parent / f"{name}.py").read_text("ascii"))

@@ -16,27 +16,23 @@ from doctor.smoke.programs.recorder_page import MOST_TAGS, UNBOUND_SIZE, message
 from doctor.watch.hook.rank_files import recording, stop_recording
 
 OPERATORS = {
-    "allreduce_": "all_reduce",
-    "allreduce_coalesced_": "all_reduce",
-    "broadcast_": "broadcast",
-    "reduce_": "reduce",
-    "allgather_": "all_gather",
-    "_allgather_base_": "all_gather",
-    "allgather_coalesced_": "all_gather",
-    "allgather_into_tensor_coalesced_": "all_gather",
-    "reduce_scatter_": "reduce_scatter",
-    "_reduce_scatter_base_": "reduce_scatter",
-    "reduce_scatter_tensor_coalesced_": "reduce_scatter",
-    "gather_": "gather",
-    "scatter_": "scatter",
-    "alltoall_": "all_to_all",
-    "alltoall_base_": "all_to_all",
-    "barrier": "barrier",
-    "send": "send",
-    "recv_": "recv",
-    "recv_any_source_": "",
-    "monitored_barrier_": "barrier",
-}
+    name: operation
+    for operation, names in {
+        "all_reduce": ("allreduce_", "allreduce_coalesced_"),
+        "broadcast": ("broadcast_",),
+        "reduce": ("reduce_",),
+        "all_gather": ("allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_"),
+        "reduce_scatter": ("reduce_scatter_", "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"),
+        "gather": ("gather_",),
+        "scatter": ("scatter_",),
+        "all_to_all": ("alltoall_", "alltoall_base_"),
+        "barrier": ("barrier", "monitored_barrier_"),
+        "send": ("send",),
+        "recv": ("recv_",),
+        "": ("recv_any_source_",),
+    }.items()
+    for name in names
+}  # fmt: skip
 """Operators of c10d, and what they do; empty: recorded as time that no rule judges."""
 METHODS = (
     "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "_allgather_base", "allgather_coalesced",

@@ -18,39 +18,22 @@ from doctor.watch.hook.rank_files import TRAINING, recording, start_recording, s
 from doctor.watch.hook.training import mark_iterator, report_exceptions
 
 PRIMITIVES = {
-    "AllReduce": "all_reduce",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "AllGather": "all_gather",
-    "AllGatherIntoTensor": "all_gather",
-    "AllGatherIntoTensorUneven": "all_gather",
-    "AllGatherV": "all_gather",
-    "ReduceScatter": "reduce_scatter",
-    "ReduceScatterTensor": "reduce_scatter",
-    "ReduceScatterTensorUneven": "reduce_scatter",
-    "ReduceScatterV": "reduce_scatter",
-    "Gather": "gather",
-    "GatherIntoTensor": "gather",
-    "CollectiveGather": "gather",
-    "Scatter": "scatter",
-    "ScatterTensor": "scatter",
-    "CollectiveScatter": "scatter",
-    "AlltoAll": "all_to_all",
-    "AlltoAllV": "all_to_all",
-    "AlltoAllVC": "all_to_all",
-    "AllToAllV": "all_to_all",
-    "AllToAllVC": "all_to_all",
-    "AllToAllVSingle": "all_to_all",
-    "Barrier": "barrier",
-    "Isend": "",
-    "Irecv": "",
-    "BatchIsendIrecv": "",
-    "BatchISendIRecv": "",
-    "Send": "",
-    "Receive": "",
-    "NeighborExchange": "",
-    "NeighborExchangeV2": "",
-}
+    name: operation
+    for operation, names in {
+        "all_reduce": ("AllReduce",),
+        "broadcast": ("Broadcast",),
+        "reduce": ("Reduce",),
+        "all_gather": ("AllGather", "AllGatherIntoTensor", "AllGatherIntoTensorUneven", "AllGatherV"),
+        "reduce_scatter": ("ReduceScatter", "ReduceScatterTensor", "ReduceScatterTensorUneven", "ReduceScatterV"),
+        "gather": ("Gather", "GatherIntoTensor", "CollectiveGather"),
+        "scatter": ("Scatter", "ScatterTensor", "CollectiveScatter"),
+        "all_to_all": ("AlltoAll", "AlltoAllV", "AlltoAllVC", "AllToAllV", "AllToAllVC", "AllToAllVSingle"),
+        "barrier": ("Barrier",),
+        "": ("Isend", "Irecv", "BatchIsendIrecv", "BatchISendIRecv", "Send", "Receive", "NeighborExchange",
+            "NeighborExchangeV2"),
+    }.items()
+    for name in names
+}  # fmt: skip
 """Names of primitives without ``InnerComm`` and ``DistComm``; empty: recorded as time that no rule judges."""
 EQUAL = frozenset(
     {"AllReduce", "Broadcast", "Reduce", "AllGather", "AllGatherIntoTensor", "ReduceScatter", "ReduceScatterTensor"}

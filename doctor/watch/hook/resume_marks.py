@@ -169,18 +169,10 @@ class ResumeMarks:
         state: dict[str, Any],
     ) -> None:
         document = {
-            "k": kind,
-            "v": 1,
-            "r": self.out.rank_now(),
-            "w": _world(self.torch),
-            "s": step,
-            "at": time.time(),
-            "host": socket.gethostname()[:64],
-            "g": generator_digests(generators),
-            "loaders": self.position.states(counts),
-            **self.first,
-            **state,
-        }
+            "k": kind, "v": 1, "r": self.out.rank_now(), "w": _world(self.torch), "s": step, "at": time.time(),
+            "host": socket.gethostname()[:64], "g": generator_digests(generators),
+            "loaders": self.position.states(counts), **self.first, **state,
+        }  # fmt: skip
         name = f"{socket.gethostname()[:64]}-{os.getpid()}-{kind}-{step}"
         if kind == "saved":
             self.files.append(name)

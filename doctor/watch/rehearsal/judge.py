@@ -7,7 +7,7 @@ majority of the ranks agrees on, is no difference: launchers number ranks with m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from doctor.analysis.majority import split
@@ -48,17 +48,8 @@ class Misfit(NamedTuple):
 
 def judge(views: Sequence[RankView]) -> list[Misfit]:
     """All that does not fit, errors first."""
-    misfits = [
-        *_numbers(views),
-        *_variables(views),
-        *_properties(views),
-        *_stores(views),
-        *_links(views),
-        *_hidden_modules(views),
-        *_devices(views),
-        *_cpus(views),
-        *_places(views),
-    ]
+    rules = (_numbers, _variables, _properties, _stores, _links, _hidden_modules, _devices, _cpus, _places)
+    misfits = [misfit for rule in rules for misfit in rule(views)]
     return sorted(misfits, key=lambda misfit: misfit.severity != "error")
 
 
@@ -205,7 +196,11 @@ def _links(views: Sequence[RankView]) -> Iterator[Misfit]:
         for variable in (GLOO_INTERFACE, *((NCCL_INTERFACE, HCCL_INTERFACE) if view.device else ())):
             setting = view.variables.get(variable, "").strip(",")
             names, is_whole = setting.lstrip("=").split(","), variable == GLOO_INTERFACE or setting[:1] == "="
-            absent = [name for name in names if not (name in view.links if is_whole else _begins(name, view.links))]
+            absent = [
+                name
+                for name in names
+                if not (name in view.links if is_whole else any(link.startswith(name) for link in view.links))
+            ]
             if setting and view.links and setting[0] != "^" and (absent == names or (absent and is_whole)):
                 problem = filled("there is no interface {0}", ", ".join(absent))
                 text = filled("{0}: {1} is {2}: {3}", describe_ranks([view]), variable, _excerpt(setting), problem)
@@ -220,10 +215,6 @@ def _hidden_modules(views: Sequence[RankView]) -> Iterator[Misfit]:
         if names:
             text = filled(several if ", " in names else one, describe_ranks(members), names)
             yield _misfit("warning", "modules", text, members)
-
-
-def _begins(start: str, names: Collection[str]) -> bool:
-    return any(name.startswith(start) for name in names)
 
 
 def _devices(views: Sequence[RankView]) -> Iterator[Misfit]:

@@ -199,7 +199,8 @@ def _replaced(
             filled("{0} stands in a shell text; expected it among the words of the line", printable(line.program, 200))
         )
     head = list(argv[:start])
-    if line.program in head and line.program not in _values_before(head):
+    values = [word for before, word in pairwise(head) if before.startswith("-")]  # of options
+    if line.program in head and line.program not in values:
         raise CannotRehearse(filled("{0} stands in the line twice", printable(line.program, 200)))
     head = _own_logs(head, line, logs)
     path = stub if line.is_module else os.path.join(os.path.dirname(line.program), stub)
@@ -232,11 +233,6 @@ def _is_plain(line: LaunchLine) -> bool:
     """Whether an option of the launcher says that the program is not a Python script."""
     call = line.innermost
     return not line.interpreter and call is not None and bool({"no-python", "no_python"} & call.options.keys())
-
-
-def _values_before(head: Sequence[str]) -> tuple[str, ...]:
-    """Words that are values of options: of them a program's name is none."""
-    return tuple(word for before, word in pairwise(head) if before.startswith("-"))
 
 
 def _without_module_flag(head: list[str]) -> list[str]:

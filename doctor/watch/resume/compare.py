@@ -159,6 +159,7 @@ class _Comparison:
         self.is_same_script = script == script_of(save.command)
         self.step = save.label
         self.uncompared: list[str] = []
+        self.is_cast = any(self.model.other_type(save.model, name) for name in self.model.names)
 
     def is_of_another_training(self) -> bool:
         """Whether the file was written anew since: the model took all that it loaded, and no tensor is of this save."""
@@ -171,10 +172,8 @@ class _Comparison:
             for name in now.names & before.names
             if before.complete.get(name, ("",))[0] != ZERO
         )
-        is_cast = self.now.numbers == self.before.numbers != {} and any(
-            self.model.other_type(self.save.model, name) for name in self.model.names
-        )
-        return took_all and not (alike or is_cast) and not any(mark.unloaded for mark in self.begun.values())
+        is_same_cast = self.is_cast and self.now.numbers == self.before.numbers != {}
+        return took_all and not (alike or is_same_cast) and not any(mark.unloaded for mark in self.begun.values())
 
     def report(self) -> ResumeReport:
         judges = (self._files, self._parameters, self._replaced, self._modes, self._unapplied, self._optimizer)
@@ -296,7 +295,7 @@ class _Comparison:
         filled = [name for name in before.names if before.complete.get(name, ("",))[0] != ZERO]
         if not filled:
             groups = self.before.groups
-            if "optimizer" in self.save.parts and (not groups or any(_has_moments(group) for group in groups)):
+            if "optimizer" in self.save.parts and (not groups or any(map(_has_moments, groups))):
                 self.uncompared.append("the optimizer's moments")
             return
         kept = [name for name in filled if name in now.names]
@@ -386,7 +385,7 @@ class _Comparison:
         """What the checkpoint holds besides, such as an average of the parameters, and the program has otherwise."""
         ranks_of: dict[tuple[str, int], list[int]] = {}
         for rank, mark in sorted(self.begun.items()):
-            for name, count in mark.unapplied[:16]:
+            for name, count in mark.unapplied[:16] if not self.is_cast else ():
                 ranks_of.setdefault((printable(name, 120), count), []).append(rank)
         for (name, count), ranks in sorted(ranks_of.items()):
             everywhere = () if len(ranks) == len(self.begun) else tuple(ranks)

@@ -68,7 +68,6 @@ class Mark(msgspec.Struct):
     evaluating0: list[str] | None = None
     """None: not recorded."""
     grads: bool = False
-    """Whether any parameter has a gradient."""
     open: int = 0
     """Backward passes since the latest step of the optimizer."""
     buffers: dict[str, list[Any]] = {}

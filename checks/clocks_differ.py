@@ -18,12 +18,12 @@ def clocks_differ(clocks: PerHost[ClockOffset]) -> Iterator[Finding]:
     certificates that are "not yet valid", and builds that take a newer file for an older one.
 
     ## What to do
-    On {host}, set the clock and keep it set: `systemctl enable --now chronyd` and `chronyc makestep`; without chrony
-    `timedatectl set-ntp true`. All hosts need the same time server (/etc/chrony.conf or /etc/systemd/timesyncd.conf).
+    On {host}, set the clock and keep it set: `systemctl enable --now chronyd && chronyc makestep || timedatectl set-ntp
+    true`. All hosts need the same time server (/etc/chrony.conf or /etc/systemd/timesyncd.conf).
 
     ## In a container
     A container has the clock of its machine. Set it on the machine on which that of {host} runs: `systemctl enable
-    --now chronyd` and `chronyc makestep`, or `timedatectl set-ntp true`, with the same time server on all machines.
+    --now chronyd && chronyc makestep || timedatectl set-ntp true`, with the same time server on all machines.
 
     ## Source
     No vendor names a limit. One second is taken from the use: HCCL's own guide to time-outs compares log times of hosts

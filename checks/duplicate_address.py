@@ -19,10 +19,10 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
     Ranks connect to the wrong host, connections break when a table changes, and ssh sees another host key.
 
     ## What to do
-    Find out which of the two hosts the address belongs to (DHCP leases, the list of hosts), and take it from the other:
-    on {holder} `ip -br address show {interface}`, then `ip address del {address}/{prefix} dev {interface}`, and take it
-    out of its network configuration. `arping -c 3 -I {interface} {address}` from a third host, with the name of its
-    own interface, prints two hardware addresses as long as both have it.
+    {address} leads to {host} in the list of hosts. On {holder}: `ip address del {address}/{prefix} dev {interface}`,
+    and take it out of its network configuration. Should {holder} keep it, give {host} another one. `arping -c 3 -I
+    {interface} {address}` from a third host, with the name of its own interface, prints two hardware addresses as long
+    as both have it.
 
     ## Source
     RFC 5227 (IPv4 address conflict detection), RFC 4862 section 5.4 (duplicate address detection of IPv6). Compared are

@@ -30,6 +30,7 @@ TOO_MANY = filled(
     ": its peers have more than {0} separate addresses; open the ports to the networks of your hosts", MAX_ADDRESSES
 )
 MANY_PORTS = 1000
+OPENS = "It opens these ports to these hosts only; the firewall stays on."
 NARROW = (
     "If that many ports must not be opened, make the kernel's range small on all hosts, and open that: `sysctl -w "
     'net.ipv4.ip_local_port_range="50000 51999"`.'
@@ -60,7 +61,7 @@ def firewall_blocks_job(
     MASTER_PORT is checked on that host only; without it, on every host.
 
     ## What to do
-    As root on {host}: `{fix}` ({keep}). It opens these ports to these hosts only; the firewall stays on. {narrow}
+    As root on {host}: `{fix}` ({keep}). {opens} {narrow}
 
     ## Back again
     `{unfix}`
@@ -85,6 +86,7 @@ def firewall_blocks_job(
     blocks = find_blocks(rules, find_routes(host_addresses, addresses, master), ports, master.host)
     agreed = agreed_addresses(fleet_names, addresses, fleet, hardware, proofs) if blocks else set()
     for block in blocks:
+        count = sum(last - first for first, last in block.ports)
         remedy = next(iter(agreed_blocks([block], agreed)), None)
         manual = NOT_AGREED
         if remedy and not is_listable(remedy):
@@ -102,7 +104,8 @@ def firewall_blocks_job(
             fix=allow_command(remedy) if remedy else manual,
             unfix=undo_command(remedy) if remedy else manual,
             keep=persistence_note(block),
-            narrow=NARROW if sum(last - first for first, last in block.ports) > MANY_PORTS else "",
+            opens="The firewall stays on." if block.later_packets_only else OPENS,
+            narrow="" if block.later_packets_only or count <= MANY_PORTS else NARROW,
             table=block.positions[0].table.name,
             nft_table=f"{block.positions[0].table.family} {block.positions[0].table.name}",
             boot_files=boot_files(block),

@@ -28,7 +28,7 @@ def host_name_is_loopback(
     `hccl_tools.py` gets a loopback server_id; a launcher that asks for rank 0 by name waits on the wrong address.
 
     ## What to do
-    On {host}: `sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts`, then `echo
+    On {host}: `sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts && echo
     {hosts_entry} >> /etc/hosts`. Until then, in the job: `export GLOO_SOCKET_IFNAME={nic}`.
 
     ## In a container

@@ -28,7 +28,8 @@ def host_name_unresolved(
     timeout.
 
     ## What to do
-    On {host}: `{hosts_command}`{others}, or fix its name server: `getent hosts {first}` must print an address.
+    On {host}: `{hosts_command}`{others}, or correct its name server. Then `getent hosts {first}` prints an
+    address.
 
     ## In a container
     Start the container of {host} again with `docker run --network host`, or with `--add-host` for each such name

@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, check
 from doctor.facts.hccn import TlsSwitches
 
 
-@check(severity=ERROR, area="links")
+@check(severity=ERROR, area="links", follows_from={"tls-switch-differs": ("npu",)})
 def tls_certificate_expired(switches: TlsSwitches) -> Iterator[Finding]:
     """No NPU with TLS on has an expired certificate.
 

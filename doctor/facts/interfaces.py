@@ -367,7 +367,9 @@ def export_commands(variable: str, interfaces: Mapping[str, Interfaces], is_addr
         choices = [shlex.quote(name) for name in names][:4] or ["<address>" if is_address else "<network interface>"]
         commands[host] = joined(" or ", [f"`export {variable}={choice}`" for choice in choices])
     if len(set(commands.values())) == 1 and len(commands) > 1:
-        return filled("On each of these hosts: {0}.", next(iter(commands.values())))
+        return filled(
+            "Where the ranks of these hosts are started, as in the job's script: {0}.", next(iter(commands.values()))
+        )
     lines = [filled("On {0}: {1}.", host, command) for host, command in list(commands.items())[:limit]]
     lines += [filled("Likewise on {0} more hosts.", len(commands) - limit)] if len(commands) > limit else []
     return joined(" ", lines)

@@ -223,7 +223,8 @@ def _of_option(text: str, values: Values) -> str | None:
     if case != "A wrong value":
         return None
     if values.get("launcher") == "bash":
-        return text.replace(f"{option} {observed}", expected, 1)
+        assigned = text.replace(f"{option} {observed}", expected, 1)
+        return re.sub(r"^(\s*)(?=[A-Z_]\w*=\S+\s*$)", r"\1export ", assigned, flags=re.ASCII)
     return _with_right_value(text, option, observed, expected)
 
 

@@ -100,7 +100,7 @@ def test_a_kernel_setting_that_all_hosts_changed_alike(observer: Observer) -> No
         assert lines[2] == "  1. sysctl net.core.somaxconn: 4096 -> 64, on all 4 hosts"
         assert lines[3] == "     read by listen-queue-short, which found something now"
         command = "`sysctl -w net.core.somaxconn=4096`"
-        assert lines[4] == f"     where it is not intended, back as root on all 4 hosts: {command}"
+        assert lines[4] == f"     if it is not intended, set it back, as root on all 4 hosts: {command}"
         assert lines[6] == "  2. sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 4 hosts"
         assert len(lines) == 8, text
         again = observer.changes()

@@ -24,6 +24,7 @@ from tests.test_faults import ROWS, outcome
 from tests.test_faults import check as check_fleet
 
 KEEP = "/etc/sysctl.d/99-zz-cluster.conf"
+WITHOUT_LOOPBACK = r"sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts"
 RUN: dict[str, tuple[str, ...]] = {
     "listen-queue-short": (
         "sysctl -w net.core.somaxconn=65535",
@@ -43,10 +44,7 @@ RUN: dict[str, tuple[str, ...]] = {
     "shm-docker-default": ("mount -o remount,size=50% /dev/shm",),
     "host-name-ambiguous": ("getent hosts {name}", "{correction}"),
     "host-name-unresolved": ("{hosts_command}", "getent hosts {first}"),
-    "host-name-is-loopback": (
-        r"sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts",
-        "echo {hosts_entry} >> /etc/hosts",
-    ),
+    "host-name-is-loopback": (f"{WITHOUT_LOOPBACK} && echo {{hosts_entry}} >> /etc/hosts",),
     "master-address-unresolved": ("echo {hosts_entry} >> /etc/hosts", "getent hosts {name}"),
     "firewall-blocks-job": ("{fix}",),
 }

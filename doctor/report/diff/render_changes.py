@@ -186,12 +186,12 @@ def _change_lines(number: int, ranked: RankedChange, fleet: Fleet) -> Iterator[s
     command = way_back(ranked.change, peer)
     if command and ranked.change.hosts:
         yield "     " + phrase(
-            "where it is not intended, back as root on {where}: `{command}`",
+            "if it is not intended, set it back, as root on {where}: `{command}`",
             where=fleet.where(ranked.change.hosts),
             command=command,
         )
     elif command:
-        yield "     " + phrase("where it is not intended, back: `{command}`", command=command)
+        yield "     " + phrase("if it is not intended, set it back: `{command}`", command=command)
 
 
 def _reason(ranked: RankedChange) -> str:

@@ -186,7 +186,7 @@ def lossy_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tuple[i
         for number, host in enumerate(plan.hosts)
         for target, trial in flow_trials(results[host]).items()
         if (trial.is_certain if {number, target} & busy else trial.is_by_flow)
-        and _was_repeated(results[host], target, trial)
+        and all(len(results[host].flows[target, at, source]) > 1 for at, source in (*trial.lost, *trial.passing))
     }
 
 
@@ -206,10 +206,6 @@ def undecided_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tup
 
 def _busy(plan: NetPlan, results: Mapping[str, HostTrial]) -> set[int]:
     return {number for number, host in enumerate(plan.hosts) if results[host].flows_busy}
-
-
-def _was_repeated(result: HostTrial, target: int, trial: FlowTrial) -> bool:
-    return all(len(result.flows[target, place, source]) > 1 for place, source in (*trial.lost, *trial.passing))
 
 
 def is_open(result: HostTrial, target: int, place: int) -> bool:

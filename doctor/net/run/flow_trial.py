@@ -111,7 +111,8 @@ def flow_targets(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[str, l
     chosen: dict[str, list[Target]] = {}
     for number, host in enumerate(plan.hosts):
         pairs = [(target, places) for target, places in plan.targets(number) if {number, target} & ends]
-        pairs = [pair for pair in pairs if not _is_hopeless(results[host], pair[0])]
+        tries = results[host].tries
+        pairs = [pair for pair in pairs if tries[pair[0], True] or tries[pair[0], False] < HOPELESS_TRIES]
         pairs.sort(key=lambda pair: (number, pair[0]) not in suspected)
         for target, places in pairs[:MOST_TARGETS]:
             listening = _listening(plan, results, target, places)
@@ -125,10 +126,6 @@ def flow_targets(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[str, l
             for _, attempt in taken:
                 chosen.setdefault(host, []).extend([attempt] * (FLOWS // len(taken)))
     return chosen
-
-
-def _is_hopeless(result: HostTrial, target: int) -> bool:
-    return not result.tries[target, True] and result.tries[target, False] >= HOPELESS_TRIES
 
 
 def _listening(

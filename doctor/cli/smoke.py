@@ -163,6 +163,7 @@ def command(
     progress, loader = ProgressLine(len(fleet.hosts), sys.stderr), IncrementalLoader()
     events = start_events(output, fleet.hosts, selected, fleet.source)
     table = hosts.rank_table or ""
+    step, stage = combine_callbacks(progress.step, events.host), combine_callbacks(progress.stage, events.stage)
     try:
         if transport:
             examination = examine_smoke(
@@ -173,20 +174,12 @@ def command(
                 options,
                 environ,
                 rank_table=table,
-                progress=combine_callbacks(progress.step, events.host),
-                stage=combine_callbacks(progress.stage, events.stage),
+                progress=step,
+                stage=stage,
                 meanwhile=loader.load(),
             )
         else:
-            examination = examine(
-                fleet,
-                selected,
-                options,
-                environ,
-                rank_table=table,
-                progress=combine_callbacks(progress.step, events.host),
-                stage=combine_callbacks(progress.stage, events.stage),
-            )
+            examination = examine(fleet, selected, options, environ, rank_table=table, progress=step, stage=stage)
     finally:
         progress.close()
     if examination.smoke_rejection:

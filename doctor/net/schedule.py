@@ -60,7 +60,7 @@ class Schedule(msgspec.Struct, frozen=True):
     @property
     def ring_rounds(self) -> int:
         """Rounds that the ring of the rank order takes; `full` has it among all the others."""
-        return 0 if self.kind == "full" else _ring_rounds(self.hosts)
+        return 0 if self.kind == "full" or self.hosts < 2 else 1 if self.hosts == 2 else 2 + self.hosts % 2
 
     @property
     def rounds(self) -> int:
@@ -226,10 +226,6 @@ def _factor_partner(host: int, factor: int, hosts: int) -> int | None:
     if partner != host:
         return partner
     return outside if outside < hosts else None
-
-
-def _ring_rounds(hosts: int) -> int:
-    return 0 if hosts < 2 else 1 if hosts == 2 else 2 + hosts % 2
 
 
 def _ring_partner(host: int, number: int, hosts: int) -> int | None:

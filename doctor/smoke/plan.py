@@ -12,14 +12,8 @@ from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan, SmokeSettings
-from doctor.smoke.programs.process_groups import (
-    RANKS_ON_SINGLE_HOST,
-    Plan,
-    PlannedLayout,
-    PlannedRank,
-    partitions,
-    why_no_group,
-)
+from doctor.smoke.programs import RANKS_ON_SINGLE_HOST
+from doctor.smoke.programs.process_groups import Plan, PlannedLayout, PlannedRank, partitions, why_no_group
 from doctor.transport.host_texts import filled_here
 
 HEADS = 8

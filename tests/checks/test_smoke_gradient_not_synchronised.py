@@ -113,3 +113,19 @@ def test_a_gradient_that_is_wrong_in_every_model_is_the_programs() -> None:
     assert (shared.values["ranks"], shared.explained_by) == ([0, 1], ("smoke-collective-wrong",))
     # A sum that is wrong though all added what is right was spoilt on its way.
     assert not Trained(DP4).steps(lambda event: _added(event, (), (0, 1, 2, 3))).findings(NAME)
+
+
+def test_what_follows_from_wrong_parameters_accuses_no_rank() -> None:
+    """Under ZeRO-1 all ranks take the shard that one of them got wrong; who comes to wrong gradients then is chance."""
+
+    def findings(alike: bool, off: str) -> int:
+        def fields(event: TrainingStep) -> dict[str, float | None]:
+            if event.step == 0:
+                return {"grad_error": 1e-7, "params_error": None if alike or event.rank == 0 else 1e-7}
+            return {"grad_error": 0.02, off: 0.1 if event.rank in (0, 1) else 3e-7}
+
+        trained = Trained(ZERO).steps(fields)
+        return len(trained.findings(NAME)) + len(trained.findings("smoke_loss_differs"))
+
+    assert [findings(False, off) for off in ("local_error", "loss_error")] == [1, 1]
+    assert [findings(True, off) for off in ("local_error", "loss_error")] == [0, 0]

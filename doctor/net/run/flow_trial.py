@@ -111,7 +111,8 @@ def flow_targets(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[str, l
     chosen: dict[str, list[Target]] = {}
     for number, host in enumerate(plan.hosts):
         pairs = [(target, places) for target, places in plan.targets(number) if {number, target} & ends]
-        pairs = [pair for pair in pairs if not _is_hopeless(results[host], pair[0])]
+        tries = results[host].tries
+        pairs = [pair for pair in pairs if tries[pair[0], True] or tries[pair[0], False] < HOPELESS_TRIES]
         pairs.sort(key=lambda pair: (number, pair[0]) not in suspected)
         for target, places in pairs[:MOST_TARGETS]:
             listening = _listening(plan, results, target, places)
@@ -125,10 +126,6 @@ def flow_targets(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[str, l
             for _, attempt in taken:
                 chosen.setdefault(host, []).extend([attempt] * (FLOWS // len(taken)))
     return chosen
-
-
-def _is_hopeless(result: HostTrial, target: int) -> bool:
-    return not result.tries[target, True] and result.tries[target, False] >= HOPELESS_TRIES
 
 
 def _listening(
@@ -186,7 +183,7 @@ def lossy_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tuple[i
         for number, host in enumerate(plan.hosts)
         for target, trial in flow_trials(results[host]).items()
         if (trial.is_certain if {number, target} & busy else trial.is_by_flow)
-        and _was_repeated(results[host], target, trial)
+        and all(len(results[host].flows[target, at, source]) > 1 for at, source in (*trial.lost, *trial.passing))
     }
 
 
@@ -206,10 +203,6 @@ def undecided_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tup
 
 def _busy(plan: NetPlan, results: Mapping[str, HostTrial]) -> set[int]:
     return {number for number, host in enumerate(plan.hosts) if results[host].flows_busy}
-
-
-def _was_repeated(result: HostTrial, target: int, trial: FlowTrial) -> bool:
-    return all(len(result.flows[target, place, source]) > 1 for place, source in (*trial.lost, *trial.passing))
 
 
 def is_open(result: HostTrial, target: int, place: int) -> bool:

@@ -14,6 +14,7 @@ from doctor.engine.texts import filled
 from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SmokeCollectives
 
 Groups = Mapping[int, tuple[str, tuple[int, ...]]]
+HostOf = Callable[[int], object]
 SEGMENTED = ("all_gather", "all_to_all")
 """Each member's values come to lie in a segment of their own."""
 
@@ -39,7 +40,7 @@ def blame_ranks(
     groups: Groups,
     world: int,
     second_rounds: Iterable[SecondRound] = (),
-    host_of: Callable[[int], object] = lambda rank: rank,
+    host_of: HostOf = lambda rank: rank,
     backend: str = "",
 ) -> list[Blame]:
     """Every event is explained once: by what a second round found, then by the rank that explains most of the rest.
@@ -148,11 +149,7 @@ def _isolated(
 
 
 def _candidates(
-    events: Sequence[CollectiveWrong],
-    members: Sequence[int],
-    lone: bool,
-    host_of: Callable[[int], object],
-    backend: str,
+    events: Sequence[CollectiveWrong], members: Sequence[int], lone: bool, host_of: HostOf, backend: str
 ) -> set[int]:
     """The ranks that one call's wrong values can come from. ``lone``: there are no others in the whole run."""
     first, observers = events[0], {event.rank for event in events}
@@ -198,16 +195,14 @@ def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int
     return (origins | (first if len(first) == 1 else set())) if len(origins) == 1 and root not in observers else set()
 
 
-def _struck_apart(events: Sequence[CollectiveWrong], host_of: Callable[[int], object]) -> bool:
+def _struck_apart(events: Sequence[CollectiveWrong], host_of: HostOf) -> bool:
     """Whether ranks of one host alone have so many elements wrong, each others: none was passed on to the next rank."""
     places = {event.index for event in events}
     alike = len({event.wrong for event in events}) == len({host_of(event.rank) for event in events}) == 1
     return alike and len(places) == len(events) > 1
 
 
-def _all_sums_of_a_host(
-    events: Sequence[CollectiveWrong], members: Sequence[int], host_of: Callable[[int], object]
-) -> bool:
+def _all_sums_of_a_host(events: Sequence[CollectiveWrong], members: Sequence[int], host_of: HostOf) -> bool:
     """Whether all ranks of one host of three, of several ranks, have every element wrong, and no other rank has any.
 
     What another rank gave, or passed on, would have to be wrong from the first element for that host to the last.
@@ -219,9 +214,7 @@ def _all_sums_of_a_host(
     return is_whole and len(set(map(host_of, members))) > 2 and all(event.wrong >= event.numel for event in events)
 
 
-def _of_several_hosts(
-    events: Sequence[CollectiveWrong], members: Sequence[int], host_of: Callable[[int], object]
-) -> bool:
+def _of_several_hosts(events: Sequence[CollectiveWrong], members: Sequence[int], host_of: HostOf) -> bool:
     """Whether ranks of one host alone have more elements wrong than the ranks of any one host gave."""
     most = max(Counter(map(host_of, members)).values())
     return len({host_of(event.rank) for event in events}) == 1 and all(

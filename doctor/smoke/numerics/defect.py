@@ -53,7 +53,7 @@ def finding(defects: Sequence[Defect], total: int) -> Finding:
     )
     return Finding(
         joined("", (first.template, " (in {where})")),
-        hosts=[plan.host_of(rank) for rank in _first_of_each_host(plan, ranks)],
+        hosts=list(dict.fromkeys(map(plan.host_of, sorted(ranks)))),
         who=describe_ranks(first.trace, first.ranks),
         ranks=list(ranks),
         step=max(first.step, 0),
@@ -63,10 +63,6 @@ def finding(defects: Sequence[Defect], total: int) -> Finding:
         tie=first.tie,
         **first.values,
     )
-
-
-def _first_of_each_host(plan: SmokePlan, ranks: Iterable[int]) -> list[int]:
-    return list({plan.host_of(rank): rank for rank in sorted(ranks, reverse=True)}.values())[::-1]
 
 
 def describe_layouts(names: Sequence[str], total: int) -> str:

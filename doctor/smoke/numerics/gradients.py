@@ -19,7 +19,7 @@ MEAN_MARGIN = 1.001
 
 def gradient_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator[Defect]:
     """The first step whose reduced gradient is not the same on all ranks, or not a mean."""
-    for step, events in trace.numbered_steps():
+    for step, events in trace.steps_from_right_parameters(reference.tolerance):
         wrong = wrong_ranks(trace, events, reference.tolerance)
         defects = [
             *_not_synchronised(trace, step, events, wrong, reference.tolerance),

@@ -115,6 +115,15 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
         """The steps, numbered."""
         yield from enumerate(self.steps)
 
+    def steps_from_right_parameters(self, tolerance: float) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
+        """Up to the first step that leaves wrong parameters on every rank: what follows from them accuses none."""
+        for step, events in self.numbered_steps():
+            yield step, events
+            compared = any(event.grad_error is not None for rank, event in events.items() if rank)
+            errors = [event.params_error for event in events.values()]  # None: not compared, or not finite
+            if compared and all(error is None or error > tolerance for error in errors):
+                return
+
 
 def coordinates_in(layout: Layout, rank: int) -> tuple[int, int, int]:
     """Pipeline stage, data-parallel index, tensor-parallel index."""

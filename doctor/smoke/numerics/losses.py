@@ -104,7 +104,7 @@ def _own_defect(trace: LayoutTrace, reference: MajorityReference) -> Defect | No
     The mean over all ranks would hide it in a large world. Where all ranks of one model that tell a loss have a wrong
     one, it can be any rank of the model that computes something else.
     """
-    for step, events in trace.numbered_steps():
+    for step, events in trace.steps_from_right_parameters(reference.tolerance):
         errors = field_values(events, trace.ranks, "loss_error")
         split = errors_split(errors, reference.tolerance)
         if not split:

@@ -51,9 +51,10 @@ def _not_broadcast(trace: LayoutTrace) -> Iterator[Defect]:
     late: dict[int, str] = {}
     for group in trace.replicas:
         after, before = field_values(trace.begun, group, "params"), field_values(trace.begun, group, "before")
-        for rank in sorted(after):
-            if len(group) > 1 and group[0] in before and after[rank] != before[group[0]]:
-                late[rank] = _origin(rank, after[rank], before)
+        for rank, value in sorted(after.items()):
+            if len(group) > 1 and group[0] in before and value != before[group[0]]:
+                swapped = "swapped" if value in before.values() else "other"
+                late[rank] = "kept" if value == before.get(rank) else swapped
     if not late:
         return
     kind = "kept" if set(late.values()) == {"kept"} else "other" if "other" in late.values() else "swapped"
@@ -73,10 +74,6 @@ def _not_broadcast(trace: LayoutTrace) -> Iterator[Defect]:
     ranks = () if everybody and len(late) > 1 else tuple(late)
     kind += " all" * (not ranks)
     yield Defect(BROADCAST, kind, BEFORE_FIRST_STEP, ranks, template, values, root=True, trace=trace)
-
-
-def _origin(rank: int, after: int, before: dict[int, int]) -> str:
-    return "kept" if after == before.get(rank) else "swapped" if after in before.values() else "other"
 
 
 def _differ_at_begin(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:

@@ -6,8 +6,6 @@ from typing import TypedDict
 
 from doctor.remote.runtime.host_texts import filled
 
-RANKS_ON_SINGLE_HOST = 4
-"""Ranks on CPUs of a single host, where nothing else is asked for."""
 HALF_SIZE = 4
 """Devices 0-3 and 4-7 of a server of the Atlas training series (910A) are two networks of their own."""
 GROUP_SIZES = (1, 2, 4, 8)

@@ -45,6 +45,7 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
     """What ran, how far it came, how right and how fast it was."""
     start = dict(book.fleet(SmokeStart))
     training = dict(book.fleet(SmokeTraining))
+    learned = [event for fact in dict(book.fleet(SmokeLearning)).values() for event in fact.steps]
     reference = majority_reference(training)
     return SmokeSummary(
         backend=run.plan.backend,
@@ -64,14 +65,10 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
         device_speeds=device_speeds(dict(book.fleet(SmokeDevices)), run.plan.world),
         soak=soak_figures(run, dict(book.fleet(SmokeCollectives))),
         reference_losses=_finite(reference.losses) if reference else (),
-        learning_losses=_learning_losses(dict(book.fleet(SmokeLearning))),
+        learning_losses=_finite(mean_losses((event.step, event.loss) for event in learned)),
         pair_speeds=pair_speeds(dict(book.fleet(SmokePairs)), run.plan.world),
         watched=run.watched,
     )
-
-
-def _learning_losses(learning: Mapping[str, SmokeLearning]) -> tuple[float | None, ...]:
-    return _finite(mean_losses((event.step, event.loss) for fact in learning.values() for event in fact.steps))
 
 
 def _finite(losses: Iterable[float | None]) -> tuple[float | None, ...]:

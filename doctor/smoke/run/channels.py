@@ -15,15 +15,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.remote.request import new_marker
 from doctor.smoke.model import FailureKind
-from doctor.smoke.protocol import (
-    AgentHello,
-    AgentMessage,
-    AgentOrder,
-    End,
-    Stay,
-    encode_order,
-    parse_message,
-)
+from doctor.smoke.protocol import AgentHello, AgentMessage, AgentOrder, End, Stay, encode_order, parse_message
 from doctor.smoke.run.programs import AGENT, agent_request, own_python
 from doctor.smoke.speed.line_rates import slowest_line
 from doctor.transport import CommandResult, RemoteSession, Transport, format_seconds

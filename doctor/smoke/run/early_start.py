@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from doctor.job.variables import communication
 from doctor.remote.request import new_marker
-from doctor.smoke.programs.process_groups import RANKS_ON_SINGLE_HOST
+from doctor.smoke.programs import RANKS_ON_SINGLE_HOST
 from doctor.smoke.run.programs import AGENT, agent_request, own_python
 from doctor.transport import RemoteSession, Transport, TransportError
 from doctor.transport.local import Local
@@ -53,17 +53,6 @@ class EarlyStart(NamedTuple):
     marker: str
     began: tuple[float, float]
     """By our monotonic clock, and the time of day."""
-
-    @property
-    def session(self) -> AgentSession:
-        """The agent as one of a run; a thread takes in its lines from now on."""
-        # Only here: the agent's interpreter starts while this is loaded.
-        from doctor.smoke.run.channels import AgentEndpoint, AgentSession
-
-        endpoints = {HOST: AgentEndpoint(HOST, lambda: self.conversation)}
-        session = AgentSession(endpoints, self.marker, {HOST: 0}, own_python(), True)
-        session.began, session.started = self.began
-        return session
 
 
 _started: list[EarlyStart] = []
@@ -125,17 +114,20 @@ def take_early(hosts: Mapping[str, int], local: bool, port: int) -> tuple[AgentS
     if not (_started and local and dict(hosts) == {HOST: 0} and port == 0):
         end_early()
         return None
+    # Only here: the agent's interpreter starts while this is loaded.
+    from doctor.smoke.run.channels import AgentEndpoint, AgentSession
+
     early = _started.pop()
-    return early.session, early.transport
+    session = AgentSession(
+        {HOST: AgentEndpoint(HOST, lambda: early.conversation)}, early.marker, hosts, own_python(), True
+    )
+    session.began, session.started = early.began
+    return session, early.transport
 
 
 def end_early() -> None:
     """Ends the agent that was started, if no run has taken it."""
     while _started:
         early = _started.pop()
-        session = early.session
-        limit = time.monotonic() + END_SECONDS
-        while not (session.channels.hellos or session.channels.lost) and time.monotonic() < limit:
-            session.channels.pump()
-        session.channels.close()
+        early.conversation.close(END_SECONDS)
         early.transport.close()

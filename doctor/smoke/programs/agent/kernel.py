@@ -58,6 +58,7 @@ def count_in_groups(folders, files, word):
     return sum(int(match.group(1)) for match in matches if match)
 
 
+SOFT_LIMITS = ("Max open files", "Max processes", "Max address space", "Max data size")
 LACKS_MEMORY = re.compile(r"annot allocate memory|Errno 12\b|bad_alloc|MemoryError|can't allocate memory")
 
 
@@ -68,26 +69,24 @@ class Limits:
         self.pid = pid
         self.folders = cgroup_folders(pid)
         self.killed, self.refused = oom_kills(self.folders), refused_processes(self.folders)
-        self.files = self.processes = self.space = self.data = ""
+        self.soft = dict.fromkeys(SOFT_LIMITS, "unknown")
         self.set_process_limits(process_limits(pid))
 
     def set_process_limits(self, text):
         """What `ulimit` shows, given /proc/PID/limits; what was known before stays where that is empty."""
-        self.files = soft_limit(text, "Max open files") or self.files
-        self.processes = soft_limit(text, "Max processes") or self.processes
-        self.space = soft_limit(text, "Max address space") or self.space
-        self.data = soft_limit(text, "Max data size") or self.data
+        for name in SOFT_LIMITS:
+            self.soft[name] = soft_limit(text, name) or self.soft[name]
 
     def sentences(self, error=""):
         """What is known, given also the error that a rank ended with."""
         sentences = []
+        files, processes, *memory = (self.soft[name] for name in SOFT_LIMITS)
         refused = refused_processes(self.folders) - self.refused
         lacks_processes = re.search(r"Resource temporarily unavailable|can't start new thread|Errno 11\b", error)
         # A thread needs memory for its stack, and where that is refused the error is the same.
         lacks_memory = lacks_processes or LACKS_MEMORY.search(error)
-        if refused <= 0 and lacks_memory and re.search(r"\d", self.space + self.data):
-            text = "The limit of a process's memory in bytes: ulimit -v is {0}, -d is {1}."
-            sentences.append(filled(text, self.space, self.data))
+        if refused <= 0 and lacks_memory and re.search(r"\d", "".join(memory)):
+            sentences.append(filled("The limit of a process's memory in bytes: ulimit -v is {0}, -d is {1}.", *memory))
         elif refused > 0 or lacks_processes:
             sentences.append(
                 filled(
@@ -95,11 +94,11 @@ class Limits:
                     "ulimit -u is {2}.",
                     self.group_value("pids.max") or "not set",
                     max(0, refused),
-                    self.processes or "unknown",
+                    processes,
                 )
             )
         if re.search(r"Too many open files|Errno 24\b", error):
-            sentences.append(filled("The limit of open files: ulimit -n is {0}.", self.files or "unknown"))
+            sentences.append(filled("The limit of open files: ulimit -n is {0}.", files))
         killed = oom_kills(self.folders) - self.killed
         if killed > 0:
             limit = self.group_value("memory.max") or self.group_value("memory.limit_in_bytes") or "unknown"

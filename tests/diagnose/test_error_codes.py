@@ -201,6 +201,12 @@ def test_a_line_below_shows_the_first_line_of_its_message() -> None:
     assert not logs(main="step 1\n        Solution: 42\nstep 2\n").failed
 
 
+def test_an_error_with_a_code_says_more_than_the_one_that_announces_it() -> None:
+    head = "[ERROR] PROFILER(1,ff,python):2022-01-10-14:19:56.741.053 [a.cc:51] Report] Ascend error occurred, message:"
+    (cause,) = logs(main=f"{head}\nEK0001: Path [/data] for [profilerResultPath] is invalid.\n").causes
+    assert cause.signature == "cann-code-settings" and cause.evidence[0].line == 2
+
+
 def test_the_last_error_of_a_log_that_names_an_exception_is_told_by_it() -> None:
     text = (
         "[llm] [ERROR] [config.cpp:159] no tokenizer, with exception: NotImplementedError: unsupported model type: a\n"

@@ -153,7 +153,7 @@ class _Scanner:
             if matched & self.matcher.progress and (behind_bar == text[:1000] or not is_error(behind_bar)):
                 break
             if not matched & self.matcher.benign and is_error(behind_bar[:400]):
-                first = text, place
+                first = first if first and quotes.OLD_CODE.search(first[0]) else (text, place)
             elif first:
                 break
         if first:

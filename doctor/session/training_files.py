@@ -170,8 +170,7 @@ def _starting(line: LaunchLine) -> str:
 def _interpreter(source: JobEnvironment) -> str:
     """The path of the Python that the line names."""
     path = _starting(source.line) if source.line else ""
-    is_python = os.path.isabs(path) and os.path.basename(path).startswith("python")
-    return "".join(_where_it_starts(source, [path])) if is_python else ""
+    return "".join(_where_it_starts(source, [path] if re.match(r"/.*/python[^/]*\Z", path) else []))
 
 
 def _needed(line: LaunchLine) -> list[str]:

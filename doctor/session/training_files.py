@@ -155,9 +155,8 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
     line = source.line
     if line is None or not line.is_module or "program" in line.unresolved:
         return ()
-    command = _starting(line)
+    command, folder = _starting(line), _where_it_starts(source, ["."])
     starts_python = re.match("torchrun|python", os.path.basename(command))
-    folder = _where_it_starts(source, ["."])
     return (command, line.program, *folder) if starts_python and folder else ()
 
 

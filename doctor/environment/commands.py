@@ -119,11 +119,6 @@ def run_command(argv: Sequence[str], time_limit: float = TIME_LIMIT) -> str:
         raise OSError(filled("{0} prints more than {1} MiB", command, MAX_OUTPUT >> 20)) from None
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise OSError(
-            filled(
-                "{0} fails: {1}",
-                command,
-                printable(lines[-1] if lines else filled("exit code {0}", done.returncode), 120),
-            )
-        )
+        why = lines[-1] if lines else filled("exit code {0}", done.returncode)
+        raise OSError(filled("{0} fails: {1}", command, printable(why, 120)))
     return done.stdout.decode("utf-8", "replace")

@@ -98,12 +98,8 @@ class JobContext(RankInLaunch, frozen=True, kw_only=True):
     @property
     def leader_location(self) -> str:
         """``MASTER_ADDR=w1``, or that the variable is unset."""
-        addresses = joined(" or ", self.leader_addresses)
-        return (
-            f"{self.leader_address_source}={addresses}"
-            if addresses
-            else filled("{0} is unset", self.leader_address_source)
-        )
+        source, addresses = self.leader_address_source, joined(" or ", self.leader_addresses)
+        return f"{source}={addresses}" if addresses else filled("{0} is unset", source)
 
     def inventory(self) -> Inventory | None:
         """The hosts of the job; None where no source names them. Raises: InventoryError."""
@@ -111,9 +107,8 @@ class JobContext(RankInLaunch, frozen=True, kw_only=True):
             raise InventoryError(self.hosts_error)
         if self.hosts is None:
             return None
-        return Inventory(
-            self.hosts, filled("{0} from {1}", count_noun(len(self.hosts), "host"), self.hosts_source), self.slots
-        )
+        source = filled("{0} from {1}", count_noun(len(self.hosts), "host"), self.hosts_source)
+        return Inventory(self.hosts, source, self.slots)
 
 
 def detect(

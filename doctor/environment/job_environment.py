@@ -319,11 +319,8 @@ def _namespaces(folder: Path, caller: Path, pid: int) -> tuple[tuple[str, ...], 
         return (), ()
     if os.geteuid():
         listed = ", ".join(other)
-        return (), (
-            filled(
-                "process {0} is in other namespaces ({1}), which only root may enter: not checked in them", pid, listed
-            ),
-        )
+        why = "process {0} is in other namespaces ({1}), which only root may enter: not checked in them"
+        return (), (filled(why, pid, listed),)
     return ("nsenter", "-t", str(pid), *(flags[name] for name in other), "--"), ()
 
 

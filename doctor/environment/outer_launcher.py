@@ -100,9 +100,8 @@ def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str
     if call is None or call.launcher != "torchrun" or call.standalone or (tasks or 0) < 2:
         return ()
     address = call.option("rdzv-endpoint") or call.option("master-addr")
-    is_stated = {"nnodes", "options"} & {*call.options, *call.unresolved} or any(
-        "PET_" in name for name in line.unresolved
-    )
+    by_variable = any("PET_" in name for name in line.unresolved)
+    is_stated = by_variable or {"nnodes", "options"} & {*call.options, *call.unresolved}
     if is_stated or not address or line.differing or means_own_host(address.rpartition(":")[0] or address):
         return ()
     reason = "as often as {0} starts it: without the option each start is a job of its own"

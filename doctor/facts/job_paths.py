@@ -81,11 +81,8 @@ def read_paths(arguments: ProbeArguments) -> dict[str, dict[str, object]]:
         except TimeoutError:
             states[path] = {"kind": "large", "problem": "too large to be read in 45 s"}
         except OSError as error:
-            is_absent = _is_absence(error)
-            states[path] = {
-                "kind": "" if is_absent else "unreadable",
-                "problem": "" if is_absent else str(error.strerror),
-            }
+            kind, problem = ("", "") if _is_absence(error) else ("unreadable", str(error.strerror))
+            states[path] = {"kind": kind, "problem": problem}
     return states
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from doctor.engine.addresses import is_localhost
 from doctor.engine.texts import filled
 from doctor.facts.master_address import MasterMeaning
 from doctor.facts.names import NO_ANSWER, HostNames, NameResolution, is_address, is_loopback, normalize_host
 from doctor.job import LaunchConfig, limit_items
+
+_OWN_HOST = NameResolution(("127.0.0.1",))
 
 
 def rendezvous_faults(
@@ -66,7 +69,7 @@ def _not_found(names: Mapping[str, HostNames], meanings: Mapping[str, MasterMean
     first = min(names, key=lambda host: names[host].full)
     announced = names[first].full
     for host, host_names in names.items():
-        meaning = host_names.names.get(announced)
+        meaning = _OWN_HOST if is_localhost(announced) else host_names.names.get(announced)
         if host == first or meaning is None or meaning.error == NO_ANSWER or host not in meanings:
             continue
         if reason := _leads_astray(meaning, names[first]):

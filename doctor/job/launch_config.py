@@ -121,14 +121,12 @@ class LaunchConfig(LaunchSettings, frozen=True):
     @property
     def outer_launcher(self) -> str:
         """The command around the launcher that numbers the ranks; empty without one."""
-        outer = self.launchers[-2] if len(self.launchers) > 1 else ""
-        return _COMMANDS.get(outer, outer)
+        return "".join(_COMMANDS.get(name, name) for name in self.launchers[-2:-1])
 
     @property
     def inner_launcher(self) -> str:
         """The command of the launcher that numbers the ranks; empty without one."""
-        inner = self.launchers[-1] if self.launchers else ""
-        return _COMMANDS.get(inner, inner)
+        return "".join(_COMMANDS.get(name, name) for name in self.launchers[-1:])
 
     @property
     def unread_tasks(self) -> str:
@@ -198,12 +196,10 @@ class LaunchConfig(LaunchSettings, frozen=True):
 
     def unresolved_master(self) -> str:
         """Why it is not known where the ranks meet: only a shell computes it. Empty: it is known, or not given."""
-        name = next((name for name in ("MASTER_ADDR", "MS_SCHED_HOST") if name in self.unresolved), "")
-        return (
-            filled("{0} is {1}, which only a shell computes", name, self.unresolved[name])
-            if name and not self.master_addr
-            else ""
-        )
+        for name in ("MASTER_ADDR", "MS_SCHED_HOST") if not self.master_addr else ():
+            if name in self.unresolved:
+                return filled("{0} is {1}, which only a shell computes", name, self.unresolved[name])
+        return ""
 
     def master_option(self, address: str) -> str:
         """What gives the job ``address`` as the one where its ranks meet: of its launcher, or the variable.

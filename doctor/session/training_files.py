@@ -155,9 +155,8 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
     line = source.line
     if line is None or not line.is_module or "program" in line.unresolved:
         return ()
-    command = _starting(line)
+    command, folder = _starting(line), _where_it_starts(source, ["."])
     starts_python = re.match("torchrun|python", os.path.basename(command))
-    folder = _where_it_starts(source, ["."])
     return (command, line.program, *folder) if starts_python and folder else ()
 
 
@@ -170,8 +169,7 @@ def _starting(line: LaunchLine) -> str:
 def _interpreter(source: JobEnvironment) -> str:
     """The path of the Python that the line names."""
     path = _starting(source.line) if source.line else ""
-    is_python = os.path.isabs(path) and os.path.basename(path).startswith("python")
-    return "".join(_where_it_starts(source, [path])) if is_python else ""
+    return "".join(_where_it_starts(source, [path] if re.match(r"/.*/python[^/]*\Z", path) else []))
 
 
 def _needed(line: LaunchLine, environ: Mapping[str, str]) -> list[str]:

@@ -231,6 +231,18 @@ def test_rank_0_is_found_by_the_first_name_of_all(options: str) -> None:
     assert reasons == ({} if "local" in options else {"w3": announced})
 
 
+@pytest.mark.parametrize(("full", "lost"), [("localhost", {"w2", "w3"}), ("w1", set())])
+def test_a_host_that_calls_itself_localhost_cannot_be_rank_0(full: str, lost: set[str]) -> None:
+    """As socket.getfqdn has it where /etc/hosts says ``127.0.0.1 localhost`` and then ``127.0.0.1 w1``."""
+    hosts = alike_hosts(3)
+    for number, (host, facts) in enumerate(hosts.items(), 1):
+        w1 = {"w1": "10.0.0.1"} if host != "w1" else {}
+        own = full if host == "w1" else host
+        facts[1] = msgspec.structs.replace(named(host, f"10.0.0.{number}", **w1), full=own)
+    outcome = run_check(NAME, hosts, torchrun(f"{C10D} 10.0.0.1"))
+    assert {host for finding in outcome.findings for host in finding.hosts} == lost
+
+
 VIRTUAL = {"MASTER_ADDR": "10.96.7.7"}
 
 

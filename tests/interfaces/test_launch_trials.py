@@ -70,7 +70,7 @@ class Row(NamedTuple):
 
 SRUN = [
     Row("", False),
-    Row("--ntasks-per-node=2 -n 4", False),
+    Row("--ntasks-per-node=2 -n 4", True),  # the allocation has two tasks
     Row("--overlap --exact", False),
     Row("--cpus-per-task=32", True),
     Row("--mem=4GBytes", True),

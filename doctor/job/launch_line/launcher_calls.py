@@ -265,12 +265,8 @@ def _accelerate(row: LauncherRow, command: str, options: Options, environ: Mappi
         options.unresolved["num-machines"] = "from Accelerate's configuration file"
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
     names = {*options.by_name, *options.unresolved}
-    if (
-        (nodes or 0) > 1
-        and options.is_complete
-        and not options.value_of_flag
-        and not names & {row.master_addr, *_OVER_HOSTS}
-    ):
+    is_sure = options.is_complete and not options.value_of_flag
+    if (nodes or 0) > 1 and is_sure and not names & {row.master_addr, *_OVER_HOSTS}:
         options.need(row.master_addr, filled("the address of the host with rank 0: the line is for {0} hosts", nodes))
     return started(row, command, options, nodes=nodes, max_nodes=nodes, ranks=ranks, ranks_per_node=per_node)
 
@@ -302,9 +298,8 @@ def _colossalai(row: LauncherRow, command: str, options: Options, environ: Mappi
     elif nodes is None and hosts:
         nodes = len(hosts)
     elif nodes is None:
-        options.unresolved.setdefault(
-            "num-nodes", filled("from the hostfile, {0}", options.text("hostfile") or "not known")
-        )
+        hostfile = options.text("hostfile") or "not known"
+        options.unresolved.setdefault("num-nodes", filled("from the hostfile, {0}", hostfile))
     per_node = options.number("nproc-per-node", least=1, most=65536)
     return started(row, command, options, nodes=nodes, max_nodes=nodes, ranks_per_node=per_node, hosts=hosts)
 

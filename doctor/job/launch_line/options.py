@@ -156,9 +156,8 @@ class Options:
         name = next((name for name in names if name in self.by_name), "")
         word = self.word(name)
         if not any(problem.option == _dashed(name) for problem in self.problems):
-            self.problems.append(
-                OptionProblem(self.command, _dashed(name), printable(word.text, 80) if word else "", expected)
-            )
+            value = printable(word.text, 80) if word else ""
+            self.problems.append(OptionProblem(self.command, _dashed(name), value, expected))
 
     def forgive(self, names: Iterable[str]) -> None:
         """Drops what was noted of options that have these names."""
@@ -259,9 +258,7 @@ def _take(result: Options, argv: tuple[Word, ...], position: int, table: OptionT
     if not name and is_long and (near := table.nearest(spelled)):
         value_text = value or (argv[position + 1].text if position + 1 < len(argv) else "")
         refused = printable(value_text, 80) if table.word_counts[near] else ""
-        result.problems.append(
-            OptionProblem(result.command, f"--{printable(spelled, 80)}", refused, f"{_dashed(near)}")
-        )
+        result.problems.append(OptionProblem(result.command, f"--{printable(spelled, 80)}", refused, _dashed(near)))
         name = near
     if not name:
         return _unrecognised(result, argv, position)
@@ -300,15 +297,12 @@ def _unrecognised(result: Options, argv: tuple[Word, ...], position: int) -> int
     """Notes an option that is not in the table. Where the next word may be its value, nothing after it is read."""
     text, before = argv[position].text, result.unresolved.get("options")
     result.unrecognised = result.unrecognised or text
-    result.unresolved.setdefault(
-        "options", filled("{0} is not among the options that doctor reads", printable(text, 80))
-    )
+    shown = printable(text, 80)
+    result.unresolved.setdefault("options", filled("{0} is not among the options that doctor reads", shown))
     following = argv[position + 1].text if position + 1 < len(argv) else "-"
     if "=" in text or following.startswith("-"):
         return 1
-    result.unresolved.setdefault(
-        "program", before or filled("stands after {0}, which doctor does not read", printable(text, 80))
-    )
+    result.unresolved.setdefault("program", before or filled("stands after {0}, which doctor does not read", shown))
     return len(argv) - position
 
 

@@ -272,6 +272,9 @@ def _variables(entry: LaunchText) -> dict[str, Setting]:
     return settings
 
 
+_ON_EACH = ("nproc-per-node", "ntasks-per-node", "npernode", "local-worker-num", "num-gpus")
+
+
 def _launch(entry: LaunchText) -> dict[str, Setting]:
     """Counts of the launch line. A plain program says nothing: it may start ranks itself."""
     line, call = entry.line, entry.line.innermost
@@ -280,13 +283,10 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
         return settings
     settings["launcher"] = Setting("launcher", call.launcher, entry.where)
     reason = _reason(call, line)
+    why = reason or "the launch line does not say it"
     for name, value, options in (
         ("nodes", line.nodes, ("nnodes", "nodes", "num-nodes", "num-machines")),
-        (
-            "ranks_per_node",
-            line.ranks_per_node,
-            ("nproc-per-node", "ntasks-per-node", "npernode", "local-worker-num", "num-gpus"),
-        ),
+        ("ranks_per_node", line.ranks_per_node, _ON_EACH),
         ("world_size", line.world_size, ("worker-num", "num-processes", "np", "ntasks", "nproc-per-node", "num-gpus")),
     ):
         option = next((option for option in options if option in call.options or option in call.unresolved), "")
@@ -295,10 +295,8 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
         if value is not None:
             settings[name] = Setting(label, value, place)
         elif name != "world_size" or reason:
-            settings[name] = Setting(label, None, place, reason or "the launch line does not say it")
-    settings.setdefault(
-        "world_size", Setting("world size", None, entry.where, reason or "the launch line does not say it")
-    )
+            settings[name] = Setting(label, None, place, why)
+    settings.setdefault("world_size", Setting("world size", None, entry.where, why))
     add_own = _OF_LAUNCHERS.get(call.launcher)
     if add_own:
         add_own(call, entry, settings)

@@ -99,7 +99,7 @@ def carry_out(
         struck = Path(folder, "struck").exists()
     outcomes = outcomes_of(ranks, hosts)
     failed = {name: sorted({host for finding in some for host in finding[0]}) for name, some in outcomes.items()}
-    verdict = judge(case, f"w{trial.guilty}", failed, struck, None)
+    verdict = judge(case, [f"w{trial.guilty}"], failed, struck, None)
     messages = tuple(text for some in outcomes.values() for _, text in some)
     errors = tuple(str(event)[:300] for event in ranks.of("error"))
     names = " ".join(layout.name for layout in layouts)

@@ -24,7 +24,7 @@ _GENERATORS = {"python": "random", "numpy": "numpy.random", "torch": "torch", "d
 
 def input_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
     """The first step in which what must agree does not."""
-    inputs, states = by_rank(job, "inputs", "s", "i"), _random_states(job)
+    inputs, states = by_rank(job, "inputs", "s", "i"), by_rank(job, "random", "s", "i")
     for group in roles.model:
         rules = (_inside_model(inputs, states, group), _draws(job, states, group), _masked(job, group))
         defect = next((defect for rule in rules for defect in rule), None)
@@ -35,10 +35,6 @@ def input_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
         yield from equal_rows or _behind_masks(inputs, group)
         yield from _batch_sizes(inputs, group)
         yield from _equal_generators(states, group)
-
-
-def _random_states(job: JobRecords) -> RecordTable:
-    return by_rank(job, "random", "s", "i")
 
 
 def _inside_model(inputs: RecordTable, states: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:

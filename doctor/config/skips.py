@@ -53,7 +53,7 @@ def apply_skips(report: Report, skips: Skips) -> Report:
     if not skipped_checks:
         return report
     outcomes = tuple(
-        _skipped_outcome(outcome)
+        Outcome(outcome.check, outcome.severity, outcome.area, outcome.claim, skipped={"": REASON})
         if outcome.check in set(skipped_checks)
         # Whoever leaves out what was selected is content with what comes with every selection: the hosts answer.
         else msgspec.structs.replace(outcome, implied=False)
@@ -61,7 +61,3 @@ def apply_skips(report: Report, skips: Skips) -> Report:
     )
     note = "all checks were skipped" if skips.all else filled("skipped: {0}", ", ".join(skipped_checks))
     return msgspec.structs.replace(report, outcomes=outcomes, notes=(*report.notes, filled("{0}: {1}", VARIABLE, note)))
-
-
-def _skipped_outcome(outcome: Outcome) -> Outcome:
-    return Outcome(outcome.check, outcome.severity, outcome.area, outcome.claim, skipped={"": REASON})

@@ -85,7 +85,7 @@ class MountTable(Fact, frozen=True):
         rows = [row for row in rows if len(row) > 3]
         if not rows:  # every process has a root
             raise Unreadable("/proc/self/mounts: expected lines of four columns")
-        every = [Mount(_unescape(row[1]), row[0], row[2], _options(row[3])) for row in rows]
+        every = [Mount(_unescape(row[1]), row[0], row[2], tuple(row[3][:MAX_OPTIONS].split(","))) for row in rows]
         mounts = [mount for mount in every if mount.kind in KINDS]
         disks = [mount for mount in every if mount.kind in DISK_KINDS and not mount.target.startswith(OF_CONTAINERS)]
         automounts = [_unescape(row[1]) for row in rows if row[2] == "autofs"]
@@ -99,10 +99,6 @@ class MountTable(Fact, frozen=True):
 def _unescape(path: str) -> str:
     """A path of the table; blanks in it are octal numbers."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
-
-
-def _options(text: str) -> tuple[str, ...]:
-    return tuple(text[:MAX_OPTIONS].split(","))
 
 
 def try_mounts(arguments: ProbeArguments) -> list[list[str]]:

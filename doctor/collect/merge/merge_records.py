@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -74,13 +74,9 @@ def merge(files: NodeFiles, fleet: Inventory | None, facts: Iterable[type[Fact]]
 def _all_hosts(node_records: Sequence[NodeFileRecord], unusable: Sequence[UnusableFile]) -> list[str]:
     names = {
         canonical_host(host): host
-        for host in (*(bad.host for bad in unusable if _is_name(bad.host)), *_names(node_records))
+        for host in (*(bad.host for bad in unusable if _is_name(bad.host)), *(look.name for look in node_records))
     }
     return sorted(names.values(), key=lambda name: [(len(part), part) for part in re.split(r"(\d+)", name)])
-
-
-def _names(node_records: Sequence[NodeFileRecord]) -> Iterator[str]:
-    return (look.name for look in node_records)
 
 
 def _is_name(text: str) -> bool:

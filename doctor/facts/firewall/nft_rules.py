@@ -139,16 +139,12 @@ def nft_lookup(key: str, held: str, negated: bool, choose: bool) -> tuple[Step, 
             return _membership_conditions(expression, elements, negated)
         needs = tuple(need for key_part in _parse_keys(expression) for need in key_part.implied)
         choices = tuple(
-            (_elements_condition(expression, [_element_value(element)]), _choice_action(action))
+            (_elements_condition(expression, [_element_value(element)]), _verdict_action(*single_item(action)))
             for element, action in elements
         )
         return (*needs, VerdictMap(choices))
     except (UnsupportedRule, KeyError, TypeError, ValueError, AttributeError):
         return (Unclear(), Action("unclear")) if choose else (Unclear(),)
-
-
-def _choice_action(verdict: Mapping[str, Any]) -> Action:
-    return _verdict_action(*single_item(verdict))
 
 
 def _match_steps(op: str, expression: Any, right: Any) -> Iterator[Step]:

@@ -35,7 +35,7 @@ def playbook_page(playbook: Playbook, width: int = WIDTH) -> str:
     if playbook.note.strip():
         lines += ["", localized("Notes"), *(f"  {line}" for line in _paragraphs(playbook.note, width - 2))]
     steps = phrase("Steps ({note})", note=localized(EXAMPLE_NOTE))
-    lines += ["", steps if _has_placeholders(playbook) else localized("Steps")]
+    lines += ["", steps if any(needed_values(step) for step in playbook.steps) else localized("Steps")]
     lines += [f"  {line}" for step in playbook.steps for line in step_lines(step, width - 2)]
     lines += ["", localized("Playbook file: ") + _one_line(playbook.path)]
     return "\n".join(lines) + "\n"
@@ -70,7 +70,7 @@ def _terms(playbook: Playbook) -> str:
 
 def step_lines(step: PlaybookStep, width: int = WIDTH) -> Iterator[str]:
     """A step with example values, in the order in which things happen."""
-    step = localized_step(step)
+    step = msgspec.structs.replace(step, say=localized(step.say), irreversible=localized(step.irreversible))
     try:
         example = fill_step(step, examples(step))
     except TemplateError:  # an example does not fit here: the step as it is written
@@ -89,11 +89,6 @@ def step_lines(step: PlaybookStep, width: int = WIDTH) -> Iterator[str]:
     yield from _labelled(
         "undo", example.undo or (example.irreversible and phrase("none: {reason}", reason=example.irreversible))
     )
-
-
-def localized_step(step: PlaybookStep) -> PlaybookStep:
-    """The step with what it says in the language of this process."""
-    return msgspec.structs.replace(step, say=localized(step.say), irreversible=localized(step.irreversible))
 
 
 def _file(step: PlaybookStep) -> str:
@@ -128,10 +123,6 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
 
 def _one_line(text: str) -> str:
     return strip_control_chars(text, MAX_COMMAND_CHARS)
-
-
-def _has_placeholders(playbook: Playbook) -> bool:
-    return any(needed_values(step) for step in playbook.steps)
 
 
 def playbook_list(playbooks: Iterable[Playbook], width: int = 0) -> str:

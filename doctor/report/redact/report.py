@@ -17,12 +17,7 @@ from doctor.smoke.model import Failure
 
 def redacted_report(report: Report, key: bytes, aliases: Iterable[str] = ()) -> Report:
     """The report with pseudonyms; ``aliases`` are other names that its hosts go by."""
-    return _ReportRedactor(redactor_for(report, key, aliases)).report(report)
-
-
-def redactor_for(report: Report, key: bytes, aliases: Iterable[str] = ()) -> Redactor:
-    """A table of pseudonyms for every host that the report names."""
-    return Redactor(key, dict.fromkeys([*_hosts(report), *aliases]))
+    return _ReportRedactor(Redactor(key, dict.fromkeys([*_hosts(report), *aliases]))).report(report)
 
 
 def _hosts(report: Report) -> Iterator[str]:

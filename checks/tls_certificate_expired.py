@@ -3,8 +3,10 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, check
 from doctor.facts.hccn import TlsSwitches
 
+CAUSES = {"tls-switch-differs": ("npu",)}
 
-@check(severity=ERROR, area="links", follows_from={"tls-switch-differs": ("npu",)})
+
+@check(severity=ERROR, area="links", follows_from=CAUSES)
 def tls_certificate_expired(switches: TlsSwitches) -> Iterator[Finding]:
     """No NPU with TLS on has an expired certificate.
 

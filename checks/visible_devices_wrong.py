@@ -10,10 +10,11 @@ from doctor.job import LaunchConfig
 from doctor.job.variables import VISIBLE_DEVICES
 from doctor.smoke.programs.agent.procfs import VISIBLE, visible_devices
 
+ADVISORY = ("listed",)
 Inventories = Mapping[str, Mapping[str, NpuInventory | GpuCards | AmdGpus]]
 
 
-@check(severity=ERROR, area="ranks", advisory=("listed",))
+@check(severity=ERROR, area="ranks", advisory=ADVISORY)
 def visible_devices_wrong(
     npus: PerHost[NpuInventory] | None,
     gpus: PerHost[GpuCards] | None,

@@ -70,9 +70,9 @@ def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, st
         return []
     is_inside = "SLURM_JOB_ID" in environ or "jobid" in call.options
     rest = split_options(call.command, literal_words(argv[start:]), launcher_rows()["srun"]).rest
-    how = ["--immediate=5", "--output=none", "--error=none", "--input=none"] if is_inside else ["--test-only"]
-    how = ["--help"] if any(map(_READ_ALONE.match, call.options)) else how
-    return [*argv[: len(argv) - len(rest)], *how, "/bin/true"]
+    options = ["--immediate=5", "--output=none", "--error=none", "--input=none"] if is_inside else ["--test-only"]
+    options = ["--help"] if any(map(_READ_ALONE.match, call.options)) else options
+    return [*argv[: len(argv) - len(rest)], *options, "/bin/true"]
 
 
 def launch_refusals(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> list[OptionProblem]:

@@ -161,8 +161,8 @@ class LoggedFault(msgspec.Struct, frozen=True):
     @property
     def values(self) -> LoggedValues:
         age, is_earlier = format_age(self.age), self.start <= self.row.before_start
-        shown = filled("before the host was started, {0}", age) if is_earlier else age
-        return {"count": self.count, "age": shown, "text": beginning(self.text, 160)}
+        when = filled("before the host was started, {0}", age) if is_earlier else age
+        return {"count": self.count, "age": when, "text": beginning(self.text, 160)}
 
     @property
     def placed_values(self) -> PlacedValues:

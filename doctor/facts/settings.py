@@ -228,7 +228,9 @@ def _interfaces(fact: Interfaces) -> Values:
     for route in fact.routes or ():
         network = f"{route.network}/{route.prefix}"
         if route.interface in names and ":" not in network and network not in fact.networks_of(route.interface):
-            routes.setdefault(f"route {network}" if route.prefix else "default route", []).append(route.interface)
+            routes.setdefault(filled("route {0}", network) if route.prefix else "default route", []).append(
+                route.interface
+            )
     values = {
         link.name: ", ".join((f"mtu {link.mtu}", "up" if link.is_up else "down", *addresses.get(link.name, ())))
         for link in interfaces

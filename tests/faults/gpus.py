@@ -48,6 +48,10 @@ printf '\\015\\000\\001\\000\\000\\000\\035\\000' >>$d/config
 """
 """A bridge whose first extended capability is ACS, with SrcValid, ReqRedir, CmpltRedir and UpstreamFwd on."""
 GPU = "/run/gpu"
+NO_DRIVER = (
+    "NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
+    "driver is installed and running."
+)
 KERNEL = """
 mkdir -p /run/kernel/rings
 cc -shared -fPIC -o /run/kernel/answers.so -x c - <<'END'
@@ -349,7 +353,13 @@ ROWS: list[Row] = [
     ),
     gpu_row("gpu-ecc-errors", element(2, "dram_uncorrectable", "0", "7"), gpu=2, observed=7),
     Row("gpu-tools-missing", f"rm {NVIDIA_SMI}", fleet="gpu", values={"gpus": 4}, prepare=nothing),
-    Row("gpu-driver-not-loaded", "umount /proc/driver", fleet="gpu", values={"gpus": 4}, prepare=nothing),
+    Row(
+        "gpu-driver-not-loaded",
+        f"umount /proc/driver; echo '{NO_DRIVER}' >{GPU}/says; echo 9 >{GPU}/code",
+        fleet="gpu",
+        values={"gpus": 4},
+        prepare=nothing,
+    ),
     failing(
         "gpu-lost",
         "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover this "

@@ -54,12 +54,20 @@ ROWS: list[Row] = [
         "tls-switch-differs", "TLS on", 6, "echo 1 >tls", values={"npus": [6], "observed": "on", "expected": "off"}
     ),
     npu_row(
-        "tls-certificate-expired",
+        "tls-switch-differs",
         "an expired certificate",
         6,
         "echo 1 >tls\necho 2 >tls_expiry",
+        values={"npus": [6]},
+        also=("tls-certificate-expired",),
+    ),
+    npu_row(
+        "tls-certificate-expired",
+        "an expired certificate, and no look at the switches",
+        6,
+        "echo 1 >tls\necho 2 >tls_expiry",
         values={"npu": 6},
-        also=("tls-switch-differs",),
+        options=("--select", "tls-certificate-expired"),
     ),
     npu_row("link-flapping", "a link that flaps", 7, FLAPS, values={"npu": 7, "observed": 6}),
     npu_row("fec-off", "no error correction", 2, "echo no >fec", values={"npus": [2]}),

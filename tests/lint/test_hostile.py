@@ -76,7 +76,7 @@ def test_files_that_are_no_files(tmp_path: Path) -> None:
     for name, reason in {
         "pipe.sh": "is not a regular file",
         "large.sh": "is larger than 1 MiB",
-        "binary.sh": "no text in UTF-8",
+        "binary.sh": "is not UTF-8 text",
         "empty.sh": "starts no training",
         "other.yaml": "no setting of a known framework",
         "absent.sh": "No such file",

@@ -158,12 +158,12 @@ class _Scanner:
                 break
         if first:
             text, place = first
-            shown: dict[str, dict[str, str]] = {UNKNOWN: {}}
+            matches: dict[str, dict[str, str]] = {UNKNOWN: {}}
             if code := quotes.OLD_CODE.search(text):
-                shown = {_CANN_CODE: code.groupdict()}
+                matches = {_CANN_CODE: code.groupdict()}
             elif (named := quotes.NAMED.search(text)) and not OF_OTHERS.search(text):
-                shown = self._matches_of_exception(named[1])
-            for signature, values in shown.items():
+                matches = self._matches_of_exception(named[1])
+            for signature, values in matches.items():
                 self._add(signature, values, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -288,9 +288,13 @@ class _DocumentBuilder:
                 yield Advice(**self._advice(name, values_in_logs(first_lines)))
 
     def _advice(self, name: str, log_values: Mapping[str, str]) -> dict[str, Any]:
-        """The fields of `Advice`. Its playbooks: the signature's own, then those that treat its checks."""
+        """The fields of `Advice`. Its playbooks: the signature's own, then those that treat its checks.
+
+        A host that is only suspected beside a fault of the program has its checks alone.
+        """
         signature = self.catalogue.signatures[name]
-        treating = (playbook for check in signature.checks for playbook in self.catalogue.playbooks.get(check, ()))
+        suspected = () if signature.action == "fix-program" else signature.checks
+        treating = (playbook for check in suspected for playbook in self.catalogue.playbooks.get(check, ()))
         fill = partial(fill_advice, values=log_values)
         fields = (("likely_causes", signature.causes), ("confirm", signature.confirm), ("fix", signature.fix))
         return {

@@ -147,11 +147,11 @@ def requested_settings(evidence: Iterable[Event], fix: Iterable[str]) -> list[st
     for event in evidence:
         if request := _REQUEST.search(event.text):
             pairs.update(_SETTING.findall(event.text[request.end() :]))
-    there = " ".join(fix)
+    commands = " ".join(fix)
     settings = [
         f"{name}={value}"
         for name, value in pairs.items()
-        if name in documented_variables() and name not in there and not _SHOWS_MORE.search(name)
+        if name in documented_variables() and name not in commands and not _SHOWS_MORE.search(name)
     ]
     text = "the message asks for it, in the job's script: `export {0}`"
     return [filled(text, " ".join(settings))] if settings else []

@@ -297,12 +297,12 @@ def _unrecognised(result: Options, argv: tuple[Word, ...], position: int) -> int
     """Notes an option that is not in the table. Where the next word may be its value, nothing after it is read."""
     text, before = argv[position].text, result.unresolved.get("options")
     result.unrecognised = result.unrecognised or text
-    shown = printable(text, 80)
-    result.unresolved.setdefault("options", filled("{0} is not among the options that doctor reads", shown))
+    word = printable(text, 80)
+    result.unresolved.setdefault("options", filled("{0} is not among the options that doctor reads", word))
     following = argv[position + 1].text if position + 1 < len(argv) else "-"
     if "=" in text or following.startswith("-"):
         return 1
-    result.unresolved.setdefault("program", before or filled("stands after {0}, which doctor does not read", shown))
+    result.unresolved.setdefault("program", before or filled("stands after {0}, which doctor does not read", word))
     return len(argv) - position
 
 

@@ -168,8 +168,8 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
 
 def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     """Those that do not wait, where others do."""
-    asked = {(view.host, view.report.pid) for view in rest if view.report.requests}
-    waiting = [*waiting, *(view for view in rest if view.awaits_answer_of(asked))]
+    servers = {(view.host, view.report.pid) for view in rest if view.report.requests}
+    waiting = [*waiting, *(view for view in rest if view.awaits_answer_of(servers))]
     rest = [view for view in rest if view not in waiting]
     fellows = _fellows(waiting, rest)
     if fellows:

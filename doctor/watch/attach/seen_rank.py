@@ -74,9 +74,9 @@ class SeenRank(msgspec.Struct, frozen=True):
         """It is a server, which rests until it is asked."""
         return any(look is not None and look.call == "accept" for look in self.report.looks[-1:])
 
-    def awaits_answer_of(self, asked: Collection[tuple[str, int]]) -> bool:
+    def awaits_answer_of(self, servers: Collection[tuple[str, int]]) -> bool:
         """It has asked one of these processes, by host and pid, and was asked nothing itself."""
-        return not self.report.requests and any((self.host, pid) in asked for pid in self.report.awaits)
+        return not self.report.requests and any((self.host, pid) in servers for pid in self.report.awaits)
 
     def asks_for_lock_of(self, ranks: Collection[tuple[str, int]]) -> bool:
         """It asks again and again for what one of these processes, by host and pid, keeps locked."""

@@ -232,10 +232,10 @@ class _Comparison:
         ranks_of: dict[tuple[int, int], list[int]] = {}
         for rank, mark in sorted(self.begun.items()):
             loaded = {path for _, path in mark.loads}
-            own = marks[rank].paths if rank in marks else []
+            saved = marks[rank].paths if rank in marks else []
             writer = max((writers[path] for path in loaded & writers.keys()), default=None)
             if writer is not None:
-                ranks_of.setdefault((self.step, rank) if loaded.intersection(own) else writer, []).append(rank)
+                ranks_of.setdefault((self.step, rank) if loaded.intersection(saved) else writer, []).append(rank)
         in_parts = self.save.model.uneven or any(len(row) > 4 for row in self.before.model.values())
         for (step, other), ranks in ranks_of.items():
             if step != self.step and any(at == self.step for at, _ in ranks_of):

@@ -302,6 +302,35 @@ def test_a_disk_that_never_answers_counts_in_the_end(monkeypatch: pytest.MonkeyP
     assert effective[14.0] > 3.5
 
 
+@pytest.mark.parametrize("paused_at", [0, 1])
+def test_a_pause_of_the_agent_between_its_clock_and_its_reads_is_not_held_against_a_rank(
+    monkeypatch: pytest.MonkeyPatch, paused_at: int
+) -> None:
+    """On a busy host the agent waits for a CPU itself, as the loader worker does that its rank waits for."""
+    system, waited = [50.0], [0.0]
+    reads = iter(range(100))
+
+    def read_times(pid: int, all_threads: bool) -> tuple[float, float, float]:
+        if next(reads) == paused_at:
+            system[0] += 3.0
+        waited[0] = system[0]
+        return 1.0, 0.0, 0.0
+
+    monkeypatch.setattr(rank_monitor, "time", SimpleNamespace(monotonic=lambda: system[0]))
+    monkeypatch.setattr(rank_monitor, "process_status", lambda pid: "S")
+    monkeypatch.setattr(rank_monitor, "cpu_times", read_times)
+    monkeypatch.setattr(rank_monitor, "helper_times", lambda pid: {(1, 1): (0.0, waited[0], "S")})
+    monitor: Any = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
+    latest = SimpleNamespace(state=rank_monitor.INPUT)
+    monitor.recorder = SimpleNamespace(latest=latest, stamp=1, age=lambda clock: clock - 49.9)
+    monitor.pid, monitor.cgroups_read_at = os.getpid(), 1e9
+    for _ in range(4):
+        monitor.observe(system[0])
+        system[0] += 0.1
+    assert monitor.age(system[0]) > 3.0
+    assert monitor.effective < 0.3
+
+
 @pytest.mark.parametrize("state", ["input", "compute"])
 def test_a_rank_whose_loader_worker_waits_for_a_cpu(client: Client, state: str) -> None:
     """The rank sleeps until its worker is done, which shares a CPU with many."""

@@ -58,7 +58,7 @@ class RankMonitor:
         self.helper_times, self.helper_delay = {}, 0.0  # of the last observation; since the stamp
         self.reported = (-1, "")
         self.state, self.waits_for = "R", ""
-        self.observed_at = 0.0
+        self.observed_at, self.helpers_read_at = 0.0, 0.0
         self.effective = self.cpu = 0.0
         # A rank begins in the agent's control groups, and may be killed for memory before it is first observed.
         self.cgroups, self.cgroups_read_at = cgroup_folders(os.getpid()), 0.0
@@ -118,9 +118,9 @@ class RankMonitor:
         if age < STUCK / 2 or clock - self.observed_at < SEND:
             self.effective = age if age < STUCK / 2 else self.effective
             return
-        since, self.observed_at = clock - self.observed_at, clock
+        begun, since, self.observed_at = time.monotonic(), clock - self.observed_at, clock
         self.read_state(age)
-        self.read_cpu_times(clock, age, since)
+        self.read_cpu_times(clock, age, since, begun)
 
     def current_limits(self):
         """The limits of the rank, of the control group that it is in now."""
@@ -140,14 +140,17 @@ class RankMonitor:
             self.state = next((state for state in thread_states(self.pid) if state in "Tt"), self.state)
         self.waits_for = read_text("/proc/%d/wchan" % self.pid, 64).strip("0")
 
-    def read_cpu_times(self, clock, age, since):
-        """Sets `cpu` and `effective`; `since`: seconds since the last observation."""
+    def read_cpu_times(self, clock, age, since, begun):
+        """Sets `cpu` and `effective`; `since`: seconds since the last observation; `begun`: the system's `clock`.
+
+        This program may itself wait for a CPU before and between its reads, for seconds on a busy host.
+        """
         waiting = self.waits_in_collective()
         times = cpu_times(self.pid, waiting)
         first, self.base_stamp = self.base_stamp != self.recorder.stamp, self.recorder.stamp
         if first:
             # How long the rank waited for a CPU before this first observation is not known.
-            self.base, self.unobserved = times, max(0.0, age - STUCK)
+            self.base, self.unobserved = times, max(0.0, age + time.monotonic() - begun - STUCK)
         if not times or not self.base:
             # The kernel does not show who waited for a CPU: only half of the time is held against the rank.
             self.effective = age / 2
@@ -156,7 +159,7 @@ class RankMonitor:
         delay = times[2] - self.base[2] if waiting else times[1] - self.base[1]
         states = self.state
         if self.recorder.latest.state == INPUT:
-            delay += self.read_helper_delay(first, since)
+            delay += self.read_helper_delay(first, clock - begun)
             states += "".join(state for _, _, state in self.helper_times.values())
         # Also one that is short of memory, and waits for its pages, sleeps as one that waits for a file.
         self.disk_delay = 0.0 if first else self.disk_delay + (since if "D" in states else 0.0)
@@ -166,13 +169,15 @@ class RankMonitor:
         # A wait for a CPU is booked when it ends; one that goes on is a rank that could run and does not.
         self.effective = max(0.0, age - self.unobserved - delay - (clock - self.moved))
 
-    def read_helper_delay(self, first, since):
+    def read_helper_delay(self, first, offset):
         """Seconds since the stamp in which its loader workers, or threads beside the main one, waited for a CPU.
 
         They wait for each other by turns, to hand over a batch or to end, and the rank for all of them: time in which
-        any of them waited counts, and counts once. `since`: seconds since the last observation.
+        any of them waited counts, and counts once. `offset`: of this agent's clock to the system's.
         """
         times = helper_times(self.pid)
+        read_at = time.monotonic() + offset
+        since, self.helpers_read_at = read_at - self.helpers_read_at, read_at
         waited = since if self.helper_times.keys() - times.keys() else 0.0  # of one that ended, it is not known
         for thread, (ran, delay, state) in times.items():
             last = self.helper_times.get(thread, (0.0, 0.0, ""))

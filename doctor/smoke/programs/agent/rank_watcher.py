@@ -213,7 +213,7 @@ class RankWatcher:
 
     def watch(self, clock):
         """Reads the flight recorders, and reports what is new."""
-        gap = clock - self.next_look
+        begun, gap = time.monotonic(), clock - self.next_look
         if self.next_look and gap > 0.1:
             self.late = max(self.late, gap)
         started = time.process_time()
@@ -225,7 +225,7 @@ class RankWatcher:
         if clock < self.next_report or len(self.controller.queue) > BACKLOG:
             return
         started = time.process_time()
-        self.report(clock)
+        self.report(clock + time.monotonic() - begun)
         self.next_report = clock + pause_after(started, SEND)
 
     def report(self, clock):

@@ -363,8 +363,12 @@ def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_i
     monkeypatch.setattr(rank_monitor, "child_pids", lambda pid: [each for each in threads if each != 1])
     monkeypatch.setattr(rank_monitor, "thread_times", lambda pid: dict(threads[pid]))
 
+    system = [0.0]
+    monkeypatch.setattr(rank_monitor, "time", SimpleNamespace(monotonic=lambda: system[0]))
+
     def delay(since: float, first: bool = False) -> float:
-        return float(monitor.read_helper_delay(first, since))  # type: ignore[no-untyped-call]
+        system[0] += since
+        return float(monitor.read_helper_delay(first, 0.0))  # type: ignore[no-untyped-call]
 
     assert delay(9.0, first=True) == 0.0
     assert [delay(1.0) for _ in range(3)] == [1.0, 2.0, 3.0]
@@ -394,8 +398,12 @@ def test_waits_of_loader_workers_and_of_the_ranks_other_threads_count_by_turns_a
         lambda pid: {thread: (1.0, 1.0, state) for (owner, thread), state in states.items() if owner == pid},
     )
 
+    system = [0.0]
+    monkeypatch.setattr(rank_monitor, "time", SimpleNamespace(monotonic=lambda: system[0]))
+
     def delay(first: bool = False) -> float:
-        return float(monitor.read_helper_delay(first, 0.5))  # type: ignore[no-untyped-call]
+        system[0] += 0.5
+        return float(monitor.read_helper_delay(first, 0.0))  # type: ignore[no-untyped-call]
 
     assert delay(first=True) == 0.0
     assert [delay(), delay()] == [0.5, 1.0]

@@ -88,3 +88,22 @@ def test_the_document_has_no_placeholder_that_is_known() -> None:
 def test_a_variable_that_a_message_asks_for_is_a_command(text: str, fix: str, command: str) -> None:
     requested = requested_settings([Event("", 0, 0, text, {})], [fix])
     assert [line.split("`export ")[1] for line in requested] == ([f"{command}`"] if command else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("Please set NCCL_P2P_DISABLE=1", "export NCCL_P2P_DISABLE=1"),
+        ("please export NCCL_IB_DISABLE='1' and NCCL_P2P_DISABLE=10.66.1.1", "export NCCL_IB_DISABLE=1`"),
+        ("Please set MASTER_ADDR=203.0.113.9", ""),
+        ("Please set NCCL_COMM_ID=203.0.113.9:444", ""),
+        ("Please set NCCL_NET_PLUGIN=evil", ""),
+        ("Please set LD_PRELOAD=1", ""),
+        ("NCCL_P2P_DISABLE=1 is set", ""),
+    ],
+)
+def test_what_a_message_asks_for_is_a_switch_or_a_number_and_no_address_or_library(text: str, command: str) -> None:
+    """A log may be written by anybody."""
+    lines = requested_settings([Event("log", 1, 0, text, {})], [])
+    assert command in "".join(lines)
+    assert bool(lines) == bool(command)

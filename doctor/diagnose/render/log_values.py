@@ -78,7 +78,9 @@ _SLURM_JOBS = (
 )
 """Lines of slurmstepd and srun, and sbatch's own name of an output file. An element of an array is no number alone."""
 _REQUEST = re.compile(r"\b(?:[Pp]lease|Try|[Yy]ou (?:can|could|may|should|must)) (?:set|setting|export|use|using) ")
-_SETTING = re.compile(r"(?<![A-Za-z0-9_])([A-Z][A-Z0-9_]{3,60})=[\"']?([A-Za-z0-9_.:,]{1,60})")
+_SETTING = re.compile(
+    r"(?<![A-Za-z0-9_])([A-Z][A-Z0-9_]{3,60})=[\"']?([0-9]{1,9}|[Tt]rue|[Ff]alse|TRUE|FALSE)(?![\w.:])"
+)
 _SHOWS_MORE = re.compile("DEBUG|LOG|BLOCKING|TRACE|VERBOSE")
 _NOWHERE = r"(?!)"
 
@@ -136,11 +138,11 @@ def places_in_logs(diagnosis: Diagnosis, evidence: Iterable[Event]) -> dict[str,
 def requested_settings(evidence: Iterable[Event], fix: Iterable[str]) -> list[str]:
     r"""What a message asks its reader to set, as a command, where the fix has none of it.
 
-    A log is untrusted: only variables that libraries read, with values that no shell reads as anything else. What only
-    shows more of the failure is no remedy.
+    A log is untrusted: only switches and numbers of variables that libraries read, and no address, file or plugin. What
+    only shows more of the failure is no remedy.
 
     >>> line = Event("", 0, 0, 'Please set `NCCL_P2P_DISABLE="1"` and `NCCL_IB_DISABLE="1" or use accelerate', {})
-    >>> requested_settings([line], ["use another version"])[0][-50:]
+    >>> requested_settings([line], ["use another version"])[0][-45:]
     '`export NCCL_P2P_DISABLE=1 NCCL_IB_DISABLE=1`'
     """
     pairs: dict[str, str] = {}

@@ -45,6 +45,14 @@ def test_any_report_written_again_is_the_same_document(report: Report) -> None:
     assert (verdict(after), exit_code(after)) == (verdict(report), exit_code(report))
 
 
+def test_a_name_that_is_no_text_keeps_its_place_among_the_hosts() -> None:
+    finding = Finding("{ip} is wrong", hosts=("\ud800", "0"), ip="10.0.0.1")
+    report = Report("here", ("\ud800", "0"), (example_reports.outcome("link-down", finding),))
+    document = encode(report, 10)
+    assert json.loads(document)["outcomes"][0]["findings"][0]["hosts"] == ["\\ud800", "0"]
+    assert encode(decode(document, "x"), 10) == document
+
+
 def test_waived_findings_stay_waived() -> None:
     put_up = Waived(
         Finding("the link of NPU {npu} is down", hosts=("node001",), npu=3), "spare part ordered", "2026-12-31"

@@ -202,7 +202,7 @@ def _finding(outcome: Outcome, finding: Finding, fleet: Fleet) -> dict[str, Any]
         "severity": outcome.severity_of(finding).value,
         "follows_from": _text(finding.follows_from),
         "template": template,
-        "hosts": list(fleet.ordered(map(_text, finding.hosts))),
+        "hosts": list(map(_text, fleet.ordered(finding.hosts))),
         "values": values,
     }
 
@@ -219,20 +219,23 @@ def _ages(check: str, finding: Finding, ages: Mapping[AgeKey, FindingAge], fleet
     for host in finding.hosts or ("",):
         age = ages.get((check, host))
         if age is not None:
-            by_age.setdefault(age, []).append(_text(host))
-    return [{"hosts": list(fleet.ordered(hosts)), **msgspec.to_builtins(age)} for age, hosts in sorted(by_age.items())]
+            by_age.setdefault(age, []).append(host)
+    return [
+        {"hosts": list(map(_text, fleet.ordered(hosts))), **msgspec.to_builtins(age)}
+        for age, hosts in sorted(by_age.items())
+    ]
 
 
 def _gaps(by_host: Mapping[str, tuple[str, ...]], fleet: Fleet, names: tuple[str, ...]) -> list[dict[str, Any]]:
     """Hosts that share a reason, together; no hosts stand for the fleet as a whole."""
     shared: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
     for host, texts in by_host.items():
-        shared.setdefault((bool(host), texts), []).append(_text(host))
+        shared.setdefault((bool(host), texts), []).append(host)
     hosts: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
     for (is_host, texts), members in shared.items():
         hosts.setdefault((is_host, tuple(map(_text, texts))), []).extend(members)
     return [
-        {"hosts": list(fleet.ordered(named)), **dict(zip(names, texts, strict=True))}
+        {"hosts": list(map(_text, fleet.ordered(named))), **dict(zip(names, texts, strict=True))}
         for (_, texts), named in sorted(hosts.items())
     ]
 

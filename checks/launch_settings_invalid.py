@@ -56,14 +56,14 @@ def launch_settings_invalid(
     bare = [host for host, own in (adapters or {}).items() if host in with_gpus and not own]
     if bare and (net := launch.env.get("NCCL_NET", "")).lower() == "ib":
         yield _finding(EnvSetting("NCCL_NET", net, filled("Socket: {0} has no RDMA adapter", bare[0])))
-    alone = launch.world_size == 1  # NCCL reads neither the size of its buffers nor algorithms and protocols
-    for setting in refused(launch.env, "ends_nccl"):
-        yield _finding(setting).as_warning(without_gpu or (alone and setting.variable == "NCCL_BUFFSIZE"))
-    for setting in refused(launch.env, "ignored"):
+    alone = launch.world_size == 1
+    for setting in refused(launch.env, "ends_nccl", alone=alone):
+        yield _finding(setting).as_warning(without_gpu)
+    for setting in refused(launch.env, "ignored", alone=alone):
         yield _finding(setting).as_warning()
-    for fault in list_faults(launch.env, _newest_nccl(python or {})):
+    for fault in list_faults(launch.env, _newest_nccl(python or {}), alone=alone):
         yield _finding(EnvSetting(fault.variable, fault.value, fault.expected)).as_warning(
-            without_gpu or alone or not fault.ends
+            without_gpu or not fault.ends
         )
     if launch.master_port < 1024:
         expected = "a port from 1024 on: root alone opens lower ones, and 22 is that of SSH"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -71,6 +72,7 @@ def find(text: str) -> list[SignatureMatch]:
     return [SignatureMatch(signature, False) for score, signature in candidates if score >= enough]
 
 
+@lru_cache(256)
 def fix_of(text: str, *, of_program: bool = False) -> str:
     """What to do about an error that a process reports, in parts between semicolons; empty where no signature knows it.
 

@@ -40,8 +40,10 @@ class ListFault(msgspec.Struct, frozen=True):
     """It ends the job; otherwise NCCL goes on without the wish."""
 
 
-def list_faults(environ: Mapping[str, str], nccl: tuple[int, ...]) -> Iterator[ListFault]:
+def list_faults(environ: Mapping[str, str], nccl: tuple[int, ...], *, alone: bool = False) -> Iterator[ListFault]:
     """What is wrong with the two variables. ``nccl``: the release; empty where it is not known.
+
+    ``alone``: in a job of one rank, which reads neither.
 
     >>> [(one.ends, one.expected) for one in list_faults({"NCCL_PROTO": "LL256"}, (2, 27, 3))]
     [(True, 'LL, LL128 or Simple instead of LL256')]
@@ -55,10 +57,10 @@ def list_faults(environ: Mapping[str, str], nccl: tuple[int, ...]) -> Iterator[L
         expected = _fault(value, accepted) if len(value) < MOST_CHARS else "a shorter list"
         if expected:
             ends = nccl >= STRICT or (variable == "NCCL_PROTO" and not _has_accepted(value, accepted))
-            yield ListFault(variable, printable(value, 80), expected, ends)
+            yield ListFault(variable, printable(value, 80), expected, ends and not alone)
         elif nccl >= STRICT and variable == "NCCL_ALGO" and (without := _without_algorithm(value)):
             expected = filled("Ring for {0}, too: allreduce:tree leaves them as they are", joined(" and ", without))
-            yield ListFault(variable, printable(value, 80), expected, ends="broadcast" in without)
+            yield ListFault(variable, printable(value, 80), expected, "broadcast" in without and not alone)
 
 
 def _parts(value: str) -> list[tuple[str, str]]:

@@ -56,6 +56,8 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Blanks around the value are none to the reader."""
     by_python: bool = False
     """Python's int() reads the number of ``digits``: with blanks, a plus sign and underscores."""
+    among_ranks: bool = False
+    """A rank alone does not read it."""
     beside: str = ""
     """Another variable; beside it any value is right."""
     expected: str = ""
@@ -107,15 +109,18 @@ def value_rows() -> dict[str, ValueRow]:
     return {row.prefix + name: row for row in rows for name in row.names.split()}
 
 
-def refused(environ: Mapping[str, str], on_bad: OnBad, family: Family = "") -> list[EnvSetting]:
+def refused(environ: Mapping[str, str], on_bad: OnBad, family: Family = "", *, alone: bool = False) -> list[EnvSetting]:
     """The variables with a value that their reader refuses, and that has this effect, by name.
+
+    ``alone``: in a job of one rank.
 
     >>> refused({"NCCL_P2P_DISABLE": "true", "NCCL_CROSS_NIC": "2"}, "ignored")[0].expected
     'a whole number: NCCL reads 0 there'
     """
     known = {name: value_rows()[name] for name in sorted(environ) if name in value_rows()}
     rows = {name: row for name, row in known.items() if row.beside not in environ}
-    refusals = {name: row.refuse(environ[name], family) for name, row in rows.items() if row.on_bad == on_bad}
+    effects = {name: "ignored" if alone and row.among_ranks else row.on_bad for name, row in rows.items()}
+    refusals = {name: row.refuse(environ[name], family) for name, row in rows.items() if effects[name] == on_bad}
     return [EnvSetting(name, printable(environ[name], 80), text) for name, text in refusals.items() if text]
 
 

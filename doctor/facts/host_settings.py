@@ -64,8 +64,18 @@ class HostSettings(Fact, frozen=True):
     """
 
     probe = read(
-        *(_GOVERNORS, _DRIVER, _PAGES, _BALANCING, _NODES, _CLOCK),
-        *(_CLOCKS, _SWAPS, _COMMAND_LINE, _KERNEL, _HUGE_PAGES, _CHASSIS),
+        _GOVERNORS,
+        _DRIVER,
+        _PAGES,
+        _BALANCING,
+        _NODES,
+        _CLOCK,
+        _CLOCKS,
+        _SWAPS,
+        _COMMAND_LINE,
+        _KERNEL,
+        _HUGE_PAGES,
+        _CHASSIS,
     )
 
     governors: tuple[str, ...]

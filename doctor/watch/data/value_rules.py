@@ -43,16 +43,25 @@ class AlikeRule(msgspec.Struct, frozen=True):
 
 
 ALIKE = (
-    AlikeRule("begun", "smoke-parameters-not-broadcast", "begin",
-              "before the first update {who} holds other parameters than data-parallel ranks {group}, not broadcast: "
-              "{tensors}", only_first=True),
-    AlikeRule("held", "smoke-parameters-not-broadcast", "state",
-              "before its first update {who} holds another optimizer state than data-parallel ranks {group}: {tensors}",
-              only_first=True),
-    AlikeRule("parameters", "smoke-parameters-diverge", "data",
-              "after step {step} {who} holds other parameters than data-parallel ranks {group}: {tensors}"),
-    AlikeRule("states", "smoke-parameters-diverge", "state",
-              "after step {step} {who} holds another optimizer state than data-parallel ranks {group}: {tensors}"),
+    AlikeRule(
+        "begun", "smoke-parameters-not-broadcast", "begin",
+        "before the first update {who} holds other parameters than data-parallel ranks {group}, not broadcast: "
+        "{tensors}",
+        only_first=True,
+    ),
+    AlikeRule(
+        "held", "smoke-parameters-not-broadcast", "state",
+        "before its first update {who} holds another optimizer state than data-parallel ranks {group}: {tensors}",
+        only_first=True,
+    ),
+    AlikeRule(
+        "parameters", "smoke-parameters-diverge", "data",
+        "after step {step} {who} holds other parameters than data-parallel ranks {group}: {tensors}",
+    ),
+    AlikeRule(
+        "states", "smoke-parameters-diverge", "state",
+        "after step {step} {who} holds another optimizer state than data-parallel ranks {group}: {tensors}",
+    ),
 )  # fmt: skip
 
 

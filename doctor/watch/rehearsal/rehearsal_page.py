@@ -150,7 +150,10 @@ def _document(page: RehearsalPage, code: int) -> dict[str, object]:
         "missing": page.missing_ranks,
         "ranks": [
             {
-                **{name: getattr(view, name) for name in ("rank", "local_rank", "host", "pid")},
+                "rank": view.rank,
+                "local_rank": view.local_rank,
+                "host": view.host,
+                "pid": view.pid,
                 "device": _device(view),
                 "cpus": number_ranges(sorted(view.cpus)),
                 "nodes": sorted(view.cpu_nodes),

@@ -4,19 +4,31 @@ It comes over stdin and is never written to disk. It reads /proc, the kernel's t
 installed, Python stacks without stopping the process. It sends a signal only where the request says so.
 """
 
-MODULES = tuple(
-    f"doctor.{package}.{name}"
-    for package, names in (
-        ("remote.runtime", ("signals", "host_texts", "netlink", "streams", "framing", "readable_json", "reading",
-            "rank_place", "stack_frames")),
-        ("smoke.programs.agent", ("procfs", "kernel")),
-        ("remote.runtime", ("connecting",)),
-        ("smoke.programs.agent", ("network",)),
-        ("watch.attach.inspector", ("live_environment", "connected", "rank_state", "open_requests", "rank_finder",
-            "file_wait")),
-        ("watch.attach.inspector", ("awaited_processes", "spins", "native_calls", "python_stacks", "recordings",
-            "inspector")),
-    )
-    for name in names
-)  # fmt: skip
+MODULES = (
+    "doctor.remote.runtime.signals",
+    "doctor.remote.runtime.host_texts",
+    "doctor.remote.runtime.netlink",
+    "doctor.remote.runtime.streams",
+    "doctor.remote.runtime.framing",
+    "doctor.remote.runtime.readable_json",
+    "doctor.remote.runtime.reading",
+    "doctor.remote.runtime.rank_place",
+    "doctor.remote.runtime.stack_frames",
+    "doctor.smoke.programs.agent.procfs",
+    "doctor.smoke.programs.agent.kernel",
+    "doctor.remote.runtime.connecting",
+    "doctor.smoke.programs.agent.network",
+    "doctor.watch.attach.inspector.live_environment",
+    "doctor.watch.attach.inspector.connected",
+    "doctor.watch.attach.inspector.rank_state",
+    "doctor.watch.attach.inspector.open_requests",
+    "doctor.watch.attach.inspector.rank_finder",
+    "doctor.watch.attach.inspector.file_wait",
+    "doctor.watch.attach.inspector.awaited_processes",
+    "doctor.watch.attach.inspector.spins",
+    "doctor.watch.attach.inspector.native_calls",
+    "doctor.watch.attach.inspector.python_stacks",
+    "doctor.watch.attach.inspector.recordings",
+    "doctor.watch.attach.inspector.inspector",
+)
 """In the order in which they are joined."""

@@ -195,8 +195,8 @@ class Matrix(msgspec.Struct, frozen=True):
     """All attempts of a run. `msgspec.to_builtins` makes plain JSON data of it, `msgspec.convert` reads them again.
 
     >>> matrix = Matrix(("a", "b"), (TestedPort("master", 29500),), (("-o", "d-"),))
-    >>> matrix.outcome(1, 0, 0)
-    <AttemptOutcome.DROPPED: 'dropped'>
+    >>> list(matrix.failures())
+    [(1, 0, 0, <AttemptOutcome.DROPPED: 'dropped'>)]
     >>> str(matrix.coverage())
     'tested 1 of 1 pair in both directions, 1 port'
     """

@@ -181,7 +181,8 @@ def dump_ranks(names: Sequence[str], members: Sequence[Collection[int]]) -> list
     ranks: list[int | None] = [None] * len(names)
     for alike in (indexes for folder in folders.values() for indexes in folder.values()):
         digits = [number[1] for index in alike if (number := numbers[index])]
-        for length in range(min(map(len, digits))):
+        # Of one name alone nothing shows that it has a prefix of digits, such as a date.
+        for length in range(min(map(len, digits)) if len(digits) > 1 else 1):
             found = [text[length:] for text in digits]
             if len({text[:length] for text in digits}) == 1 and _are_ranks(found, [members[index] for index in alike]):
                 for index, text in zip(alike, found, strict=True):

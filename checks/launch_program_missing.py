@@ -27,7 +27,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
       mount it there as on {holder}. Else copy the program: `rsync -a --mkpath {holder}:{path} {path}`.
     - No GPU: write the number of ranks on each host in place of gpu, such as `torchrun --nproc-per-node 1`.
     - Mode: on {host}, `chmod +x {path}`.
-    - All: correct the path in the launch line, or run the command in the folder that holds it.
+    - All: correct the path in the launch line, or in the variable that has it; or run the command in the folder that
+      holds it.
 
     ## Source
     The program of the launch line after `--`: an absolute path; or a relative one where all ranks start in the folder

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.engine.exit_code import Exit, exit_code
-from doctor.engine.result import Finding, Reason, Report, Waived
+from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Waived
 from doctor.report.formats.oneline import MAX_LINE_CHARS, advice, causes, line, render
 from doctor.report.formats.registry import RenderContext
 from doctor.report.layout import next_step
@@ -206,6 +206,17 @@ def test_advice_where_something_is_unknown() -> None:
         example_reports.outcome("pid-limit-low", unknown=dict.fromkeys(example_reports.HOSTS[:3], Reason("no sudo")))
     )
     assert advice(report, example_reports.PAGES) == ["unknown pid-limit-low on node[001-003] (3/64): no sudo"]
+
+
+def test_advice_names_what_is_unknown_before_a_warning_that_decides_nothing() -> None:
+    """A launcher that gave no answer ended a preflight with 12, and its lines told of another job's memory alone."""
+    unknown = Outcome("launch-option-refused", Severity.ERROR, "ranks", "", unknown={"": Reason("srun: no answer")})
+    memory = Finding("1 process", hosts=("n1",)).as_warning()
+    warning = Outcome("out-of-memory-logged", Severity.WARNING, "memory", "", (memory,))
+    lines = advice(Report("n1", ("n1",), (warning, unknown)), {})
+    assert [line.split()[0] for line in lines] == ["unknown", "warn"]
+    error = Outcome("disk-full", Severity.ERROR, "memory", "", (Finding("/tmp is full", hosts=("n1",)),))
+    assert [line.split()[0] for line in advice(Report("n1", ("n1",), (warning, unknown, error)), {})] == ["FAIL"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])

@@ -20,16 +20,16 @@ MAX_COMMAND_LINE_CHARS = 2000
 
 
 def advice(report: Report, pages: Mapping[str, Check], limit: int = 5) -> list[str]:
-    """At most ``limit`` lines: errors with the beginning of their remedy, root causes first; where there are none,
-    warnings; else what is unknown, and why. The last line counts what is left.
+    """At most ``limit`` lines: errors with the beginning of their remedy, root causes first; where there are none, what
+    is unknown, and why, which may decide alone, and then warnings. The last line counts what is left.
     """
     folded = fold(report, BRIEF_LEVEL.max_chars)
-    failures = [failure for failure in folded.failures if failure.is_error] or folded.failures
-    lines = [
+    errors = [failure for failure in folded.failures if failure.is_error]
+    lines = [] if errors else _unknown(folded)
+    lines += [
         _failure(failure_entry(failure, pages.get(failure.outcome.check), BRIEF_LEVEL, folded.fleet))
-        for failure in failures
+        for failure in errors or folded.failures
     ]
-    lines = lines or _unknown(folded)
     if len(lines) > limit:
         lines = [
             *lines[: limit - 1],

@@ -61,6 +61,21 @@ class TestErrno:
         ends = [(1, ""), (None, "10.99.0.1")]
         assert verdict(logs(train=text)) == ("torch-master-no-route", "possible", ends)
 
+    @pytest.mark.parametrize("garbled", ["147.85.0.0:61119", "[636d:0:eec0:0:5593::]:61117"])
+    def test_takes_the_host_from_the_store_s_line_where_torch_prints_no_address(self, garbled: str) -> None:
+        """torch 2.13 prints bytes of a pointer where getnameinfo(3) fails, as on hosts without a name server."""
+        tried = f"The client socket has failed to connect to {garbled} (errno: 101 - Network is unreachable).\n"
+        text = (
+            f"[rank1]:[W1127 23:00:04.33 socket.cpp:764] [c10d] {tried}"
+            "[rank1]:[W1127 23:00:04.34 TCPStore.cpp:340] [c10d] TCP client failed to connect/validate to host n0:29500"
+            " - retrying (try=0, timeout=900000ms, delay=721ms): The client socket has failed to connect to any "
+            f"network address of (n0, 29500). {tried}"
+        )
+        gave_up = "[rank1]:" + GAVE_UP.format("n0")
+        assert verdict(logs(train=text + gave_up)) == ("torch-master-no-route", "possible", [(1, ""), (None, "n0")])
+        first = text.splitlines(keepends=True)[0]
+        assert garbled[:6] not in str(logs(train=first + gave_up).causes[0].culprits)
+
     def test_of_a_connection_that_came_about_in_the_end_says_nothing(self) -> None:
         """Ranks that start before the store are refused at first."""
         for later in (TIMED_OUT, CLOSED, "training finished"):

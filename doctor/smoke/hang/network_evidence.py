@@ -18,6 +18,8 @@ Probe = tuple[str, int, str, float]
 Link = tuple[str, str]
 Halted = tuple[dict[str, str], dict[Link, str]]
 UNANSWERED = ("dropped", "no-route")
+MIN_RETRANSMITS = 2
+"""Of the same bytes, one after the other: one alone passes on a busy host that answers late."""
 SMALL = 536
 """Bytes that every way carries in one packet (RFC 1122, 4.2.2.6)."""
 MAX_PROBED_HOSTS = 32
@@ -71,12 +73,12 @@ def by_host(
 
 
 def stuck_links(sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners) -> dict[Link, tuple[int, int]]:
-    """(from, to) -> most unacknowledged bytes and retransmits, of sockets that retransmit, between two hosts."""
+    """(from, to) -> most unacknowledged bytes and retransmits, of sockets that resend, between two hosts."""
     stuck: dict[Link, tuple[int, int]] = {}
     for host, rows in sockets.items():
         for _, peer, _, unacked, again in rows:
             other = addresses.host(peer, host)
-            if again and unacked and other != host:
+            if again >= MIN_RETRANSMITS and unacked and other != host:
                 before = stuck.get((host, other), (0, 0))
                 stuck[host, other] = (max(before[0], unacked), max(before[1], again))
     return stuck

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
+from doctor.smoke.hang.network_evidence import MIN_RETRANSMITS
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait
@@ -19,7 +20,6 @@ LEFT_SECONDS = 0.3
 """Seconds after a rank's end within which its last calls may still arrive."""
 EVIDENT = 0.5
 """Seconds after which a stuck transfer counts when a socket of it sends again and again."""
-MIN_RETRANSMITS = 2
 WAIT_ON = 27.0
 """Seconds more of a standstill that nothing but time speaks for: to be late is no fault."""
 IDLE = 10.0

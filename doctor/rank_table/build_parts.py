@@ -12,8 +12,9 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
-from doctor.facts.hccn import DeviceAddresses, SuperDevices, SuperPodId
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.fleet import address_use
+from doctor.facts.hccn.super_pod import SuperDevices, SuperPodId
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.hosts.nodeset import InventoryError, validate_host

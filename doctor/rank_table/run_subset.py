@@ -11,9 +11,10 @@ from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact, Output
 from doctor.engine.record import HostRecord, LaunchOptions, Run, SavedRankTable
 from doctor.engine.texts import filled
-from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.hccn.pings import DevicePings
+from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.network import HostAddresses
 from doctor.job import NotARankTable, read_rank_table
 from doctor.job.variables import TABLE_VARIABLES

@@ -13,7 +13,7 @@ from doctor.engine.exit_code import Exit
 from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord, LaunchOptions, Run, SavedRankTable
 from doctor.engine.result import Outcome, Status
-from doctor.facts.hccn import SuperPodId
+from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.preflight.spares import SpareSelection, bad_hosts, select_hosts
 from doctor.rank_table.run_subset import subset, table_host_names
 from doctor.report.layout.host_health import classify_hosts

@@ -19,19 +19,6 @@ from doctor.engine.sanitize import count_noun, printable_excerpt, quote
 from doctor.engine.texts import filled, joined
 from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
 
-__all__ = [
-    "ConfigError",
-    "Skips",
-    "Waiver",
-    "Waivers",
-    "apply_skips_and_waivers",
-    "apply_waivers",
-    "parse_waivers",
-    "read_skips",
-    "today",
-    "validate_skips_and_waivers",
-]
-
 
 def apply_skips_and_waivers(
     report: Report, settings: ConfigFile, environ: Mapping[str, str], known_checks: Collection[str], today: date

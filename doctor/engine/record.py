@@ -121,8 +121,8 @@ class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The Slurm job, and its restart count, that `doctor node` ran in."""
 
 
-class SavedRankTable(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The rank table as a run keeps it: its ``text``, or the ``error`` for which it could not be read."""
+class RankTableFile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The file that names the job's rank table, whether or not it is one: its ``text``, or why it cannot be read."""
 
     path: str = ""
     text: str = ""
@@ -155,7 +155,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Inputs of the probes on the hosts."""
     launch: LaunchOptions = LaunchOptions()
     """The job's settings, from which `doctor.job.LaunchConfig` is made."""
-    rank_table: SavedRankTable = SavedRankTable()
+    rank_table: RankTableFile = RankTableFile()
     """The rank table that was checked, or why it could not be read."""
     notes: tuple[str, ...] = ()
     version: str = ""
@@ -353,7 +353,7 @@ def _load_earlier(data: bytes) -> Run:
 _PARTS: dict[str, type[msgspec.Struct]] = {
     "launch": LaunchOptions,
     "probe_inputs": ProbeInputs,
-    "rank_table": SavedRankTable,
+    "rank_table": RankTableFile,
 }
 
 

@@ -1,4 +1,4 @@
-"""An evaluation as after a reboot: what must be read for it, and how one check is evaluated."""
+"""An evaluation as after a reboot: how one check is evaluated."""
 
 from __future__ import annotations
 
@@ -7,21 +7,14 @@ from collections.abc import Sequence
 from doctor.engine.boot_form import BootView
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate_check
-from doctor.engine.fact import Fact
 from doctor.engine.result import Outcome
-from doctor.facts.boot import FORMS, NOT_LOOKED_AT, boot_facts
-from doctor.session.remedy_values import container_views
+from doctor.facts.boot import FORMS, NOT_LOOKED_AT
 
 AS_NOW = (
     "as after a reboot: files, units and rules that are loaded at boot are judged; hardware, addresses and what other"
     " hosts see are taken as they are now"
 )
 """The note of such a report."""
-
-
-def facts_after_reboot(checks: Sequence[Check]) -> list[type[Fact]]:
-    """What must be read of a host."""
-    return [*boot_facts(checks), *container_views(checks)]
 
 
 def evaluate_after_reboot(check: Check, hosts: Sequence[str], facts: FactCache, intent: Intent) -> Outcome:

@@ -238,16 +238,6 @@ class RunIntent(Mapping[type, object]):
         return len(self._values)
 
 
-def _launch_config(run: Run) -> object:
-    return job.LaunchConfig.from_options(run.launch)
-
-
-def _rank_table_file(run: Run) -> object:
-    if not run.rank_table:
-        return Absent("no rank table was given")
-    return job.RankTableFile(**msgspec.structs.asdict(run.rank_table))
-
-
 def _rank_table(run: Run) -> object:
     if not run.rank_table:
         return Absent("no rank table was given")
@@ -267,8 +257,8 @@ def _part(run: Run, name: str) -> Any:
 
 
 _READERS: dict[str, Callable[[Run], object]] = {
-    "doctor.job.launch_config.LaunchConfig": _launch_config,
-    "doctor.job.rank_table.table_file.RankTableFile": _rank_table_file,
+    "doctor.job.launch_config.LaunchConfig": lambda run: job.LaunchConfig.from_options(run.launch),
+    "doctor.engine.record.RankTableFile": lambda run: run.rank_table or Absent("no rank table was given"),
     "doctor.job.rank_table.model.RankTable": _rank_table,
     "doctor.job.training.model.TrainingLaunch": lambda run: _part(run, "training"),
     "doctor.smoke.model.SmokeRun": lambda run: _part(run, "smoke"),

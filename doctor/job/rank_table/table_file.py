@@ -4,39 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from doctor.engine.bounded_read import unreadable_reason
+from doctor.engine.record import RankTableFile
 from doctor.engine.texts import filled
 from doctor.job.rank_table.model import RankTable
 
 
-class RankTableFile(msgspec.Struct, frozen=True):
-    """The file as it was given, whether or not it is a rank table."""
-
-    path: str
-    text: str = ""
-    error: str = ""
-    """Why it could not be read; then ``text`` is empty."""
-    link_target: str = ""
-    """Where the path leads when it is a symbolic link."""
-
-    @classmethod
-    def load(cls, path: str, read_file: Callable[[str], str], link: str = "") -> RankTableFile:
-        """Reads the file; never raises for what is in it or for its absence."""
-        try:
-            return cls(path, text=read_file(path), link_target=link)
-        except UnicodeDecodeError as error:
-            place = (
-                filled("byte {0} is not UTF-8", error.start) if isinstance(error.object, bytes) else "it is not UTF-8"
-            )
-            return cls(path, error=filled("{0}; the file may be UTF-16 or GBK", place), link_target=link)
-        except (OSError, ValueError) as error:
-            return cls(path, error=unreadable_reason(error), link_target=link)
-
-    def table(self) -> RankTable:
-        """Raises: NotARankTable."""
-        return read_rank_table(self.path, self.text)
+def load_rank_table(path: str, read_file: Callable[[str], str], link: str = "") -> RankTableFile:
+    """Reads the file; never raises for what is in it or for its absence."""
+    try:
+        return RankTableFile(path, text=read_file(path), link_target=link)
+    except UnicodeDecodeError as error:
+        place = filled("byte {0} is not UTF-8", error.start) if isinstance(error.object, bytes) else "it is not UTF-8"
+        return RankTableFile(path, error=filled("{0}; the file may be UTF-16 or GBK", place), link_target=link)
+    except (OSError, ValueError) as error:
+        return RankTableFile(path, error=unreadable_reason(error), link_target=link)
 
 
 def read_rank_table(path: str, text: str) -> RankTable:

@@ -26,8 +26,8 @@ from doctor.job import (
     product_family,
     read_rank_table,
 )
+from doctor.job.rank_table import load_rank_table
 from doctor.job.rank_table.strict_json import parse_json, repeated_keys
-from doctor.job.rank_table.table_file import load_rank_table
 from tests.checks.tables import HEALTHY, a1, a2, a3, check, lab, legacy, list_messages, run_check, table
 from tests.examples import examples
 

@@ -28,7 +28,7 @@ from doctor.engine.utc_time import utc_text
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig
 from doctor.job.job_size import OF_STEP, RANK_OF_TORCHRUN
-from doctor.job.rank_table.table_file import load_rank_table
+from doctor.job.rank_table import load_rank_table
 from doctor.job.variables import at_start, relevant
 from doctor.session.connection import ssh_to
 from doctor.session.examine_options import ExamineOptions
@@ -55,6 +55,11 @@ BEFORE_NET_SHARE = 0.6
 NET_SHARE = 0.4
 """Part of what then remains for the network test when a smoke run follows it."""
 MIN_NET_SECONDS = 5.0
+AS_NOW = (
+    "as after a reboot: files, units and rules that are loaded at boot are judged; hardware, addresses and what other"
+    " hosts see are taken as they are now"
+)
+"""The note of a report as after a reboot."""
 
 
 def examine(
@@ -106,8 +111,6 @@ def examine(
         warnings = [*transport.warnings, *net_notes]
     run = job.run(started, clock, smoke_round.records if smoke_round else records, warnings, smoke_round, stopped)
     if options.after_reboot:
-        from doctor.session.after_reboot import AS_NOW
-
         run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
     report = _evaluated(run, checks, options, inventory)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing, options.code)

@@ -122,11 +122,12 @@ class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class RankTableFile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The file that names the job's rank table, whether or not it is one: its ``text``, or why it cannot be read."""
+    """The file as it was given, whether or not it is a rank table."""
 
     path: str = ""
     text: str = ""
     error: str = ""
+    """Why it could not be read; then ``text`` is empty."""
     link_target: str = ""
     """Where the path leads when it is a symbolic link."""
 

@@ -42,7 +42,7 @@ class DeviceAddresses(Fact, frozen=True):
         netmask:255.255.0.0
     """
 
-    probe = per_npu_probe(f'{{ ask "$1" -ip -g || {{ echo "{_IPV6_MARKER}"; ask "$1" -ip -inet6 -g; }}; }} 2>&1')
+    probe = per_npu_probe(f'{{ ask -i "$1" -ip -g || {{ echo "{_IPV6_MARKER}"; ask -i "$1" -ip -inet6 -g; }}; }} 2>&1')
 
     by_npu: dict[int, Interface]
     unset: tuple[int, ...] = ()

@@ -1,8 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways
-from doctor.facts.hccn.device_addresses import detect_values
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, detect_values
 
 ADVISORY = ("gateways",)
 

@@ -4,7 +4,9 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
 from doctor import ERROR, Finding, Skip, check, filled
-from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPodId
+from doctor.facts.hccn.conf import HccnConf
+from doctor.facts.hccn.device_addresses import DeviceAddresses
+from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuProduct
 
 VIRTUAL_SEGMENTS = {

@@ -3,8 +3,8 @@ from ipaddress import IPv4Network, IPv6Network
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.analysis.majority import most_common_value
-from doctor.facts.hccn import DeviceAddresses, DeviceGateways, HccnConf, SuperPodId
-from doctor.facts.hccn.device_addresses import address_values
+from doctor.facts.hccn.conf import HccnConf
+from doctor.facts.hccn.device_addresses import DeviceAddresses, DeviceGateways, address_values
 from doctor.facts.hccn.fleet import (
     Npu,
     address_use,
@@ -14,6 +14,7 @@ from doctor.facts.hccn.fleet import (
     require_port_use,
     tie_finding,
 )
+from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig

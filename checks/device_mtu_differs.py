@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.hccn import DeviceMtu
 from doctor.facts.hccn.fleet import differing_npus, flatten_by_npu
+from doctor.facts.hccn.link_state import DeviceMtu
 
 
 @check(severity=WARNING, area="links")

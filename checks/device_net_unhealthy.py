@@ -1,8 +1,10 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
-from doctor.facts.hccn import DetectAddresses, DeviceGateways, DeviceHealth, DeviceLinks, SuperPodId
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceGateways
 from doctor.facts.hccn.fleet import port_use, require_port_use
+from doctor.facts.hccn.link_state import DeviceHealth, DeviceLinks
+from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig

@@ -4,7 +4,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.analysis.majority import most_common_value
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.fleet import Npu, flatten_by_npu, group_by_host, tie_finding
 
 Network = IPv4Network | IPv6Network

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.hccn import PortCounters
+from doctor.facts.hccn.traffic import PortCounters
 
 
 @check(severity=WARNING, area="links")

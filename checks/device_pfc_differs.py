@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.hccn import DevicePfc
 from doctor.facts.hccn.fleet import differing_npus, flatten_by_npu
+from doctor.facts.hccn.traffic import DevicePfc
 
 
 @check(severity=WARNING, area="links")

@@ -3,9 +3,9 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.analysis.majority import most_common_value
 from doctor.engine.fact import Unreadable
-from doctor.facts.hccn import DeviceLinks, DeviceSpeed, Neighbours
 from doctor.facts.hccn.fleet import families, flatten_by_npu, format_npus, group_by_host
-from doctor.facts.hccn.neighbour import switch_port
+from doctor.facts.hccn.link_state import DeviceLinks, DeviceSpeed
+from doctor.facts.hccn.neighbour import Neighbours, switch_port
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig
 

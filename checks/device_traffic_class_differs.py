@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.hccn import DeviceTrafficClasses
 from doctor.facts.hccn.fleet import differing_npus, flatten_by_npu
+from doctor.facts.hccn.traffic import DeviceTrafficClasses
 
 
 @check(severity=WARNING, area="links")

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.pairwise_blame import loss_findings
-from doctor.facts.hccn import DeviceAddresses, Neighbours
-from doctor.facts.hccn.neighbour import switch_port
+from doctor.facts.hccn.device_addresses import DeviceAddresses
+from doctor.facts.hccn.neighbour import Neighbours, switch_port
 from doctor.facts.hccn.pings import DevicePings
 
 ADVISORY = ("neighbours",)

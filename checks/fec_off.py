@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.facts.hccn import DeviceFec, DeviceLinks
+from doctor.facts.hccn.link_state import DeviceFec, DeviceLinks
 from doctor.facts.npu import NpuProduct
 
 ADVISORY = ("product",)

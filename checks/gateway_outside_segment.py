@@ -2,7 +2,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.facts.hccn import DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.device_addresses import DeviceAddresses, DeviceGateways
 from doctor.facts.npu import NpuProduct
 
 CAUSES = {

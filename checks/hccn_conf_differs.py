@@ -3,7 +3,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from doctor import WARNING, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
-from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
+from doctor.facts.hccn.conf import HccnConf
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways
 
 KEYS = ("address", "netmask", "gateway", "netdetect")
 UNSET_ADDRESS = "0.0.0.0"

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from doctor import WARNING, Finding, check
-from doctor.facts.hccn import LinkHistory
+from doctor.facts.hccn.link_state import LinkHistory
 
 WINDOW = timedelta(hours=24)
 AHEAD = timedelta(minutes=10)

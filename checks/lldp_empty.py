@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.hccn import DeviceLinks, Neighbours
+from doctor.facts.hccn.link_state import DeviceLinks
+from doctor.facts.hccn.neighbour import Neighbours
 
 
 @check(severity=WARNING, area="links")

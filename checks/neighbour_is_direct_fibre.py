@@ -1,8 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
-from doctor.facts.hccn import DeviceAddresses, Neighbours
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.fleet import flatten_by_npu
+from doctor.facts.hccn.neighbour import Neighbours
 from doctor.facts.visit import Reachability
 
 

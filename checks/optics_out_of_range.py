@@ -1,8 +1,10 @@
 from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.hccn import DeviceLinks, OpticalModule, Optics, SuperPodId
 from doctor.facts.hccn.fleet import Npu, families, flatten_by_npu, group_by_host, port_use
+from doctor.facts.hccn.link_state import DeviceLinks
+from doctor.facts.hccn.optics import OpticalModule, Optics
+from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuProduct
 from doctor.facts.reported_value import readings_outside
 from doctor.facts.visit import Reachability

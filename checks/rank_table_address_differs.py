@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled, joined
 from doctor.engine.fact import Unreadable
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.network import HostAddresses
 from doctor.job import Rank, RankTable, limit_items, match_servers, parse_address
 

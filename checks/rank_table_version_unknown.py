@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.job import NotARankTable, RankTableFile
+from doctor.job import NotARankTable, RankTableFile, read_rank_table
 
 
 @check(severity=ERROR, area="ranks")
@@ -21,7 +21,7 @@ def rank_table_version_unknown(file: RankTableFile) -> Iterator[Finding]:
     HCOMM `topoinfo_ranktableParser.cc` (GetRanktableVersion); HCCL documentation, rank table configuration.
     """
     try:
-        file.table()
+        read_rank_table(file.path, file.text)
     except NotARankTable as why:
         if why.form:
             return

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
-from doctor.facts.smoke import SmokeStart
+from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings, innermost_frames

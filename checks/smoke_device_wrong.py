@@ -5,7 +5,7 @@ from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import strip_control_chars
-from doctor.facts.smoke import SmokeStart
+from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import DEVICES
 

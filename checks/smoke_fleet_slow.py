@@ -3,7 +3,9 @@ from collections.abc import Iterator, Mapping
 from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.engine.sanitize import seconds_text
-from doctor.facts.smoke import SmokeCollectives, SmokePairs, SmokeStart
+from doctor.facts.smoke.collectives import SmokeCollectives
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.further_stages import SmokePairs
 from doctor.smoke.model import Baseline, SmokeRun
 from doctor.smoke.results.figures import collective_speeds, pair_speeds, rank_environments
 from doctor.smoke.speed.baseline import compare, run_speeds

@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.smoke import SmokePace, SmokeStart
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.further_stages import SmokePace
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.slow_rank_findings import slow_rank_findings
 from doctor.smoke.speed.rank_speeds import input_only, slow_ranks

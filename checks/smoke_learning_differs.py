@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
-from doctor.facts.smoke import SmokeLearning, SmokeTraining
+from doctor.facts.smoke.learning import SmokeLearning
+from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import COLLECTIVE_CHECK, REFERENCE_CHECK, analyze_training, device_outliers
 from doctor.smoke.numerics.learned import wrong_learners

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.sanitize import seconds_text
-from doctor.facts.smoke import SmokePairs
+from doctor.facts.smoke.further_stages import SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, pressure_note
 from doctor.smoke.speed.rank_speeds import compare_links, describe_end, megabytes

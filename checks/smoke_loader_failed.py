@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.sanitize import strip_control_chars
-from doctor.facts.smoke import SmokeLoader
+from doctor.facts.smoke.further_stages import SmokeLoader
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import describe_ranks, remedy_for
 

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.facts.smoke import SmokeLoader
+from doctor.facts.smoke.further_stages import SmokeLoader
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.loader_seeds import loader_findings
 

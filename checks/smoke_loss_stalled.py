@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
 from doctor.engine.fact import Unreadable
-from doctor.facts.smoke import SmokeLearning, SmokeTraining
+from doctor.facts.smoke.learning import SmokeLearning
+from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import analyze_training
 from doctor.smoke.numerics.loss_curve import (

@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.fact import Unreadable
-from doctor.facts.smoke import SmokeStart, SmokeTraining
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import findings
 from doctor.smoke.results.environments import lacking_numpy

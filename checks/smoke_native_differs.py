@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, joined
 from doctor.engine.fact import Unreadable
-from doctor.facts.smoke import SmokeNative, SmokeTraining
+from doctor.facts.smoke.further_stages import SmokeNative
+from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import analyze_training
 from doctor.smoke.numerics.native_losses import native_deviations, not_run

@@ -3,7 +3,7 @@ from functools import partial
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.diagnose.lookup import fix_of
-from doctor.facts.smoke import SmokeStart
+from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, OWN_ERROR, failure_findings, own_program
 

@@ -1,7 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.smoke import SmokeCollectives, SmokePace, SmokeStart
+from doctor.facts.smoke.collectives import SmokeCollectives
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.further_stages import SmokePace
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.slow_rank_findings import quota_findings, slow_rank_findings, soak_findings
 from doctor.smoke.speed.rank_speeds import devices_of, slow_ranks

@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.smoke import SmokeStart, SmokeTraining
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import device_outliers
 from doctor.smoke.numerics.defect import ranks_on

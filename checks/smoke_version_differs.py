@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.analysis.majority import differing
-from doctor.facts.smoke import SmokeStart
+from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.results.environments import NOT_INSTALLED, versions_by_host
 
 ONE_HOST = "only one host: nothing to compare"

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.analysis.majority import crossed
-from doctor.facts.hccn import Neighbours
 from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
+from doctor.facts.hccn.neighbour import Neighbours
 
 
 @check(severity=WARNING, area="links")

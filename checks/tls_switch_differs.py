@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.hccn import TlsSwitches
 from doctor.facts.hccn.fleet import differing_npus, flatten_by_npu
+from doctor.facts.hccn.tls import TlsSwitches
 
 
 @check(severity=ERROR, area="links")

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.facts.hccn import VnicAddresses
+from doctor.facts.hccn.device_addresses import VnicAddresses
 from doctor.facts.npu import NpuChips, NpuProduct, card_and_chip
 
 ADVISORY = ("chips",)

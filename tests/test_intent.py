@@ -20,13 +20,13 @@ from doctor.job import (
     NotARankTable,
     PortRange,
     RankTable,
-    RankTableFile,
     invalid_settings,
     limit_items,
     match_servers,
     product_family,
     read_rank_table,
 )
+from doctor.job.rank_table import load_rank_table
 from doctor.job.rank_table.strict_json import parse_json, repeated_keys
 from tests.checks.tables import HEALTHY, a1, a2, a3, check, lab, legacy, list_messages, run_check, table
 from tests.examples import examples
@@ -180,9 +180,9 @@ def test_files_that_cannot_be_read() -> None:
     def raise_not_found(path: str) -> str:
         raise FileNotFoundError(2, "No such file or directory")
 
-    assert RankTableFile.load("t.json", raise_not_found).error == "No such file or directory"
-    assert "UTF-16" in RankTableFile.load("t.json", lambda path: b"\xff\xfe{".decode()).error
-    assert RankTableFile.load("t.json", lambda path: json.dumps(a1())).table().ranks
+    assert load_rank_table("t.json", raise_not_found).error == "No such file or directory"
+    assert "UTF-16" in load_rank_table("t.json", lambda path: b"\xff\xfe{".decode()).error
+    assert read_rank_table("t.json", json.dumps(a1())).ranks
 
 
 def test_few() -> None:
@@ -239,7 +239,7 @@ def test_any_json_is_judged(value: Any) -> None:
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 @settings(max_examples=examples(60), deadline=None)
 def test_any_bytes_are_judged(data: bytes) -> None:
-    file = RankTableFile.load("/t.json", lambda path: data.decode())
+    file = load_rank_table("/t.json", lambda path: data.decode())
     if not file.error:
         _judge_all(file.text)
     _judge_all(data.decode("utf-8", "replace"))

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable
-from doctor.facts.hccn import DeviceAddresses, SuperDevice, SuperDevices, SuperPodId
+from doctor.facts.hccn.device_addresses import DeviceAddresses
+from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPodId
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.job import LaunchConfig, RankTable

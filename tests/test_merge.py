@@ -26,7 +26,7 @@ from doctor.collect.merge.stale import MAX_AGE_DIFFERENCE, slurm_job_run
 from doctor.collect.node_lines import encode_lines
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output
-from doctor.engine.record import BadRun, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable, load_run
+from doctor.engine.record import BadRun, HostRecord, LaunchOptions, ProbeInputs, RankTableFile, Run, load_run
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
@@ -442,7 +442,7 @@ class TestTheJob:
         }
 
     def test_has_the_first_rank_table_that_could_be_read(self, tmp_path: Path) -> None:
-        bad, good = SavedRankTable("/t", error="is not there"), SavedRankTable("/t", "{}")
+        bad, good = RankTableFile("/t", error="is not there"), RankTableFile("/t", "{}")
         leave(tmp_path, run_of("a", rank_table=bad), run_of("b", rank_table=good))
         assert merged(tmp_path, "a", "b").rank_table == good
         assert merged(tmp_path, "a").rank_table == bad
@@ -453,7 +453,7 @@ class TestTheJob:
         (tmp_path / "link.json").symlink_to("table.json")
         path, files = str(tmp_path / "link.json"), tmp_path / "files"
         created_run = examine(Inventory((), "no host"), [], ExamineOptions(), {}, rank_table=path).run
-        assert created_run.rank_table == SavedRankTable(path, "{}", link_target="table.json")
+        assert created_run.rank_table == RankTableFile(path, "{}", link_target="table.json")
         files.mkdir()
         leave(files, run_of("a", rank_table=created_run.rank_table, launch=created_run.launch))
         run = merged(files, "a")

@@ -28,8 +28,8 @@ from doctor.engine.record import (
     HostRecord,
     LaunchOptions,
     ProbeInputs,
+    RankTableFile,
     Run,
-    SavedRankTable,
     load_run,
 )
 from doctor.engine.watch_summary import WatchResult
@@ -90,7 +90,7 @@ def valid_run() -> dict[str, Any]:
             time_limit_s=600.0,
             time_left_s=540.0,
         ),
-        SavedRankTable("/t", json.dumps(tables.a2(2, 2)), link_target="/shared/t"),
+        RankTableFile("/t", json.dumps(tables.a2(2, 2)), link_target="/shared/t"),
         ("a note",),
         "1.0",
         msgspec.to_builtins(ran(4, 2, Failure("blocked", culprit_ranks=(1,), waiting_ranks=(0, 2, 3))), str_keys=True),
@@ -110,7 +110,7 @@ REQUIRED = ("schema", "source", "started", "seconds", "hosts")
 SECTIONS: dict[str, type[msgspec.Struct]] = {
     "launch": LaunchOptions,
     "probe_inputs": ProbeInputs,
-    "rank_table": SavedRankTable,
+    "rank_table": RankTableFile,
 }
 FIELDS = [
     *((name,) for name in Run.__struct_fields__),
@@ -374,7 +374,7 @@ FORM = {
         "version",
         "watch",
     ),
-    "SavedRankTable": ("error", "link_target", "path", "text"),
+    "RankTableFile": ("error", "link_target", "path", "text"),
     "Visit": (
         "address",
         "began",
@@ -395,7 +395,7 @@ FORM = {
 
 def test_a_changed_form_has_a_new_number() -> None:
     """Whoever changes a field raises the number, keeps the form before readable, and writes the new one here."""
-    kinds = (HostRecord, LaunchOptions, Output, ProbeInputs, Run, SavedRankTable, Visit)
+    kinds = (HostRecord, LaunchOptions, Output, ProbeInputs, Run, RankTableFile, Visit)
     now = {kind.__name__: tuple(sorted(kind.__struct_encode_fields__)) for kind in kinds}
     assert (SCHEMA, now) == ("doctor.run/4", FORM)
 

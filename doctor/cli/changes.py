@@ -114,6 +114,7 @@ def command(
             "no earlier run of these hosts with their settings is kept; later runs are compared with this one"
         )
     unread = [host for host in examination.run.hosts if not _is_read(now, host)]
+    messages = Counter(check for signature in load_signatures().values() for check in set(signature.checks))
     code = Exit.UNKNOWN if unread else Exit.HEALTHY
     before, now = (_as_asked(values, examination.run.hosts) for values in (baseline.values, now))
     page = ChangesPage(
@@ -121,7 +122,7 @@ def command(
         now=now,
         worked=baseline.worked,
         same_since=baseline.same_since,
-        changes=rank_changes(compare_values(before, now), report, selected, _messages_by_check()),
+        changes=rank_changes(compare_values(before, now), report, selected, messages),
         uncompared=uncompared(
             before, now, lambda host, names: unread_reason(host, names, FactCache(examination.run.hosts))
         ),
@@ -221,11 +222,6 @@ def _as_asked(values: RunValues, hosts: Iterable[str]) -> RunValues:
 
 def _is_read(now: RunValues, host: str) -> bool:
     return bool({host, recorded_names([host], machine_name())[host]} & now.hosts.keys())
-
-
-def _messages_by_check() -> Mapping[str, int]:
-    """How many known messages of logs each check explains."""
-    return Counter(check for signature in load_signatures().values() for check in set(signature.checks))
 
 
 MAX_RUNS = 500

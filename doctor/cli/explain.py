@@ -11,10 +11,9 @@ import typer
 
 from doctor.cli.explain_search import explain_text
 from doctor.cli.shared_options import ChecksOption, PlaybooksOption
-from doctor.config.file import did_you_mean
 from doctor.engine.catalog import check_files, load_check
 from doctor.engine.check_files import AREAS
-from doctor.engine.errors import CommandError, UsageError
+from doctor.engine.errors import CommandError, UsageError, did_you_mean
 from doctor.engine.sanitize import printable
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled

@@ -70,7 +70,7 @@ def command(
     if _is_plan_id(names):
         saved = fix_apply.SavedPlan(names[0], where.exclude)
         raise typer.Exit(fix_apply.show_or_apply_saved(saved, action, connection, display))
-    run = _load_run(from_file) if from_file else None
+    run = load_saved_run(from_file) if from_file else None
     context = _plan_context(run, HostOptions(None, *where), job, product, connection)
 
     context = replace(
@@ -123,13 +123,7 @@ def _validate_hosts(names: list[str], where: FixHostOptions, action: FixAction, 
 
 
 def _is_plan_id(names: list[str]) -> bool:
-
     return len(names) == 1 and PLAN_ID.fullmatch(names[0]) is not None
-
-
-def _load_run(path: Path) -> Run:
-
-    return load_saved_run(path)
 
 
 def _plan_context(

@@ -10,9 +10,8 @@ from typing import Annotated
 
 import typer
 
-from doctor.config.file import did_you_mean
 from doctor.diagnose.fetch.collect import parse_since
-from doctor.engine.errors import InputError, UsageError
+from doctor.engine.errors import InputError, UsageError, did_you_mean
 from doctor.engine.language import localized, phrase
 from doctor.engine.sanitize import quote
 from doctor.engine.streams import write_stdout

@@ -17,6 +17,7 @@ from doctor.collect.merge.node_files import read_node_files
 from doctor.collect.merge.node_records import NodeFiles
 from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.sanitize import first_names
 from doctor.engine.texts import filled
 from doctor.report.layout.formatting import clean
 from doctor.session.finish import replay_and_report, validate_output
@@ -51,7 +52,7 @@ def command(
     selected = choose_with_rounds(catalog, choice.select, choice.ignore)
 
     named = expected_inventory(fleet)
-    where = ", ".join(clean(str(path)) for path in paths[:3]) + (", ..." if len(paths) > 3 else "")
+    where = first_names([clean(str(path)) for path in paths[:4]], 3)
     node_files = _read(paths, where)
     facts = unique_facts(fact for check in selected for fact in check.facts)
     if named is None and not node_files.records:

@@ -93,7 +93,7 @@ def _follower(watch: LogWatch, output: OutputOptions, source: str) -> Follower:
 
     def on_verdict(verdict: LossVerdict) -> None:
         if not quiet:
-            _print_verdict(verdict)
+            _print_line(verdict_line(verdict))
         tell(verdict_line(verdict), not is_warning(verdict))
 
     return Follower(
@@ -113,7 +113,6 @@ def _report(
     seconds: float,
     stopped: SystemExit | None,
 ) -> int:
-
     notes = [
         *watch.notes,
         *(filled("{0}: {1}", _display_name(file.path), note) for file in files for note in file.notes),
@@ -139,17 +138,10 @@ def _report(
 
 
 def _display_name(path: str) -> str:
-
     return "stdin" if path == "-" else printable(path, 200)
 
 
-def _print_verdict(verdict: LossVerdict) -> None:
-
-    _print_line(verdict_line(verdict))
-
-
 def _status(watch: LogWatch) -> None:
-
     steps = [entry.last_step for entry in watch.series.values() if entry.last_step is not None]
     last = filled(" Last step {0}.", max(steps)) if steps else ""
     _print_line(f"{headline(watch, watch.verdicts(time.monotonic(), is_over=False))}{last}")

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.bounded_read import read_bounded, unreadable_reason
-from doctor.engine.errors import InputError
+from doctor.engine.errors import InputError, did_you_mean
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 
@@ -156,14 +156,6 @@ def _parse_toml(text: str) -> dict[str, Any]:
     from doctor.engine.toml_compat import loads
 
     return loads(text)
-
-
-def did_you_mean(word: str, candidates: Collection[str]) -> str:
-    """What to say of a word that is not known: the nearest that is."""
-    import difflib
-
-    near = difflib.get_close_matches(word[:100], candidates, 1)
-    return filled("; did you mean {0}?", near[0]) if near else ""
 
 
 HISTORY_TABLE = "history"

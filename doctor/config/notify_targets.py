@@ -29,8 +29,9 @@ from typing import Any
 
 import msgspec
 
-from doctor.config.file import TABLES, ConfigError, ConfigFile, did_you_mean, read_tables
+from doctor.config.file import TABLES, ConfigError, ConfigFile, read_tables
 from doctor.engine.bounded_read import read_bounded
+from doctor.engine.errors import did_you_mean
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from doctor.config.file import ConfigError, did_you_mean
+from doctor.config.file import ConfigError
+from doctor.engine.errors import did_you_mean
 from doctor.engine.result import Outcome, Report
 from doctor.engine.sanitize import quote
 from doctor.engine.texts import filled

@@ -12,25 +12,13 @@ from typing import Any
 
 import msgspec
 
-from doctor.config.file import TABLES, ConfigError, ConfigFile, did_you_mean, parse_history, read_tables
+from doctor.config.file import TABLES, ConfigError, ConfigFile, parse_history, read_tables
 from doctor.config.skips import Skips, apply_skips, read_skips
+from doctor.engine.errors import did_you_mean
 from doctor.engine.result import Finding, Outcome, Report, Waived
 from doctor.engine.sanitize import count_noun, printable_excerpt, quote
 from doctor.engine.texts import filled, joined
 from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
-
-__all__ = [
-    "ConfigError",
-    "Skips",
-    "Waiver",
-    "Waivers",
-    "apply_skips_and_waivers",
-    "apply_waivers",
-    "parse_waivers",
-    "read_skips",
-    "today",
-    "validate_skips_and_waivers",
-]
 
 
 def apply_skips_and_waivers(

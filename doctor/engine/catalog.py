@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from doctor.engine.check import BadCheck, Check, Need
 from doctor.engine.check_files import bundled_check_paths, bundled_path, read_declaration
+from doctor.engine.errors import did_you_mean
 from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
@@ -151,7 +152,9 @@ def select_checks(
     everything = list(all_checks)
     for word in (*select, *ignore):
         if not any(word in (check.name, check.area) for check in everything):
-            raise LookupError(filled("no check or area is named {0}{1}", f"{word!r}", _did_you_mean(word, everything)))
+            names = {name for check in everything for name in (check.name, check.area)}
+            hint = did_you_mean(word, names) or "; `doctor list` lists all of them"
+            raise LookupError(filled("no check or area is named {0}{1}", f"{word!r}", hint))
 
     def matches(check: HasArea, names: Sequence[str]) -> bool:
         return check.name in names or check.area in names
@@ -185,10 +188,3 @@ def _implied(check: HasAreaT) -> HasAreaT:
     other = copy.copy(check)
     other.__dict__["implied"] = True
     return other
-
-
-def _did_you_mean(word: str, everything: Sequence[HasArea]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(word, {name for check in everything for name in (check.name, check.area)}, 1)
-    return filled("; did you mean {0}?", near[0]) if near else "; `doctor list` lists all of them"

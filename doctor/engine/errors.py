@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from doctor.engine.texts import filled
 
 
@@ -41,3 +43,11 @@ def require_one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
         raise UsageError(
             filled("{0} {1}: expected {2}", option, f"{value!r}", ", ".join(word for word in choices if word))
         )
+
+
+def did_you_mean(word: str, candidates: Collection[str]) -> str:
+    """What to say of a word that is not known: the nearest that is."""
+    import difflib
+
+    near = difflib.get_close_matches(word[:100], candidates, 1)
+    return filled("; did you mean {0}?", near[0]) if near else ""

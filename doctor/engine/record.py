@@ -121,12 +121,13 @@ class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The Slurm job, and its restart count, that `doctor node` ran in."""
 
 
-class SavedRankTable(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The rank table as a run keeps it: its ``text``, or the ``error`` for which it could not be read."""
+class RankTableFile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The file as it was given, whether or not it is a rank table."""
 
     path: str = ""
     text: str = ""
     error: str = ""
+    """Why it could not be read; then ``text`` is empty."""
     link_target: str = ""
     """Where the path leads when it is a symbolic link."""
 
@@ -155,7 +156,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Inputs of the probes on the hosts."""
     launch: LaunchOptions = LaunchOptions()
     """The job's settings, from which `doctor.job.LaunchConfig` is made."""
-    rank_table: SavedRankTable = SavedRankTable()
+    rank_table: RankTableFile = RankTableFile()
     """The rank table that was checked, or why it could not be read."""
     notes: tuple[str, ...] = ()
     version: str = ""
@@ -353,7 +354,7 @@ def _load_earlier(data: bytes) -> Run:
 _PARTS: dict[str, type[msgspec.Struct]] = {
     "launch": LaunchOptions,
     "probe_inputs": ProbeInputs,
-    "rank_table": SavedRankTable,
+    "rank_table": RankTableFile,
 }
 
 

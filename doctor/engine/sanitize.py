@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from doctor.engine.texts import BEHIND_A_CUT, beginning, filled, origin
 
@@ -122,6 +122,15 @@ def number_ranges(numbers: Iterable[int], between: str = ",") -> str:
         else:
             runs.append([number, number])
     return between.join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def first_names(names: Sequence[str], most: int = 4) -> str:
+    """Names in a sentence, with dots for those beyond ``most``.
+
+    >>> first_names(["a", "b", "c"], 2)
+    'a, b, ...'
+    """
+    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
 
 
 def rank_names(ranks: Iterable[int]) -> str:

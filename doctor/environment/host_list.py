@@ -33,16 +33,19 @@ class HostList(msgspec.Struct, frozen=True):
     """Its first host starts the ranks, and has none."""
 
 
-class ReadList(msgspec.Struct, frozen=True):
-    """What became of reading the lists of a job."""
+class JobHosts(msgspec.Struct, frozen=True):
+    """The hosts of one source. None: it names none, or they are unusable because of ``error``."""
 
     hosts: tuple[str, ...] | None = None
-    """Each once; None: no list can be read."""
     source: str = ""
     slots: dict[str, int] = {}
-    """Ranks by host, where the list says so."""
+    """Ranks by host, where the source says so."""
+    error: str = ""
     problem: str = ""
-    """Why no list can be read; empty: there is none, or one was read."""
+    """Why no list of the scheduler or launcher can be read, and no other source names hosts."""
+    is_of_user: bool = False
+    """The user named them in a variable."""
+    conflicts: tuple[str, ...] = ()
 
 
 def in_files(variables: EnvironmentVariables, *names: str, ranks: bool = False) -> list[HostList]:
@@ -54,7 +57,7 @@ def in_files(variables: EnvironmentVariables, *names: str, ranks: bool = False) 
     ]
 
 
-def read_host_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunCommand = run_command) -> ReadList:
+def read_host_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunCommand = run_command) -> JobHosts:
     """The hosts of the first list that can be read. Raises: InventoryError for a list that makes no sense."""
     problems: list[str] = []
     for host_list in lists:
@@ -67,8 +70,8 @@ def read_host_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunComm
         lines = host_list.parse(text, place)
         lines = (host_list.has_launch_node and lines[1:]) or lines
         slots = {line.host: line.slots for line in lines if line.slots} if host_list.ranks else {}
-        return ReadList(tuple(line.host for line in lines), _name(host_list), slots)
-    return ReadList(problem=joined("; ", problems))
+        return JobHosts(tuple(line.host for line in lines), _name(host_list), slots)
+    return JobHosts(problem=joined("; ", problems))
 
 
 def _text(host_list: HostList, read_file: ReadFile, run: RunCommand) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from doctor.engine.bounded_read import ReadFile, unreadable_reason
-from doctor.engine.sanitize import count_noun, printable_excerpt
+from doctor.engine.sanitize import count_noun, first_names, printable_excerpt
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
@@ -234,8 +234,7 @@ def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -
     unknown = sorted(excluded - {canonical_host(host) for host in source.hosts})
     notes = source.notes
     if unknown:
-        names = ", ".join(unknown[:_MOST_SHOWN]) + (", ..." if len(unknown) > _MOST_SHOWN else "")
-        notes += (filled("--exclude: not in the host list: {0}", names),)
+        notes += (filled("--exclude: not in the host list: {0}", first_names(unknown, _MOST_SHOWN)),)
     if len(hosts) < len(source.hosts):
         text = joined("", (text, filled(", less {0} excluded", len(source.hosts) - len(hosts))))
     slots = {host: number for host, number in source.slots.items() if canonical_host(host) not in excluded}

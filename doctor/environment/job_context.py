@@ -16,11 +16,12 @@ from doctor.engine.bounded_read import ReadFile, read_text_file
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
+from doctor.environment.host_list import JobHosts
 from doctor.environment.inventory import USER_VARIABLES, Inventory, InventoryError
-from doctor.environment.job_hosts import JobHosts, find_job_hosts
+from doctor.environment.job_hosts import find_job_hosts
 from doctor.environment.launch import find_launch, find_rank_to_be, table_conflicts
 from doctor.environment.launcher import LaunchedRank, RankInLaunch
-from doctor.environment.launchers import by_hand, has_device_of_table, read_spawned
+from doctor.environment.launchers import by_hand, read_spawned
 from doctor.environment.mounted_rank_table import MountedRankTable, find_mounted_table
 from doctor.environment.scheduler import Allocation
 from doctor.environment.schedulers import find_allocation
@@ -141,22 +142,19 @@ def for_spawned(
     environ: Mapping[str, str],
     rank: int,
     world_size: int,
-    local_rank: int | None = None,
     *,
     job_id: str = "",
-    read_file: ReadFile = read_text_file,
 ) -> JobContext:
     """The context of a process that a program starts by itself, as with ``torch.multiprocessing.spawn``.
 
-    ``local_rank``: None: all ranks are on this host. ``job_id``: the same in all processes of the program.
-    Never raises.
+    All ranks are on this host. ``job_id``: the same in all processes of the program. Never raises.
     """
     variables = EnvironmentVariables(environ)
-    table = find_mounted_table(variables.environ, read_file)
-    launch = read_spawned(variables.environ, rank, world_size, local_rank)
+    table = find_mounted_table(variables.environ, read_text_file)
+    launch = read_spawned(variables.environ, rank, world_size)
     if job_id:
         launch = msgspec.structs.replace(launch, launch_id=f"spawn {job_id}")
-    return _context(variables, read_file, table, find_allocation(variables, table), launch)
+    return _context(variables, read_text_file, table, find_allocation(variables, table), launch)
 
 
 def _context(
@@ -218,9 +216,10 @@ def _with_launch(context: JobContext, launch: LaunchedRank) -> JobContext:
 
 
 def _started(variables: EnvironmentVariables, allocation: Allocation | None, launch: LaunchedRank | None) -> Started:
+    """A script may give this process a device of a rank table, and no rank."""
     if allocation and allocation.daemon_script:
         return "prolog"
-    if launch or has_device_of_table(variables):
+    if launch or ("DEVICE_ID" in variables and "RANK_TABLE_FILE" in variables):
         return "ranks"
     return "hosts" if allocation and allocation.starts_every_host else "once"
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 import msgspec
 
 from doctor.engine.bounded_read import ReadFile
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import first_names, printable
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
-from doctor.environment.host_list import HostList, in_files, read_host_lists
+from doctor.environment.host_list import HostList, JobHosts, in_files, read_host_lists
 from doctor.environment.inventory import USER_VARIABLES, HostSelection, resolve_hosts
 from doctor.environment.launchers import launchers
 from doctor.environment.mounted_rank_table import MountedRankTable
@@ -19,22 +19,6 @@ from doctor.environment.scheduler import Allocation
 from doctor.environment.variables import EnvironmentVariables
 from doctor.hosts.nodeset import InventoryError, canonical_host
 from doctor.job import parse_address
-
-_MOST_SHOWN = 4
-
-
-class JobHosts(msgspec.Struct, frozen=True):
-    """The hosts of one source. None: it names none, or they are unusable because of ``error``."""
-
-    hosts: tuple[str, ...] | None = None
-    source: str = ""
-    slots: dict[str, int] = {}
-    error: str = ""
-    problem: str = ""
-    """Why no list of the scheduler or launcher can be read, and no other source names hosts."""
-    is_of_user: bool = False
-    """The user named them in a variable."""
-    conflicts: tuple[str, ...] = ()
 
 
 def find_job_hosts(
@@ -83,10 +67,9 @@ def launcher_hostfiles(environ: Mapping[str, str]) -> list[HostList]:
 
 def _from_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunCommand) -> JobHosts:
     try:
-        read = read_host_lists(lists, read_file, run)
+        return read_host_lists(lists, read_file, run)
     except InventoryError as error:
         return JobHosts(error=str(error))
-    return JobHosts(read.hosts, read.source, read.slots, problem=read.problem)
 
 
 def _from_table(table: MountedRankTable) -> JobHosts:
@@ -111,17 +94,14 @@ def _wrong_count(allocation: Allocation, hosts: JobHosts) -> str:
 
 def _difference(first: JobHosts, second: JobHosts) -> str:
     """Names are compared with names alone: a host may have its address in one source and its name in the other."""
-    first_names, second_names = (
+    listed, others = (
         {canonical_host(host) for host in first.hosts or ()},
         {canonical_host(host) for host in second.hosts or ()},
     )
-    if len(first_names) != len(second_names):
-        return filled(
-            "{0} names {1} hosts, and {2} names {3}", first.source, len(first_names), second.source, len(second_names)
-        )
-    are_names = {parse_address(host) is None for host in first_names | second_names}
-    if len(are_names) > 1 or first_names == second_names:
+    if len(listed) != len(others):
+        return filled("{0} names {1} hosts, and {2} names {3}", first.source, len(listed), second.source, len(others))
+    are_names = {parse_address(host) is None for host in listed | others}
+    if len(are_names) > 1 or listed == others:
         return ""
-    absent = sorted(first_names - second_names)
-    names = ", ".join(absent[:_MOST_SHOWN]) + (", ..." if len(absent) > _MOST_SHOWN else "")
-    return filled("{0} names {1}, which {2} does not", first.source, names, second.source)
+    absent = sorted(listed - others)
+    return filled("{0} names {1}, which {2} does not", first.source, first_names(absent), second.source)

@@ -15,7 +15,7 @@ from doctor.environment.launcher import LaunchedRank, RankLauncher
 from doctor.environment.launchers import by_hand, launchers, read_launch, world_size_by_hand
 from doctor.environment.mounted_rank_table import MountedRankTable
 from doctor.environment.scheduler import Allocation
-from doctor.environment.variables import RANK_VARIABLES, EnvironmentVariables, VariableProblem, or_unknown
+from doctor.environment.variables import RANK_VARIABLES, EnvironmentVariables, or_unknown
 
 _WORLD_SIZE_VARIABLES = ("RANK_SIZE", "WORLD_SIZE")
 
@@ -96,7 +96,11 @@ def complete_from_table(launch: LaunchedRank, table: MountedRankTable | None) ->
         local_rank=launch.local_rank if local_known else position.local_rank,
         local_world_size=launch.local_world_size if local_known else position.local_world_size,
         node_rank=position.node_rank if launch.node_rank is None else launch.node_rank,
-        problems=tuple(problem for problem in launch.problems if not (size_from_table and _is_unset_size(problem))),
+        problems=tuple(
+            problem
+            for problem in launch.problems
+            if problem.value or not (size_from_table and problem.variable in _WORLD_SIZE_VARIABLES)
+        ),
     )
 
 
@@ -107,10 +111,6 @@ def table_conflicts(launch: LaunchedRank, table: MountedRankTable | None) -> tup
         return ()
     table_text = filled("the rank table {0} lists {1}", printable(content.path), len(content.ranks))
     return (filled("the job has {0} ranks, and {1}", launch.world_size, table_text),)
-
-
-def _is_unset_size(problem: VariableProblem) -> bool:
-    return not problem.value and problem.variable in _WORLD_SIZE_VARIABLES
 
 
 def _nesting(launcher: RankLauncher, present: Sequence[RankLauncher]) -> tuple[str, ...]:

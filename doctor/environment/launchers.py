@@ -82,11 +82,10 @@ _HOOKS: Mapping[str, Callable[[LaunchedRank, EnvironmentVariables], LaunchedRank
 }
 
 
-def read_spawned(environ: Mapping[str, str], rank: int, world_size: int, local_rank: int | None) -> LaunchedRank:
+def read_spawned(environ: Mapping[str, str], rank: int, world_size: int) -> LaunchedRank:
     """A process that a program starts with its rank as an argument; it meets by the program's own variables."""
     inherited = {name: environ[name] for name in _INHERITED if name in environ}
-    local = rank if local_rank is None else local_rank
-    numbers = {"RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": str(local)}
+    numbers = {"RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": str(rank)}
     variables = EnvironmentVariables({**inherited, **numbers})
     launched = read_launch(by_hand(), variables)
     return msgspec.structs.replace(
@@ -161,8 +160,3 @@ def world_size_without_rank(variables: EnvironmentVariables) -> int:
         return 0
     sizes = (variables.text(name) for name in ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM"))
     return next((int(size) for size in sizes if re.fullmatch(r"[0-9]{1,9}", size, re.ASCII)), 0)
-
-
-def has_device_of_table(variables: EnvironmentVariables) -> bool:
-    """Whether a script gave this process a device of a rank table, and no rank."""
-    return "DEVICE_ID" in variables and "RANK_TABLE_FILE" in variables

@@ -12,7 +12,7 @@ from functools import cache
 
 from doctor.engine.addresses import means_own_host
 from doctor.engine.texts import filled
-from doctor.environment.job_hosts import JobHosts
+from doctor.environment.host_list import JobHosts
 from doctor.environment.launcher import LaunchedRank
 from doctor.environment.launchers import launchers, world_size_without_rank
 from doctor.environment.scheduler import Allocation

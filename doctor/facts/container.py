@@ -100,7 +100,7 @@ def describe_container(arguments: ProbeArguments) -> dict[str, object]:
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """What `describe_container` returns."""
+    """What of `describe_container` is no field of its facts."""
 
     marks: list[str]
     variables: dict[str, str]
@@ -108,14 +108,6 @@ class _Answer(msgspec.Struct, frozen=True):
     root: str
     sources: list[str]
     namespaces: dict[str, int]
-    read_only: tuple[str, ...]
-    network_cards: int
-    devices: tuple[str, ...]
-    files: tuple[str, ...]
-    libraries: tuple[str, ...]
-    capabilities: int
-    uid: int
-    named_user: bool
 
 
 class ContainerView(Fact, frozen=True):
@@ -153,29 +145,23 @@ class ContainerView(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> ContainerView:
-        data = msgspec.convert(answer.json(), _Answer)
-        engine = _engine(data)
-        return cls(
-            engine=engine,
-            mount_namespace=data.namespaces.get("mnt", 0),
-            namespaces={
-                name: "host" if data.namespaces[name] == number else "private"
-                for name, number in INITIAL_NAMESPACES.items()
-                if name in data.namespaces
-            },
-            read_only=data.read_only,
-            network_cards=data.network_cards,
-            devices=data.devices,
-            files=data.files,
-            libraries=data.libraries,
-            capabilities=data.capabilities,
-            uid=data.uid,
-            named_user=data.named_user,
-            visible_npus=data.variables.get("ASCEND_VISIBLE_DEVICES", ""),
-            visible_gpus=data.variables.get("NVIDIA_VISIBLE_DEVICES", ""),
-            allotted_npus=parse_visible(data.variables.get(ALLOTTED_NPUS, "")),
-            requested_gpus=next(iter(parse_visible(data.variables.get(REQUESTED_GPUS, ""))), 0),
-        )
+        described = answer.json()
+        data = msgspec.convert(described, _Answer)
+        namespaces = {
+            name: "host" if data.namespaces[name] == number else "private"
+            for name, number in INITIAL_NAMESPACES.items()
+            if name in data.namespaces
+        }
+        read = {
+            "engine": _engine(data),
+            "mount_namespace": data.namespaces.get("mnt", 0),
+            "namespaces": namespaces,
+            "visible_npus": data.variables.get("ASCEND_VISIBLE_DEVICES", ""),
+            "visible_gpus": data.variables.get("NVIDIA_VISIBLE_DEVICES", ""),
+            "allotted_npus": parse_visible(data.variables.get(ALLOTTED_NPUS, "")),
+            "requested_gpus": next(iter(parse_visible(data.variables.get(REQUESTED_GPUS, ""))), 0),
+        }
+        return msgspec.convert({**described, **read}, cls)
 
     @property
     def has_own_network(self) -> bool:

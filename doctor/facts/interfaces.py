@@ -17,7 +17,7 @@ from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.sanitize import seconds_text
 from doctor.engine.texts import filled, joined
-from doctor.facts.network import MAX_ADDRESSES
+from doctor.facts.network import CONTAINER_INTERFACES, MAX_ADDRESSES, is_external
 from doctor.remote.runtime.netlink import (
     listed_addresses,
     name_text,
@@ -99,9 +99,6 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
 
 INNER_KINDS = ("macvlan", "ipvlan", "dummy", "ifb", "tun", "sit", "gre", "ipip", "ip6tnl", "vxlan", "wireguard", "vrf")
 """Kinds of interfaces that share another one's card, or that lead through a tunnel."""
-
-CONTAINER_INTERFACES = ("docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "podman", "lxcbr", "lxdbr", "kube-")
-"""How the names of interfaces between a host and its own containers begin."""
 
 
 class LinkAddress(msgspec.Struct, frozen=True, array_like=True):
@@ -308,7 +305,7 @@ def _external(interfaces: Interfaces, without: str = "") -> list[LinkAddress]:
     external = []
     for entry in interfaces.addresses:
         link = interfaces.link(entry.interface)
-        if link and link.is_running and not (link.is_loopback or link.is_container_bridge or entry.is_link_local):
+        if link and link.is_running and not link.is_loopback and is_external(entry.interface, entry.address):
             external.append(entry)
     return [entry for entry in external if entry.address != without] or external
 

@@ -23,6 +23,23 @@ def list_addresses(arguments: ProbeArguments) -> list:  # type: ignore[type-arg]
     ]
 
 
+CONTAINER_INTERFACES = (
+    *("docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "tunl", "vxlan"),
+    *("podman", "lxcbr", "lxdbr", "kube-"),
+)
+"""How the names of interfaces between a host and its own containers begin."""
+
+
+def is_external(interface: str, address: str) -> bool:
+    """Whether other hosts may reach an address of a host: it is not one of loopback, a single link, or containers.
+
+    >>> [is_external(*entry) for entry in (("eth0", "10.0.0.1"), ("usb0", "169.254.3.1"), ("docker0", "172.17.0.1"))]
+    [True, False, False]
+    """
+    number = plain_address(address)
+    return not (number.is_loopback or number.is_link_local or interface.startswith(CONTAINER_INTERFACES))
+
+
 class InterfaceAddress(msgspec.Struct, frozen=True, array_like=True):
     """An address of an interface, with its prefix length in bits."""
 

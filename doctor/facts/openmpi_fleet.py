@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -13,7 +13,6 @@ from doctor.facts.interfaces import Interfaces
 from doctor.facts.openmpi_sockets import (
     BUILDS,
     Build,
-    DeadConnection,
     TcpModules,
     dead_connections,
     has_carrier,
@@ -87,7 +86,11 @@ def _faults(
     for hosts in groups:
         for others in groups:
             pair = next(((first, other) for first in hosts[:1] for other in others if first != other), None)
-            for dead in _between(*pair, modules, interfaces, build) if pair else ():
+            if not pair:
+                continue
+            host, peer = pair
+            sides = (modules[host], interfaces[host], modules[peer], interfaces[peer])
+            for dead in dead_connections(*sides, peer, build):
                 owners = [host for host in hosts if interfaces[host].link(dead.interface)] or hosts
                 (certain if dead.is_certain else possible).setdefault((dead.interface, dead.reason), owners)
     return _as_faults(certain), _as_faults(possible)
@@ -95,12 +98,6 @@ def _faults(
 
 def _as_faults(hosts_by_fault: Mapping[tuple[str, str], list[str]]) -> tuple[OpenmpiFault, ...]:
     return tuple(OpenmpiFault(name, reason, tuple(hosts)) for (name, reason), hosts in hosts_by_fault.items())
-
-
-def _between(
-    host: str, peer: str, modules: Mapping[str, TcpModules], interfaces: Mapping[str, Interfaces], build: Build
-) -> Iterator[DeadConnection]:
-    yield from dead_connections(modules[host], interfaces[host], modules[peer], interfaces[peer], peer, build)
 
 
 def _alike(

@@ -12,8 +12,9 @@ import msgspec
 
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
-from doctor.facts.interfaces import Interfaces, LinkAddress, same_address
-from doctor.facts.names import HostNames, is_loopback
+from doctor.facts.interfaces import Interfaces, same_address
+from doctor.facts.names import HostNames
+from doctor.facts.network import is_external
 from doctor.facts.ports import ReservedPorts
 from doctor.facts.visit import Reachability
 from doctor.job import PortRange
@@ -144,19 +145,15 @@ def target_addresses(source: Interfaces, peer: Interfaces, confirmed: Sequence[s
     What a host says of itself sends no other host anywhere else.
     """
     networks = {entry.network for entry in source.addresses}
-    usable = [entry for entry in peer.addresses if _is_external(entry, peer) and not source.holder(entry.address)]
+    running = {link.name for link in peer.links if link.is_running}
     chosen = [
         entry.address
-        for entry in usable
+        for entry in peer.addresses
+        if entry.interface in running and is_external(entry.interface, entry.address)
+        if not source.holder(entry.address)
         if entry.network in networks or any(same_address(entry.address, address) for address in confirmed)
     ]
     return list(dict.fromkeys(chosen))[:MAX_ADDRESSES]
-
-
-def _is_external(entry: LinkAddress, interfaces: Interfaces) -> bool:
-    link = interfaces.link(entry.interface)
-    inner = link is None or link.is_container_bridge or not link.is_running
-    return not (inner or is_loopback(entry.address) or entry.is_link_local)
 
 
 def sample_ports(ephemeral: PortRange, pair: str) -> Iterator[int]:

@@ -46,13 +46,7 @@ def read_root_info(arguments: ProbeArguments) -> dict[str, object]:
 class _Answer(msgspec.Struct, frozen=True):
     there: bool
     refused: str = ""
-    problem: str = ""
     not_json: str = ""
-    count: int | None = None
-    listed: int | None = None
-    devices: tuple[int, ...] = ()
-    topology: str = ""
-    topology_exists: bool = False
 
 
 class HcclRootInfo(Fact, frozen=True):
@@ -66,32 +60,25 @@ class HcclRootInfo(Fact, frozen=True):
 
     probe = ask(read_root_info, job=True)
 
-    problem: str
+    problem: str = ""
     """Why it is not JSON; empty when it is."""
-    count: int | None
+    count: int | None = None
     """Its rank_count."""
-    listed: int | None
+    listed: int | None = None
     """Entries of its rank_list; None when it has none."""
-    devices: tuple[int, ...]
+    devices: tuple[int, ...] = ()
     """Their device_id."""
-    topology: str
+    topology: str = ""
     """Its topo_file_path; empty when it has none."""
-    topology_exists: bool
+    topology_exists: bool = False
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> HcclRootInfo:
-        data = msgspec.convert(answer.json(), _Answer)
+        data, info = msgspec.convert(answer.json(), _Answer), msgspec.convert(answer.json(), cls)
         if not data.there:
             raise Absent(filled("there is no {0}", ROOT_INFO))
         if data.refused:
             raise Unreadable(f"{ROOT_INFO}: {strip_control_chars(data.refused, 80)}")
-        return cls(
-            problem=filled("not JSON: {0}", strip_control_chars(data.not_json, 120))
-            if data.not_json
-            else strip_control_chars(data.problem, 120),
-            count=data.count,
-            listed=data.listed,
-            devices=data.devices,
-            topology=strip_control_chars(data.topology),
-            topology_exists=data.topology_exists,
-        )
+        problem = strip_control_chars(data.not_json or info.problem, 120)
+        problem = filled("not JSON: {0}", problem) if data.not_json else problem
+        return msgspec.structs.replace(info, problem=problem, topology=strip_control_chars(info.topology))

@@ -85,7 +85,7 @@ class PlannedFix(msgspec.Struct, frozen=True):
     work_by_host: dict[str, HostWork]
 
 
-def make_plan(fix_context: FixContext, run: Run, transport: Transport, with_busy: bool = True) -> PlannedFix:
+def make_plan(fix_context: FixContext, run: Run, transport: Transport) -> PlannedFix:
     """Inspects every host that has a playbook, and makes a plan. Changes nothing."""
     report = fix_context.evaluate_run(run, fix_context.checks)
     causes = {check.name: tuple(check.follows_from) for check in fix_context.checks}
@@ -93,7 +93,7 @@ def make_plan(fix_context: FixContext, run: Run, transport: Transport, with_busy
     hosts = [host for host in fix_context.inventory.hosts if host in choice.by_host]
 
     def work_of_host(host: str) -> HostWork:
-        return _plan_host(host, choice.by_host[host], transport, with_busy)
+        return _plan_host(host, choice.by_host[host], transport)
 
     work_by_host = dict(parallel_map(hosts, work_of_host, MAX_PARALLEL_HOSTS))
     work_by_host = _with_survival(fix_context, run, work_by_host, transport)
@@ -128,11 +128,11 @@ def _with_survival(
     return results
 
 
-def _plan_host(host: str, treatments: Sequence[Treatment], transport: Transport, with_busy: bool) -> HostWork:
+def _plan_host(host: str, treatments: Sequence[Treatment], transport: Transport) -> HostWork:
     steps, executors = ready_steps(treatments, host), HostExecutors(transport, host)
     try:
         inspection = inspect_host(executors, steps)
-        if with_busy and not all(act.filled_step.manual for act in steps):
+        if not all(act.filled_step.manual for act in steps):
             inspection = msgspec.structs.replace(inspection, busy=find_activity(executors.most_privileged()))
     except ConnectionLost as why:
         inspection = HostInspection(failure=str(why))

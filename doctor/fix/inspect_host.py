@@ -16,7 +16,6 @@ from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.plan import HostInspection, StepProbe
 from doctor.fix.remote_client import (
     BusyResponse,
-    ConnectionLost,
     FilesResponse,
     FilterResponse,
     RemoteExecutor,
@@ -267,15 +266,3 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
             else [filled("Slurm's jobs on it are unknown: {0}", strip_control_chars(err))]
         )
     return [filled("Slurm job {0} runs on it", strip_control_chars(job, 40)) for job in out.split()]
-
-
-__all__ = [
-    "ConnectionLost",
-    "HostExecutors",
-    "describe_failure",
-    "find_activity",
-    "inspect_host",
-    "peek_many",
-    "read_before",
-    "run_filter",
-]

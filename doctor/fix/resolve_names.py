@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from doctor.config.file import did_you_mean
 from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.check_files import ROUND_AREAS
+from doctor.engine.errors import did_you_mean
 from doctor.engine.texts import beginning, filled
 from doctor.remedy.playbook import Playbook
 

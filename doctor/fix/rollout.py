@@ -176,7 +176,11 @@ class _Rollout:
             self._record(verification)
         if not last and not self.signal_guard.code:
             # Checks that compare hosts wait until all are applied.
-            alone = [check for check in self.fix_context.catalog if check.per_host and not _reaches(check)]
+            alone = [
+                check
+                for check in self.fix_context.catalog
+                if check.per_host and not any(fact.needs for fact in check.facts)
+            ]
             self._find_new(list(names), alone, list(names))
         if not self.signal_guard.code:
             self._judge_survival(list(names), checks)
@@ -228,11 +232,6 @@ class _Rollout:
             for host, record in run.hosts.items()
         }
         self.run = msgspec.structs.replace(self.run, hosts={**self.run.hosts, **records})
-
-
-def _reaches(check: Check) -> bool:
-    """The check needs what hosts read of each other."""
-    return any(fact.needs for fact in check.facts)
 
 
 class SignalGuard:

@@ -99,7 +99,12 @@ def history_page(
         for (name, _, states), members in alike.items()
     ]
     tracks.sort(
-        key=lambda track: (TRACK_KINDS.index(track.kind), _newest_first(track.last_seen), track.check, track.hosts)
+        key=lambda track: (
+            TRACK_KINDS.index(track.kind),
+            [-ord(letter) for letter in track.last_seen],
+            track.check,
+            track.hosts,
+        )
     )
     all_hosts = dict.fromkeys(host for record in reversed(records) for host in record.names[: record.host_count])
     return HistoryPage(
@@ -109,10 +114,6 @@ def history_page(
         damaged,
         {host: sum(bool(view.looked_at(host)) for view in views) for host in sorted(named)},
     )
-
-
-def _newest_first(time: str) -> tuple[int, ...]:
-    return tuple(-ord(letter) for letter in time)
 
 
 def _states(check: str, host: str, views: Sequence[RunView]) -> tuple[State | None, ...]:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from doctor.engine.addresses import parse_address as parse_address
+    from doctor.engine.record import RankTableFile as RankTableFile
     from doctor.job.host_matching import match_servers as match_servers
     from doctor.job.host_matching import product_family as product_family
     from doctor.job.host_matching import table_family as table_family
     from doctor.job.launch_config import LaunchConfig as LaunchConfig
     from doctor.job.launch_config import PortRange as PortRange
+    from doctor.job.rank_table import read_rank_table as read_rank_table
     from doctor.job.rank_table.model import Rank as Rank
     from doctor.job.rank_table.model import RankTable as RankTable
     from doctor.job.rank_table.model import RankTableProblem as RankTableProblem
@@ -20,17 +22,16 @@ if TYPE_CHECKING:
     from doctor.job.rank_table.model import SuperPod as SuperPod
     from doctor.job.rank_table.model import limit_items as limit_items
     from doctor.job.rank_table.strict_json import NotARankTable as NotARankTable
-    from doctor.job.rank_table.table_file import RankTableFile as RankTableFile
-    from doctor.job.rank_table.table_file import read_rank_table as read_rank_table
     from doctor.job.variable_names import misspelt as misspelt
     from doctor.job.variable_values import EnvSetting as EnvSetting
     from doctor.job.variable_values import invalid_settings as invalid_settings
 
 _NAMES = {
     "doctor.engine.addresses": ("parse_address",),
+    "doctor.engine.record": ("RankTableFile",),
     "doctor.job.host_matching": ("match_servers", "product_family", "table_family"),
     "doctor.job.launch_config": ("LaunchConfig", "PortRange"),
-    "doctor.job.rank_table.table_file": ("RankTableFile", "read_rank_table"),
+    "doctor.job.rank_table": ("read_rank_table",),
     "doctor.job.rank_table.model": (
         "Rank",
         "RankTable",

@@ -21,7 +21,7 @@ import msgspec
 from doctor.engine.fact import PerHost
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.hccn.tool import refusal_text
 from doctor.facts.network_test import NetworkAnswer

@@ -12,7 +12,7 @@ from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact
 from doctor.engine.record import HostRecord
 from doctor.facts.gpu import GpuCards
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.interfaces import Interfaces, same_address
 from doctor.facts.master_address import host_of_master

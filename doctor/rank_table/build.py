@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from doctor.engine.fact import Fact
-from doctor.facts.hccn import DeviceAddresses, SuperDevices, SuperPodId
+from doctor.facts.hccn.device_addresses import DeviceAddresses
+from doctor.facts.hccn.super_pod import SuperDevices, SuperPodId
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.job import LaunchConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip_network
 from typing import TypeVar, cast
 
 import msgspec
@@ -12,9 +12,10 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
-from doctor.facts.hccn import DeviceAddresses, SuperDevices, SuperPodId
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.fleet import address_use
-from doctor.facts.network import HostAddresses
+from doctor.facts.hccn.super_pod import SuperDevices, SuperPodId
+from doctor.facts.network import HostAddresses, is_external
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.hosts.nodeset import InventoryError, validate_host
 from doctor.job import LaunchConfig, limit_items, product_family
@@ -270,12 +271,8 @@ def ips_of(finder: FactFinder, hosts: Iterable[str]) -> dict[str, str]:
 
 def _ipv4(host_addresses: HostAddresses) -> set[str]:
     """The addresses by which another host may find this one."""
-    candidates = {ip_address(text.partition("%")[0]) for text in host_addresses.addresses}
-    return {str(ip) for ip in candidates if isinstance(ip, IPv4Address) and not _is_local_only(ip)}
-
-
-def _is_local_only(ip: IPv4Address) -> bool:
-    return ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast
+    candidates = (entry for entry in host_addresses.interfaces if is_external(entry.interface, entry.address))
+    return {entry.address for entry in candidates if ":" not in entry.address}
 
 
 def server_id(finder: FactFinder, host: str, ip: str, names: Mapping[str, str]) -> str:

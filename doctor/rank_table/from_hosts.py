@@ -28,7 +28,7 @@ def verify(file: RankTableFile, launch: LaunchConfig = LaunchConfig()) -> tuple[
     """
     intent: dict[type, object] = {RankTableFile: file, LaunchConfig: launch}
     try:
-        intent[RankTable] = file.table()
+        intent[RankTable] = read_rank_table(file.path, file.text)
     except NotARankTable as why:
         intent[RankTable] = why.for_checks
     checks = (load_check(path) for path in sorted(bundled_folder("checks").glob("rank_table_*.py")))

@@ -9,11 +9,12 @@ import msgspec
 
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact, Output
-from doctor.engine.record import HostRecord, LaunchOptions, Run, SavedRankTable
+from doctor.engine.record import HostRecord, LaunchOptions, RankTableFile, Run
 from doctor.engine.texts import filled
-from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.hccn.pings import DevicePings
+from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.network import HostAddresses
 from doctor.job import NotARankTable, read_rank_table
 from doctor.job.variables import TABLE_VARIABLES
@@ -52,18 +53,18 @@ def table_host_names(run: Run) -> dict[str, str]:
     return hosts_by_server(table, run.hosts, FactCache(run.hosts).fleet(HostAddresses))
 
 
-def _table(run: Run, hosts: Sequence[str]) -> SavedRankTable:
+def _table(run: Run, hosts: Sequence[str]) -> RankTableFile:
     """The rank table for ``hosts``: its text, or why there is none."""
     table = run.rank_table
     if not table or table.error:
         return table
     try:
-        return SavedRankTable(table.path, reduce_table(table.text, hosts, FactCache(run.hosts).fleet(HostAddresses)))
+        return RankTableFile(table.path, reduce_table(table.text, hosts, FactCache(run.hosts).fleet(HostAddresses)))
     except ReductionError as why:
-        return SavedRankTable(table.path, error=filled("it cannot be reduced to {0} hosts: {1}", len(hosts), why))
+        return RankTableFile(table.path, error=filled("it cannot be reduced to {0} hosts: {1}", len(hosts), why))
 
 
-def _launch(launch: LaunchOptions, hosts: Collection[str], table: SavedRankTable) -> LaunchOptions:
+def _launch(launch: LaunchOptions, hosts: Collection[str], table: RankTableFile) -> LaunchOptions:
     """The settings for ``hosts``: the reduced table stands for the one that the environment names."""
     ranks = launch.ranks_per_host
     if isinstance(ranks, dict):

@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from doctor.config.file import did_you_mean
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.catalog import bundled_folder, check_files
 from doctor.engine.check_files import AREAS
+from doctor.engine.errors import did_you_mean
 from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.shell_quote import PLACEHOLDER, placeholder_names
 from doctor.engine.texts import filled

@@ -20,18 +20,19 @@ from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Visit
-from doctor.engine.record import SCHEMA, HostRecord, ProbeInputs, Run, SavedRankTable
+from doctor.engine.record import SCHEMA, HostRecord, ProbeInputs, RankTableFile, Run
 from doctor.engine.result import Report
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.engine.utc_time import utc_text
 from doctor.environment.schedulers import batch_allocation
-from doctor.job import LaunchConfig, RankTableFile
+from doctor.job import LaunchConfig
 from doctor.job.job_size import OF_STEP, RANK_OF_TORCHRUN
+from doctor.job.rank_table import load_rank_table
 from doctor.job.variables import at_start, relevant
 from doctor.session.connection import ssh_to
 from doctor.session.examine_options import ExamineOptions
-from doctor.session.remedy_values import needed_facts
+from doctor.session.remedy_values import container_views, needed_facts
 from doctor.session.replay import Examination, replay
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
@@ -54,6 +55,11 @@ BEFORE_NET_SHARE = 0.6
 NET_SHARE = 0.4
 """Part of what then remains for the network test when a smoke run follows it."""
 MIN_NET_SECONDS = 5.0
+AS_NOW = (
+    "as after a reboot: files, units and rules that are loaded at boot are judged; hardware, addresses and what other"
+    " hosts see are taken as they are now"
+)
+"""The note of a report as after a reboot."""
 
 
 def examine(
@@ -105,8 +111,6 @@ def examine(
         warnings = [*transport.warnings, *net_notes]
     run = job.run(started, clock, smoke_round.records if smoke_round else records, warnings, smoke_round, stopped)
     if options.after_reboot:
-        from doctor.session.after_reboot import AS_NOW
-
         run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
     report = _evaluated(run, checks, options, inventory)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing, options.code)
@@ -151,9 +155,9 @@ def _rank_to_be(inventory: Inventory, options: ExamineOptions, environ: Mapping[
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:
     if not options.after_reboot:
         return [*needed_facts(checks), *_net_facts(options), *_settings(options)]
-    from doctor.session.after_reboot import facts_after_reboot
+    from doctor.facts.boot import boot_facts
 
-    return facts_after_reboot(checks)
+    return [*boot_facts(checks), *container_views(checks)]
 
 
 def _close(transport: Transport, wait: bool) -> threading.Thread:
@@ -392,12 +396,11 @@ def _smoke_round(
     )
 
 
-def _read_rank_table(path: str) -> SavedRankTable:
+def _read_rank_table(path: str) -> RankTableFile:
     """The rank table as it was found; an empty one without a path."""
     if not path:
-        return SavedRankTable()
-    file = RankTableFile.load(path, read_bounded_text, str(Path(path).readlink()) if Path(path).is_symlink() else "")
-    return SavedRankTable(**msgspec.structs.asdict(file))
+        return RankTableFile()
+    return load_rank_table(path, read_bounded_text, str(Path(path).readlink()) if Path(path).is_symlink() else "")
 
 
 def temporary_folder(environ: Mapping[str, str]) -> str:
@@ -415,7 +418,7 @@ def job_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _probe_inputs(
-    hosts: Sequence[str], launch: LaunchConfig, table: SavedRankTable, job_environ: Mapping[str, str], is_carried: bool
+    hosts: Sequence[str], launch: LaunchConfig, table: RankTableFile, job_environ: Mapping[str, str], is_carried: bool
 ) -> ProbeInputs:
     """Inputs of the probes on the hosts. ``job_environ``: empty where no job starts here. ``is_carried``: the ranks on
     all hosts have it, too; a shell that names hosts may have a TMPDIR of its own.

@@ -10,11 +10,12 @@ from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import filled
-from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.hccn.pings import DevicePings
+from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuInventory
-from doctor.facts.smoke import SmokePairs
+from doctor.facts.smoke.further_stages import SmokePairs
 from doctor.smoke.model import SmokeRun
 
 Link = frozenset[Any]

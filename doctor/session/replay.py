@@ -135,7 +135,7 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
     hosts, facts, outcomes = tuple(run.hosts), FactCache(run.hosts), list[Outcome]()
     evaluate: Evaluate = evaluate_check
     if run.after_reboot:
-        from doctor.session.after_reboot import evaluate_after_reboot as evaluate
+        evaluate = _evaluate_after_reboot
     while len(outcomes) < len(checks) and limit.check_seconds(len(hosts)) > 0:
         worker = _Worker(checks[len(outcomes) :], hosts, facts, intent, evaluate)
         outcomes += worker.outcomes(limit)
@@ -155,6 +155,17 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
 
 
 Evaluate = Callable[[Check, Sequence[str], FactCache, Intent], Outcome]
+
+
+def _evaluate_after_reboot(check: Check, hosts: Sequence[str], facts: FactCache, intent: Intent) -> Outcome:
+    """The check on facts as after a reboot; skipped where what a host loads at boot determines none of its facts."""
+    from doctor.engine.boot_form import BootView
+    from doctor.facts.boot import FORMS, NOT_LOOKED_AT
+
+    forms = FORMS.get(check.name)
+    if not forms:
+        return Outcome(check.name, check.severity, check.area, check.claim, skipped={"": NOT_LOOKED_AT})
+    return evaluate_check(check, hosts, BootView(facts, {form.fact: form for form in forms}), intent)
 
 
 def _unknown(check: Check, hosts: Sequence[str], why: Reason) -> Outcome:
@@ -238,16 +249,6 @@ class RunIntent(Mapping[type, object]):
         return len(self._values)
 
 
-def _launch_config(run: Run) -> object:
-    return job.LaunchConfig.from_options(run.launch)
-
-
-def _rank_table_file(run: Run) -> object:
-    if not run.rank_table:
-        return Absent("no rank table was given")
-    return job.RankTableFile(**msgspec.structs.asdict(run.rank_table))
-
-
 def _rank_table(run: Run) -> object:
     if not run.rank_table:
         return Absent("no rank table was given")
@@ -267,8 +268,8 @@ def _part(run: Run, name: str) -> Any:
 
 
 _READERS: dict[str, Callable[[Run], object]] = {
-    "doctor.job.launch_config.LaunchConfig": _launch_config,
-    "doctor.job.rank_table.table_file.RankTableFile": _rank_table_file,
+    "doctor.job.launch_config.LaunchConfig": lambda run: job.LaunchConfig.from_options(run.launch),
+    "doctor.engine.record.RankTableFile": lambda run: run.rank_table or Absent("no rank table was given"),
     "doctor.job.rank_table.model.RankTable": _rank_table,
     "doctor.job.training.model.TrainingLaunch": lambda run: _part(run, "training"),
     "doctor.smoke.model.SmokeRun": lambda run: _part(run, "smoke"),

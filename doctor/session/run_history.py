@@ -78,14 +78,11 @@ def remember(
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     ended = join_unless_blocked(thread, options.seconds, options.most_seconds)
-    problem = worker.problem if ended else _unanswered(options)
+    limit = f"{min(options.seconds, options.most_seconds):g}"
+    problem = worker.problem if ended else filled("no answer within {0} s", limit)
     if problem and keeps and not options.quiet and not worker.is_kept:
         print_warning(filled("history: {0}; this run is not kept", problem))
     return msgspec.structs.replace(report, ages=worker.ages) if worker.ages else report
-
-
-def _unanswered(options: HistoryOptions) -> str:
-    return filled("no answer within {0} s", f"{min(options.seconds, options.most_seconds):g}")
 
 
 class _Worker:

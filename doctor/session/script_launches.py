@@ -13,7 +13,7 @@ from doctor.job.job_script import JobScript, NotAJobScript, read_job_script, scr
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.launcher_calls import environ_of_tasks
 from doctor.job.launch_line.read import SHELL_SCRIPTS
-from doctor.job.shell.word import UnreadText, Word
+from doctor.job.shell.word import Word
 from doctor.job.training.assemble import LaunchText, ReadFile
 
 _DEEPEST = 2
@@ -41,18 +41,14 @@ def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_fi
         ]
         lines += [follower for entry in entries for follower in follow(entry, environ, read_file)]
         lines += _of_other_scripts(script, name, environ, read_file)
-        lines += [LaunchText(_not_understood(part), name, text) for part in script.not_understood]
+        for part in script.not_understood:
+            reason = {"program": filled("{0}: {1}", part.text, part.reason)}
+            lines.append(LaunchText(LaunchLine(text=part.text, line=part.line, unresolved=reason), name, text))
     if not lines and not any(script.services for script in scripts):
         raise NoTrainingError(
             filled("{0}: starts no training; expected a line with torchrun, msrun, srun, ... or python", name)
         )
     return lines
-
-
-def _not_understood(part: UnreadText) -> LaunchLine:
-    return LaunchLine(
-        text=part.text, line=part.line, unresolved={"program": filled("{0}: {1}", part.text, part.reason)}
-    )
 
 
 def follow(entry: LaunchText, environ: Mapping[str, str], read_file: ReadFile, depth: int = 0) -> list[LaunchText]:

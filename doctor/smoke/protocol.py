@@ -15,8 +15,15 @@ from typing import Union
 import msgspec
 
 from doctor.facts.interfaces import SendingDelay
+from doctor.facts.smoke.binding import SmokeBinding
+from doctor.facts.smoke.collectives import SmokeCollectives
+from doctor.facts.smoke.devices import SmokeDevices
 from doctor.facts.smoke.events import RankEvent as RankEvent
 from doctor.facts.smoke.events import StageFact
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.further_stages import SmokeLoader, SmokeNative, SmokePace, SmokePairs
+from doctor.facts.smoke.learning import SmokeLearning
+from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import CpuSpin, Snapshot
 from doctor.smoke.programs.process_groups import Plan
 from doctor.transport.program import decode_message
@@ -44,7 +51,10 @@ class RankDone(RankEvent, frozen=True, tag="done"):
     """The rank has nothing more to do."""
 
 
-STAGE_FACTS: tuple[type[StageFact], ...] = tuple(StageFact.__subclasses__())
+STAGE_FACTS: tuple[type[StageFact], ...] = (
+    *(SmokeBinding, SmokeCollectives, SmokeDevices, SmokeStart, SmokeLoader, SmokeNative, SmokePairs, SmokePace),
+    *(SmokeLearning, SmokeTraining),
+)
 """Every fact that is made of events: those of `doctor.facts.smoke`, each defined beside its events."""
 
 RUN_EVENTS: tuple[type[RankEvent], ...] = (GroupFormed, StageFinished, RankDone)

@@ -15,38 +15,30 @@ from doctor.analysis.causes import resolve_causes
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Absent, Fact
 from doctor.engine.result import Finding, Outcome, Report
-from doctor.facts.smoke import (
-    CollectiveChecked,
-    CollectiveTimes,
-    DeviceMiscomputed,
-    DeviceTimes,
-    DeviceUntested,
-    LayoutBegun,
-    LayoutEnded,
-    LearnedParameters,
-    LearningStep,
+from doctor.facts.smoke.collectives import CollectiveChecked, CollectiveTimes, SmokeCollectives
+from doctor.facts.smoke.devices import DeviceMiscomputed, DeviceTimes, DeviceUntested, SmokeDevices
+from doctor.facts.smoke.events import RankEvent
+from doctor.facts.smoke.first_stages import RankDevice, RankJoined, SmokeStart, TorchImported
+from doctor.facts.smoke.further_stages import (
     LoaderResult,
     PaceTimes,
     PairTimes,
-    RankDevice,
-    RankJoined,
-    ReferenceBlocks,
-    ReferenceRepeated,
-    ReferenceRun,
-    ReferenceUpdate,
-    SmokeCollectives,
-    SmokeDevices,
-    SmokeLearning,
     SmokeLoader,
     SmokeNative,
     SmokePace,
     SmokePairs,
-    SmokeStart,
+)
+from doctor.facts.smoke.learning import LearnedParameters, LearningStep, SmokeLearning
+from doctor.facts.smoke.training import (
+    LayoutBegun,
+    LayoutEnded,
+    ReferenceBlocks,
+    ReferenceRepeated,
+    ReferenceRun,
+    ReferenceUpdate,
     SmokeTraining,
-    TorchImported,
     TrainingStep,
 )
-from doctor.facts.smoke.events import RankEvent
 from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from tests.checks.run_check import Facts, check
 
@@ -118,7 +110,7 @@ def start_events(run: SmokeRun, device: str = "NVIDIA H100 80GB HBM3") -> list[R
 
 
 def started(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOST:
-    from doctor.facts.smoke import ConnectFailed, RankExited, RankFailed
+    from doctor.facts.smoke.first_stages import ConnectFailed, RankExited, RankFailed
 
     fields: dict[type[RankEvent], str] = {
         TorchImported: "imported",
@@ -141,8 +133,7 @@ def collective_events(run: SmokeRun) -> list[RankEvent]:
 
 
 def collectives(run: SmokeRun, *more: RankEvent, events: Iterable[RankEvent] | None = None) -> BY_HOST:
-    from doctor.facts.smoke import CollectiveWrong, DtypeUnsupported
-    from doctor.facts.smoke.collectives import SecondRound, SoakCounts, SoakInterval
+    from doctor.facts.smoke.collectives import CollectiveWrong, DtypeUnsupported, SecondRound, SoakCounts, SoakInterval
 
     fields: dict[type[RankEvent], str] = {
         CollectiveChecked: "checked",
@@ -309,7 +300,7 @@ def loader(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOST:
 
 
 def native(run: SmokeRun, events: Iterable[RankEvent]) -> BY_HOST:
-    from doctor.facts.smoke import NativeResult
+    from doctor.facts.smoke.further_stages import NativeResult
 
     return _spread(run, SmokeNative, {NativeResult: "native"}, events)
 

@@ -1,7 +1,7 @@
 import pytest
 
 from doctor import Skip
-from doctor.facts.hccn import DetectAddresses
+from doctor.facts.hccn.device_addresses import DetectAddresses
 from tests.checks.device_network import a2, run_check, watching
 
 

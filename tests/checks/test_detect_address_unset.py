@@ -3,7 +3,7 @@ from ipaddress import ip_interface
 import pytest
 
 from doctor import Skip
-from doctor.facts.hccn import DetectAddresses, DeviceAddresses
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses
 from tests.checks.device_network import a2, run_check, watching
 
 

@@ -3,7 +3,7 @@ from ipaddress import ip_address
 import pytest
 
 from doctor import Skip
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from tests.checks.device_network import HOSTS, a1, a2, moved, per, run_check
 
 

@@ -4,7 +4,9 @@ from typing import Any
 import pytest
 
 from doctor import Finding, Skip
-from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPodId
+from doctor.facts.hccn.conf import HccnConf
+from doctor.facts.hccn.device_addresses import DeviceAddresses
+from doctor.facts.hccn.super_pod import SuperPodId
 from tests.checks.device_network import a1, product, run_check
 
 

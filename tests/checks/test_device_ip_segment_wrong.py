@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from doctor import Finding, PerHost, Skip
-from doctor.facts.hccn import DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.device_addresses import DeviceAddresses, DeviceGateways
 from tests.checks.device_network import HOSTS, a1, a2, fleet, gateways, moved, per, rails, run_check
 
 

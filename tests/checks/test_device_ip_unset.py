@@ -2,7 +2,7 @@ import pytest
 
 from doctor import Skip
 from doctor.engine.fact import Unreadable
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from tests.checks.device_network import HOSTS, a1, a2, fleet, moved, per, run_check
 
 BARE = per(HOSTS, DeviceAddresses(by_npu={}, unset=tuple(range(16))))

@@ -1,5 +1,5 @@
 from doctor import PerHost
-from doctor.facts.hccn import DeviceMtu
+from doctor.facts.hccn.link_state import DeviceMtu
 from tests.checks.device_network import HOSTS, per, run_check
 
 USUAL = DeviceMtu(by_npu=dict.fromkeys(range(8), 4200))

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from doctor import Finding, PerHost, Skip
-from doctor.facts.hccn import DeviceHealth
+from doctor.facts.hccn.link_state import DeviceHealth
 from tests.checks.device_network import HOSTS, fleet, links, per, run_check, watching
 
 

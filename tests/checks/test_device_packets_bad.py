@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.hccn import PortCounters, PortGrowth
+from doctor.facts.hccn.traffic import PortCounters, PortGrowth
 from tests.checks.devices import of
 
 look = of("device_packets_bad")

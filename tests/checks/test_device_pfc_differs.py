@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.hccn import DevicePfc
+from doctor.facts.hccn.traffic import DevicePfc
 from tests.checks.devices import fleet, of
 
 look = of("device_pfc_differs")

@@ -4,7 +4,7 @@ import pytest
 
 from doctor import Finding, PerHost, Skip
 from doctor.engine.fact import Unreadable
-from doctor.facts.hccn import DeviceSpeed
+from doctor.facts.hccn.link_state import DeviceSpeed
 from tests.checks.device_network import HOSTS, fleet, links, per, run_check
 
 

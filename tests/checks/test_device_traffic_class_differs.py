@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.hccn import DeviceTrafficClasses
+from doctor.facts.hccn.traffic import DeviceTrafficClasses
 from tests.checks.devices import fleet, of
 
 look = of("device_traffic_class_differs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_interface
 
 from doctor.engine.fact import PerHost
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings, Ping
 from tests.checks.devices import of
 

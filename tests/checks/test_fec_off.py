@@ -3,7 +3,7 @@ import re
 import pytest
 
 from doctor import Skip
-from doctor.facts.hccn import DeviceFec
+from doctor.facts.hccn.link_state import DeviceFec
 from doctor.report.layout.failures import filled_fix, fix_template
 from doctor.report.layout.host_names import Fleet
 from tests.checks.device_network import links, product, run_check

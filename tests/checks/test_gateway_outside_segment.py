@@ -3,7 +3,7 @@ from ipaddress import ip_address
 import pytest
 
 from doctor import Skip
-from doctor.facts.hccn import DeviceGateways
+from doctor.facts.hccn.device_addresses import DeviceGateways
 from tests.checks.device_network import a1, a2, gateways, product, run_check
 
 

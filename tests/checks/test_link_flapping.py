@@ -1,6 +1,6 @@
 from datetime import datetime, timedelta
 
-from doctor.facts.hccn import LinkHistory, LinkRecord
+from doctor.facts.hccn.link_state import LinkHistory, LinkRecord
 from tests.checks.device_network import run_check
 
 NOW = datetime(2025, 10, 28, 21, 46, 46)

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from doctor import Finding, PerHost, Skip
-from doctor.facts.hccn import Neighbour, Neighbours
+from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from tests.checks.device_network import fleet, per, rails, run_check
 
 PAIR = ("h1", "h2")

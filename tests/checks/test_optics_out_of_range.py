@@ -2,7 +2,7 @@ from typing import Any
 
 from doctor import Finding, PerHost
 from doctor.engine.fact import Output
-from doctor.facts.hccn import OpticalModule, Optics
+from doctor.facts.hccn.optics import OpticalModule, Optics
 from doctor.facts.reported_value import OpticalReading
 from tests.checks.device_network import fleet, links, per, run_check
 from tests.facts.answers import learned

@@ -7,7 +7,7 @@ from ipaddress import ip_interface
 import pytest
 
 from doctor.engine.fact import PerHost, Unreadable
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from tests.checks.tables import Json, a1, a2, check, table
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from doctor.engine.result import accused_hosts
-from doctor.facts.smoke import CollectiveWrong
-from doctor.facts.smoke.collectives import SecondRound, SoakCounts
+from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SoakCounts
 from doctor.smoke.numerics.buffers import sent_value
 from tests.checks.smoke import collectives, findings_of, page, ran, run_check
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from doctor.facts.smoke import RankDevice, RankJoined
+from doctor.facts.smoke.first_stages import RankDevice, RankJoined
 from tests.checks.smoke import alter, findings_of, page, ran, run_check, start_events, started
 
 NAME = "smoke_device_wrong"

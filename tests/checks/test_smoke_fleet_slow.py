@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.result import Outcome
-from doctor.facts.smoke import PairTimes
+from doctor.facts.smoke.further_stages import PairTimes
 from doctor.smoke.model import Baseline, SpeedHistory
 from doctor.smoke.programs.agent.network import interface_speeds
 from doctor.smoke.results.figures import collective_speeds

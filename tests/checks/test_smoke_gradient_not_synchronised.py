@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from doctor.facts.smoke import TrainingStep
+from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.model import Layout
 from tests.checks.trained import DP2TP2, DP4, ZERO, Trained, healthy, leading
 

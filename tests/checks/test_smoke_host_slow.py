@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 
-from doctor.facts.smoke import PairTimes
+from doctor.facts.smoke.further_stages import PairTimes
 from tests.checks.smoke import findings_of, page, pairs, ran, run_check
 
 NAME = "smoke_host_slow"

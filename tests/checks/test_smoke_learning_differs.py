@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Outcome, Status
-from doctor.facts.smoke import LearnedParameters, ReferenceRun, TrainingStep
+from doctor.facts.smoke.learning import LearnedParameters
+from doctor.facts.smoke.training import ReferenceRun, TrainingStep
 from tests.checks.smoke import alter, learned, page, ran, run_check, training, training_events
 
 NAME = "smoke_learning_differs"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from doctor.facts.smoke import LoaderResult
+from doctor.facts.smoke.further_stages import LoaderResult
 from tests.checks.smoke import alter, findings_of, loader, loader_events, page, ran
 
 NAME = "smoke_loader_failed"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.facts.smoke import ReferenceRun
+from doctor.facts.smoke.training import ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.smoke import page
 from tests.checks.trained import DP2TP2, DP4, PP2DP2, TP4, ZERO, Trained, healthy, leading

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from doctor.engine.result import Outcome, Status
-from doctor.facts.smoke import TrainingStep
+from doctor.facts.smoke.training import TrainingStep
 from tests.checks.smoke import alter, learning, page, ran, root_causes, run_check, training, training_events
 
 NAME = "smoke_loss_stalled"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from doctor.facts.smoke import ReferenceRun
+from doctor.facts.smoke.training import ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.smoke import page
 from tests.checks.trained import DP2TP2, DP4, PP2DP2, TP4, Trained, healthy, leading, off

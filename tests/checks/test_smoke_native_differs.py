@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from doctor.engine.result import Status
-from doctor.facts.smoke import NativeResult
+from doctor.facts.smoke.further_stages import NativeResult
 from tests.checks.smoke import native, page, root_causes, run_check, training
 from tests.checks.trained import DP4, PP2DP2, Trained
 

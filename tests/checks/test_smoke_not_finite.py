@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from doctor.facts.smoke import CollectiveWrong
+from doctor.facts.smoke.collectives import CollectiveWrong
 from doctor.smoke.model import Layout
 from tests.checks.smoke import collectives, findings_of, learning, root_causes, run_check, training
 from tests.checks.trained import DP4, PP2DP2, TP4, Trained, healthy, leading

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from doctor.facts.smoke import ReferenceRun, TorchImported
+from doctor.facts.smoke.first_stages import TorchImported
+from doctor.facts.smoke.training import ReferenceRun
 from tests.checks.smoke import (
     alter,
     findings_of,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.facts.smoke import ReferenceRun
+from doctor.facts.smoke.training import ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.trained import DP2TP2, DP4, TP4, Trained, healthy, leading
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from doctor.facts.smoke import RankDevice, RankJoined, SmokePace
+from doctor.facts.smoke.first_stages import RankDevice, RankJoined
+from doctor.facts.smoke.further_stages import SmokePace
 from doctor.smoke.model import QuotaUse
 from tests.checks.smoke import alter, findings_of, pace, page, ran, run_check, start_events, started
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.facts.smoke import ReferenceRepeated, ReferenceRun
+from doctor.facts.smoke.training import ReferenceRepeated, ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.smoke import findings_of, root_causes, run_check, start_events, started, training
 from tests.checks.trained import DP4, TP4, Trained, healthy, leading, off

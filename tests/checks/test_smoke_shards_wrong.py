@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from doctor.facts.smoke import ReferenceBlocks
+from doctor.facts.smoke.training import ReferenceBlocks
 from tests.checks.smoke import BLOCK_NUMBER, page
 from tests.checks.trained import DP2TP2, DP4, TP4, Trained, healthy, leading
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.facts.smoke import ReferenceUpdate
+from doctor.facts.smoke.training import ReferenceUpdate
 from tests.checks.smoke import page
 from tests.checks.trained import DP4, TP4, Trained, healthy, leading
 

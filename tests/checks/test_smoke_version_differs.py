@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.facts.smoke import TorchImported
+from doctor.facts.smoke.first_stages import TorchImported
 from doctor.smoke.results.environments import minority_torch, unlike_debug
 from tests.checks.smoke import alter, findings_of, ran, run_check, start_events, started
 

@@ -1,7 +1,7 @@
 import pytest
 
 from doctor import PerHost, Skip
-from doctor.facts.hccn import Neighbour, Neighbours
+from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from tests.checks.device_network import run_check
 
 

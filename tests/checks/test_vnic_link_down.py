@@ -3,7 +3,7 @@ from ipaddress import IPv4Interface
 import pytest
 
 from doctor import Skip
-from doctor.facts.hccn import Vnic, VnicAddresses
+from doctor.facts.hccn.device_addresses import Vnic, VnicAddresses
 from tests.checks.device_network import product, run_check
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from doctor.engine.result import Finding, Outcome
-from doctor.facts.smoke import LayoutBegun, LayoutEnded, TrainingStep
 from doctor.facts.smoke.events import RankEvent
+from doctor.facts.smoke.training import LayoutBegun, LayoutEnded, TrainingStep
 from doctor.smoke.model import Layout, SmokeRun
 from doctor.smoke.plan import default_layouts
 from tests.checks.smoke import findings_of, place_in, ran, root_causes, run_check, training, training_events

@@ -14,7 +14,8 @@ from doctor.engine.fact import Fact
 from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.ethernet_links import EthernetCounters, EthernetModules
 from doctor.facts.gpu import GpuCards, GpuInventory
-from doctor.facts.hccn import DeviceHealth, DeviceLinks, PortCounters
+from doctor.facts.hccn.link_state import DeviceHealth, DeviceLinks
+from doctor.facts.hccn.traffic import PortCounters
 from doctor.facts.npu import NpuChips, NpuProduct
 from doctor.facts.npu_counters import NpuCompatibility
 from doctor.facts.npu_health import NpuHealth

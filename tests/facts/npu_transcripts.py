@@ -11,23 +11,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from doctor.engine.fact import Fact
-from doctor.facts.hccn import (
-    DetectAddresses,
-    DeviceAddresses,
-    DeviceFec,
-    DeviceGateways,
-    DeviceHealth,
-    DeviceLinks,
-    DeviceMtu,
-    DeviceSpeed,
-    LinkHistory,
-    Neighbours,
-    Optics,
-    PortCounters,
-    TlsSwitches,
-    UbPorts,
-    VnicAddresses,
-)
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, VnicAddresses
+from doctor.facts.hccn.link_state import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory
+from doctor.facts.hccn.neighbour import Neighbours
+from doctor.facts.hccn.optics import Optics
+from doctor.facts.hccn.tls import TlsSwitches
+from doctor.facts.hccn.traffic import PortCounters
+from doctor.facts.hccn.ub_ports import UbPorts
 from doctor.facts.npu import NpuChips, NpuMemoryErrors, NpuStart
 from doctor.facts.npu_health import NpuHealth
 

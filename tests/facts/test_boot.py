@@ -19,7 +19,9 @@ from doctor.facts.boot.link_mtu import LinkFiles, interfaces, read_link_files
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.boot_rules import _simple_commands
 from doctor.facts.firewall.rules import Chain, Rule, RuleTable
-from doctor.facts.hccn import DeviceAddresses, HccnConf, TlsSwitches
+from doctor.facts.hccn.conf import HccnConf
+from doctor.facts.hccn.device_addresses import DeviceAddresses
+from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.interfaces import Interfaces, Link
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
 from doctor.facts.limits import Limit, ResourceLimits

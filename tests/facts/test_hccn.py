@@ -18,28 +18,22 @@ from hypothesis import strategies as st
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, PerHost, Unreadable, Visit
 from doctor.engine.record import HostRecord
-from doctor.facts.hccn import (
-    DetectAddresses,
-    DeviceAddresses,
+from doctor.facts.hccn.conf import HccnConf
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, Vnic, VnicAddresses
+from doctor.facts.hccn.hccs import HccsPing, HccsPings
+from doctor.facts.hccn.link_state import (
     DeviceFec,
-    DeviceGateways,
     DeviceHealth,
     DeviceLinks,
     DeviceMtu,
     DeviceSpeed,
-    HccnConf,
     LinkHistory,
     LinkRecord,
-    Neighbour,
-    Neighbours,
-    OpticalModule,
-    Optics,
-    SuperPodId,
-    TlsSwitches,
-    Vnic,
-    VnicAddresses,
 )
-from doctor.facts.hccn.hccs import HccsPing, HccsPings
+from doctor.facts.hccn.neighbour import Neighbour, Neighbours
+from doctor.facts.hccn.optics import OpticalModule, Optics
+from doctor.facts.hccn.super_pod import SuperPodId
+from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.reported_value import OpticalReading
 
 PER_NPU: list[type[Fact]] = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import NO_ANSWER, Absent, Fact, Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
-from doctor.facts.hccn import DeviceMtu
+from doctor.facts.hccn.link_state import DeviceMtu
 from doctor.facts.npu import (
     Chip,
     MemoryErrors,

@@ -10,7 +10,7 @@ import pytest
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Fact, Output, PerHost, Visit
 from doctor.engine.record import HostRecord
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings, Ping, ping_partners
 
 GOOD = "device 3 PING 29.1.0.2\nrecv seq=0,time=1.4ms\n3 packets transmitted, 3 received, 0.00% packet loss\n"

@@ -6,7 +6,8 @@ import pytest
 
 from doctor.engine.fact import Fact, Output, Unreadable
 from doctor.facts.ethernet_links import EthernetCounters
-from doctor.facts.hccn import LinkHistory, PortCounters
+from doctor.facts.hccn.link_state import LinkHistory
+from doctor.facts.hccn.traffic import PortCounters
 from doctor.facts.npu import NpuMemoryErrors
 from doctor.facts.npu_counters import NpuFrequencies, NpuPcieErrors
 from doctor.facts.npu_fabric import NpuHccs

@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
-from doctor.facts import smoke
-from doctor.facts.smoke import SmokeBinding, SmokeCollectives, SmokeStart, SmokeTraining
+from doctor.facts.smoke.binding import SmokeBinding
+from doctor.facts.smoke.collectives import SmokeCollectives
 from doctor.facts.smoke.events import StageFact
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.training import SmokeTraining
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
+from doctor.smoke.protocol import STAGE_FACTS
 from tests.checks.smoke import ran
 
-FACTS: list[type[Fact]] = [getattr(smoke, name) for name in smoke.__all__ if name.startswith("Smoke")]
+FACTS: list[type[Fact]] = list(STAGE_FACTS)
 
 EVENTS: dict[str, list[dict[str, Any]]] = {
     "SmokeStart": [

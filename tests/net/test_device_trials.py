@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.catalog import load_checks
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings, Ping
 from doctor.facts.rdma import Gid, RdmaDevice, RdmaPort, RdmaPorts
 from doctor.net.device_trials import (

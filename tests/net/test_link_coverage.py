@@ -6,7 +6,7 @@ import json
 
 from doctor.engine.fact import Output, Visit
 from doctor.engine.record import HostRecord
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
 from doctor.session.link_coverage import link_coverage
 

@@ -16,7 +16,7 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.record import LaunchOptions, SavedRankTable
+from doctor.engine.record import LaunchOptions, RankTableFile
 from doctor.engine.result import Report
 from doctor.hosts import hostfile
 from doctor.hosts.nodeset import expand_nodeset
@@ -152,7 +152,7 @@ def test_a_format_that_no_file_can_have_is_refused(form: str, nodes: str, bad: s
 
 def choice(hosts: tuple[str, ...], *left_out: str, **more: Any) -> SpareSelection:
     """Some hosts of a fleet whose ranks a rank table places."""
-    table = SavedRankTable("/job/table.json", json.dumps(tables.a2(3, 2)))
+    table = RankTableFile("/job/table.json", json.dumps(tables.a2(3, 2)))
     created_run = run(dict.fromkeys(("node_0", "node_1", "node_2"), 5), rank_table=table)
     report = Report(created_run.source, tuple(created_run.hosts), ())
     whys = dict.fromkeys(left_out, ("gauge-low",))

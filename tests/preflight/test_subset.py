@@ -11,9 +11,9 @@ import pytest
 
 from doctor.engine.exit_code import Exit
 from doctor.engine.fact import Output
-from doctor.engine.record import HostRecord, LaunchOptions, Run, SavedRankTable
+from doctor.engine.record import HostRecord, LaunchOptions, RankTableFile, Run
 from doctor.engine.result import Outcome, Status
-from doctor.facts.hccn import SuperPodId
+from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.preflight.spares import SpareSelection, bad_hosts, select_hosts
 from doctor.rank_table.run_subset import subset, table_host_names
 from doctor.report.layout.host_health import classify_hosts
@@ -191,7 +191,7 @@ def test_a_virtual_address_means_a_host_of_the_same_super_pod_alone() -> None:
 def placed(bad: str = "", **launch: Any) -> Run:
     """Three hosts of a rank table, known by other names than its server_ids."""
     hosts = {f"w{number}": 1 if f"w{number}" == bad else 5 for number in range(3)}
-    table = SavedRankTable("/job/table.json", json.dumps(tables.a2(3, 2)))
+    table = RankTableFile("/job/table.json", json.dumps(tables.a2(3, 2)))
     options = LaunchOptions(**{"environ": {"RANK_TABLE_FILE": "/job/table.json"}, **launch})
     created_run = run(hosts, rank_table=table, launch=options)
     addresses = {f"w{n}": [["eth0", f"172.16.0.{n + 110}", 24]] for n in range(3)}
@@ -216,7 +216,7 @@ def test_findings_about_a_server_id_blame_the_host_that_it_is() -> None:
     assert table_host_names(placed())["node_1"] == "w1"
     value = tables.a2(3, 2)
     value["server_list"][2]["device"][0]["device_ip"] = value["server_list"][0]["device"][0]["device_ip"]
-    structs = msgspec.structs.replace(placed(), rank_table=SavedRankTable("/job/table.json", json.dumps(value)))
+    structs = msgspec.structs.replace(placed(), rank_table=RankTableFile("/job/table.json", json.dumps(value)))
     choice = start(structs, 1, writes_table=True)
     assert (choice.hosts, choice.code) == (("w1",), 0)
     assert choice.excluded == dict.fromkeys(("w0", "w2"), ("rank-table-address-repeated",))
@@ -243,7 +243,7 @@ def test_the_number_of_ranks_must_be_that_of_the_hosts_that_start(size: str, cod
 
 
 def test_a_table_that_cannot_be_reduced_fails_the_rest() -> None:
-    structs = msgspec.structs.replace(placed("w1"), rank_table=SavedRankTable("/t.json", json.dumps(tables.a2(1, 2))))
+    structs = msgspec.structs.replace(placed("w1"), rank_table=RankTableFile("/t.json", json.dumps(tables.a2(1, 2))))
     part = subset(structs, ("w0", "w2"))
     (finding,) = judged("rank-table-not-json", part).findings
     assert "it cannot be reduced to 2 hosts: it does not list w2" in str(finding)
@@ -251,5 +251,5 @@ def test_a_table_that_cannot_be_reduced_fails_the_rest() -> None:
 
 
 def test_a_table_of_another_version_stays_as_it_is() -> None:
-    structs = msgspec.structs.replace(placed(), rank_table=SavedRankTable("/t.json", error="no such file"))
+    structs = msgspec.structs.replace(placed(), rank_table=RankTableFile("/t.json", error="no such file"))
     assert subset(structs, ("w0",)).rank_table == structs.rank_table

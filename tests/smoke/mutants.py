@@ -23,25 +23,19 @@ from doctor.engine.check import Check
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Fact
 from doctor.engine.result import Finding, Outcome, Report
-from doctor.facts.smoke import (
+from doctor.facts.smoke.events import events_of_type
+from doctor.facts.smoke.first_stages import RankJoined, SmokeStart, TorchImported
+from doctor.facts.smoke.further_stages import LoaderResult, NativeResult, SmokeLoader, SmokeNative
+from doctor.facts.smoke.learning import LearningStep, SmokeLearning
+from doctor.facts.smoke.training import (
     LayoutBegun,
     LayoutEnded,
-    LearningStep,
-    LoaderResult,
-    NativeResult,
-    RankJoined,
     ReferenceBlocks,
     ReferenceRun,
     ReferenceUpdate,
-    SmokeLearning,
-    SmokeLoader,
-    SmokeNative,
-    SmokeStart,
     SmokeTraining,
-    TorchImported,
     TrainingStep,
 )
-from doctor.facts.smoke.events import events_of_type
 from doctor.smoke.model import Layout, SmokeRun
 from doctor.smoke.numerics.analyze import analyze_training
 from doctor.smoke.numerics.layout_trace import LayoutTrace

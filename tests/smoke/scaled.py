@@ -14,8 +14,15 @@ from typing import Any
 
 import msgspec
 
-from doctor.facts.smoke import LayoutBegun, LayoutEnded, ReferenceBlocks, ReferenceRun, ReferenceUpdate, TrainingStep
 from doctor.facts.smoke.events import RankEvent
+from doctor.facts.smoke.training import (
+    LayoutBegun,
+    LayoutEnded,
+    ReferenceBlocks,
+    ReferenceRun,
+    ReferenceUpdate,
+    TrainingStep,
+)
 from doctor.smoke.model import Layout, SmokeRun
 from doctor.smoke.plan import default_layouts, plan_as_dict
 from doctor.smoke.protocol import parse_event

@@ -19,8 +19,10 @@ from doctor.engine.smoke_summary import (
     SoakLink,
     StageTime,
 )
-from doctor.facts.smoke import CollectiveTimes, PairTimes, RankDevice, RankJoined, SmokePairs, TrainingStep
-from doctor.facts.smoke.collectives import SoakCounts
+from doctor.facts.smoke.collectives import CollectiveTimes, SoakCounts
+from doctor.facts.smoke.first_stages import RankDevice, RankJoined
+from doctor.facts.smoke.further_stages import PairTimes, SmokePairs
+from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.model import STAGES, Failure, Layout, SmokeRun
 from doctor.smoke.results.figures import pair_speeds, summarise
 from tests.checks.run_check import Facts

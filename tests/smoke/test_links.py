@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.analysis.outliers.pairs import PathOutlier
-from doctor.facts.smoke import PairTimes
+from doctor.facts.smoke.further_stages import PairTimes
 from doctor.smoke.speed.link_speeds import compare_pairs
 from tests.examples import examples
 from tests.smoke.ranks import worker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.facts.smoke import ConnectFailed, TorchImported
+from doctor.facts.smoke.first_stages import ConnectFailed, TorchImported
 from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan
 from doctor.smoke.run.progress import JOIN, StageProgress
 

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from doctor.engine.fact import Output, ProbeAnswer
-from doctor.facts.smoke import PaceTimes, RankExited
 from doctor.facts.smoke.events import StageFact, decode_report
-from doctor.facts.smoke.first_stages import Problem
+from doctor.facts.smoke.first_stages import Problem, RankExited
+from doctor.facts.smoke.further_stages import PaceTimes
 from doctor.remote.runtime.connecting import NO_ROUTE
 from doctor.smoke import protocol
 from doctor.smoke.model import STAGES, Layout, Snapshot

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from doctor.engine.sanitize import last_line
-from doctor.facts.smoke import CollectiveChecked, ConnectFailed
+from doctor.facts.smoke.collectives import CollectiveChecked
+from doctor.facts.smoke.first_stages import ConnectFailed
 from doctor.smoke.model import Backend, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
 from doctor.smoke.results.to_facts import describe_failure, fact_outputs

@@ -19,8 +19,10 @@ import msgspec
 import pytest
 
 from doctor.engine.result import Finding
-from doctor.facts.smoke import CollectiveWrong, LoaderResult, PairTimes, ReferenceRun, TrainingStep
+from doctor.facts.smoke.collectives import CollectiveWrong
 from doctor.facts.smoke.events import RankEvent
+from doctor.facts.smoke.further_stages import LoaderResult, PairTimes
+from doctor.facts.smoke.training import ReferenceRun, TrainingStep
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Layout, RankPlacement, SmokeRun

@@ -15,7 +15,7 @@ import pytest
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
-from doctor.facts.smoke import SmokeStart
+from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import Failure, SmokeResult, SmokeRun
 from doctor.smoke.plan import SmokeOptions

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import format_ranges, majority_split
-from doctor.facts.smoke import TrainingStep
 from doctor.facts.smoke.events import RankEvent
+from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.model import Layout
 from doctor.smoke.numerics.analyze import analyze_training
 from tests.checks.smoke import training

@@ -17,7 +17,7 @@ from doctor.collect.merge.node_records import NodeFileRecord, NodeFiles, Unusabl
 from doctor.collect.merge.stale import one_by_name, split_stale
 from doctor.engine.evaluate import FactCache, read_fact
 from doctor.engine.fact import Fact, Output, Visit
-from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
+from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, RankTableFile, Run
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
@@ -156,10 +156,10 @@ def _select(environs: Mapping[str, Mapping[str, str]], names: Iterable[str]) -> 
     return {host: {name: environ[name] for name in chosen if name in environ} for host, environ in environs.items()}
 
 
-def _rank_table(looks: Iterable[NodeFileRecord]) -> SavedRankTable:
+def _rank_table(looks: Iterable[NodeFileRecord]) -> RankTableFile:
     """The first rank table that could be read, else why the first could not."""
     tables = [look.run.rank_table for look in looks if look.run.rank_table]
-    return next((table for table in tables if table.text), tables[0] if tables else SavedRankTable())
+    return next((table for table in tables if table.text), tables[0] if tables else RankTableFile())
 
 
 def _limit_notes(notes: Sequence[str]) -> list[str]:

@@ -22,7 +22,10 @@ from doctor.facts.boot.files import SERVICE_LIMIT_FILES, BootFiles
 from doctor.facts.boot.firewall import BootFirewall, firewall_rules
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.gpu import GpuCards, GpuInventory
-from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceFec, DeviceGateways, HccnConf, TlsSwitches
+from doctor.facts.hccn.conf import HccnConf
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.link_state import DeviceFec
+from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.host_settings import HostSettings
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles, sysctl_path

@@ -12,8 +12,10 @@ from typing import TypeVar
 import msgspec
 
 from doctor.engine.fact import Unreadable
-from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceFec, DeviceGateways, HccnConf, TlsSwitches
-from doctor.facts.hccn.conf import configured_as, configured_interface, configured_value
+from doctor.facts.hccn.conf import HccnConf, configured_as, configured_interface, configured_value
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.link_state import DeviceFec
+from doctor.facts.hccn.tls import TlsSwitches
 
 T = TypeVar("T")
 

@@ -14,11 +14,8 @@ from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.texts import filled
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
 from doctor.facts.names import HostNames, is_address
-from doctor.facts.network import HostAddresses, InterfaceAddress
+from doctor.facts.network import HostAddresses, is_external
 from doctor.job import limit_items
-
-CONTAINER_INTERFACES = ("docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "tunl", "vxlan", "kube-", "podman")
-"""Interfaces between a host and its own containers, by the first letters of their names."""
 
 Network = tuple[Literal[4, 6], int, int]
 
@@ -127,13 +124,8 @@ def route_entries(host_addresses: HostAddresses) -> list[RouteEntry]:
 
 def _external_entries(host_addresses: HostAddresses) -> Iterator[tuple[RouteEntry, str]]:
     for interface in host_addresses.interfaces:
-        if _is_external(interface):
+        if is_external(interface.interface, interface.address):
             yield _route_entry(interface.interface, interface.address, interface.prefix), interface.address
-
-
-def _is_external(interface: InterfaceAddress) -> bool:
-    address = ipaddress.ip_address(interface.address)
-    return not (address.is_loopback or address.is_link_local or interface.interface.startswith(CONTAINER_INTERFACES))
 
 
 def _route_entry(device: str, address: str, prefix: int) -> RouteEntry:
@@ -192,12 +184,12 @@ def find_routes(host_addresses: HostAddresses, addresses: PerHost[HostAddresses]
         raise Unreadable(filled("doctor found no network that it shares with {0}", ", ".join(lost)))
     numbers = [int(ipaddress.ip_address(master_address)) for master_address in master.addresses]
     families = {6 if ":" in master_address else 4 for master_address in master.addresses} or {4}
-    sought = [route for route in complete_routes if any(_includes(route, number) for number in numbers)]
+    sought = [
+        route
+        for route in complete_routes
+        if any(intersect(route.fleet_addresses, ((number, number),)) for number in numbers)
+    ]
     return sought or [route for route in complete_routes if route.local.network[0] in families] or complete_routes
-
-
-def _includes(route: Route, number: int) -> bool:
-    return bool(intersect(route.fleet_addresses, ((number, number),)))
 
 
 def _build_route(fleet: _FleetAddresses, host: str, entry: RouteEntry) -> Route | None:

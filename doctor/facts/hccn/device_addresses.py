@@ -42,7 +42,7 @@ class DeviceAddresses(Fact, frozen=True):
         netmask:255.255.0.0
     """
 
-    probe = per_npu_probe(f'{{ ask "$1" -ip -g || {{ echo "{_IPV6_MARKER}"; ask "$1" -ip -inet6 -g; }}; }} 2>&1')
+    probe = per_npu_probe(f'{{ ask -i "$1" -ip -g || {{ echo "{_IPV6_MARKER}"; ask -i "$1" -ip -inet6 -g; }}; }} 2>&1')
 
     by_npu: dict[int, Interface]
     unset: tuple[int, ...] = ()
@@ -57,10 +57,6 @@ class DeviceAddresses(Fact, frozen=True):
         return cls(by_npu=set_values(addresses), unset=unset_npus(addresses), from_file=from_file, unread=unread)
 
 
-def _address_of_file(output: Output) -> Interface | None:
-    return stand_in_value(output, configured_interface)
-
-
 def _parse_address(output: Output) -> Interface | None:
     """IPv4 where there is one; where there is surely none, IPv6; None when neither is set."""
     four, marker, six = combined_output(output).partition(_IPV6_MARKER)
@@ -72,7 +68,7 @@ def _parse_address(output: Output) -> Interface | None:
     return parse_or_unreadable(four, _parse_ipv4)
 
 
-_parse_answer = either(_parse_address, _address_of_file)
+_parse_answer = either(_parse_address, lambda output: stand_in_value(output, configured_interface))
 
 
 def _parse_ipv4(text: str) -> IPv4Interface | None:

@@ -27,10 +27,6 @@ Health = Literal[
 ]
 
 
-def _parse_link(text: str) -> State | None:
-    return _STATES[single_field("link status", text)]
-
-
 class DeviceLinks(Fact, frozen=True):
     """Whether every NPU's network port has a link.
 
@@ -43,7 +39,7 @@ class DeviceLinks(Fact, frozen=True):
 
     by_npu: dict[int, State]
 
-    read = per_npu(_parse_link)
+    read = per_npu(lambda text: _STATES[single_field("link status", text)])
 
 
 def _parse_health(text: str) -> Health | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.texts import filled
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.tool import refusal_text
 
 MAX_PEERS = 4

@@ -29,7 +29,7 @@ NO_ADDRESS_TEXT = "no ip was preset"
 
 _RETRY_SCRIPT = """ask() {
   for pause in 0.1 0.2 0.3 0.5 0.5 0; do
-    hccn_tool -i "$@"; code=$?
+    hccn_tool "$@"; code=$?
     [ $code -eq 11 ] || return $code
     sleep $pause
   done
@@ -54,13 +54,13 @@ _REFUSALS = (
 """The tool's messages in place of an answer, and their meaning."""
 
 
-def hccn_probe(options: str, *, root: bool = False, limit: int = 16384) -> Probe:
+def hccn_probe(options: str, *, root: bool = False) -> Probe:
     """``hccn_tool -i N <options>`` for every NPU, two at a time: the tool takes a lock."""
-    return per_npu_probe(f'ask "$1" {options}', root=root, limit=limit)
+    return per_npu_probe(f'ask -i "$1" {options}', root=root)
 
 
-def per_npu_probe(command: str, *, root: bool = False, limit: int = 16384) -> Probe:
-    """A command for every NPU in which ``ask N options`` stands for a patient ``hccn_tool -i N options``."""
+def per_npu_probe(command: str, *, root: bool = False, stand_in: str = CONF_PATH) -> Probe:
+    """A command for every NPU, ``$1``, in which ``ask`` stands for a patient ``hccn_tool``."""
     # Short, so that one dead NPU does not use up the time of the others: the vendor's own checker waits 3 s. Two at a
     # time: the tool locks its log and configuration file for moments only (log.c and tool.c of hicann/driver), and
     # where a driver answers "busy", two that alternate wait for one call at most.
@@ -71,10 +71,10 @@ def per_npu_probe(command: str, *, root: bool = False, limit: int = 16384) -> Pr
         root=root,
         lane="hccn",
         timeout=4,
-        limit=limit,
+        limit=16384,
         lanes=2,
         inventory=NpuInventory,
-        stand_in=CONF_PATH,
+        stand_in=stand_in,
     )
 
 

@@ -66,7 +66,9 @@ class PortCounters(Fact, frozen=True):
         roce_rx_err_pkt_num:9
     """
 
-    probe = per_npu_probe(f'ask "$1" -stat -g && sleep {READ_SECONDS} && echo "{_SECOND_READ}" && ask "$1" -stat -g')
+    probe = per_npu_probe(
+        f'ask -i "$1" -stat -g && sleep {READ_SECONDS} && echo "{_SECOND_READ}" && ask -i "$1" -stat -g'
+    )
 
     by_npu: dict[int, PortGrowth]
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Absent, Fact, run
-from doctor.facts.hccn.tool import per_npu
-from doctor.facts.npu import NpuInventory
+from doctor.engine.fact import Absent, Fact
+from doctor.facts.hccn.tool import per_npu, per_npu_probe
 
 _OTHER_FAMILY = "no NPU of the 950 family"
 _SCRIPT = f"""grep -qsx 0xd806 /sys/bus/pci/devices/*/device || {{ echo '{_OTHER_FAMILY}'; exit 0; }}
-for pause in 0.1 0.2 0.3 0.5 0; do
-  hccn_tool -g -dev_info -i "$1"; code=$?
-  [ $code -eq 11 ] || exit $code
-  sleep $pause
-done
-exit 11"""
-"""Asks again a few times when another program holds the tool's lock."""
+ask -g -dev_info -i "$1\""""
 
 
 def _parse_ports(text: str) -> dict[str, str]:
@@ -57,17 +50,7 @@ class UbPorts(Fact, frozen=True):
         +---------+---------+---------------------+-----------+-------------+------------+
     """
 
-    probe = run(
-        _SCRIPT,
-        requires="hccn_tool",
-        each="/dev/davinci[0-9]*",
-        root=True,
-        lane="hccn",
-        timeout=4,
-        limit=16384,
-        lanes=2,
-        inventory=NpuInventory,
-    )
+    probe = per_npu_probe(_SCRIPT, root=True, stand_in="")
 
     by_npu: dict[int, dict[str, str]]
     """By NPU, then by die and port, ``0/4``: UP or DOWN."""

@@ -314,11 +314,6 @@ def _horovodrun(row: LauncherRow, command: str, options: Options, environ: Mappi
     return started(row, command, options, nodes=len(hosts) or None, ranks=ranks, hosts=hosts)
 
 
-def _ray(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
-    """A service of one host, which starts no ranks by itself."""
-    return started(row, command, options, argv=())
-
-
 def _composer(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
     """What is not in the line comes from LOCAL_WORLD_SIZE, WORLD_SIZE and so on, and else is that of one host."""
     each, ranks = options.number("nproc", least=1, most=65536), options.number("world-size", least=1)
@@ -350,7 +345,7 @@ _READERS: Mapping[str, Callable[[LauncherRow, str, Options, Mapping[str, str]], 
     "msrun": _msrun,
     "openmpi": _openmpi,
     "paddle": _paddle,
-    "ray": _ray,
+    "ray": lambda row, command, options, environ: started(row, command, options, argv=()),  # a service of one host
     "srun": _srun,
     "torchrun": _torchrun,
 }

@@ -149,7 +149,10 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     for path in _named(arguments, line):
         used += _read_named(path, entry.where, read_file, {c.where for c in used})
     used += _named_by(used, read_file)
-    options = {**_mindformers_options(arguments), **_torchtitan_options(arguments)}
+    options = _mindformers_options(arguments)
+    for option, setting in arguments.options.items():
+        if option.startswith("parallelism."):  # of torchtitan: what the line says wins over the file
+            options[option.replace("-", "_")] = setting
     used = [overridden(configuration, {**arguments.overrides, **options}) for configuration in used]
     used = [
         msgspec.structs.replace(configuration, incomplete=configuration.incomplete or arguments.incomplete)
@@ -175,15 +178,6 @@ def _unread(entry: LaunchText) -> str:
     """Why it is not known what the ranks run; text after ``python -c`` is a helper of the script, no training."""
     reason = entry.line.unresolved.get("program", "")
     return filled("the program: {0}", reason) if reason and entry.line.program != "-c" else ""
-
-
-def _torchtitan_options(arguments: Arguments) -> dict[str, Setting]:
-    """``--parallelism.tensor_parallel_degree 2`` wins over the file."""
-    return {
-        option.replace("-", "_"): setting
-        for option, setting in arguments.options.items()
-        if option.startswith("parallelism.")
-    }
 
 
 def _mindformers_options(arguments: Arguments) -> dict[str, Setting]:

@@ -34,7 +34,7 @@ from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
 from doctor.engine.http_answer import http_answer
 from doctor.engine.result import Report
-from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.engine.sanitize import first_names, printable, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.engine.toml_compat import loads
 from doctor.session.notify.message import Message, line_message, message_of
@@ -238,12 +238,8 @@ def write_node_verdicts(verdicts: Sequence[NodeVerdict], parts: Collection[str],
         return error.text
     several = len(verdicts) > 1
     return joined(
-        "; ", [filled("{0} ({1})", text, _some(nodes)) if several else text for text, nodes in problems.items()]
+        "; ", [filled("{0} ({1})", text, first_names(nodes)) if several else text for text, nodes in problems.items()]
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
 def _write(server: ApiServer, item: NodeVerdict, parts: Collection[str]) -> Iterator[str]:

@@ -22,7 +22,8 @@ from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Finding
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
-from doctor.facts.smoke import SmokeStart, SmokeTraining, TrainingStep
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.training import SmokeTraining, TrainingStep
 from doctor.smoke.model import SmokePlan, SmokeRun
 from doctor.smoke.numerics.defect import Defect, finding, merge_defects, ranks_on
 from doctor.smoke.numerics.gradients import gradient_defects

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from doctor.engine.texts import filled
-from doctor.facts.smoke import CollectiveWrong
+from doctor.facts.smoke.collectives import CollectiveWrong
 
 BLOCK_OPS = ("all_gather", "all_to_all")
 """Results made of one block for each member, in the group's order."""

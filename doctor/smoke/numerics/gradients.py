@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from doctor.analysis.values.splits import format_ranges
 from doctor.engine.texts import filled
-from doctor.facts.smoke import TrainingStep
+from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error

@@ -10,7 +10,7 @@ import msgspec
 
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import majority_split
-from doctor.facts.smoke import LayoutBegun, LayoutEnded, SmokeTraining, TrainingStep
+from doctor.facts.smoke.training import LayoutBegun, LayoutEnded, SmokeTraining, TrainingStep
 from doctor.smoke.model import Layout, SmokePlan
 
 Kind = TypeVar("Kind", LayoutBegun, LayoutEnded)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from doctor.facts.smoke import LearnedParameters
+from doctor.facts.smoke.learning import LearnedParameters
 
 CLEAR = 5.0
 """Times the error of the rank that is nearest to the serial training, from which on a replica is the wrong one."""

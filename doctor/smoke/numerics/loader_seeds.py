@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from doctor.analysis.values.splits import format_ranges, names_held_alike, split_by_name
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled
-from doctor.facts.smoke import LoaderResult
+from doctor.facts.smoke.further_stages import LoaderResult
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.defect import describe_placement, describe_ranks
 from doctor.smoke.numerics.layout_trace import LayoutTrace, build_trace

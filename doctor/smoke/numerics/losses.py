@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.analysis.values.splits import format_ranges
 from doctor.engine.texts import filled, joined
-from doctor.facts.smoke import TrainingStep
+from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.model import Layout
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.gradients import gradient_norm

@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
-from doctor.facts.smoke import NativeResult, SmokeNative
+from doctor.facts.smoke.further_stages import NativeResult, SmokeNative
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.defect import ranks_on
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error

@@ -11,7 +11,7 @@ import msgspec
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import majority_split
 from doctor.engine.texts import filled
-from doctor.facts.smoke import ReferenceRun
+from doctor.facts.smoke.training import ReferenceRun
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, largest_difference, median_rank
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from doctor.facts.smoke import ReferenceRepeated, ReferenceRun, SmokeTraining
+from doctor.facts.smoke.training import ReferenceRepeated, ReferenceRun, SmokeTraining
 
 LOSS_TOLERANCE = 1e-4
 """Relative. Healthy runs differ by up to 2e-7 in fp32, the mildest wrong program that was tried by 1e-3."""

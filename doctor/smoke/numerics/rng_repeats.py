@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.analysis.values.splits import format_ranges, names_held_alike
 from doctor.engine.texts import enumerated, filled
-from doctor.facts.smoke import TrainingStep
+from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 from doctor.smoke.numerics.reference_run import MajorityReference

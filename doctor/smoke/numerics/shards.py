@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.analysis.values.splits import format_ranges, shared_and_unread
 from doctor.engine.texts import filled, joined
-from doctor.facts.smoke import TrainingStep
+from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from doctor.analysis.majority import split
 from doctor.engine.pairwise_blame import folded
 from doctor.engine.texts import filled, joined
-from doctor.facts.smoke import SmokeStart, TorchImported
+from doctor.facts.smoke.first_stages import SmokeStart, TorchImported
 
 NOT_INSTALLED = "not installed"
 PACKAGES = ("torch", "numpy", "Python")

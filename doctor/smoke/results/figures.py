@@ -22,16 +22,12 @@ from doctor.engine.smoke_summary import (
     StageTime,
 )
 from doctor.engine.texts import filled
-from doctor.facts.smoke import (
-    SmokeCollectives,
-    SmokeDevices,
-    SmokeLearning,
-    SmokePairs,
-    SmokeStart,
-    SmokeTraining,
-    TrainingStep,
-)
-from doctor.facts.smoke.collectives import SoakInterval
+from doctor.facts.smoke.collectives import SmokeCollectives, SoakInterval
+from doctor.facts.smoke.devices import SmokeDevices
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.further_stages import SmokePairs
+from doctor.facts.smoke.learning import SmokeLearning
+from doctor.facts.smoke.training import SmokeTraining, TrainingStep
 from doctor.smoke.model import RankPlacement, SmokeRun
 from doctor.smoke.numerics.layout_trace import layout_traces
 from doctor.smoke.numerics.loss_curve import mean_losses

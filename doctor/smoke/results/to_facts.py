@@ -9,7 +9,8 @@ import msgspec
 from doctor.engine.fact import Output
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import filled
-from doctor.facts.smoke import SmokePairs, SmokeStart
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.further_stages import SmokePairs
 from doctor.smoke.model import Failure, SmokePlan, SmokeRun
 from doctor.smoke.protocol import STAGE_FACTS, RankEvent, StageFinished
 

@@ -11,7 +11,7 @@ import msgspec
 
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import beginning, filled, joined
-from doctor.facts.smoke import TorchImported
+from doctor.facts.smoke.first_stages import TorchImported
 from doctor.remote.runtime.stack_frames import without_own_frames
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (

@@ -11,7 +11,8 @@ import msgspec
 
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled, joined
-from doctor.facts.smoke import ConnectFailed, LayoutBegun, RankExited, RankFailed, RankJoined, TorchImported
+from doctor.facts.smoke.first_stages import ConnectFailed, RankExited, RankFailed, RankJoined, TorchImported
+from doctor.facts.smoke.training import LayoutBegun
 from doctor.smoke.hang.exits import PAUSED, STOPPED, pause
 from doctor.smoke.model import Failure, FailureKind, SmokePlan
 from doctor.smoke.protocol import GroupFormed, RankDone, RankEvent, StageFinished, StartingInterpreter

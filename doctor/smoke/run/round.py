@@ -11,9 +11,9 @@ import msgspec
 from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import filled
-from doctor.facts import smoke as facts
 from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.protocol import STAGE_FACTS
 from doctor.smoke.results import to_facts
 from doctor.smoke.run.channels import AgentSession
 from doctor.smoke.run.environment_trial import explain_by_environment
@@ -144,7 +144,7 @@ def _unreached_notes(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
 def not_started(records: Mapping[str, HostRecord], why: str) -> SmokeRoundResult:
     """The round of a run without a result: its facts are unknown."""
     content = msgspec.json.encode({"reached": False, "why": filled("the smoke run was not started: {0}", why)}).decode()
-    unknown_outputs = {name: {"": Output(out=content)} for name in facts.__all__ if name.startswith("Smoke")}
+    unknown_outputs = {fact.output_name(): {"": Output(out=content)} for fact in STAGE_FACTS}
     blank = {host: HostRecord(record.visit, {**record.outputs, **unknown_outputs}) for host, record in records.items()}
     return SmokeRoundResult(blank, {"not_started": why})
 

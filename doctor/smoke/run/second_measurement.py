@@ -7,7 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from doctor.engine.evaluate import FactCache
-from doctor.facts.smoke import SmokeCollectives, SmokePairs, SmokeStart
+from doctor.facts.smoke.collectives import SmokeCollectives
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.further_stages import SmokePairs
 from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.results.figures import collective_speeds, pair_speeds, rank_environments

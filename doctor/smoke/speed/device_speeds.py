@@ -11,7 +11,7 @@ from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.smoke_summary import DeviceRate
 from doctor.engine.texts import filled
-from doctor.facts.smoke import DeviceTimes, SmokeDevices
+from doctor.facts.smoke.devices import DeviceTimes, SmokeDevices
 
 PRODUCT = "product "
 """Tests of products begin with it."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from doctor.facts.smoke import PairTimes
+from doctor.facts.smoke.further_stages import PairTimes
 
 LINE_SHARE = 0.25
 TCP_FLOOR = 100e6

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from statistics import fmean, median, pstdev
 
 from doctor.analysis.outliers.pairs import MIN_NOISE, Path, PathJudge, PathOutlier, PathTime
-from doctor.facts.smoke import PairTimes
+from doctor.facts.smoke.further_stages import PairTimes
 
 MIN_SECONDS, MAX_SECONDS = 1e-9, 1e6
 """Seconds that an exchange can take; other values are none."""

@@ -17,7 +17,8 @@ from doctor.analysis.outliers.peers import (
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.texts import filled
-from doctor.facts.smoke import SmokePace, SmokePairs, SmokeStart
+from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.further_stages import SmokePace, SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.speed.link_speeds import compare_pairs
 

@@ -8,8 +8,7 @@ from statistics import median
 import msgspec
 
 from doctor.analysis.outliers.peers import MIN_TIMES, Straggler, find_confirmed_stragglers
-from doctor.facts.smoke import SmokeCollectives
-from doctor.facts.smoke.collectives import SoakInterval
+from doctor.facts.smoke.collectives import SmokeCollectives, SoakInterval
 from doctor.smoke.speed.link_speeds import quick_one
 
 PARTS = 4

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import first_names, printable
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.hosts.nodeset import InventoryError
@@ -122,10 +122,6 @@ def without_replaced(pods: Iterable[Pod]) -> tuple[list[Pod], tuple[str, ...]]:
     note = filled(
         "left out, as later pods stand in their place: {0} pods, ended or terminating: {1}",
         len(replaced),
-        _some(replaced),
+        first_names(replaced),
     )
     return current, (note,)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")

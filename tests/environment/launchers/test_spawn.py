@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from doctor.environment.job_context import for_spawned
-from tests.environment.contexts import fields, reader
+from tests.environment.contexts import fields
 from tests.environment.launchers.test_srun import EXAMPLE as SRUN
 
 
 def test_arguments_count_and_not_the_launcher_around_the_program() -> None:
     environ = {**SRUN, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
-    detected = for_spawned(environ, 1, 4, job_id="77", read_file=reader({}))
+    detected = for_spawned(environ, 1, 4, job_id="77")
     expected = {
         "launcher": "spawn",
         "launchers": ("spawn",),
@@ -26,10 +26,5 @@ def test_arguments_count_and_not_the_launcher_around_the_program() -> None:
     assert fields(detected, expected) == expected
 
 
-def test_a_rank_within_the_host_of_its_own() -> None:
-    detected = for_spawned({}, 5, 8, 1, read_file=reader({}))
-    assert (detected.rank, detected.local_rank, detected.kind) == (5, 1, "spawn")
-
-
 def test_a_rank_that_cannot_be() -> None:
-    assert for_spawned({}, 4, 4, read_file=reader({})).problems[0].variable == "RANK"
+    assert for_spawned({}, 4, 4).problems[0].variable == "RANK"

@@ -16,6 +16,7 @@ from doctor.diagnose.exception_actions import described, remedy_of_events
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.process import Process
+from doctor.diagnose.read.stamps import COPIED
 from doctor.diagnose.rules.named import name_all
 from doctor.engine.texts import beginning, filled
 
@@ -49,7 +50,7 @@ def _of_known_ranks(faults: list[Fault]) -> list[Fault]:
     nor the copy of a rank's line in the output of a launcher, as msrun shows the end of its workers' logs.
     """
     ranked = [fault.event for fault in faults if fault.process.rank is not None]
-    alike = {(event.signature, place) for event in ranked for place in (event.file, event.text)}
+    alike = {(event.signature, place) for event in ranked for place in (event.file, COPIED.sub("", event.text))}
     return [
         fault
         for fault in faults

@@ -107,8 +107,6 @@ _RANK = re.compile(
 _LOCAL_RANK = re.compile(r"^\[(?:default|[a-z_]{1,20})(?P<local>\d{1,4})\]:")
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
-
-
 _HOST = re.compile(
     r"^(?:(?P<pdsh>(?:\d{1,3}\.){3}\d{1,3}): |(?P<tests>[A-Za-z][\w.-]{0,79}): Test (?:CUDA|NCCL) failure)"
 )

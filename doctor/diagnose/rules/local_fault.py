@@ -205,11 +205,8 @@ def _is_bare(case: Case, fault: Fault) -> bool:
     have printed what it handled.
     """
     event = fault.event
-    if event.values.get("place") or _UNHANDLED.search(event.text):
-        return False
-    if not is_unspecific(case, event.signature) and not case.has_trait(event, "quoted"):
-        return False
-    return not case.shows_failed_process
+    is_shown = event.values.get("place") or _UNHANDLED.search(event.text) or case.shows_failed_process
+    return not is_shown and (is_unspecific(case, event.signature) or case.has_trait(event, "quoted"))
 
 
 def _with_others(case: Case, faults: list[Fault], summary: str) -> str:
@@ -230,11 +227,9 @@ def _with_others(case: Case, faults: list[Fault], summary: str) -> str:
     ]
     if later:
         return filled("{0}; another error stands behind it: {1}", summary, beginning(later[-1].text, 200))
-    return (
-        filled("{0}; another error stands before it: {1}", summary, beginning(before[0].text, 200))
-        if before
-        else summary
-    )
+    if not before:
+        return summary
+    return filled("{0}; another error stands before it: {1}", summary, beginning(before[0].text, 200))
 
 
 def _time(event: Event) -> float:

@@ -26,7 +26,7 @@ def _names_by_table() -> Mapping[str, Mapping[str, str]]:
 def code_name(table: str, code: str) -> str:
     """The code with its name, where the table has it.
 
-    >>> code_name("acl", "507001"), code_name("hccl", "99"), code_name("", "7")
+    >>> code_name("cann", "507001"), code_name("hccl", "99"), code_name("", "7")
     ('507001 ACL_ERROR_RT_TS_ERROR', '99', '7')
     """
     return f"{code} {_names_by_table().get(table, {}).get(code, '')}".rstrip()

@@ -60,10 +60,11 @@ def kind_of(exception: str, message: str, stage: str = "") -> str:
 
 
 def described(catalog: Mapping[str, Signature], signature: str, events: Iterable[Event]) -> Signature:
-    """The signature; of an exception that none knows, that of the kind or stage which all these events show."""
-    kinds = {_kind_of_event(event) for event in events if event.signature == signature}
-    unspecific = "unspecific" in catalog[signature].traits and len(kinds) == 1
-    return catalog.get(kinds.pop(), catalog[signature]) if unspecific else catalog[signature]
+    """The signature; of an exception that none knows, or of a code, that of the kind or stage which all events show."""
+    row = catalog[signature]
+    is_open = "unspecific" in row.traits or row.code_table
+    kinds = {_kind_of_event(event) for event in events if event.signature == signature} if is_open else set()
+    return catalog.get(kinds.pop(), row) if len(kinds) == 1 else row
 
 
 def is_shown_as(event: Event, signature: Signature) -> bool:

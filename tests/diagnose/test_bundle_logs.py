@@ -121,6 +121,20 @@ def test_a_bundle_of_this_host(tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+def test_a_tool_that_hangs_leaves_time_for_the_logs(tmp_path: Path) -> None:
+    environ = home_of(tmp_path)
+    Path(tmp_path, "bin/npu-smi").write_text("#!/bin/sh\nsleep 1000\n")
+    mindie = Path(environ["HOME"], "mindie/log/debug")
+    mindie.mkdir(parents=True)
+    (mindie / "mindie-server.log").write_text("[ERROR] [MIE04E02041C] [endpoint] Failed to listen\n")
+    done = doctor(environ, "bundle-logs", "--no-tools", "--timeout", "8", "--out", "hung.tar.gz")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    names = set(members(Path(environ["HOME"], "hung.tar.gz")))
+    assert any(name.endswith("mindie/log/debug/mindie-server.log") for name in names), names
+    assert {"localhost/environment_check/host_info_after.txt", "localhost/versions/ascend.txt"} <= names
+    assert "npu_info_after.txt: did not end in its time" in done.stdout
+
+
 def put_logs(folder: Path, last: str) -> None:
     """Ranks 0 and 1 wait for rank 2."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -387,7 +401,7 @@ def test_the_table_of_commands() -> None:
     table = support()
     assert all(row.source and row.section == safe_part(row.section) for row in [*table.place, *table.command])
     assert all((row.most > 0) == row.folder and 0 < row.seconds <= 600 for row in table.command)
-    assert diagnosed_sections() == {"job", "process_log", "nccl", "device_log"}
+    assert diagnosed_sections() == {"job", "process_log", "mindie", "nccl", "device_log"}
     for row in table.command:
         subprocess.run(["sh", "-n", "-c", row.script], check=True)
     request = BundleRequest(places=(), since=0.0, limit=1, seconds=1.0, devices_only=True)

@@ -8,6 +8,7 @@ from doctor.diagnose.error_codes import _names_by_table, code_name
 from doctor.diagnose.exception_actions import _table, kind_of_code
 from doctor.diagnose.excerpter.excerpt import LogReader
 from doctor.diagnose.excerpter.line_choice import ShapeIndex
+from doctor.diagnose.render.log_values import values_in_logs
 from doctor.diagnose.signature import load_signatures
 from doctor.facts.xid import CATALOG, catalog
 from tests.diagnose.test_rules import logs
@@ -49,7 +50,7 @@ def test_a_wait_that_timed_out_accuses_nobody(code: str) -> None:
 
 def test_each_table_is_of_a_signature_and_its_codes_have_names() -> None:
     tables = {item.code_table for item in load_signatures().values()} - {""}
-    assert tables == {"acl", "cann", "grpc", "hccl", "http", "ibv", "mindie", "nccl", "ucs"}
+    assert tables == {"cann", "grpc", "hccl", "http", "ibv", "mindie", "nccl", "ucs"}
     assert code_name("ibv", "12") == "12 IBV_WC_RETRY_EXC_ERR"
 
 
@@ -169,10 +170,12 @@ CANN_FORMS = (
     "[rank3]: {code}: 2026-11-20-12:00:00.123.456 the call failed",
 )
 
+CODES_OF_ERRORS = [code for code in _names_by_table()["cann"] if code.startswith("E")]
+
 
 @pytest.mark.parametrize("form", CANN_FORMS)
 def test_no_code_of_cann_is_taken_for_the_end_of_a_good_run(form: str) -> None:
-    codes = [*_names_by_table()["cann"], "EE1999", "EQ0001", "E20999"]
+    codes = [*CODES_OF_ERRORS, "EE1999", "EQ0001", "E20999"]
     silent = [code for code in codes if not logs(main=f"loading\n{form.format(code=code)}\n").failed]
     assert silent == []
 
@@ -187,11 +190,45 @@ def test_no_code_of_cann_is_taken_for_the_end_of_a_good_run(form: str) -> None:
     ],
 )
 def test_a_code_is_decided_alike_in_the_forms_of_older_releases(form: str) -> None:
-    for code in [code for code in _names_by_table()["cann"] if kind_of_code(code)]:
+    for code in filter(kind_of_code, CODES_OF_ERRORS):
         newest = [cause.signature for cause in logs(main=f"loading\n{CANN_FORMS[1].format(code=code)}\n").causes]
         older = logs(main=f"loading\n{form.format(code=code)}\n")
         assert [cause.signature for cause in older.causes] == newest or older.undecidable, code
         assert older.failed and (older.causes or code in ("E30008",)), code
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "RuntimeError: a:b.cpp:1 NPU function error: aclrtCreateStream, error code is {code}",
+        "RuntimeError: allocate:a.cpp:1406 NPU error, error code is {code}",
+        "[ERROR] RUNTIME(983,python):2026-05-13-15:29:06.912.113 [api_c.cc:1097]983 rtMemcpy:ErrCode={code}, desc=[x]",
+        "Call aclInit(nullptr) failed : {code} at file /work/backends/npu/runtime/runtime.cc line 403",
+        "        synchronize stream failed, runtime result = {code}.[FUNC:ReportCallError][FILE:log_inner.cpp][LINE:1]",
+        "[EXCEPTION] DEVICE(1,python) [a.cc:96] Create stream failed, ret:{code}",
+    ],
+)
+@pytest.mark.parametrize(
+    ("code", "signature"),
+    [("107002", "npu-call-refused"), ("207000", "cann-code-support"), ("507008", "cann-code-device")],
+)
+def test_a_return_code_of_cann_is_described_by_its_kind_in_each_form(form: str, code: str, signature: str) -> None:
+    text = "EE1001: [PID: 4] 2025-04-11-10:12:09.580.593 The argument is invalid.Reason: rtGetDevMsg execute failed\n"
+    (cause,) = logs(main=f"loading\n{form.format(code=code)}\n{text}").causes
+    assert cause.signature == signature, cause.summary
+    assert code in cause.summary
+
+
+def test_the_failed_request_for_the_text_of_an_error_is_no_error() -> None:
+    for head in ("EE1001: [PID: 4] 2025-04-11-10:12:09.580.593 ", "EE1001: ", "EE1001: 2025-04-11-10:12:09.580.593 "):
+        text = f"{head}The argument is invalid.Reason: rtGetDevMsg execute failed, reason=[context pointer null]"
+        assert not logs(main=f"{text}\n        Solution: 1.Check the input parameter range\n").causes, head
+
+
+def test_the_size_of_the_buffer_that_the_line_names_stands_in_the_remedy() -> None:
+    line = "HCCL_BUFFSIZE is too SMALL, maxBs = 512, NEEDED_HCCL_BUFFSIZE((a * b) * 2) = 609MB, HCCL_BUFFSIZE=200MB."
+    (cause,) = logs(main=f"loading\nEZ9999[PID: 17] 2025-12-23-07:36:19.237.396 (EZ9999):  {line}\n").causes
+    assert values_in_logs(cause.evidence, cause.culprits)["MB"] == "609"
 
 
 def test_a_line_below_shows_the_first_line_of_its_message() -> None:

@@ -168,3 +168,18 @@ def test_a_worker_that_met_its_scheduler_after_retries_and_raises_is_named_with_
     assert [culprit.rank for culprit in cause.culprits] == [1] and cause.signature == "python-exception"
     never = logs(worker_0=retry.format(29477, 0), worker_1=retry.format(29479, 1) + raised, scheduler=scheduler)
     assert never.causes[0].signature == "ms-node-timed-out"
+
+
+@pytest.mark.parametrize("folder", ["", "msrun_log/", "/home/me/output/msrun_log/"])
+@pytest.mark.parametrize("with_own_log", [False, True])
+def test_the_lines_that_msrun_shows_of_its_workers_logs_name_the_worker(folder: str, with_own_log: bool) -> None:
+    worker = (
+        'step: 9, loss is 2.1\n\nTraceback (most recent call last):\n  File "/home/me/train.py", line 35, in f\n'
+        "    model.train(1, ds)\nValueError: For 'MatMul', the input dimensions must be equal, but got 512 and 256.\n"
+    )
+    lines = [(":" if "rror" in line or "Trace" in line else "-", line) for line in worker.splitlines()]
+    copied = "".join(f"{folder}worker_3.log{sign}{at}{sign}{line}\n" for at, (sign, line) in enumerate(lines, 40))
+    text = f"{HEAD.format(1)}Worker process 162149 exit with exception.\n{copied}{ENDED}"
+    (cause,) = logs(msrun=text, **({"worker_3": worker} if with_own_log else {})).causes
+    assert [culprit.rank for culprit in cause.culprits] == [3]
+    assert "ValueError" in cause.summary

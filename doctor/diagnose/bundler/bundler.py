@@ -82,7 +82,7 @@ class Bundler:
 
     def send_printed(self, command, folder, most, name):
         """Runs a command in a folder, where it may write so many bytes, and sends what it prints under this name."""
-        run = ToolRun(command["script"], folder, min(command["seconds"], self.remaining()), most, nobody_waits)
+        run = ToolRun(command["script"], folder, min(command["seconds"], self.remaining() / 2), most, nobody_waits)
         run.run(self.environ)
         if nobody_waits():
             stop()

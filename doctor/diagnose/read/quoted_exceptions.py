@@ -26,8 +26,8 @@ _THROWN = re.compile(r"instance of '((?:\w{1,60}::){0,4}(?!Dist)\w{1,60})'$")
 _REASON = re.compile(rb"(?:Last error:\s*\n(?:\[rank\d{1,6}\]: ?)?|^.{0,80} what\(\): {1,4})([^\n]{4,200})", re.M)
 """The reason in the last lines of torch's message of an error of NCCL, and behind the head of C++ for an exception."""
 OLD_CODE = re.compile(
-    r"(?:^\s{0,8}|[\]):] {0,2})(?!E[IJ]00|EL000[24]|E3000[68]|EE10(?:02|24)|EZ[12]001|E.9(?:9\d\d))"
-    r"(?P<code>E[1-9A-Z]\d{4}): (?!\[PID)"
+    r"(?:^\s{0,8}|[\]):] {0,2})(?!E[IJ]00|EL000[24]|E3000[68]|EE10(?:02|24)|EZ[12]001|E.(?:99|88)\d\d)"
+    r"(?P<code>E[1-9A-Z]\d{4}): (?!\[PID|[^\n]{0,90}rtGetDevMsg)"
 )
 """In the first line of an error of CANN, as older releases print it: no line below has the code."""
 NAMED = re.compile(r"[:(] ?((?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,40}(?:Error|Exception): .{4,})")

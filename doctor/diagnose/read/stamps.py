@@ -95,17 +95,18 @@ _SYSLOG = re.compile(
     r"(?P<month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"
     r"(?: (?P<year>\d{4}))?"
 )
+COPIED = re.compile(r"^(?:[\w./-]{0,200}/)?worker_(?P<copied>\d{1,6})\.log[:-]\d{1,9}[:-]")
+"""Before each line of its workers' logs that msrun shows behind a failure: by grep -rn -C 5."""
 _RANK = re.compile(
     r"^\s{0,8}(?:\[(?P<label>\d{1,6})\]:? (?!\[\d{4}-)|(?P<srun>\d{1,6}): )"
     r"|\[(?:[\w.]{1,60}:\d{1,6}, )?rank[ =]?(?P<rank>\d{1,6})\]|\[Rank (?P<upper>\d{1,6})\]"
     r"|^(?:\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4})?\[(?:[\w.-]{1,80}@)?\d{1,10},"
     r"(?:mpirank:)?(?P<mpi>\d{1,6})(?:,[\w.-]{1,80})?\](?:<std(?:out|err)>:)?"
+    rf"|{COPIED.pattern}"
 )
 _LOCAL_RANK = re.compile(r"^\[(?:default|[a-z_]{1,20})(?P<local>\d{1,4})\]:")
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
-
-
 _HOST = re.compile(
     r"^(?:(?P<pdsh>(?:\d{1,3}\.){3}\d{1,3}): |(?P<tests>[A-Za-z][\w.-]{0,79}): Test (?:CUDA|NCCL) failure)"
 )

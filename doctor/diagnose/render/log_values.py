@@ -37,6 +37,7 @@ _FIELDS = {
     "POD": (("culprit_pod",), HOST_FORM),
     "VARIABLE": (("setting",), _VARIABLE),
     "CHECK": (("check",), _CHECK),
+    "MB": (("needed_mb",), _PORT),
 }
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
 MAX_NODES = 16
@@ -58,6 +59,7 @@ _PLACES = {
     "CHECK": rf"(?<=doctor explain )CHECK{_AFTER}",
     "HOSTS": r"(?:(?<=doctor check )|(?<=doctor net )|(?<=doctor smoke )|(?<=doctor smoke --native ))(?:HOSTS|<hosts>)",
     "LOG": "<log>",
+    "MB": "<MB>",
 }
 """Where a placeholder stands: in a command, and not in a sentence."""
 _SUBMITTED = re.compile(r"`sbatch(?: (--[a-z-]+)(?:=([^` ]+))?)? (?:<job>|JOB)\.sh`")

@@ -16,6 +16,7 @@ from doctor.diagnose.exception_actions import described, remedy_of_events
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.process import Process
+from doctor.diagnose.read.stamps import COPIED
 from doctor.diagnose.rules.named import name_all
 from doctor.engine.texts import beginning, filled
 
@@ -49,7 +50,7 @@ def _of_known_ranks(faults: list[Fault]) -> list[Fault]:
     nor the copy of a rank's line in the output of a launcher, as msrun shows the end of its workers' logs.
     """
     ranked = [fault.event for fault in faults if fault.process.rank is not None]
-    alike = {(event.signature, place) for event in ranked for place in (event.file, event.text)}
+    alike = {(event.signature, place) for event in ranked for place in (event.file, COPIED.sub("", event.text))}
     return [
         fault
         for fault in faults
@@ -204,11 +205,8 @@ def _is_bare(case: Case, fault: Fault) -> bool:
     have printed what it handled.
     """
     event = fault.event
-    if event.values.get("place") or _UNHANDLED.search(event.text):
-        return False
-    if not is_unspecific(case, event.signature) and not case.has_trait(event, "quoted"):
-        return False
-    return not case.shows_failed_process
+    is_shown = event.values.get("place") or _UNHANDLED.search(event.text) or case.shows_failed_process
+    return not is_shown and (is_unspecific(case, event.signature) or case.has_trait(event, "quoted"))
 
 
 def _with_others(case: Case, faults: list[Fault], summary: str) -> str:
@@ -229,11 +227,9 @@ def _with_others(case: Case, faults: list[Fault], summary: str) -> str:
     ]
     if later:
         return filled("{0}; another error stands behind it: {1}", summary, beginning(later[-1].text, 200))
-    return (
-        filled("{0}; another error stands before it: {1}", summary, beginning(before[0].text, 200))
-        if before
-        else summary
-    )
+    if not before:
+        return summary
+    return filled("{0}; another error stands before it: {1}", summary, beginning(before[0].text, 200))
 
 
 def _time(event: Event) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from doctor import __version__
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.texts import filled
-from doctor.report.formats.json import to_json_value
+from doctor.report.formats.json import document_text
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.watch.rehearsal.conduct import RehearsalResult
 from doctor.watch.rehearsal.judge import Misfit
@@ -133,14 +132,9 @@ def _verdict(page: RehearsalPage, code: int) -> str:
 
 
 def render_json(page: RehearsalPage, code: int) -> str:
-    """As a document of ``doctor.rehearsal/1``; pure ASCII, keys sorted."""
-    text = json.dumps(to_json_value(_document(page, code)), ensure_ascii=True, allow_nan=False, sort_keys=True)
-    return msgspec.json.format(text, indent=2) + "\n"
-
-
-def _document(page: RehearsalPage, code: int) -> dict[str, object]:
+    """As a document of ``doctor.rehearsal/1``."""
     result = page.result
-    return {
+    document = {
         "schema": SCHEMA,
         "version": __version__,
         "exit": int(code),
@@ -166,6 +160,7 @@ def _document(page: RehearsalPage, code: int) -> dict[str, object]:
         "checks": [msgspec.structs.asdict(finding) for finding in page.checks],
         "output": result.output,
     }
+    return document_text(document)
 
 
 def _device(view: RankView) -> dict[str, int | str] | None:

@@ -75,15 +75,11 @@ def compare_pace(now: RunPace, earlier: Sequence[RunPace]) -> PaceComparison:
         return PaceComparison(now, len(runs), (), busy)
     more = effective - span.usual
     rows = tuple(_reasons(now, past, starved, SHARE * more)) or (("", (), (), 0.0, 0.0),)
-    return PaceComparison(
-        now,
-        len(runs),
-        tuple(
-            SlowDown(part, step, span.usual, len(runs), ranks, hosts, seconds, before)
-            for part, ranks, hosts, seconds, before in rows
-        ),
-        busy,
+    slow = tuple(
+        SlowDown(part, step, span.usual, len(runs), ranks, hosts, seconds, before)
+        for part, ranks, hosts, seconds, before in rows
     )
+    return PaceComparison(now, len(runs), slow, busy)
 
 
 Reason = tuple[PacePart, tuple[int, ...], tuple[str, ...], float, float]
@@ -211,14 +207,11 @@ def pace_notes(report: PaceComparison, names: Callable[[Sequence[int]], str]) ->
     """What a report says beside: which parts a step has, and what was not judged."""
     notes = [filled("a usual step takes {0}: {1}", *_split_of(report.now))]
     if report.starved and not report.slow:
-        notes.append(
-            filled(
-                "a step takes longer than in {0} earlier runs; that is not held against the job: {1} waited for a CPU, "
-                "which other programs of the host used",
-                report.runs,
-                names(report.starved),
-            )
+        text = (
+            "a step takes longer than in {0} earlier runs; that is not held against the job: {1} waited for a CPU, "
+            "which other programs of the host used"
         )
+        notes.append(filled(text, report.runs, names(report.starved)))
     return tuple(notes)
 
 

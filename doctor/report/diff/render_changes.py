@@ -135,13 +135,8 @@ def render(page: ChangesPage, code: int) -> str:
     fleet = Fleet(page.now.hosts, 400)
     lines = [_head(page)]
     if page.same_since:
-        lines.append(
-            phrase(
-                "the changes came between {before} and {after}; nothing has changed since",
-                before=format_time(page.before.started),
-                after=format_time(page.same_since),
-            )
-        )
+        ends = {"before": format_time(page.before.started), "after": format_time(page.same_since)}
+        lines.append(phrase("the changes came between {before} and {after}; nothing has changed since", **ends))
     lines += [localized_filled(line) for line in page.pace]
     displayed = _displayed(page.changes)
     for number, ranked in enumerate(displayed, 1):

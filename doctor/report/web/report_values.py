@@ -238,8 +238,9 @@ def grouped_details(details: Details) -> tuple[Detail, ...]:
 def _smoke_values(summary: SmokeSummary | None, report: Report, lines: Details) -> dict[str, object]:
     failures = tuple(map(_failure, summary.failures)) if summary else ()
     sections = {"stack"} if any(failure.stacks for failure in failures) else set()
+    unindented = tuple((label, text.strip()) for label, text in lines)  # for the eye alone, not as code is
     return {
-        "details": [detail for detail in grouped_details(tuple(_plain_lines(lines))) if detail.label not in sections],
+        "details": [detail for detail in grouped_details(unindented) if detail.label not in sections],
         "watched": bool(report.losses) or summary is None or summary.watched,
         "losses": watched_chart(report.losses),
         "training": training_chart(summary) if summary else None,
@@ -247,11 +248,6 @@ def _smoke_values(summary: SmokeSummary | None, report: Report, lines: Details) 
         "failures": failures,
         "has_pairs": bool(summary and summary.pair_speeds),
     }
-
-
-def _plain_lines(lines: Details) -> Iterator[tuple[str, str]]:
-    """Lines of the smoke run are indented for the eye, not because they are code."""
-    yield from ((label, text.strip()) for label, text in lines)
 
 
 def _failure(failure: Failure) -> FailureView:

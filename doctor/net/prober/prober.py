@@ -101,12 +101,10 @@ class Prober(OrderedProgram):
         follows, and the attempts begin.
         """
         self.member.peer_keys.update((host, bytes(bytearray.fromhex(key))) for host, key in keys)
-        self.waiting += [
-            ConnectionAttempt(
-                self.loop, self.member, peer, address, port, seconds, bool(bulk), 0, self.on_attempt, source
-            )
-            for peer, address, port, bulk, source in targets
-        ]
+        place = (self.loop, self.member)
+        for peer, address, port, bulk, source in targets:
+            attempt = ConnectionAttempt(*place, peer, address, port, seconds, bool(bulk), 0, self.on_attempt, source)
+            self.waiting.append(attempt)
         if last:
             self.waiting.reverse()
             self.connecting, self.connect_end = number, time.monotonic() + total

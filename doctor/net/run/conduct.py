@@ -192,14 +192,9 @@ class Conductor:
         listeners = self.results[self.plan.hosts[target]].listeners
         open_ports = [(place, listeners[place]) for place in places if place in listeners]
         open_ports = [(place, report) for place, report in open_ports if not report.problem]
+        addresses = self.plan.endpoints[target].addresses
         return [
-            (
-                target,
-                self.plan.endpoints[target].addresses[self.plan.ports[place].purpose],
-                report.port,
-                place == open_ports[-1][0],
-                0,
-            )
+            (target, addresses[self.plan.ports[place].purpose], report.port, place == open_ports[-1][0], 0)
             for place, report in open_ports
         ]
 

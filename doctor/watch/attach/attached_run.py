@@ -224,18 +224,10 @@ def _failures(
             hints.append(cause.text)
         else:
             waiting = tuple(rank for rank in job.ranks if rank not in ranks)
-            failures.append(
-                Failure(
-                    "blocked",
-                    ranks,
-                    waiting,
-                    certainty="evidence",
-                    stage="training",
-                    text=cause.text,
-                    states={rank: filled("it {0}", job.ranks[rank].does.text) for rank in ranks if rank in job.ranks},
-                    stacks=_stacks(job, (*ranks, *waiting)),
-                )
-            )
+            states = {rank: filled("it {0}", job.ranks[rank].does.text) for rank in ranks if rank in job.ranks}
+            failure = Failure("blocked", ranks, waiting, certainty="evidence", stage="training", text=cause.text)
+            stacks = _stacks(job, (*ranks, *waiting))
+            failures.append(msgspec.structs.replace(failure, states=states, stacks=stacks))
     return tuple(failures), tuple(hints)
 
 
@@ -252,28 +244,20 @@ def _ranks_of(job: _Job, cause: RecordedCause) -> set[int]:
 def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds: float) -> Failure:
     culprits = tuple(sorted(job.number(odd_rank) for odd_rank in odd_ranks))
     # The check of stopped ranks says "is" itself.
-    texts = {
-        job.number(odd_rank): joined(
-            "",
-            (
-                without_start(odd_rank.text, "is ")
-                if kind in ("stopped", "frozen")
-                else filled("it {0}", odd_rank.text),
-                filled(" (pid {0})", odd_rank.pid) if odd_rank.pid else "",
-            ),
-        )
-        for odd_rank in odd_ranks
-    }
+    texts = {}
+    for odd_rank in odd_ranks:
+        paused = kind in ("stopped", "frozen")
+        does = without_start(odd_rank.text, "is ") if paused else filled("it {0}", odd_rank.text)
+        process = filled(" (pid {0})", odd_rank.pid) if odd_rank.pid else ""
+        texts[job.number(odd_rank)] = joined("", (does, process))
     waiting = tuple(rank for rank, entry in job.ranks.items() if entry.waits and rank not in culprits)
     calls = {rank: without_start(job.ranks[rank].does.text, "waits in ") for rank in waiting}
     if kind == "mismatch":
         calls.update({rank: without_start(job.ranks[rank].does.text, "waits in ") for rank in culprits})
     distinct = list(dict.fromkeys(texts[rank] for rank in culprits))
-    text = (
-        distinct[0]
-        if len(distinct) == 1
-        else joined("; ", (filled("rank {0}: {1}", rank, texts[rank]) for rank in culprits[:4]))
-    )
+    text = distinct[0]
+    if len(distinct) > 1:
+        text = joined("; ", (filled("rank {0}: {1}", rank, texts[rank]) for rank in culprits[:4]))
     if kind == "left":
         text = joined("", (text, "; how it ended is in its own output, and in dmesg if the kernel ended it"))
     return Failure(

@@ -233,15 +233,12 @@ def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
             notes.append(filled("{0}: {1}: expected root (--sudo), or that user", host, hidden))
         limited = report.ptrace_scope > (2 if report.root else 0)
         if limited and report.ranks:
-            notes.append(
-                filled(
-                    "{0}: kernel.yama.ptrace_scope is {1}: stacks and system calls may not be read, kernel "
-                    "functions were{2}",
-                    host,
-                    report.ptrace_scope,
-                    "" if report.root else "; root (--sudo) may read more",
-                )
+            text = (
+                "{0}: kernel.yama.ptrace_scope is {1}: stacks and system calls may not be read, kernel "
+                "functions were{2}"
             )
+            more = "" if report.root else "; root (--sudo) may read more"
+            notes.append(filled(text, host, report.ptrace_scope, more))
     return notes
 
 

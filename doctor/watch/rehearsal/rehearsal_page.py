@@ -64,19 +64,11 @@ def _lines(page: RehearsalPage, code: int, verbose: bool) -> Iterator[str]:
         nodes = number_ranges(sorted(view.cpu_nodes)) or "-"
         rank = "-" if view.rank is None else view.rank
         local = "-" if view.local_rank is None else view.local_rank
-        yield clean(
-            phrase(
-                "rank {rank} on {host}: local rank {local}, device {device}, CPUs {cpus}, NUMA node {nodes}, pid {pid}",
-                rank=rank,
-                host=view.host,
-                local=local,
-                device=device,
-                cpus=cpus or "-",
-                nodes=nodes,
-                pid=view.pid,
-            ),
-            300,
-        )
+        text = phrase(
+            "rank {rank} on {host}: local rank {local}, device {device}, CPUs {cpus}, NUMA node {nodes}, pid {pid}",
+            rank=rank, host=view.host, local=local, device=device, cpus=cpus or "-", nodes=nodes, pid=view.pid,
+        )  # fmt: skip
+        yield clean(text, 300)
     for view in result.schedulers:
         yield clean(phrase("scheduler on {host}: pid {pid}; no rank", host=view.host, pid=view.pid), 300)
     if limit and len(result.views) > limit:
@@ -118,14 +110,8 @@ def _verdict(page: RehearsalPage, code: int) -> str:
     count = len(page.result.views)
     hosts = count_noun(len({view.host for view in page.result.views}), "host")
     total = page.expected if page.expected is not None else count
-    seconds = f"{page.result.seconds:.1f}"
-    counts = phrase(
-        "{count} of {total}, on {hosts}, in {seconds} s",
-        count=count,
-        total=count_noun(total, "rank"),
-        hosts=hosts,
-        seconds=seconds,
-    )
+    values = {"total": count_noun(total, "rank"), "hosts": hosts, "seconds": f"{page.result.seconds:.1f}"}
+    counts = phrase("{count} of {total}, on {hosts}, in {seconds} s", count=count, **values)
     good = "WARNINGS" if page.misfits or page.checks else "HEALTHY"
     verdicts = {0: good, 10: "FAILED", 12: "UNKNOWN"}
     return f"{localized(verdicts.get(code, 'UNKNOWN'))}{localized(': ')}{counts}"

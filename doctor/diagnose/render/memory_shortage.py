@@ -42,11 +42,9 @@ def memory_shortage(events: Iterable[Event]) -> str:
         return ""
     line = max(rows, key=lambda text: rows[text]["asked"] - rows[text]["free"])
     device, shortage = _DEVICE.search(line), _shortage(rows[line])
-    return (
-        phrase("{device} as its process counts: {shortage}", device=device["device"], shortage=shortage)
-        if device
-        else shortage
-    )
+    if not device:
+        return shortage
+    return phrase("{device} as its process counts: {shortage}", device=device["device"], shortage=shortage)
 
 
 def _shortage(sizes: dict[str, int]) -> str:

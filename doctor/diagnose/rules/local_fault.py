@@ -229,11 +229,9 @@ def _with_others(case: Case, faults: list[Fault], summary: str) -> str:
     ]
     if later:
         return filled("{0}; another error stands behind it: {1}", summary, beginning(later[-1].text, 200))
-    return (
-        filled("{0}; another error stands before it: {1}", summary, beginning(before[0].text, 200))
-        if before
-        else summary
-    )
+    if not before:
+        return summary
+    return filled("{0}; another error stands before it: {1}", summary, beginning(before[0].text, 200))
 
 
 def _time(event: Event) -> float:

@@ -219,18 +219,15 @@ def _split_of(run: RunPace) -> tuple[str, str]:
     """Of the middle rank's: the step, and its parts."""
     ordered = sorted(run.ranks.values(), key=lambda pace: pace.step)
     pace: RankPace = ordered[(len(ordered) - 1) // 2]
-    parts = ", ".join(
-        filled(text, seconds_text(value))
-        for text, value in (
-            ("{0} input", pace.input),
-            ("{0} compute", pace.compute),
-            ("{0} waiting for other ranks", pace.wait),
-            ("{0} network", pace.network),
-            ("{0} compute or network", pace.unsplit),
-        )
-        if value >= 0.005 * pace.step
+    parts = (
+        ("{0} input", pace.input),
+        ("{0} compute", pace.compute),
+        ("{0} waiting for other ranks", pace.wait),
+        ("{0} network", pace.network),
+        ("{0} compute or network", pace.unsplit),
     )
-    return seconds_text(pace.step), parts
+    text = ", ".join(filled(part, seconds_text(value)) for part, value in parts if value >= 0.005 * pace.step)
+    return seconds_text(pace.step), text
 
 
 def _values(row: SlowDown) -> dict[str, str | int]:

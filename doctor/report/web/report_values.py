@@ -326,17 +326,10 @@ def hang_timeline(failure: Failure) -> Timeline | None:
     for number, ((is_culprit, call), ranks) in enumerate(ordered[:MAX_ROWS]):
         ages = [ages_by_rank[rank] for rank in ranks]
         entries = tuple(sorted({across(age) for age in ages}))
+        does = clean(call, 200) or localized("no call is known")
+        ends = (max(ages), min(ages))
         rows.append(
-            TimelineRow(
-                ranks_in_words(ranks),
-                clean(call, 200) or localized("no call is known"),
-                is_culprit,
-                max(ages),
-                min(ages),
-                entries[0],
-                entries[:200],
-                number * ROW_HEIGHT,
-            )
+            TimelineRow(ranks_in_words(ranks), does, is_culprit, *ends, entries[0], entries[:200], number * ROW_HEIGHT)
         )
     ticks = tuple((across(seconds * part / 4), _before(seconds * part / 4)) for part in range(5))
     return Timeline(tuple(rows), len(ordered) - len(rows), seconds, ticks, len(rows) * ROW_HEIGHT + AXIS_HEIGHT)

@@ -48,14 +48,14 @@ def starved_ranks(hosts: Mapping[str, HostPressure]) -> dict[int, str]:
 def of_own_ranks(hosts: Mapping[str, HostPressure], plan: SmokePlan) -> dict[str, HostPressure]:
     """What the hosts tell, without ranks that the plan has on another one: no host speaks for another host's ranks."""
     ranks_by_host = plan.ranks_by_host
-    return {
-        host: msgspec.structs.replace(
-            pressure,
-            ranks={rank: pressure.ranks[rank] for rank in ranks_by_host.get(host, ()) if rank in pressure.ranks},
-            spins={rank: pressure.spins[rank] for rank in ranks_by_host.get(host, ()) if rank in pressure.spins},
+    of_hosts = {}
+    for host, pressure in hosts.items():
+        ranks, spins = (
+            {rank: rows[rank] for rank in ranks_by_host.get(host, ()) if rank in rows}
+            for rows in (pressure.ranks, pressure.spins)
         )
-        for host, pressure in hosts.items()
-    }
+        of_hosts[host] = msgspec.structs.replace(pressure, ranks=ranks, spins=spins)
+    return of_hosts
 
 
 def quota_use(hosts: Mapping[str, HostPressure]) -> dict[int, QuotaUse]:

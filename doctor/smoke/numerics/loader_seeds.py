@@ -48,12 +48,11 @@ def _finding(
     trace: LayoutTrace, ranks: Sequence[int], template: str, generators: Sequence[str], group: Sequence[int], tie: bool
 ) -> Finding:
     plan = trace.plan
+    everybody = len(ranks) >= trace.layout.world
     return Finding(
         template,
         hosts=list(dict.fromkeys(plan.host_of(rank) for rank in ranks)),
-        who=describe_ranks(trace, ranks)
-        if len(ranks) < trace.layout.world
-        else filled("ranks {0}", format_ranges(ranks)),
+        who=filled("ranks {0}", format_ranges(ranks)) if everybody else describe_ranks(trace, ranks),
         ranks=list(ranks),
         places=[describe_placement(trace, rank) for rank in ranks[:8]],
         group=format_ranges(group),

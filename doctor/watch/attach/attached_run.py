@@ -91,15 +91,13 @@ def attached_run(
     undecided = main.text if main.result in ("undecided", "nothing") and (main.odd_ranks or not failures) else ""
     sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
     count_text = "{0}: {1} processes seen" if len(main.ranks) != 1 else "{0}: 1 process seen"
+    texts = (filled(count_text, main.job, len(main.ranks)), main.text, *sentences)
     run = SmokeRun(
         plan=_plan(job),
         failures=failures,
         reached={} if failures else {"training": round(seconds, 3)},
         seconds=round(seconds, 3),
-        notes=tuple(
-            strip_control_chars(note, 400)
-            for note in (filled(count_text, main.job, len(main.ranks)), main.text, *sentences)
-        ),
+        notes=tuple(strip_control_chars(note, 400) for note in texts),
         watched=True,
         undecided=undecided,
     )

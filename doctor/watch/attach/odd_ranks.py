@@ -252,10 +252,8 @@ def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
     if unseen <= 0:
         text = "All its processes ended during the look: how they ended is in their own output."
         return Judgement("undecided", text)
-    text = filled(
-        "{0} ended during the look; no rank seen here waits for it,",
-        labels_joined([view.report.label for view in ended]),
-    )
+    named = labels_joined([view.report.label for view in ended])
+    text = filled("{0} ended during the look; no rank seen here waits for it,", named)
     who = "the rank not seen" if unseen == 1 else filled("one of the {0} ranks not seen", unseen)
     return Judgement("undecided", filled("{0} and {1} may have ended before.", text, who))
 

@@ -59,6 +59,7 @@ class LoaderPosition:
         count = self.yielded if count < 0 else count
         batches = self.batches[:count]
         complete = count <= len(self.batches)
+        used = complete and batches
         return {
             "l": self.number,
             "size": self.size,
@@ -71,10 +72,8 @@ class LoaderPosition:
             "first": self.first,
             "crc": [batch_digest(indices) for indices in batches[:MAX_BATCHES]],
             "ahead": [batch_digest(indices) for indices in self.batches[count : count + 32]],
-            "used": encode_indices([index for indices in batches for index in indices])
-            if complete and batches
-            else None,
-            "last": list(batches[-1])[:2048] if complete and batches else None,
+            "used": encode_indices([index for indices in batches for index in indices]) if used else None,
+            "last": list(batches[-1])[:2048] if used else None,
         }
 
 

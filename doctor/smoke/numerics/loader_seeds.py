@@ -17,7 +17,11 @@ def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iter
     """Findings on all loaders that came to their end."""
     number = min((event.layout for event in loaded.values()), default=0)
     trace = build_trace(plan, number)
-    drawn = {rank: _known_digests(event) for rank, event in sorted(loaded.items()) if not event.text}
+    drawn = {
+        rank: {name: value for name, value in event.digests.items() if value is not None}
+        for rank, event in sorted(loaded.items())
+        if not event.text
+    }
     for group in trace.models:
         members = [rank for rank in group if rank in drawn]
         # A generator that some ranks lack, as without NumPy, says nothing about seeds.
@@ -38,10 +42,6 @@ def _repeated(trace: LayoutTrace, drawn: Mapping[int, Mapping[str, int]]) -> Ite
     for alike, generators in names_held_alike({rank: drawn[rank] for rank in firsts}).items():
         template = "the loader workers of {who} drew the same numbers ({generators}) for different data"
         yield _finding(trace, alike, template, sorted(generators), alike, False)
-
-
-def _known_digests(event: LoaderResult) -> dict[str, int]:
-    return {name: value for name, value in event.digests.items() if value is not None}
 
 
 def _finding(

@@ -107,7 +107,7 @@ class DataPosition:
             return batch
 
         def _reset(iterator: Any, *arguments: Any, **named: Any) -> Any:
-            self.guard(self._forget, iterator)
+            self.guard(self.iterators.pop, iterator, None)  # workers that live on begin a new epoch
             return reset(iterator, *arguments, **named)
 
         base._next_index, base.__next__, base._reset = _next_index, next_batch, _reset
@@ -133,10 +133,6 @@ class DataPosition:
         position = self.iterators[iterator] = self.loaders[key]
         position.begin(iterator)
         return position
-
-    def _forget(self, iterator: Any) -> None:
-        """An iterator of workers that live on begins a new epoch."""
-        self.iterators.pop(iterator, None)
 
     def _give(self, iterator: Any) -> None:
         position = self.iterators.get(iterator)

@@ -198,12 +198,10 @@ class LogWatch:
     def add(self, file: int, line: bytes, now: float | None = None) -> LossLine | None:
         """One line of a file. ``now``: seconds of a clock, where the line has just been written."""
         if b"HCCL" in line or b"Heartbeat" in line:
-            self._keep_heartbeat(file, line[: PATTERN_LINE * 4])
+            start = line[: PATTERN_LINE * 4]
+            if len(self.heartbeats) < MOST_HEARTBEATS and HEARTBEAT.search(start):
+                self.heartbeats.append((file, start))
         return self.add_line(line, self._file_ranks[file], now)
-
-    def _keep_heartbeat(self, file: int, line: bytes) -> None:
-        if len(self.heartbeats) < MOST_HEARTBEATS and HEARTBEAT.search(line):
-            self.heartbeats.append((file, line))
 
     def add_line(self, line: bytes, rank: int | None, now: float | None = None, stream: str = "") -> LossLine | None:
         """One line of a rank. ``stream``: keeps what one rank prints into two streams apart; empty: its stdout."""

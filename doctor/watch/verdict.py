@@ -287,8 +287,8 @@ class TrainingWatch:
             return failure if failure.seconds > limit else None
         if failure.certainty != "timeout":
             return failure
-        culprits = [self.snapshots[rank] for rank in failure.culprit_ranks]
-        if failure.kind != "network" and not failure.waiting_ranks and not locked_out(culprits):
+        all_apart = failure.kind != "network" and not failure.waiting_ranks
+        if all_apart and not locked_out([self.snapshots[rank] for rank in failure.culprit_ranks]):
             return None
         if self.before_first_step(failure.culprit_ranks) and failure.seconds < STARTING * self.patience:
             return None

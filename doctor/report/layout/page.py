@@ -177,7 +177,7 @@ class _PageBuilder:
             return localized("of the job itself, no host checked")
         hosts = count_noun(len(self.fleet.hosts), "host")
         text = phrase("on {hosts}", hosts=hosts)
-        if counts[-1] < len(self.fleet.hosts):
+        if counts[-1] != len(self.fleet.hosts):
             text = phrase("on {count} of {hosts}", count=counts[-1], hosts=hosts)
         if counts[0] < counts[-1]:
             text = phrase("{text}, some of them on {count} only", text=text, count=counts[0])

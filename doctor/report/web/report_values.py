@@ -238,7 +238,7 @@ def grouped_details(details: Details) -> tuple[Detail, ...]:
 def _smoke_values(summary: SmokeSummary | None, report: Report, lines: Details) -> dict[str, object]:
     failures = tuple(map(_failure, summary.failures)) if summary else ()
     sections = {"stack"} if any(failure.stacks for failure in failures) else set()
-    unindented = tuple((label, text.strip()) for label, text in lines)  # for the eye alone, not as code is
+    unindented = tuple((label, text.strip()) for label, text in lines)  # indented for the eye alone
     return {
         "details": [detail for detail in grouped_details(unindented) if detail.label not in sections],
         "watched": bool(report.losses) or summary is None or summary.watched,

@@ -45,9 +45,9 @@ class Outlier(msgspec.Struct, frozen=True):
                 "products of float32 are off by {0} there, by {1} on the others (TF32 or the like)",
                 *(f"{error:.0e}" for error in self.precision),
             )
-        if self.share <= LOSS_TOLERANCE:
-            return "only the last bits differ"
-        return filled("losses differ by up to {0}", f"{self.share:.1e}")
+        if self.share > LOSS_TOLERANCE:
+            return filled("losses differ by up to {0}", f"{self.share:.1e}")
+        return "only the last bits differ"
 
 
 def find_outliers(

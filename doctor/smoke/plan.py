@@ -91,13 +91,15 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
     backend = options.backend or common_backend([host.devices for host in hosts.values()])
     placements = _placements(hosts, backend, options)
     rule = group_rule(backend, (host.npu_model for host in hosts.values()))
-    return SmokePlan(
-        backend=backend,
-        places=placements,
-        layouts=plan_layouts(placements, options.layouts, rule),
-        group_rule=rule,
-        **{**settings(options), "master_addr": options.master_addr or _master_address(hosts)},
-    )
+    return settled_plan(backend, placements, rule, options, master_addr=options.master_addr or _master_address(hosts))
+
+
+def settled_plan(
+    backend: Backend, places: tuple[RankPlacement, ...], rule: GroupRule, options: SmokeOptions, **more: Any
+) -> SmokePlan:
+    """The plan for these ranks. ``more``: fields that the options do not settle, or otherwise. Raises: ValueError."""
+    layouts = plan_layouts(places, options.layouts, rule)
+    return SmokePlan(backend=backend, places=places, layouts=layouts, group_rule=rule, **settings(options) | more)
 
 
 def settings(options: SmokeOptions) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from doctor.history.tracks import TRACK_KINDS
 from doctor.net.matrix import OUTCOMES
 from doctor.remedy.playbook import RISKS, WHO
 from doctor.report.diff.compare import KINDS
+from doctor.report.diff.value_lines import CATEGORIES
 from doctor.report.explain.checks import _intents, _summary, _with_needs
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.formats.html import script_texts
@@ -45,7 +46,7 @@ from doctor.report.web.path_maps import _FIGURES
 from doctor.report.web.report_values import _TITLES, JOB, STATES
 from doctor.smoke.hang.describe import PROCESS_STATES
 from tests.value_texts import module_tree, nodes, value_texts
-from tests.value_words import expected_values, fault_meanings, launcher_titles, value_words
+from tests.value_words import expected_values, fault_meanings, launcher_titles, resumed_texts, value_words
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(FOLDER) / "zh"
@@ -245,6 +246,7 @@ def page_texts() -> Iterator[str]:
     yield from (outcome.value for outcome in OUTCOMES.values())
     yield from ("fill in", "when", "state", "check", "hosts", "run (UTC)", "command", "verdict", "came", "went")
     yield from ("healthy", "failed", "warnings", "nothing", *TRACK_KINDS, LEGEND)
+    yield from sorted(CATEGORIES)
 
 
 @cache
@@ -259,6 +261,7 @@ def code_texts(part: str) -> dict[str, str]:
             *launcher_titles(ROOT / "doctor" / "environment" / "launchers.toml"),
             *expected_values(ROOT / "doctor" / "job" / "variable_values.toml"),
             *fault_meanings(ROOT / "doctor" / "facts" / "kernel_faults.toml"),
+            *resumed_texts(ROOT / "doctor" / "analysis" / "values" / "resumed.toml"),
             *SYSTEM_ERRORS,
             *JSON_PROBLEMS,
         )
@@ -373,7 +376,7 @@ LABELS = (
     *WHO,
     *RISKS,
     *KINDS,
-    *_LABELS.values(),
+    *(f"label: {label}" for label in sorted(_LABELS)),
     *_ROLES.values(),
     *("any", "certain", "likely", "possible", "known and unknown", "hosts and checks"),
     *("diff: findings", "diff: before", "diff: now"),

@@ -53,6 +53,11 @@ def fault_meanings(table: Path) -> Iterator[str]:
     yield from (row["meaning"] for row in loads(table.read_text("utf-8"))["fault"] if row["check"] and "meaning" in row)
 
 
+def resumed_texts(table: Path) -> Iterator[str]:
+    """What is said of a training that lost a part of its checkpoint, of ``analysis/values/resumed.toml``."""
+    yield from loads(table.read_text("utf-8")).values()
+
+
 def _vocabulary(value: ast.expr) -> Iterator[str]:
     """The words that an expression can be, or that can stand in a list or mapping of it."""
     if isinstance(value, ast.Constant):

@@ -50,7 +50,7 @@ def run_log(
     """Raises: CommandError. Returns: the exit code."""
     validate_output(output)
     _validate_paths(paths)
-    watch = loss_options(options, choice).log_watch(paths)
+    watch = LogWatch(paths, loss_options(options, choice))
     files = [FollowedFile(path) for path in paths]
     stopped: SystemExit | None = None
     began = time.monotonic()

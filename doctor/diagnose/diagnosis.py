@@ -59,17 +59,9 @@ class Culprit(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """``rank 3 (host n1, device 3)``; the process's log where nothing else is known."""
-        place = joined(
-            ", ",
-            [
-                word
-                for word in (
-                    filled("host {0}", self.host) if self.host else "",
-                    filled("device {0}", self.device) if self.device is not None else "",
-                )
-                if word
-            ],
-        )
+        host = filled("host {0}", self.host) if self.host else ""
+        device = filled("device {0}", self.device) if self.device is not None else ""
+        place = joined(", ", [word for word in (host, device) if word])
         if self.rank is None and self.label:
             return filled("{0} ({1})", self.label, place) if place else self.label
         if self.rank is None:

@@ -111,10 +111,8 @@ def remedy_of_events(signature: Signature, events: Iterable[Event]) -> Remedy:
     if "unspecific" not in signature.traits or not signature.action:
         return signature.action
     of_cause = (event.values for event in events if is_shown_as(event, signature))
-    remedies: set[Remedy] = {
-        remedy_of_exception(
-            values.get("exception", ""), signature.action, values.get("place", ""), values.get("message", "")
-        )
-        for values in of_cause
-    }
+    remedies: set[Remedy] = set()
+    for values in of_cause:
+        exception, place, message = (values.get(name, "") for name in ("exception", "place", "message"))
+        remedies.add(remedy_of_exception(exception, signature.action, place, message))
     return remedies.pop() if len(remedies) == 1 else signature.action

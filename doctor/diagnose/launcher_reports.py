@@ -261,9 +261,8 @@ def _of_each_worker(process: Process, errors: Sequence[Event], reports: Sequence
     parts = zip(
         sorted(codes), [0, *lines[:-1]], [*lines[:-1], max(event.line for event in process.events)], strict=True
     )
-    return [
-        msgspec.structs.replace(
-            process, rank=rank, events=[event for event in process.events if first < event.line <= last]
-        )
-        for rank, first, last in parts
-    ]
+    split_processes = []
+    for rank, first, last in parts:
+        events = [event for event in process.events if first < event.line <= last]
+        split_processes.append(msgspec.structs.replace(process, rank=rank, events=events))
+    return split_processes

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -14,7 +12,7 @@ from doctor.engine.language import localized, phrase
 from doctor.engine.output_encoding import display_width, padded
 from doctor.history.run_record import State
 from doctor.history.tracks import HistoryPage, RunSummary, Track
-from doctor.report.formats.json import to_json_value
+from doctor.report.formats.json import document_text
 from doctor.report.layout.finding_ages import short_time
 from doctor.report.layout.finding_table import cut
 from doctor.report.layout.formatting import clean, count_noun, format_time, wrapped
@@ -37,13 +35,9 @@ LEGEND = "E error, W warning, A accepted (waived), . looked and found nothing, b
 
 
 def render_json(page: HistoryPage) -> str:
-    """A document of ``doctor.history/1``; pure ASCII, keys sorted."""
+    """A document of ``doctor.history/1``."""
     document = {"schema": SCHEMA, "version": __version__, **msgspec.structs.asdict(page)}
-    document_value: Any = to_json_value(msgspec.to_builtins(document))
-    return (
-        msgspec.json.format(json.dumps(document_value, ensure_ascii=True, allow_nan=False, sort_keys=True), indent=2)
-        + "\n"
-    )
+    return document_text(msgspec.to_builtins(document))
 
 
 def render(page: HistoryPage, width: int, subject: str = "") -> str:

@@ -88,11 +88,8 @@ def place(cause: NetworkCause, names: Sequence[str]) -> str:
         ends = [*hosts, *groups]
         if cause.way == "inbound":
             ends.reverse()
-        return (
-            filled("between {0} and {1}", joined(", ", ends[:-1]), ends[-1])
-            if cause.way == "both"
-            else filled("from {0} to {1}", ends[0], ends[1])
-        )
+        between = filled("between {0} and {1}", joined(", ", ends[:-1]), ends[-1])
+        return between if cause.way == "both" else filled("from {0} to {1}", ends[0], ends[1])
     if cause.kind == "border":
         name = groups[0]
         return {

@@ -75,13 +75,10 @@ class LocatedFailure(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> dict[str, object]:
-        outcome_text = joined(
-            ", ",
-            (
-                filled("{0} {1}", name, number) if len(self.outcomes) > 1 else name
-                for name, number in self.outcomes.items()
-            ),
-        )
+        counted = [filled("{0} {1}", name, number) for name, number in self.outcomes.items()]
+        outcome_text = joined(", ", counted if len(self.outcomes) > 1 else self.outcomes)
+        blamed, port = list(self.hosts[:4]), self.numbers[0] if self.numbers else "PORT"
+        look = joined(" ", (filled(text, *self.example, ", ".join(blamed), port) for text in self._look))
         return {
             "place": self.place,
             "ports": self.ports,
@@ -89,17 +86,11 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "attempts": self.attempts,
             "how": joined("; ", (outcome_text, *self.details[:1])),
             "doubt": filled("; equally possible: {0}", self.doubt) if self.doubt else "",
-            "look": joined(
-                " ",
-                (
-                    filled(text, *self.example, ", ".join(self.hosts[:4]), self.numbers[0] if self.numbers else "PORT")
-                    for text in self._look
-                ),
-            ),
-            "blamed": list(self.hosts[:4]),
+            "look": look,
+            "blamed": blamed,
             "first": self.example[0],
             "other": self.example[1],
-            "port": self.numbers[0] if self.numbers else "PORT",
+            "port": port,
             CUT_PARTS: self.parts,
         }
 

@@ -128,24 +128,12 @@ class Schedule(msgspec.Struct, frozen=True):
         text = joined("", (text, filled("{0} of {1} ports", self.ports_each, self.ports)))
         if self.kind == "quick":
             text = joined("", (text, filled(", each host in at least {0} pairs; ", self.degree)))
-            text = joined(
-                "",
-                (
-                    text,
-                    filled("chance to miss a single bad pair or direction: {0}", _percent(self.chance_to_miss_pair)),
-                ),
-            )
+            more = filled("chance to miss a single bad pair or direction: {0}", _percent(self.chance_to_miss_pair))
+            text = joined("", (text, more))
         elif self.ports_each < self.ports:
             text = joined("", (text, " of each pair, all of a rank's neighbours; "))
-            text = joined(
-                "",
-                (
-                    text,
-                    filled(
-                        "chance to miss a single bad port of one direction: {0}", _percent(self.chance_to_miss_port)
-                    ),
-                ),
-            )
+            more = filled("chance to miss a single bad port of one direction: {0}", _percent(self.chance_to_miss_port))
+            text = joined("", (text, more))
         return text
 
 

@@ -91,13 +91,15 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
     backend = options.backend or common_backend([host.devices for host in hosts.values()])
     placements = _placements(hosts, backend, options)
     rule = group_rule(backend, (host.npu_model for host in hosts.values()))
-    return SmokePlan(
-        backend=backend,
-        places=placements,
-        layouts=plan_layouts(placements, options.layouts, rule),
-        group_rule=rule,
-        **{**settings(options), "master_addr": options.master_addr or _master_address(hosts)},
-    )
+    return settled_plan(backend, placements, rule, options, master_addr=options.master_addr or _master_address(hosts))
+
+
+def settled_plan(
+    backend: Backend, places: tuple[RankPlacement, ...], rule: GroupRule, options: SmokeOptions, **more: Any
+) -> SmokePlan:
+    """The plan for these ranks. ``more``: fields that the options do not settle, or otherwise. Raises: ValueError."""
+    layouts = plan_layouts(places, options.layouts, rule)
+    return SmokePlan(backend=backend, places=places, layouts=layouts, group_rule=rule, **settings(options) | more)
 
 
 def settings(options: SmokeOptions) -> dict[str, Any]:
@@ -171,14 +173,11 @@ def buffer_notes(plan: SmokePlan, variables: Mapping[str, str]) -> tuple[str, ..
     size = int(text) if is_number else HCCL_BUFFER
     groups = 1 + len(partitions(plan_as_dict(plan)))
     default = "" if is_number else ", the default"
-    note = filled(
-        "HCCL_BUFFSIZE is {0} MB{1}: the process groups of a rank ({2}) take {3} GB of its NPU, "
-        "beside what else runs there; --env clean sets 16 MB",
-        size,
-        default,
-        groups,
-        f"{2 * size * groups / 1000:.1f}",
+    text = (
+        "HCCL_BUFFSIZE is {0} MB{1}: the process groups of a rank ({2}) take {3} GB of its NPU, beside what else runs "
+        "there; --env clean sets 16 MB"
     )
+    note = filled(text, size, default, groups, f"{2 * size * groups / 1000:.1f}")
     return (note,)
 
 
@@ -222,22 +221,16 @@ def _layout_values(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")
         if name not in ("dp", "tp", "pp", "zero", "acc", "recompute"):
-            raise ValueError(
-                filled(
-                    "--layout {0}: {1} is not a part of a layout; expected {2}", f"{text!r}", f"{name!r}", _LAYOUT_FORM
-                )
-            )
+            problem = "--layout {0}: {1} is not a part of a layout; expected {2}"
+            raise ValueError(filled(problem, f"{text!r}", f"{name!r}", _LAYOUT_FORM))
         if name in values:
             raise ValueError(filled("--layout {0}: {1} appears twice; expected each part once", f"{text!r}", name))
         if not equals and name in ("zero", "recompute"):
             number = "1"
         least = 0 if name in ("zero", "recompute") else 1
         if not re.fullmatch(r"[0-9]{1,6}", number, re.ASCII) or int(number) < least:
-            raise ValueError(
-                filled(
-                    "--layout {0}: {1}={2}; expected a whole number of at least {3}", f"{text!r}", name, number, least
-                )
-            )
+            problem = "--layout {0}: {1}={2}; expected a whole number of at least {3}"
+            raise ValueError(filled(problem, f"{text!r}", name, number, least))
         values[name] = int(number)
     return values
 
@@ -290,11 +283,8 @@ def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeO
         count = count or (RANKS_ON_SINGLE_HOST if len(hosts) == 1 else RANKS_ON_EACH_HOST)
         if devices and count > len(devices):
             kind = KINDS[backend].upper()
-            raise ValueError(
-                filled(
-                    "{0}: {1} ranks for {2}; expected one {3} a rank", name, count, count_noun(len(devices), kind), kind
-                )
-            )
+            problem = "{0}: {1} ranks for {2}; expected one {3} a rank"
+            raise ValueError(filled(problem, name, count, count_noun(len(devices), kind), kind))
         numbers = devices or (-1,) * count
         visible = tuple(host.devices.get(KINDS.get(backend, ""), ()))
         ordinals = [visible.index(number) if number in visible else -1 for number in numbers]
@@ -307,12 +297,8 @@ def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeO
 
 def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions) -> tuple[int, ...]:
     if backend == "gloo" and options.devices:
-        raise ValueError(
-            filled(
-                "devices {0} are requested, but gloo runs on CPUs; expected nccl or hccl",
-                _format_numbers(options.devices),
-            )
-        )
+        text = "devices {0} are requested, but gloo runs on CPUs; expected nccl or hccl"
+        raise ValueError(filled(text, _format_numbers(options.devices)))
     if backend == "gloo":
         return ()
     kind = KINDS[backend]

@@ -23,14 +23,11 @@ INFERRED = " (inferred: {inferred})"
 
 def notes_of(data: DataReport) -> tuple[str, ...]:
     """Assumptions, possibly intended differences, and unchecked parts."""
-    return (
-        "what the ranks computed was compared in 1 step"
-        if data.steps == 1
-        else filled("what the ranks computed was compared in {0} steps", data.steps),
-        *data.inferred,
-        *(defect.text for defect in data.notes),
-        *(filled("not looked at: {0}", text) for text in data.unseen),
-    )
+    compared = filled("what the ranks computed was compared in {0} steps", data.steps)
+    if data.steps == 1:
+        compared = "what the ranks computed was compared in 1 step"
+    unseen = [filled("not looked at: {0}", text) for text in data.unseen]
+    return (compared, *data.inferred, *(defect.text for defect in data.notes), *unseen)
 
 
 def data_headlines(data: DataReport | None, hosts: Mapping[int, str]) -> list[str]:

@@ -155,11 +155,8 @@ class WatchFolder:
             if folder.ready.is_dir():
                 return folder, False
             if time.monotonic() > limit:
-                raise TimeoutError(
-                    filled(
-                        "no other process of the launch made {0} ready within {1} s", folder.path, f"{READY_SECONDS:g}"
-                    )
-                )
+                text = "no other process of the launch made {0} ready within {1} s"
+                raise TimeoutError(filled(text, folder.path, f"{READY_SECONDS:g}"))
             time.sleep(0.02)
         # What a watch of the same launch has left that was killed.
         for remnant in (folder.ready, folder.hook, folder.ranks, folder.copies, folder.data.digests, folder.data.hooks):

@@ -36,7 +36,7 @@ from doctor.watch.live_losses import LiveLosses
 from doctor.watch.live_metrics import LiveMetrics
 from doctor.watch.live_pace import LivePace
 from doctor.watch.live_ranks import LiveRanks
-from doctor.watch.loss.log_watch import LossOptions, verdict_line
+from doctor.watch.loss.log_watch import LogWatch, LossOptions, verdict_line
 from doctor.watch.loss.log_watch import headline as loss_headline
 from doctor.watch.observer import Observer
 from doctor.watch.outcome import output_only_run, watched_run, with_stacks
@@ -167,7 +167,7 @@ class _Watch:
         screen: LiveScreen | None = None,
     ) -> None:
         self.folder, self.options, self.report = folder, options, report
-        self.losses = LiveLosses(folder.copies, folder.data.digests, options.losses.log_watch(()))
+        self.losses = LiveLosses(folder.copies, folder.data.digests, LogWatch(options=options.losses))
         self.notes = tuple(output.notes) if output else ()
         self.host = os.uname().nodename
         find_pid = {"find_pid": host_pid} if options.within else {}

@@ -104,8 +104,7 @@ def _ranks(registry: CollectorRegistry, training: Training) -> None:
         text = "Times the usual step of earlier runs that a step takes; 1 where it is within their range."
         slow = training.pace_report.slow
         gauge(registry, "slow_down_ratio", text).set(max((row.step / row.usual_step for row in slow), default=1.0))
-    work = training.comparable_work()
-    usual = {rank: statistics.median(own.seconds[-RECENT_STEPS:]) for rank, own in work.items() if own.compute}
+    usual = training.usual_work(RECENT_STEPS)
     for rank, seconds in sorted(usual.items())[:MOST_RANKS]:
         work_times.labels(str(rank), training.hosts.get(rank, UNKNOWN_HOST)).set(seconds)
     if len(usual) > 1:

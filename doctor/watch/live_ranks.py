@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -61,15 +60,9 @@ class LiveRanks:
         self._pace.append((now, step))
         start, before = self._pace[0]
         pace = filled("{0} steps/s", f"{(step - before) / (now - start):.2f}") if now - start > 1 else "-"
-        state = filled(
-            "{0} of {1} on {2}, step {3}, {4}; {5}",
-            len(training.hosts),
-            count_noun(training.world, "rank"),
-            count_noun(len(set(training.hosts.values())), "host"),
-            step,
-            pace,
-            duration(now - self._began),
-        )
+        ranks, hosts = count_noun(training.world, "rank"), count_noun(len(set(training.hosts.values())), "host")
+        place = (len(training.hosts), ranks, hosts, step, pace, duration(now - self._began))
+        state = filled("{0} of {1} on {2}, step {3}, {4}; {5}", *place)
         return LiveView(self.title, state, _columns(), rank_rows(training), (*verdicts_of(training), *losses), FOOTER)
 
 
@@ -95,11 +88,7 @@ def rank_rows(training: Training) -> list[LiveRow]:
     watch = training.watch
     found = training.failure or watch.likely or watch.overdue
     culprits = frozenset(found.culprit_ranks) if found is not None else frozenset()
-    work = {
-        rank: statistics.median(own.seconds[-RECENT_STEPS:])
-        for rank, own in training.comparable_work().items()
-        if own.compute
-    }
+    work = training.usual_work(RECENT_STEPS)
     rows = []
     for rank in range(min(watch.world, 1 << 16)):
         snapshot = watch.snapshots.get(rank)

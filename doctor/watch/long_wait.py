@@ -39,18 +39,11 @@ def wait_sentence(failure: Failure, hosts: str, effort: str, line: str, limit: f
     if not failure.waiting_ranks:
         text = "long wait of {0} on {1}, all outside of collectives; it {2}{3}: no sign of any for {4} s"
         return filled(text, who, hosts, does, place, f"{failure.seconds:.0f}")
-    return filled(
-        "long wait for {0} on {1}, which {2}{3}: no sign of it for {4} s; waiting in {5}, or for "
-        "one that waits there: {6}; no fault before the group's own limit of {7} s",
-        who,
-        hosts,
-        does,
-        place,
-        f"{failure.seconds:.0f}",
-        failure.op,
-        waiting,
-        f"{limit:.0f}",
+    text = (
+        "long wait for {0} on {1}, which {2}{3}: no sign of it for {4} s; waiting in {5}, or for one that waits there: "
+        "{6}; no fault before the group's own limit of {7} s"
     )
+    return filled(text, who, hosts, does, place, f"{failure.seconds:.0f}", failure.op, waiting, f"{limit:.0f}")
 
 
 def quiet_sentence(without_sign: Mapping[int, tuple[float, str]], store_port: str) -> str:

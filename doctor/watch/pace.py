@@ -221,12 +221,8 @@ class RunParts:
             for piece in pieces:
                 count = sum(block[rank][0] for block in piece)
                 total = piece[-1][rank][6]
-                means.append(
-                    [
-                        *(sum(block[rank][part] for block in piece) / count for part in range(1, 6)),
-                        (total - before) / count,
-                    ]
-                )
+                sums = (sum(block[rank][part] for block in piece) for part in range(1, 6))
+                means.append([value / count for value in (*sums, total - before)])
                 before = total
             *parts, cpu_wait = (median(values) for values in zip(*means, strict=True))
             pace = RankPace(rank, hosts.get(rank, ""), *parts)

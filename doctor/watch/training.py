@@ -381,6 +381,11 @@ class Training:
         self.notes["The paces of different hosts were not compared: their clocks are not known well enough"] = None
         return {rank: steps for rank, steps in work.items() if rank in self.processes}
 
+    def usual_work(self, newest: int) -> dict[int, float]:
+        """By rank: seconds of its own work in the middle one of its newest steps."""
+        work = self.comparable_work()
+        return {rank: statistics.median(own.seconds[-newest:]) for rank, own in work.items() if own.compute}
+
     def _ranks_without_cpu(self) -> list[int]:
         return sorted(rank for rank, share in self.cpu_waits.items() if share > BUSY_SHARE)
 

@@ -251,16 +251,8 @@ class TrainingWatch:
         call = self.detector.open_call(snapshot.rank) if resting or snapshot.dead else None
         if call is None:
             return snapshot
-        return msgspec.structs.replace(
-            snapshot,
-            state="collective",
-            group=call.group,
-            seq=call.seq,
-            op=call.op,
-            dtype=call.dtype,
-            numel=call.numel,
-            root=call.root,
-        )
+        place = {name: getattr(call, name) for name in ("group", "seq", "op", "dtype", "numel", "root")}
+        return msgspec.structs.replace(snapshot, state="collective", **place)
 
     def judge(
         self, now: float, late: float, stack: Callable[[int], str | None], unseen: Collection[int] = ()
@@ -295,7 +287,8 @@ class TrainingWatch:
             return failure if failure.seconds > limit else None
         if failure.certainty != "timeout":
             return failure
-        if failure.kind != "network" and not failure.waiting_ranks and not self._locked_out(failure):
+        all_apart = failure.kind != "network" and not failure.waiting_ranks
+        if all_apart and not locked_out([self.snapshots[rank] for rank in failure.culprit_ranks]):
             return None
         if self.before_first_step(failure.culprit_ranks) and failure.seconds < STARTING * self.patience:
             return None
@@ -309,9 +302,6 @@ class TrainingWatch:
         if self._suspicion.signs != signs:
             self._suspicion = Suspicion(signs)
         return failure if self._suspicion.confirm(stack) else None
-
-    def _locked_out(self, failure: Failure) -> bool:
-        return locked_out([self.snapshots[rank] for rank in failure.culprit_ranks])
 
     def before_first_step(self, ranks: Iterable[int]) -> list[int]:
         """Those that have made no step yet, nor repeated a collective as a program without an optimizer does."""

@@ -16,7 +16,7 @@ from doctor.watch.loss.log_watch import LogWatch
 
 def losses(value: Callable[[int, int], float], steps: int = 400, ranks: int = 1, waited: float = 0.0) -> WatchResult:
     """What the losses of a job come to; ``value`` of a step and a rank. ``waited``: seconds after the last."""
-    watch = LogWatch([])
+    watch = LogWatch()
     watch.live(0.0)
     for step in range(steps):
         for rank in range(ranks):

@@ -13,7 +13,7 @@ import pytest
 from doctor.engine.watch_summary import LossVerdict
 from doctor.watch.loss.follow_logs import Follower, follow, read_once
 from doctor.watch.loss.followed_file import MAX_PENDING, FollowedFile
-from doctor.watch.loss.log_watch import LogWatch
+from doctor.watch.loss.log_watch import LogWatch, LossOptions
 
 
 def all_lines(file: FollowedFile) -> list[bytes]:
@@ -38,7 +38,7 @@ def test_logs_of_three_ranks_are_read_step_by_step(tmp_path: Path) -> None:
     for rank, path in enumerate(paths):
         losses = (2 * (1.03 if rank == 2 and step >= 4500 else 1) for step in range(5000))
         Path(path).write_text("".join(f"step {step} loss: {loss:.5f}\n" for step, loss in enumerate(losses)))
-    watch = LogWatch(paths, same_loss=True)
+    watch = LogWatch(paths, LossOptions(same_loss=True))
     assert not read_once([FollowedFile(path) for path in paths], watch)
     assert watch.agreement.differing is not None
     assert (watch.agreement.differing.step, watch.agreement.differing.outliers) == (4500, (2,))

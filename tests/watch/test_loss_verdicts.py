@@ -5,7 +5,7 @@ import math
 import pytest
 
 from doctor.engine.loss_rules import is_warning, verdict_text
-from doctor.watch.loss.log_watch import LogWatch, judge
+from doctor.watch.loss.log_watch import LogWatch, LossOptions, judge
 from doctor.watch.loss.loss_lines import LossLine
 from doctor.watch.loss.loss_series import LossSeries
 from doctor.watch.loss.rank_agreement import LEARNED, MAX_VALUES, RankAgreement
@@ -199,7 +199,7 @@ def test_ranks_by_the_names_of_their_files() -> None:
 
 
 def test_a_log_that_falls_silent() -> None:
-    watch = LogWatch(["a.log"], silent_after=600)
+    watch = LogWatch(["a.log"], LossOptions(silent_after=600))
     watch.add(0, b"step 1 loss: 2.5", 0.0)
     watch.live(0.0)
     for step in range(1, 10):

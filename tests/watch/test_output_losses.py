@@ -173,7 +173,7 @@ def test_what_a_watchdog_has_said_is_of_one_process(tmp_path: Path) -> None:
     """torchrun starts the ranks again: the next rank 0 may end by a fault of its own."""
     line = "[rank0]:[E1126 x.cpp:689] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=29)\n"
     (tmp_path / "-1-stderr.lines").write_text(line)
-    losses = LiveLosses(tmp_path, tmp_path, LogWatch(()))
+    losses = LiveLosses(tmp_path, tmp_path, LogWatch())
     assert losses.timeout_of(1) == ""
     assert losses.timeout_of(0).endswith("WorkNCCL(SeqNum=29)")
     assert losses.timeout_of(0) == ""

@@ -75,15 +75,11 @@ def compare_pace(now: RunPace, earlier: Sequence[RunPace]) -> PaceComparison:
         return PaceComparison(now, len(runs), (), busy)
     more = effective - span.usual
     rows = tuple(_reasons(now, past, starved, SHARE * more)) or (("", (), (), 0.0, 0.0),)
-    return PaceComparison(
-        now,
-        len(runs),
-        tuple(
-            SlowDown(part, step, span.usual, len(runs), ranks, hosts, seconds, before)
-            for part, ranks, hosts, seconds, before in rows
-        ),
-        busy,
+    slow = tuple(
+        SlowDown(part, step, span.usual, len(runs), ranks, hosts, seconds, before)
+        for part, ranks, hosts, seconds, before in rows
     )
+    return PaceComparison(now, len(runs), slow, busy)
 
 
 Reason = tuple[PacePart, tuple[int, ...], tuple[str, ...], float, float]
@@ -211,14 +207,11 @@ def pace_notes(report: PaceComparison, names: Callable[[Sequence[int]], str]) ->
     """What a report says beside: which parts a step has, and what was not judged."""
     notes = [filled("a usual step takes {0}: {1}", *_split_of(report.now))]
     if report.starved and not report.slow:
-        notes.append(
-            filled(
-                "a step takes longer than in {0} earlier runs; that is not held against the job: {1} waited for a CPU, "
-                "which other programs of the host used",
-                report.runs,
-                names(report.starved),
-            )
+        text = (
+            "a step takes longer than in {0} earlier runs; that is not held against the job: {1} waited for a CPU, "
+            "which other programs of the host used"
         )
+        notes.append(filled(text, report.runs, names(report.starved)))
     return tuple(notes)
 
 
@@ -226,18 +219,15 @@ def _split_of(run: RunPace) -> tuple[str, str]:
     """Of the middle rank's: the step, and its parts."""
     ordered = sorted(run.ranks.values(), key=lambda pace: pace.step)
     pace: RankPace = ordered[(len(ordered) - 1) // 2]
-    parts = ", ".join(
-        filled(text, seconds_text(value))
-        for text, value in (
-            ("{0} input", pace.input),
-            ("{0} compute", pace.compute),
-            ("{0} waiting for other ranks", pace.wait),
-            ("{0} network", pace.network),
-            ("{0} compute or network", pace.unsplit),
-        )
-        if value >= 0.005 * pace.step
+    parts = (
+        ("{0} input", pace.input),
+        ("{0} compute", pace.compute),
+        ("{0} waiting for other ranks", pace.wait),
+        ("{0} network", pace.network),
+        ("{0} compute or network", pace.unsplit),
     )
-    return seconds_text(pace.step), parts
+    text = ", ".join(filled(part, seconds_text(value)) for part, value in parts if value >= 0.005 * pace.step)
+    return seconds_text(pace.step), text
 
 
 def _values(row: SlowDown) -> dict[str, str | int]:

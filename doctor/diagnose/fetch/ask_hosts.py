@@ -141,12 +141,10 @@ class LogAnswer:
         """What came; ``error`` is why that is not all."""
         if self._end is None:
             return HostLogs(self._files, error=error)
-        omitted = [
-            Omission(
-                printable(item.reason), item.count, [printable(path, 400) for path in item.examples[:_MAX_EXAMPLES]]
-            )
-            for item in self._end.omitted[:100]
-        ]
+        omitted = []
+        for item in self._end.omitted[:100]:
+            examples = [printable(path, 400) for path in item.examples[:_MAX_EXAMPLES]]
+            omitted.append(Omission(printable(item.reason), item.count, examples))
         unmatched = [printable(place) for place in self._end.unmatched[:100]]
         return HostLogs(self._files, omitted, unmatched, error, printable(self._end.kernel, 200))
 

@@ -118,11 +118,8 @@ def collection_notes(record: LogRecord) -> list[str]:
             notes.append(filled("{0}the kernel's messages cannot be read: {1}; --sudo reads them", place, logs.kernel))
     count = sum(item.count for logs in record.hosts.values() for item in logs.omitted if item.reason == OLDER)
     if count:
-        notes.append(
-            filled(
-                "{0} last written more than {1} ago: not read", count_noun(count, "file"), describe_age(record.since)
-            )
-        )
+        text = "{0} last written more than {1} ago: not read"
+        notes.append(filled(text, count_noun(count, "file"), describe_age(record.since)))
     return notes
 
 

@@ -206,11 +206,9 @@ class _Scanner:
         shapes = shapes_of(data)  # type: ignore[no-untyped-call]
         every, numbered = self.matcher.hot_shapes(shapes), self.matcher.numbered(data)
         hot = self._needed(every)
-        hits = (
-            sorted({*compress(range(len(shapes)), map(hot.__contains__, shapes)), *numbered})
-            if hot
-            else sorted(numbered)
-        )
+        hits = sorted(numbered)
+        if hot:
+            hits = sorted({*compress(range(len(shapes)), map(hot.__contains__, shapes)), *numbered})
         is_long = has_long_line(data)  # type: ignore[no-untyped-call]
         if hits or is_long or self.tracebacks or self.steps.remaining:
             lines = lines_of(data)  # type: ignore[no-untyped-call]

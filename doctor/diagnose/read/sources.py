@@ -209,11 +209,8 @@ def _zip_members(name: str, file: IO[bytes], until: float) -> Iterator[Stream]:
                 if member.is_dir() or os.path.splitext(member.filename)[1] in SKIPPED_SUFFIXES:
                     continue
                 if member.compress_type == zipfile.ZIP_LZMA:  # zipfile bounds no memory of it
-                    yield (
-                        f"{name}!{member.filename}",
-                        iter(()),
-                        ["is compressed by LZMA in a zip file: it was not read"],
-                    )
+                    why = "is compressed by LZMA in a zip file: it was not read"
+                    yield f"{name}!{member.filename}", iter(()), [why]
                     continue
                 with archive.open(member) as content:
                     yield f"{name}!{member.filename}", *_noted(_blocks_of(_opened(member.filename, content)), until)

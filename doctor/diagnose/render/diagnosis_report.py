@@ -73,20 +73,12 @@ def diagnosis_report(diagnosis: DiagnosisDocument, started: str = "", seconds: f
     hosts += [host for item in diagnosis.waiting for host in item.hosts]
     hosts += [file.host for file in diagnosis.files if file.host]
     evaluated = tuple(dict.fromkeys(hosts))
-    return Report(
-        diagnosis.source or count_noun(len(diagnosis.files), "log file"),
-        evaluated,
-        (
-            *(
-                _outcome(signature, findings, evaluated, diagnosis.waived)
-                for signature, findings in by_signature.items()
-            ),
-            *(() if diagnosis.causes else (_run_outcome(diagnosis),)),
-        ),
-        started,
-        seconds,
-        notes=tuple(_notes(diagnosis)),
-    )
+    outcomes = [
+        _outcome(signature, findings, evaluated, diagnosis.waived) for signature, findings in by_signature.items()
+    ]
+    outcomes += [] if diagnosis.causes else [_run_outcome(diagnosis)]
+    source = diagnosis.source or count_noun(len(diagnosis.files), "log file")
+    return Report(source, evaluated, tuple(outcomes), started, seconds, notes=tuple(_notes(diagnosis)))
 
 
 def waived_causes(report: Report) -> tuple[WaivedDocument, ...]:
@@ -190,25 +182,16 @@ def _notes(diagnosis: DiagnosisDocument) -> Iterator[str]:
     yield from (filled("not read: {0}", text) for text in diagnosis.unread)
     for item in diagnosis.waiting:
         ranks = filled(" (ranks {0})", ", ".join(map(str, item.ranks))) if item.ranks else ""
+        first = item.first
         yield filled(
-            "{0} waited{1}: {2}: {3}:{4}: {5}",
-            item.count,
-            ranks,
-            item.title,
-            item.first.file,
-            item.first.line,
-            item.first.text,
+            "{0} waited{1}: {2}: {3}:{4}: {5}", item.count, ranks, item.title, first.file, first.line, first.text
         )
     for attempt in diagnosis.attempts:
         causes = joined("; ", (cause.summary for cause in attempt.diagnosis.causes)) or attempt.diagnosis.verdict
         kind = "another job" if attempt.kind == "job" else "an attempt that was started again"
         where = ", ".join(f"{lines.file}:{lines.first}-{lines.last}" for lines in attempt.lines)
-        yield filled(
-            "earlier, {0}{1}: {2}",
-            kind,
-            filled(" ({text})", text=where) if where else "",
-            "the same cause" if attempt.same_cause else causes,
-        )
+        place = filled(" ({text})", text=where) if where else ""
+        yield filled("earlier, {0}{1}: {2}", kind, place, "the same cause" if attempt.same_cause else causes)
     for job in diagnosis.earlier_jobs:
         causes = joined("; ", (filled("{0} ({1})", cause.summary, cause.signature) for cause in job.causes))
         yield filled("an earlier job: {0}", causes or job.verdict)

@@ -358,16 +358,11 @@ def checked_lines(checked: CheckedCause) -> list[str]:
         return [phrase("not checked: {reason}", reason=localized_filled(checked.reason))]
     more = phrase(" and {count} more", count=len(checked.hosts) - 8) if len(checked.hosts) > 8 else ""
     hosts = ", ".join(checked.hosts[:8]) + more
-    lines = [
-        phrase(
-            "{check} on {hosts} ({severity}): {text}",
-            check=item.check,
-            hosts=", ".join(item.hosts) or hosts,
-            severity=localized(item.severity),
-            text=localized_filled(item.text),
-        )
-        for item in checked.findings
-    ]
+    lines = []
+    for item in checked.findings:
+        values = {"severity": localized(item.severity), "text": localized_filled(item.text)}
+        named = ", ".join(item.hosts) or hosts
+        lines.append(phrase("{check} on {hosts} ({severity}): {text}", check=item.check, hosts=named, **values))
     if checked.passed:
         lines.append(phrase("{checks}: no finding on {hosts}", checks=", ".join(checked.passed), hosts=hosts))
     lines += [

@@ -42,27 +42,20 @@ def memory_shortage(events: Iterable[Event]) -> str:
         return ""
     line = max(rows, key=lambda text: rows[text]["asked"] - rows[text]["free"])
     device, shortage = _DEVICE.search(line), _shortage(rows[line])
-    return (
-        phrase("{device} as its process counts: {shortage}", device=device["device"], shortage=shortage)
-        if device
-        else shortage
-    )
+    if not device:
+        return shortage
+    return phrase("{device} as its process counts: {shortage}", device=device["device"], shortage=shortage)
 
 
 def _shortage(sizes: dict[str, int]) -> str:
-    missing = sizes["asked"] - sizes["free"]
+    missing, free = sizes["asked"] - sizes["free"], format_size(sizes["free"])
+    asked = format_size(sizes["asked"])
     if missing <= 0:
         return phrase(
-            "it asked for {asked} while {free} was free: the free memory is in pieces",
-            asked=format_size(sizes["asked"]),
-            free=format_size(sizes["free"]),
+            "it asked for {asked} while {free} was free: the free memory is in pieces", asked=asked, free=free
         )
-    text = phrase(
-        "it asked for {asked} while {free} was free: {missing} too much",
-        asked=format_size(sizes["asked"]),
-        free=format_size(sizes["free"]),
-        missing=format_size(missing),
-    )
+    values = {"free": free, "missing": format_size(missing)}
+    text = phrase("it asked for {asked} while {free} was free: {missing} too much", asked=asked, **values)
     return text + _holders(sizes)
 
 

@@ -253,37 +253,16 @@ def _quoted(diagnosis: Diagnosis, event: Event) -> str:
     return f"{diagnosis.files[event.file].name}:{event.line}{stamp}: {event.text}"
 
 
-_LABELS = {
-    "do": "label: do",
-    "memory": "label: memory",
-    "cause": "label: cause",
-    "who": "label: who",
-    "certainty": "label: certainty",
-    "proof": "label: proof",
-    "why": "label: why",
-    "confirm": "label: confirm",
-    "fix": "label: fix",
-    "playbooks": "label: playbooks",
-    "now": "label: now",
-    "before": "label: before",
-    "waited": "label: waited",
-    "report": "label: report",
-    "read": "label: read",
-    "from": "label: from",
-    "unread": "label: unread",
-    "note": "label: note",
-    "clocks": "label: clocks",
-    "earlier": "label: earlier",
-    "decides": "label: decides",
-    "for": "label: for",
-    "possible": "label: possible",
-    "more": "label: more",
-}
-"""The labels, and how the catalogue names them: some mean something else in other reports."""
+_LABELS = frozenset((
+    "do", "memory", "cause", "who", "certainty", "proof", "why", "confirm", "fix", "playbooks",
+    "now", "before", "waited", "report", "read", "from", "unread", "note", "clocks", "earlier",
+    "decides", "for", "possible", "more",
+))  # fmt: skip
+"""The labels. The catalogue names each with ``label: `` before it: some mean something else in other reports."""
 
 
 def label_text(label: str, numbers: str = "") -> str:
     """A label in the language of this process; ``numbers`` stand behind a cause, and before a count of reports."""
-    text = label if is_english() or not label else localized(_LABELS[label])
+    text = label if is_english() or label not in _LABELS else localized(" ".join(("label:", label)))
     pair = (numbers, text) if label == "report" else (text, numbers)
     return " ".join(part for part in pair if part)

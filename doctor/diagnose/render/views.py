@@ -69,11 +69,8 @@ class DiagnosisViews:
 
 def _shortened(diagnosis: Diagnosis) -> Diagnosis:
     """Its first cause alone."""
-    why = filled(
-        "not reported, as the time limit of --budget had passed: further causes ({0}), earlier attempts ({1})",
-        max(0, len(diagnosis.causes) - 1),
-        len(diagnosis.attempts) + len(diagnosis.earlier),
-    )
+    text = "not reported, as the time limit of --budget had passed: further causes ({0}), earlier attempts ({1})"
+    why = filled(text, max(0, len(diagnosis.causes) - 1), len(diagnosis.attempts) + len(diagnosis.earlier))
     return msgspec.structs.replace(
         diagnosis,
         causes=diagnosis.causes[:1],

@@ -44,11 +44,8 @@ def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
         return [Cause(SIGNATURE, "minority", confidence, culprits, summary, first_evidence(proof))]
     if len(compared) == 2:
         first, last = (culprit_of_rank(case, call.member) for call in compared)
-        return [
-            one_of_two(
-                SIGNATURE, (first, last), filled("{0}; nothing shows which is wrong", listed), first_evidence(proof)
-            )
-        ]
+        claim = filled("{0}; nothing shows which is wrong", listed)
+        return [one_of_two(SIGNATURE, (first, last), claim, first_evidence(proof))]
     needed = ("the logs of the other ranks",)
     return Undecidable(filled("collectives differ and no majority shows which is wrong: {0}", listed), needed)
 

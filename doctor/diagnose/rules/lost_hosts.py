@@ -19,12 +19,8 @@ def lost_hosts(case: Case, event: Event) -> Iterator[Cause]:
         if host:
             yield _cause(event, host, "certain", filled("Slurm lost host {0} during the job", host))
         elif not _names_lost_host(case, event.signature):
-            yield _cause(
-                event,
-                "",
-                "certain",
-                "Slurm lost a host of the job, which the logs do not name: its controller's log does",
-            )
+            text = "Slurm lost a host of the job, which the logs do not name: its controller's log does"
+            yield _cause(event, "", "certain", text)
     elif event.signature == "ompi-daemon-lost" and (host or not _names_lost_host(case, event.signature)):
         where = filled("host {0}", host) if host else "another host"
         summary = filled("mpirun lost its daemon on {0}: that host ended, or the network to it failed", where)

@@ -178,11 +178,8 @@ def _heartbeat(case: Case) -> list[Cause]:
     best = min(by_place, key=lambda place: (_priority(by_place[place]), times[place], str(place)))
     culprit, condition = _place(case, best), [*_CONDITIONS.values()][_priority(by_place[best])]
     summary = filled("HCCL's heartbeat names {0}: {1}", culprit.name, condition)
-    return [
-        Cause(
-            "hccl-heartbeat-exception", "named by HCCL", "certain", (culprit,), summary, first_evidence(by_place[best])
-        )
-    ]
+    proof = first_evidence(by_place[best])
+    return [Cause("hccl-heartbeat-exception", "named by HCCL", "certain", (culprit,), summary, proof)]
 
 
 def _observer(event: Event) -> tuple[str, int | None]:
@@ -245,19 +242,13 @@ def _cannot_be_heard(case: Case, ranks: list[int], reached: dict[int, Event], ev
     others = {process.rank for process in case.processes if process.rank is not None} - {awaited}
     if others - set(ranks):
         culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
-        summary = filled(
-            "{0} had come to the barrier, and rank {1}, which hears others, did not hear it",
-            count_ranks(ranks),
-            awaited,
-        )
+        text = "{0} had come to the barrier, and rank {1}, which hears others, did not hear it"
+        summary = filled(text, count_ranks(ranks), awaited)
         return Cause("torch-monitored-barrier", "common target", "likely", culprits, summary, proof)
     if len(ranks) > 1:
         return Cause("torch-monitored-barrier", "common target", "likely", (counting,), summary, proof)
-    summary = filled(
-        "rank {0} and {1} do not hear each other at the barrier: one of their networks failed",
-        awaited,
-        count_ranks(ranks),
-    )
+    text = "rank {0} and {1} do not hear each other at the barrier: one of their networks failed"
+    summary = filled(text, awaited, count_ranks(ranks))
     pair = counting, culprit_of_rank(case, ranks[0])
     return Cause("torch-monitored-barrier", ONE_OF_TWO, "possible", pair, summary, proof)
 

@@ -165,27 +165,17 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
         lowest = where.lowest
         launched = filled("1 {0} operation", kind) if lowest == 1 else filled("{0} {1} operations", lowest, kind)
         if not behind or not where.named:
-            return Undecidable(
-                filled(
-                    "NCCL RAS: {0} of {1} ranks launched {2}, the others up to {3}: which of them holds the "
-                    "others is not shown",
-                    where.behind,
-                    where.total,
-                    launched,
-                    where.highest,
-                ),
-                ("ncclras -v", _DUMPS),
+            text = (
+                "NCCL RAS: {0} of {1} ranks launched {2}, the others up to {3}: which of them holds the "
+                "others is not shown"
             )
+            named = filled(text, where.behind, where.total, launched, where.highest)
+            return Undecidable(named, ("ncclras -v", _DUMPS))
         culprits = tuple(_culprit(last, event, where.total) for event in behind)
         numbers = (small_number(event.values.get("ras_rank", "")) for event in behind)
         ranks = count_ranks(rank for rank in numbers if rank is not None)
-        summary = filled(
-            "NCCL RAS reports that {0} of communicator {1} launched {2}, the other {3} up to {4}",
-            ranks,
-            mismatch.communicator,
-            launched,
-            where.total - len(behind),
-            where.highest,
-        )
+        others = where.total - len(behind)
+        text = "NCCL RAS reports that {0} of communicator {1} launched {2}, the other {3} up to {4}"
+        summary = filled(text, ranks, mismatch.communicator, launched, others, where.highest)
         return [Cause(SIGNATURE, "behind in sequence", "likely", culprits, summary, first_evidence(behind))]
     return None

@@ -103,33 +103,17 @@ def _tied(case: Case, number: int, aspect: Aspect, calls: Sequence[Call[_Member]
     if pair and sender is not None:
         # The rank that aborted is in the right, as those two differ; and it differs from the one that sends to it.
         wrong = [call.member for call in calls if call.member.rank == sender]
-        summary = filled(
-            "rank {0} {1} another size than the others to collective {2} of {3}: {4}",
-            sender,
-            claim,
-            number,
-            group.name,
-            listed,
-        )
+        text = "rank {0} {1} another size than the others to collective {2} of {3}: {4}"
+        summary = filled(text, sender, claim, number, group.name, listed)
         return [_cause(case, "minority", wrong, summary, events)] if wrong else None
     if pair and not aborted_ranks(case):
         first, second = (culprit_of(call.member.process) for call in calls)
-        message = filled(
-            "collective {0} of process group {1} differs, and nothing shows which is wrong: {2}",
-            number,
-            group.name,
-            listed,
-        )
+        text = "collective {0} of process group {1} differs, and nothing shows which is wrong: {2}"
+        message = filled(text, number, group.name, listed)
         return [one_of_two(SIGNATURE, (first, second), message, events)]
-    return Undecidable(
-        filled(
-            "collective {0} of process group {1} differs, and no majority shows which is wrong: {2}",
-            number,
-            group.name,
-            listed,
-        ),
-        ("the flight recorder's dumps of the other ranks",),
-    )
+    text = "collective {0} of process group {1} differs, and no majority shows which is wrong: {2}"
+    needed = ("the flight recorder's dumps of the other ranks",)
+    return Undecidable(filled(text, number, group.name, listed), needed)
 
 
 def _minority(case: Case, number: int, aspect: Aspect, parts: Split[Call[_Member]]) -> list[Cause] | Undecidable | None:
@@ -142,17 +126,9 @@ def _minority(case: Case, number: int, aspect: Aspect, parts: Split[Call[_Member
     differs = joined(
         "", (f"{first_call.value(aspect)}", "" if aspect == "operation" else filled(" to {0}", first_call.operation))
     )
-    summary = filled(
-        "{0} {1} {2} as collective {3} of process group {4}, where {5} ranks {6} {7}",
-        count_ranks(call.member.rank for call in parts.differing),
-        claim,
-        differs,
-        number,
-        group.name,
-        len(parts.agreeing),
-        claim,
-        parts.common,
-    )
+    who, most = count_ranks(call.member.rank for call in parts.differing), len(parts.agreeing)
+    text = "{0} {1} {2} as collective {3} of process group {4}, where {5} ranks {6} {7}"
+    summary = filled(text, who, claim, differs, number, group.name, most, claim, parts.common)
     return [_cause(case, "minority", [call.member for call in parts.differing], summary, events)]
 
 
@@ -173,13 +149,9 @@ def _behind(case: Case, members: list[_Member]) -> list[Cause] | None:
     who = count_ranks(call.member.rank for call in late)
     entered = len(members) - len(late)
     others = "1 other rank has entered it" if entered == 1 else filled("{0} other ranks have entered it", entered)
-    summary = filled(
-        "{0}, collective {1} of process group {2}: {3}",
-        holds_up(who, len(late), first.operation),
-        first.sequence,
-        members[0].group.name,
-        others,
-    )
+    head = holds_up(who, len(late), first.operation)
+    text = "{0}, collective {1} of process group {2}: {3}"
+    summary = filled(text, head, first.sequence, members[0].group.name, others)
     last = [(call.member, where.lowest) for call in late]
     proof = [*last, *((member, first.sequence) for member in members)]
     events = first_evidence(_event(member, number) for member, number in proof if number in member.group.collectives)
@@ -200,15 +172,10 @@ def _without_dump(case: Case, members: list[_Member]) -> list[Cause] | None:
         return None
     call = waits[0].operation
     summary = filled("{0} left no dump of the flight recorder; ", count_ranks(absent))
-    summary = joined(
-        "",
-        (
-            summary,
-            filled("1 other rank waits in {0}", call)
-            if len(members) == 1
-            else filled("{0} other ranks wait in {1}", len(members), call),
-        ),
-    )
+    others = filled("{0} other ranks wait in {1}", len(members), call)
+    if len(members) == 1:
+        others = filled("1 other rank waits in {0}", call)
+    summary = joined("", (summary, others))
     culprits = tuple(culprit_of_rank(case, rank) for rank in sorted(absent))
     confidence: Confidence = "likely" if case.events else "possible"
     return [Cause("rank-silent", "silence", confidence, culprits, summary, first_evidence(proof))]
@@ -240,12 +207,6 @@ def _event(member: _Member, number: int) -> Event:
     item = member.group.collectives[number]
     sizes = f", {item.sizes}" if item.sizes else ""
     ended = "ended" if item.ended else "not ended"
-    text = filled(
-        "collective {0} of process group {1}: {2}{3}, {4}",
-        item.sequence,
-        member.group.name,
-        item.operation,
-        sizes,
-        ended,
-    )
+    text = "collective {0} of process group {1}: {2}{3}, {4}"
+    text = filled(text, item.sequence, member.group.name, item.operation, sizes, ended)
     return Event(SIGNATURE, member.process.recording_file, item.sequence, text, {}, rank=member.rank)

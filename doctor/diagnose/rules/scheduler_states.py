@@ -77,13 +77,8 @@ def crashed_step(case: Case) -> list[Cause]:
     hosts = sorted({host for event in events for host in _only_host(event)})
     values = events[0].values
     where = filled(" on host {0}", hosts[0]) if len(hosts) == 1 else ""
-    summary = filled(
-        "a task of step {0}.{1} was ended by signal {2}{3}",
-        values["slurm_job"],
-        values["slurm_step"],
-        values["signal"],
-        where,
-    )
+    step = values["slurm_job"], values["slurm_step"]
+    summary = filled("a task of step {0}.{1} was ended by signal {2}{3}", *step, values["signal"], where)
     culprits = tuple(Culprit(host=host) for host in hosts[:1] if len(hosts) == 1)
     return [Cause("slurm-step-crashed", RULE, "likely", culprits, summary, first_evidence(events))]
 

@@ -97,13 +97,9 @@ def _cycle(
             "{0} wait for each other: the link between them, or two different operations", count_ranks(ranks)
         )
         return [Cause(events[0].signature, "wait chain", "possible", culprits, summary, events)]
-    return Undecidable(
-        filled(
-            "{0} wait for each other in a cycle: a deadlock of the program, no single rank is to blame",
-            count_ranks(ranks),
-        ),
-        ("the order of collectives on these ranks (flight recorder, TORCH_DISTRIBUTED_DEBUG=DETAIL)",),
-    )
+    text = "{0} wait for each other in a cycle: a deadlock of the program, no single rank is to blame"
+    needed = ("the order of collectives on these ranks (flight recorder, TORCH_DISTRIBUTED_DEBUG=DETAIL)",)
+    return Undecidable(filled(text, count_ranks(ranks)), needed)
 
 
 def _culprit(case: Case, node: Node) -> Culprit:

@@ -176,27 +176,19 @@ def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
     aspect, parts = result
     claim = "runs" if aspect == "operation" else "has a count of"
     if parts.tie:
-        listed = joined(
-            ", ",
-            (
-                filled("{0} {1} {2}", culprit_of(c.member.process).name, claim, c.value(aspect))
-                for c in parts.differing[:4]
-            ),
-        )
+        ends = [
+            filled("{0} {1} {2}", culprit_of(call.member.process).name, claim, call.value(aspect))
+            for call in parts.differing[:4]
+        ]
+        listed = joined(", ", ends)
         return Undecidable(
             filled("two ends differ and no majority shows which is wrong: {0}", listed),
             ("the logs of the other ranks of this communicator",),
         )
     culprits = tuple(culprit_of(call.member.process) for call in parts.differing)
     first = parts.differing[0]
-    summary = filled(
-        "{0} {1} {2} where {3} ranks have {4}",
-        names_of(culprits),
-        claim,
-        first.value(aspect),
-        len(parts.agreeing),
-        parts.common,
-    )
+    differs = (names_of(culprits), claim, first.value(aspect))
+    summary = filled("{0} {1} {2} where {3} ranks have {4}", *differs, len(parts.agreeing), parts.common)
     events = first_evidence(call.member.event for call in (*parts.differing, *calls))
     return [Cause(first.member.event.signature, "minority", "likely", culprits, summary, events)]
 
@@ -289,12 +281,8 @@ def _late_entry(case: Case) -> list[Cause]:
         limit = case.timeouts.get("HCCL_CONNECT_TIMEOUT", 120.0)
         if last - before > limit:
             culprit = culprit_of(process)
-            summary = filled(
-                "{0} entered the communicator {1} s after the others, timeout {2} s",
-                culprit.name,
-                f"{last - before:.0f}",
-                f"{limit:.0f}",
-            )
+            text = "{0} entered the communicator {1} s after the others, timeout {2} s"
+            summary = filled(text, culprit.name, f"{last - before:.0f}", f"{limit:.0f}")
             return [Cause("late-rank-entry", "late", "likely", (culprit,), summary, first_evidence([first, event]))]
     return []
 

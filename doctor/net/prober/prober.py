@@ -101,12 +101,10 @@ class Prober(OrderedProgram):
         follows, and the attempts begin.
         """
         self.member.peer_keys.update((host, bytes(bytearray.fromhex(key))) for host, key in keys)
-        self.waiting += [
-            ConnectionAttempt(
-                self.loop, self.member, peer, address, port, seconds, bool(bulk), 0, self.on_attempt, source
-            )
-            for peer, address, port, bulk, source in targets
-        ]
+        place = (self.loop, self.member)
+        for peer, address, port, bulk, source in targets:
+            attempt = ConnectionAttempt(*place, peer, address, port, seconds, bool(bulk), 0, self.on_attempt, source)
+            self.waiting.append(attempt)
         if last:
             self.waiting.reverse()
             self.connecting, self.connect_end = number, time.monotonic() + total
@@ -137,19 +135,8 @@ class Prober(OrderedProgram):
 
     def keep(self, attempt, largest):
         self.in_flight -= 1
-        self.finished.append(
-            [
-                attempt.peer,
-                attempt.address,
-                attempt.port,
-                attempt.outcome,
-                attempt.detail,
-                round(attempt.took, 5),
-                attempt.again,
-                largest,
-                attempt.source_port,
-            ]
-        )
+        found = [attempt.peer, attempt.address, attempt.port, attempt.outcome, attempt.detail, round(attempt.took, 5)]
+        self.finished.append(found + [attempt.again, largest, attempt.source_port])
 
     def send_arrived(self):
         """The callers whose SYN has come here, and to whom our answer does not get through."""

@@ -115,8 +115,6 @@ class Conductor:
 
     def _take(self, host: str, message: ProberMessage) -> None:
         result = self.results[host]
-        if message.hello is not None:
-            result.hello = message.hello
         if message.listening is not None and not result.has_listened:
             self._take_listeners(host, message.listening)
         for attempt in (self.probers.verified(host, report) for report in message.attempts or ()):
@@ -129,7 +127,6 @@ class Conductor:
             result.arrived = {*(result.arrived or ()), *message.arrived}
             result.arrivals_reported += 1
         result.take_state(message)
-        result.take_programs(message)
         if message.speed is not None:
             result.measured.add(message.round)
             if not message.speed.problem and 0 <= message.speed.host < len(self.plan.hosts):
@@ -152,10 +149,11 @@ class Conductor:
     def _answering(self) -> list[str]:
         return [host for host in self.plan.hosts if host not in self.probers.lost]
 
-    def _wait(self, ready: Callable[[HostTrial], bool], seconds: float) -> None:
-        """Until every host that still answers is ready."""
+    def _wait(self, ready: Callable[[HostTrial], bool], seconds: float, hosts: Collection[str] = ()) -> None:
+        """Until each of these hosts (none: all) is ready, of those that still answer."""
+        waiting, lost = hosts or self.plan.hosts, self.probers.lost
         deadline = min(time.monotonic() + seconds, self.end)
-        self.probers.wait(lambda: all(ready(self.results[host]) for host in self._answering()), deadline)
+        self.probers.wait(lambda: all(host in lost or ready(self.results[host]) for host in waiting), deadline)
 
     def _start(self) -> None:
         self.on_phase("connect", 0.0)
@@ -192,14 +190,9 @@ class Conductor:
         listeners = self.results[self.plan.hosts[target]].listeners
         open_ports = [(place, listeners[place]) for place in places if place in listeners]
         open_ports = [(place, report) for place, report in open_ports if not report.problem]
+        addresses = self.plan.endpoints[target].addresses
         return [
-            (
-                target,
-                self.plan.endpoints[target].addresses[self.plan.ports[place].purpose],
-                report.port,
-                place == open_ports[-1][0],
-                0,
-            )
+            (target, addresses[self.plan.ports[place].purpose], report.port, place == open_ports[-1][0], 0)
             for place, report in open_ports
         ]
 
@@ -320,8 +313,8 @@ class Conductor:
         """Where connections were closed before a word was said: whether the target did so itself, in need."""
         for host in hosts:
             self.probers.send(host, {"do": "given-up"})
-        queried_results = [self.results[host] for host in hosts]
-        self._wait(lambda result: result not in queried_results or result.given_up is not None, ANSWER_SECONDS)
+        if hosts:
+            self._wait(lambda result: result.given_up is not None, ANSWER_SECONDS, hosts)
 
     def _ask_neighbours(self) -> None:
         """Whether a target that does not answer is found on the caller's own network: see `neighbour_text`."""
@@ -427,10 +420,8 @@ class Conductor:
             }
             self.probers.send(host, order)
             waiting.add(host)
-        self.probers.wait(
-            lambda: all(number in self.results[host].measured or host in self.probers.lost for host in waiting),
-            min(time.monotonic() + 3 * seconds + 15.0, self.end),
-        )
+        if waiting:
+            self._wait(lambda result: number in result.measured, 3 * seconds + 15.0, waiting)
 
     def _busy_hosts(self) -> dict[str, str]:
         """Hosts on which a job runs, and by what that is seen."""

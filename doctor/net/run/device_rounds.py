@@ -38,11 +38,8 @@ def try_devices(
     rounds = _DeviceRounds(plan, results, probers, end)
     every = [endpoint.devices for endpoint in plan.endpoints]
     untried = sum(len(devices.untried) for devices in every)
-    notes = (
-        [filled("RDMA adapters of EFA or iWARP: {0} not tried, since the programs cannot", untried)]
-        if untried and load
-        else []
-    )
+    text = "RDMA adapters of EFA or iWARP: {0} not tried, since the programs cannot"
+    notes = [filled(text, untried)] if untried and load else []
     if sum(bool(devices.npus or devices.rdma) for devices in every) < 2:
         return notes
     rounds.list_programs()

@@ -76,14 +76,8 @@ class FlowTrial(msgspec.Struct, frozen=True, dict=True):
         '2 of 5 source ports fail each time, such as 40001, and 3 pass each time, such as 40002'
         """
         lost, passing = self.lost, self.passing
-        return filled(
-            "{0} of {1} source ports fail each time, such as {2}, and {3} pass each time, such as {4}",
-            len(lost),
-            len(lost) + len(passing),
-            lost[0][1],
-            len(passing),
-            passing[0][1],
-        )
+        text = "{0} of {1} source ports fail each time, such as {2}, and {3} pass each time, such as {4}"
+        return filled(text, len(lost), len(lost) + len(passing), lost[0][1], len(passing), passing[0][1])
 
 
 def more_tries(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[str, list[Target]]:

@@ -92,18 +92,13 @@ class HostTrial:
         return next(iter(states.values())) if len(states) == 1 else ""
 
     def take_state(self, message: ProberMessage) -> None:
-        """Takes in what a prober says of itself and its host."""
+        """Takes in what a prober says of itself, its host, and the programs of the accelerators' own network."""
         if message.given_up is not None:
             self.given_up = set(message.given_up)
-        if message.pace is not None:
-            self.pace = message.pace
-        if message.job is not None:
-            self.job = message.job
-
-    def take_programs(self, message: ProberMessage) -> None:
-        """Takes in what a prober says of the programs of the accelerators' own network."""
-        if message.programs is not None:
-            self.programs = message.programs
+        self.hello = self.hello if message.hello is None else message.hello
+        self.pace = self.pace if message.pace is None else message.pace
+        self.job = self.job if message.job is None else message.job
+        self.programs = self.programs if message.programs is None else message.programs
         if message.serving is not None:
             self.serving.add(message.serving)
         if message.called is not None:

@@ -155,11 +155,8 @@ def _unlisted_notes(matrix: Matrix, answers: PerHost[NetworkAnswer]) -> Iterator
     if len({frozenset(failure[:2]) for failure in matrix.failures()}) > MOST_CAUSES:
         unlisted = localized(answers).more
         if unlisted:
-            yield filled(
-                "network test: pairs of hosts that fail and are in no finding: {0} (more than {1} causes)",
-                unlisted,
-                MOST_CAUSES,
-            )
+            text = "network test: pairs of hosts that fail and are in no finding: {0} (more than {1} causes)"
+            yield filled(text, unlisted, MOST_CAUSES)
 
 
 def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: NetOptions) -> dict[str, HostRecord]:

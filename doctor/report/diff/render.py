@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from doctor.engine.output_encoding import display_width, padded
 from doctor.engine.result import Report, Severity
 from doctor.report.diff.compare import KINDS, FindingChange, Kind, ReportDifference, UnknownChange, counts
 from doctor.report.diff.value_lines import change_line
-from doctor.report.formats.json import to_json_value
+from doctor.report.formats.json import document_text
 from doctor.report.formats.markdown import code_span, fenced
 from doctor.report.layout.fold import fold
 from doctor.report.layout.formatting import bracketed, clean, count_noun, format_time
@@ -52,13 +51,11 @@ def render_markdown(difference: ReportDifference, code: int) -> str:
 
 
 def render_json(difference: ReportDifference, code: int) -> str:
-    """As a document of ``doctor.diff/1``; pure ASCII, keys sorted."""
-    text = json.dumps(_document(difference, code), ensure_ascii=True, allow_nan=False, sort_keys=True)
-    return msgspec.json.format(text, indent=2) + "\n"
-
-
-def _document(difference: ReportDifference, code: int) -> dict[str, object]:
+    """As a document of ``doctor.diff/1``; its messages are English, also where the user reads another language."""
     old, new = difference.old, difference.new
+    changes = [msgspec.structs.asdict(change) for change in difference.changes]
+    for change in changes:
+        del change["localized_message"]
     document = {
         "schema": SCHEMA,
         "version": __version__,
@@ -66,15 +63,14 @@ def _document(difference: ReportDifference, code: int) -> dict[str, object]:
         "old": {"started": old.started, "source": old.source, "verdict": verdict(old).value},
         "new": {"started": new.started, "source": new.source, "verdict": verdict(new, code).value},
         "counts": dict(counts(difference)),
-        "changes": [_change_for_programs(change) for change in difference.changes],
+        "changes": changes,
         "hosts": {"added": difference.hosts_added, "removed": difference.hosts_removed},
         "checks": {"added": difference.checks_added, "removed": difference.checks_removed},
         "values": [msgspec.structs.asdict(change) for change in difference.values],
         "became_unknown": [msgspec.structs.asdict(gap) for gap in difference.became_unknown],
         "became_known": [msgspec.structs.asdict(gap) for gap in difference.became_known],
     }
-    encodable: dict[str, object] = to_json_value(document)
-    return encodable
+    return document_text(document)
 
 
 def _blocks(difference: ReportDifference) -> Iterator[tuple[str, list[str]]]:
@@ -107,11 +103,6 @@ def _blocks(difference: ReportDifference) -> Iterator[tuple[str, list[str]]]:
     moved += [_checks("removed", difference.checks_removed)] if difference.checks_removed else []
     if moved:
         yield "hosts and checks", moved
-
-
-def _change_for_programs(change: FindingChange) -> dict[str, object]:
-    """The document is for programs: its message is English, also where the user reads another language."""
-    return {name: value for name, value in msgspec.structs.asdict(change).items() if name != "localized_message"}
 
 
 def _changes(changes: Sequence[FindingChange], fleet: Fleet) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections import Counter
@@ -16,7 +15,7 @@ from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.diff.rank_changes import FINDINGS, REASONS, RankedChange
 from doctor.report.diff.value_lines import category_name, change_line
 from doctor.report.diff.values import UNREAD, RunValues, UnreadCategories, ValueChange
-from doctor.report.formats.json import to_json_value
+from doctor.report.formats.json import document_text
 from doctor.report.layout.formatting import count_noun, format_time
 from doctor.report.layout.host_names import Fleet
 
@@ -136,13 +135,8 @@ def render(page: ChangesPage, code: int) -> str:
     fleet = Fleet(page.now.hosts, 400)
     lines = [_head(page)]
     if page.same_since:
-        lines.append(
-            phrase(
-                "the changes came between {before} and {after}; nothing has changed since",
-                before=format_time(page.before.started),
-                after=format_time(page.same_since),
-            )
-        )
+        ends = {"before": format_time(page.before.started), "after": format_time(page.same_since)}
+        lines.append(phrase("the changes came between {before} and {after}; nothing has changed since", **ends))
     lines += [localized_filled(line) for line in page.pace]
     displayed = _displayed(page.changes)
     for number, ranked in enumerate(displayed, 1):
@@ -232,13 +226,8 @@ def _gaps(page: ChangesPage, fleet: Fleet) -> Iterator[str]:
 
 
 def render_json(page: ChangesPage, code: int) -> str:
-    """As a document of ``doctor.changes/1``; pure ASCII, keys sorted."""
-    text = json.dumps(to_json_value(_document(page, code)), ensure_ascii=True, allow_nan=False, sort_keys=True)
-    return msgspec.json.format(text, indent=2) + "\n"
-
-
-def _document(page: ChangesPage, code: int) -> dict[str, object]:
-    return {
+    """As a document of ``doctor.changes/1``."""
+    document = {
         "schema": SCHEMA,
         "version": __version__,
         "exit": int(code),
@@ -258,3 +247,4 @@ def _document(page: ChangesPage, code: int) -> dict[str, object]:
         "notes": page.notes,
         "pace": page.pace,
     }
+    return document_text(document)

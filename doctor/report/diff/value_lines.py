@@ -15,6 +15,13 @@ CONTEXT = 20
 """Characters on both sides of what differs in long values."""
 
 
+CATEGORIES = frozenset((
+    "code", "environment", "files", "firmware", "interfaces", "launch", "libraries", "limits",
+    "modules", "mounts", "packages", "shell", "system", "drivers",
+))  # fmt: skip
+"""Those whose names are words."""
+
+
 def change_line(change: ValueChange, fleet: Fleet) -> str:
     """``sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 4 hosts``."""
     subject = f"{category_name(change.category)} {clean(localized_filled(change.name), 200)}"
@@ -49,23 +56,7 @@ def _part(value: str, left_out: int, left_out_at_end: int) -> str:
 
 def category_name(category: str) -> str:
     """The category for people."""
-    names = {
-        "code": localized("code"),
-        "environment": localized("environment"),
-        "files": localized("files"),
-        "firmware": localized("firmware"),
-        "interfaces": localized("interfaces"),
-        "launch": localized("launch"),
-        "libraries": localized("libraries"),
-        "limits": localized("limits"),
-        "modules": localized("modules"),
-        "mounts": localized("mounts"),
-        "packages": localized("packages"),
-        "shell": localized("shell"),
-        "system": localized("system"),
-        "drivers": localized("drivers"),
-    }
-    return names.get(category, category)
+    return localized(category) if category in CATEGORIES else category
 
 
 def _where(hosts: Sequence[str], fleet: Fleet) -> str:

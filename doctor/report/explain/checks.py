@@ -123,12 +123,8 @@ def _python_function(fact: type[Fact]) -> Iterator[str]:
     function = fact.probe.function
     if function is not None:
         length = count_noun(len(inspect.getsource(function).splitlines()), "line")
-        yield phrase(
-            "runs the Python function {name} of {module} ({lines})",
-            name=function.__name__,
-            module=function.__module__,
-            lines=length,
-        )
+        where = {"name": function.__name__, "module": function.__module__}
+        yield phrase("runs the Python function {name} of {module} ({lines})", lines=length, **where)
 
 
 def _visit(fact: type[Fact]) -> Iterator[str]:

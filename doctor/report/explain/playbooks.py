@@ -133,20 +133,13 @@ def playbook_list(playbooks: Iterable[Playbook], width: int = 0) -> str:
 
 def playbook_rows(rows: list[Playbook], width: int = 0) -> str:
     """The same in the order given."""
-    names, risks = (max((display_width(word) for word in column), default=0) for column in _columns(rows))
-    return "".join(
-        f"{line}\n"
-        for playbook in rows
-        for line in columns_line(
-            f"{playbook.name:<{names}}  {padded(_risk_label(playbook), risks)}  ",
-            _one_line(localized(playbook.title)),
-            width,
-        )
-    )
-
-
-def _columns(rows: list[Playbook]) -> tuple[list[str], list[str]]:
-    return [playbook.name for playbook in rows], [_risk_label(playbook) for playbook in rows]
+    columns = [playbook.name for playbook in rows], [_risk_label(playbook) for playbook in rows]
+    names, risks = (max((display_width(word) for word in column), default=0) for column in columns)
+    lines: list[str] = []
+    for playbook in rows:
+        head = f"{playbook.name:<{names}}  {padded(_risk_label(playbook), risks)}  "
+        lines += columns_line(head, _one_line(localized(playbook.title)), width)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _risk_label(playbook: Playbook) -> str:

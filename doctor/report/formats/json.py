@@ -87,6 +87,11 @@ def _is_one_line(value: Mapping[str, Any] | Sequence[Any]) -> bool:
     return not any(isinstance(part, (dict, list)) and part for part in parts)
 
 
+def document_text(value: Any) -> str:
+    """Any document, in lines; pure ASCII, keys sorted."""
+    return msgspec.json.format(_dumps(to_json_value(value)), indent=2) + "\n"
+
+
 def _dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True)
 

@@ -104,11 +104,8 @@ def parse_targets(arguments: Iterable[str]) -> tuple[FormatTarget, ...]:
     targets = tuple(_parse_target(word) for word in arguments)
     paths = [target.path for target in targets]
     if paths.count("") > 1:
-        raise ValueError(
-            filled(
-                "{0} are directed to stdout: expected one there, and FORMAT=FILE for the rest", _stdout_names(targets)
-            )
-        )
+        text = "{0} are directed to stdout: expected one there, and FORMAT=FILE for the rest"
+        raise ValueError(filled(text, " and ".join(target.name for target in targets if not target.path)))
     twice = next((path for path in paths if path and paths.count(path) > 1), "")
     if twice:
         raise ValueError(
@@ -126,7 +123,3 @@ def _parse_target(word: str) -> FormatTarget:
     if sign and not path:
         raise ValueError(filled("{0}: expected a file after the =", f"{word!r}"))
     return FormatTarget(name, "" if path == "-" else path)
-
-
-def _stdout_names(targets: Iterable[FormatTarget]) -> str:
-    return " and ".join(target.name for target in targets if not target.path)

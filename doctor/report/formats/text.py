@@ -133,14 +133,9 @@ class _TextLayout:
             yield Text(localized(title), "bold")
             for name, text in smoke:
                 style, label = "bold" if name == "cause" else "", localized(name)
-                yield from self.hanging_lines(
-                    f"  {padded(label, MARGIN_CELLS - 2)}"
-                    if display_width(label) < MARGIN_CELLS - 2
-                    else f"  {label}  ",
-                    text,
-                    "dim",
-                    style,
-                )
+                fits = display_width(label) < MARGIN_CELLS - 2
+                head = padded(label, MARGIN_CELLS - 2) if fits else f"{label}  "
+                yield from self.hanging_lines(f"  {head}", text, "dim", style)
             yield Text()
 
     def section(self, section: ReportSection) -> Iterator[Text]:

@@ -106,16 +106,14 @@ def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
     if not hosts or not _BY_HAND.search(text) or _KEEPS_JOBS_AWAY.search(text) or changes_host(text):
         return []
     names = [quote_value(host) for host in hosts]
-    return [
-        phrase(
-            "Until it is repaired, keep jobs off {host}. Slurm: `scontrol update nodename={slurm} state=drain "
-            "reason=repair`; Kubernetes: `kubectl cordon {nodes}`. Back again: `scontrol update nodename={slurm} "
-            "state=resume`, `kubectl uncordon {nodes}`.",
-            host=localized(", ").join(hosts),
-            slurm=",".join(names),
-            nodes=" ".join(names),
-        )
-    ]
+    slurm, nodes = ",".join(names), " ".join(names)
+    note = phrase(
+        "Until it is repaired, keep jobs off {host}. Slurm: `scontrol update nodename={slurm} state=drain "
+        "reason=repair`; Kubernetes: `kubectl cordon {nodes}`. Back again: `scontrol update nodename={slurm} "
+        "state=resume`, `kubectl uncordon {nodes}`.",
+        host=localized(", ").join(hosts), slurm=slurm, nodes=nodes,
+    )  # fmt: skip
+    return [note]
 
 
 def changes_host(text: str) -> bool:

@@ -149,14 +149,9 @@ def filled_fix(
     of_run = {"host": clean(hosts[0], 100)} if hosts else {}
     of_run |= {"all_hosts": fleet.nodeset(fleet.hosts)} if fleet.hosts and "{all_hosts}" in fix else {}
     values, texts = {**of_run, **values}, {**of_run, **({"host": place} if place else {}), **texts}
-    blocks = [
-        re.sub(
-            r"(doctor smoke )?\{all_hosts\}",
-            lambda call: " ".join([call[0], *fleet.connection, *(fleet.smoke if call[1] else ())]),
-            block,
-        )
-        for block in _marked_blocks(fix, _unknown_values(finding, fleet))
-    ]
+    on_all = re.compile(r"(doctor smoke )?\{all_hosts\}")
+    reached = lambda call: " ".join([call[0], *fleet.connection, *(fleet.smoke if call[1] else ())])  # noqa: E731
+    blocks = [on_all.sub(reached, block) for block in _marked_blocks(fix, _unknown_values(finding, fleet))]
     if blocks[:1] == [OF_THE_CAUSE] and len(blocks) > 1:
         if not texts.get("remedy"):
             blocks = blocks[1:]
@@ -248,14 +243,8 @@ class _FailureEntryBuilder:
         failure, scope = self.failure, self.scope
         details = self.observed_expected(self.groups[0], self.shared_labels)
         if scope.joins and len(details) == 2:
-            details = [
-                (
-                    "observed",
-                    phrase(
-                        "{observed}; expected {expected}", observed=details[0][1].rstrip(".。"), expected=details[1][1]
-                    ),
-                )
-            ]
+            observed, expected = details[0][1].rstrip(".。"), details[1][1]
+            details = [("observed", phrase("{observed}; expected {expected}", observed=observed, expected=expected))]
         why_lines = unwrap_lines(why)
         if scope.shortens:
             why_lines = [text] if (text := first_sentences(why_lines)) else []
@@ -284,13 +273,8 @@ class _FailureEntryBuilder:
         groups = alike(other.groups, self.fleet, ()) if self.scope.shortens else other.groups
         label = self.name_on(other.check, other.hosts)
         if not self.scope.shortens:
-            return [
-                (
-                    self.name_on(other.check, group.hosts),
-                    self.text_of(group),
-                )
-                for group in groups[: self.scope.max_groups]
-            ]
+            listed = groups[: self.scope.max_groups]
+            return [(self.name_on(other.check, group.hosts), self.text_of(group)) for group in listed]
         rest = count_noun(sum(group.count for group in groups[1:]), "more finding")
         return [(label, self.text_of(groups[0]) + (localized("; ") + rest if len(groups) > 1 else ""))]
 

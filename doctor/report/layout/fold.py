@@ -90,16 +90,12 @@ class FoldedReport(msgspec.Struct, frozen=True):
         """
         count = len(self.fleet.hosts)
         failures = [failure for area in self.areas for failure in area.failures]
-        return tuple(
-            sorted(
-                failures,
-                key=lambda failure: (
-                    not failure.is_error,
-                    -len(failure.consequences),
-                    not failure.is_error and count > 1 and len(failure.hosts) == count,
-                ),
-            )
-        )
+
+        def order(failure: CheckFailure) -> tuple[bool, int, bool]:
+            is_widespread = count > 1 and len(failure.hosts) == count
+            return not failure.is_error, -len(failure.consequences), not failure.is_error and is_widespread
+
+        return tuple(sorted(failures, key=order))
 
     @property
     def first_failure(self) -> CheckFailure | None:

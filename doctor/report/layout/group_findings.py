@@ -41,12 +41,11 @@ def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[FindingGroup, ..
     if len(groups) > 1:
         groups = _with_ranges(groups)
     positions, last = {**fleet.positions, "": -1}, len(fleet.hosts)
-    return tuple(
-        sorted(
-            groups,
-            key=lambda group: (group.finding.is_warning, -len(group.hosts), positions.get((*group.hosts, "")[0], last)),
-        )
-    )
+
+    def order(group: FindingGroup) -> tuple[bool, int, int]:
+        return group.finding.is_warning, -len(group.hosts), positions.get((*group.hosts, "")[0], last)
+
+    return tuple(sorted(groups, key=order))
 
 
 def alike(groups: Sequence[FindingGroup], fleet: Fleet, labels: Sequence[str]) -> tuple[FindingGroup, ...]:

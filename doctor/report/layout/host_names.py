@@ -80,11 +80,9 @@ class Fleet:
         unlisted = [host for host in hosts if host not in self.positions]
         listed_count, total = len(hosts) - len(unlisted), len(self.hosts)
         if unlisted:
-            share = (
-                phrase("{share}, {count} not in this run", share=f"{listed_count}/{total}", count=len(unlisted))
-                if listed_count
-                else localized("not in this run")
-            )
+            share = localized("not in this run")
+            if listed_count:
+                share = phrase("{share}, {count} not in this run", share=f"{listed_count}/{total}", count=len(unlisted))
             return self.fold(hosts) + bracketed(share)
         if listed_count == total > 1:
             return phrase("all {count} hosts", count=total)
@@ -135,13 +133,9 @@ def localized_value(value: Any) -> str:
     items = [
         localized_value(item) for item in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)
     ]
-    return (
-        localized(" and ").join([", ".join(items[:-1]), items[-1]])
-        if len(items) > 1
-        else items[0]
-        if items
-        else localized("none")
-    )
+    if len(items) > 1:
+        return localized(" and ").join([", ".join(items[:-1]), items[-1]])
+    return items[0] if items else localized("none")
 
 
 def _fold(hosts: tuple[str, ...]) -> str:

@@ -150,11 +150,8 @@ class _PageBuilder:
         names = {name for gap in folded.skipped for name in gap.checks}
         nowhere, partly = len(names - evaluated), len(names & evaluated)
         nowhere_checks, partly_checks = count_noun(nowhere, "check"), count_noun(partly, "check")
-        texts = (
-            [phrase("{checks} does not apply" if nowhere == 1 else "{checks} do not apply", checks=nowhere_checks)]
-            if nowhere
-            else []
-        )
+        does_not = phrase("{checks} does not apply" if nowhere == 1 else "{checks} do not apply", checks=nowhere_checks)
+        texts = [does_not] if nowhere else []
         texts += [phrase("{checks} only for some hosts", checks=partly if nowhere else partly_checks)] if partly else []
         text = localized(", ").join(texts) + limits + bracketed(self.scope.rest_hint)
         return (ReportEntry("skip", "", (ReportPart(text),)),)
@@ -179,11 +176,9 @@ class _PageBuilder:
         if not counts:
             return localized("of the job itself, no host checked")
         hosts = count_noun(len(self.fleet.hosts), "host")
-        text = (
-            phrase("on {hosts}", hosts=hosts)
-            if counts[-1] == len(self.fleet.hosts)
-            else phrase("on {count} of {hosts}", count=counts[-1], hosts=hosts)
-        )
+        text = phrase("on {hosts}", hosts=hosts)
+        if counts[-1] != len(self.fleet.hosts):
+            text = phrase("on {count} of {hosts}", count=counts[-1], hosts=hosts)
         if counts[0] < counts[-1]:
             text = phrase("{text}, some of them on {count} only", text=text, count=counts[0])
         named = without and self.shows_claims
@@ -214,34 +209,17 @@ class _PageBuilder:
         entries = [self.gap(word, gap) for gap in gaps[:most]]
         remaining = len(gaps) - len(entries)
         if remaining:
-            entries.append(
-                ReportEntry(
-                    word,
-                    "",
-                    (
-                        ReportPart(
-                            phrase(
-                                "... and {reasons} ({hint})",
-                                reasons=count_noun(remaining, "more reason"),
-                                hint=self.scope.rest_hint,
-                            )
-                        ),
-                    ),
-                )
-            )
+            reasons = count_noun(remaining, "more reason")
+            text = phrase("... and {reasons} ({hint})", reasons=reasons, hint=self.scope.rest_hint)
+            entries.append(ReportEntry(word, "", (ReportPart(text),)))
         return tuple(entries)
 
     def gap(self, word: str, gap: Gap) -> ReportEntry:
         counted = len(gap.checks) > MAX_NAMED_CHECKS
         name = count_noun(len(gap.checks), "check") if counted else ", ".join(gap.checks)
         details = (("checks", ", ".join(gap.checks)),) if counted and self.scope.names_checks else ()
-        return ReportEntry(
-            word,
-            name,
-            (ReportPart(clean(localized_filled(gap.reason)) or localized("no reason given")),),
-            self.fleet.where(gap.hosts),
-            details,
-        )
+        reason = clean(localized_filled(gap.reason)) or localized("no reason given")
+        return ReportEntry(word, name, (ReportPart(reason),), self.fleet.where(gap.hosts), details)
 
 
 def _indented(line: str) -> str:

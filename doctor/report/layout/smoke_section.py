@@ -126,32 +126,23 @@ def _failure_lines(
     who = f"{culprits_in_words(failure)}{_placements(failure, summary)}"
     staged = failure.stage and not (kind.implies_stage or summary.watched)
     where = [phrase("stage {name}", name=failure.stage)] if staged else []
-    where += (
-        [phrase("layout {layout}, step {step}", layout=failure.layout, step=failure.step)] if failure.layout else []
-    )
+    if failure.layout:
+        where.append(phrase("layout {layout}, step {step}", layout=failure.layout, step=failure.step))
     text = localized(": ") + clean(localized_filled(failure.text)) if failure.text and not kind.implies_text else ""
     yield ("cause", f"{who} {failure_text(failure)}{localized(', ').join(['', *where])}{text}")
     if failure.links:
-        yield (
-            "links",
-            localized(", ").join(
-                phrase("{source} to {destination}", source=clean(source, 100), destination=clean(destination, 100))
-                for source, destination in failure.links
-            ),
-        )
+        names = [(clean(source, 100), clean(destination, 100)) for source, destination in failure.links]
+        links = [phrase("{source} to {destination}", source=source, destination=other) for source, other in names]
+        yield ("links", localized(", ").join(links))
     yield from label_lines("call", _calls(failure, failure.culprit_ranks))
-    yield from label_lines("waited", _calls(failure, failure.waiting_ranks) or _silent(failure.waiting_ranks))
-    yield from label_lines(
-        "evidence",
-        [clean(localized_filled(text)) for text in failure.evidence[: None if full else 6] if text not in shown],
-    )
-    for rank in [candidate for candidate in failure.stacks if candidate in failure.culprit_ranks or full][
-        : None if full else MAX_STACKS
-    ]:
-        yield from label_lines(
-            "stack",
-            [phrase("{rank}, innermost call first:", rank=ranks_in_words((rank,))), *_stack(failure.stacks[rank])],
-        )
+    silent = [ranks_in_words(failure.waiting_ranks)] if failure.waiting_ranks else []
+    yield from label_lines("waited", _calls(failure, failure.waiting_ranks) or silent)
+    evidence = [text for text in failure.evidence[: None if full else 6] if text not in shown]
+    yield from label_lines("evidence", [clean(localized_filled(text)) for text in evidence])
+    ranks_with_stack = [rank for rank in failure.stacks if rank in failure.culprit_ranks or full]
+    for rank in ranks_with_stack[: None if full else MAX_STACKS]:
+        head = phrase("{rank}, innermost call first:", rank=ranks_in_words((rank,)))
+        yield from label_lines("stack", [head, *_stack(failure.stacks[rank])])
     if rows := stack_tree(failure.stacks):
         lines = [f"  {'| ' * depth}{calls} [{ranks_in_words(ranks)}]" for depth, calls, ranks in rows]
         yield from label_lines("stack", [localized("all ranks, outermost call first:"), *lines])
@@ -172,10 +163,6 @@ def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:
         f"{ranks_in_words(call_ranks)}{localized(': ')}{clean(localized_filled(call))}"
         for call, call_ranks in ranks_by_call.items()
     ]
-
-
-def _silent(ranks: Sequence[int]) -> list[str]:
-    return [ranks_in_words(ranks)] if ranks else []
 
 
 def _stack(text: str) -> list[str]:
@@ -208,11 +195,8 @@ def _ran(summary: SmokeSummary) -> str:
 def _environment_lines(summary: SmokeSummary) -> list[str]:
     lines = []
     for environment in summary.environments:
-        parts = [
-            f"{name} {version}"
-            for name, version in (("torch", environment.torch), ("numpy", environment.numpy))
-            if version
-        ]
+        versions = (("torch", environment.torch), ("numpy", environment.numpy))
+        parts = [f"{name} {version}" for name, version in versions if version]
         parts += [f"Python {environment.python}"] if environment.python else []
         parts += [environment.device] if environment.device else []
         lines.append(f"{ranks_in_words(environment.ranks)}{localized(': ')}{clean(', '.join(parts))}")
@@ -220,22 +204,16 @@ def _environment_lines(summary: SmokeSummary) -> list[str]:
 
 
 def _layouts(summary: SmokeSummary) -> list[str]:
-    compared = [f"{layout.layout} {_share(layout.error)}" for layout in summary.layouts if layout.error is not None]
+    compared = [
+        f"{layout.layout} {f'{layout.error:.0e}' if layout.error else '0'}"
+        for layout in summary.layouts
+        if layout.error is not None
+    ]
     missed = [layout.layout for layout in summary.layouts if layout.error is None]
-    lines = (
-        [
-            phrase(
-                "{layouts} (largest relative error of the loss against the reference run)", layouts=", ".join(compared)
-            )
-        ]
-        if compared
-        else []
-    )
+    lines, names = list[str](), ", ".join(compared)
+    if compared:
+        lines.append(phrase("{layouts} (largest relative error of the loss against the reference run)", layouts=names))
     return lines + ([phrase("not compared: {layouts}", layouts=", ".join(missed))] if missed and compared else [])
-
-
-def _share(error: float) -> str:
-    return f"{error:.0e}" if error else "0"
 
 
 def _soak(summary: SmokeSummary, full: bool) -> list[str]:
@@ -246,36 +224,22 @@ def _soak(summary: SmokeSummary, full: bool) -> list[str]:
     total = sum(soak.calls.values())
     wrong = sum(error.wrong for error in soak.errors)
     ranks_text = ranks_in_words(sorted({error.rank for error in soak.errors}))
-    results = (
-        phrase("{results} on {ranks}", results=count_noun(wrong, "wrong result"), ranks=ranks_text)
-        if wrong
-        else localized("no wrong result")
-    )
+    results = localized("no wrong result")
+    if wrong:
+        results = phrase("{results} on {ranks}", results=count_noun(wrong, "wrong result"), ranks=ranks_text)
     collectives, time = count_noun(total, "collective"), duration(soak.seconds)
     lines = [phrase("{collectives} on each rank in {time}: ", collectives=collectives, time=time) + results]
     placements = summary.placements
     hosts = [f" ({clean(place, 100)})" for place in placements] + [""] * (summary.world_size - len(placements))
-    lines += [
-        phrase(
-            "rank {rank}: {wrong} of {calls} {operation}",
-            rank=f"{error.rank}{hosts[error.rank]}",
-            wrong=error.wrong,
-            calls=error.calls,
-            operation=clean(error.op, 40),
-        )
-        for error in soak.errors[:most]
-        if 0 <= error.rank < len(hosts)
-    ]
-    lines += [
-        phrase(
-            "rank {source} to rank {rank}: {wrong}",
-            source=f"{link.source}{hosts[link.source]}",
-            rank=f"{link.rank}{hosts[link.rank]}",
-            wrong=link.wrong,
-        )
-        for link in soak.links[:most]
-        if 0 <= link.source < len(hosts) and 0 <= link.rank < len(hosts)
-    ]
+    for error in soak.errors[:most]:
+        if 0 <= error.rank < len(hosts):
+            numbers = {"wrong": error.wrong, "calls": error.calls, "operation": clean(error.op, 40)}
+            rank = f"{error.rank}{hosts[error.rank]}"
+            lines.append(phrase("rank {rank}: {wrong} of {calls} {operation}", rank=rank, **numbers))
+    for link in soak.links[:most]:
+        if 0 <= link.source < len(hosts) and 0 <= link.rank < len(hosts):
+            source, rank = (f"{number}{hosts[number]}" for number in (link.source, link.rank))
+            lines.append(phrase("rank {source} to rank {rank}: {wrong}", source=source, rank=rank, wrong=link.wrong))
     return lines + minute_lines(soak.minutes, full)
 
 
@@ -288,13 +252,8 @@ def _speed(figures: Sequence[CollectiveSpeed]) -> list[str]:
 def _speed_text(speed: CollectiveSpeed) -> str:
     operation = f"{speed.op} {size(speed.bytes)}" if speed.bytes else speed.op
     rates = f", {byte_rate(speed.algbw, speed.busbw)}" if speed.bytes else ""
-    return phrase(
-        "{operation}, {group} of {count}: {time}",
-        operation=operation,
-        group=clean(speed.group, 40),
-        count=speed.ranks,
-        time=f"{short_time(speed.seconds)}{rates}",
-    )
+    figures = {"group": clean(speed.group, 40), "count": speed.ranks, "time": f"{short_time(speed.seconds)}{rates}"}
+    return phrase("{operation}, {group} of {count}: {time}", operation=operation, **figures)
 
 
 def _device_speeds(speeds: Sequence[DeviceRate]) -> list[str]:
@@ -348,25 +307,16 @@ def _line(minute: SoakMinute) -> str:
     if minute.busbw > 0:
         parts.append(phrase("all_reduce {rate}", rate=byte_rate(minute.busbw)))
     if minute.work > 0:
-        slowest = phrase(
-            "work {time}, slowest {slowest} (rank {rank})",
-            time=short_time(minute.work),
-            slowest=short_time(minute.slowest_work),
-            rank=minute.slowest_rank,
-        )
-        parts.append(slowest)
+        time, slowest, rank = short_time(minute.work), short_time(minute.slowest_work), minute.slowest_rank
+        parts.append(phrase("work {time}, slowest {slowest} (rank {rank})", time=time, slowest=slowest, rank=rank))
     hottest = sorted(minute.temperatures, key=lambda entry: -entry.celsius)[:MOST_SENSORS]
     parts += [f"{clean(entry.host, 100)} {entry.celsius:.0f} °C" for entry in hottest]
     parts += [
         f"{clean(entry.host, 100)} {clean(entry.counter, 80)} +{entry.count}"
         for entry in minute.link_errors[:MOST_SENSORS]
     ]
-    return phrase(
-        "from {start} to {end}: {figures}",
-        start=duration(minute.start),
-        end=duration(minute.start + minute.seconds),
-        figures=localized(", ").join(parts),
-    )
+    start, end = duration(minute.start), duration(minute.start + minute.seconds)
+    return phrase("from {start} to {end}: {figures}", start=start, end=end, figures=localized(", ").join(parts))
 
 
 MOST_ROWS = 32
@@ -404,12 +354,11 @@ def pair_grid(pairs: Sequence[PairSpeed]) -> list[str]:
     head = phrase(
         "exchanges of {size} by rank, median {rate} each way:", size=size(largest), rate=byte_rate(largest / usual)
     )
-    rows = [f"{label:>{width}} {_row(number, len(blocks), worst)}" for number, label in enumerate(labels)]
+    rows = [
+        f"{label:>{width}} {''.join(_sign(number, column, worst) for column in range(len(blocks)))}"
+        for number, label in enumerate(labels)
+    ]
     return [head, *rows, localized(". below 1.5 times the median time, - below 2, + below 4, # from 4 on")]
-
-
-def _row(row: int, count: int, worst: Mapping[tuple[int, int], float]) -> str:
-    return "".join(_sign(row, column, worst) for column in range(count))
 
 
 def _sign(row: int, column: int, worst: Mapping[tuple[int, int], float]) -> str:

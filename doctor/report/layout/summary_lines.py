@@ -64,6 +64,7 @@ def summary_lines(
     origin = phrase("as after a reboot of {hosts}", hosts=origin) if report.after_reboot else origin
     source = localized(", ").join([origin, *when, duration(report.seconds)])
     notes = tuple(clean(localized_filled(note), 1000) for note in report.notes)
+    prefix = localized("as after a reboot; ") if report.after_reboot else ""
     return SummaryLines(
         notes,
         source,
@@ -72,7 +73,7 @@ def summary_lines(
         fix_offer(folded, fixable),
         tuple(dict.fromkeys(unfilled)),
         _STATUS_WORDS[word],
-        f"{localized(word.name)}{localized(': ')}{_when(report)}{_verdict_text(word, folded, report)}",
+        f"{localized(word.name)}{localized(': ')}{prefix}{_verdict_text(word, folded, report)}",
     )
 
 
@@ -99,7 +100,11 @@ def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) 
 
     What is wrong in containers alone is not fixed by a command inside them.
     """
-    failures = [failure for failure in folded.failures if _is_fixable(failure, fixable) and not _contained(failure)]
+    failures = [
+        failure
+        for failure in folded.failures
+        if _is_fixable(failure, fixable) and not all(group.finding.values.get(CONTAINER) for group in failure.groups)
+    ]
     checks = dict.fromkeys(name for failure in failures for name in _checks(failure) if name in fixable)
     names = [shlex.quote(clean(name, 100)) for name in checks]
     if not names:
@@ -123,39 +128,22 @@ def _is_fixable(failure: CheckFailure, fixable: Collection[str]) -> bool:
     return failure.outcome.check in fixable
 
 
-def _contained(failure: CheckFailure) -> bool:
-    return all(group.finding.values.get(CONTAINER) for group in failure.groups)
-
-
-def _is_cut(report: Report) -> bool:
-    return report.smoke is not None and report.smoke.ended != "complete"
-
-
-def _when(report: Report) -> str:
-    return localized("as after a reboot; ") if report.after_reboot else ""
-
-
 def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     counts = folded.counts
     if word is Verdict.NOTHING and report.lacks_hosts:
         return localized(NO_HOST)
     if word is Verdict.NOTHING:
-        return (
-            phrase("none of {checks} applies", checks=count_noun(counts.skipped, "check"))
-            if counts.checks
-            else localized("there was no check to run")
-        )
+        if not counts.checks:
+            return localized("there was no check to run")
+        return phrase("none of {checks} applies", checks=count_noun(counts.skipped, "check"))
     covered = coverage(report, counts)
     parts = [_findings_text(folded)] if counts.findings else []
     waived = len({group.check for group in folded.waived})
     if not parts and word is Verdict.HEALTHY and (counts.passed or not waived):
         parts = [_passed(counts)]
     if word is Verdict.UNKNOWN and report.hosts_unknown:
-        parts.append(
-            phrase(
-                "{reason}, so this says nothing about the others", reason=clean(localized_filled(report.hosts_unknown))
-            )
-        )
+        reason = clean(localized_filled(report.hosts_unknown))
+        parts.append(phrase("{reason}, so this says nothing about the others", reason=reason))
     parts += [phrase("{checks} waived", checks=count_noun(waived, "check"))] if waived else []
     unknown = {name for gap in folded.unknown for name in gap.checks}
     if word is Verdict.HEALTHY and unknown:
@@ -165,8 +153,8 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     if word is Verdict.UNKNOWN and counts.hidden:
         checks = count_noun(counts.hidden, "check")
         parts.append(phrase("{checks} unknown as a consequence of findings", checks=checks))
-    if word is Verdict.UNKNOWN and _is_cut(report):
-        watched = report.smoke is not None and report.smoke.watched
+    if word is Verdict.UNKNOWN and report.smoke is not None and report.smoke.ended != "complete":
+        watched = report.smoke.watched
         parts.append(localized("the watched job did not finish" if watched else "the smoke run did not finish"))
     crashed = sum(len(area.crashed) for area in folded.areas)
     parts += [phrase("{checks} crashed", checks=count_noun(crashed, "check"))] if crashed else []
@@ -200,11 +188,8 @@ def _unknown(report: Report, folded: FoldedReport, count: int) -> str:
 def _left_out(report: Report, folded: FoldedReport) -> Iterator[str]:
     """The hosts that were not looked at as the others were."""
     for count, hosts in left_out(report)[:MAX_LEFT_OUT]:
-        yield phrase(
-            "{count} checks of the other hosts do not apply to {hosts}",
-            count=count,
-            hosts=clean(folded.fleet.fold(hosts), 200),
-        )
+        where = clean(folded.fleet.fold(hosts), 200)
+        yield phrase("{count} checks of the other hosts do not apply to {hosts}", count=count, hosts=where)
 
 
 def _on_hosts(counts: Counts) -> str:

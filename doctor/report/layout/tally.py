@@ -157,10 +157,9 @@ class Coverage(msgspec.Struct, frozen=True):
         """``18 of 124 checks apply``; where some are unknown, which is said beside it, ``4 of 124 checks judged``."""
         if not self.is_settled:
             return phrase("{count} of {total} checks judged", count=self.applied, total=self.checks)
+        numbers = {"count": self.applied, "total": self.checks}
         return phrase(
-            "{count} of {total} checks applies" if self.applied == 1 else "{count} of {total} checks apply",
-            count=self.applied,
-            total=self.checks,
+            "{count} of {total} checks applies" if self.applied == 1 else "{count} of {total} checks apply", **numbers
         )
 
     @property

@@ -82,7 +82,8 @@ def detect_terminal(stream: TextIO, color: str, environ: Mapping[str, str]) -> T
     ``TERM=dumb``, which has none, then whether it is a terminal.
     """
     tty = is_terminal(stream)
-    return Terminal(tty, _colour(tty, color, environ), _is_utf8(stream), terminal_width(stream, environ) if tty else 0)
+    utf8, width = is_utf8(getattr(stream, "encoding", None) or "ascii"), terminal_width(stream, environ) if tty else 0
+    return Terminal(tty, _colour(tty, color, environ), utf8, width)
 
 
 def _colour(tty: bool, color: str, environ: Mapping[str, str]) -> bool:
@@ -93,10 +94,6 @@ def _colour(tty: bool, color: str, environ: Mapping[str, str]) -> bool:
     if environ.get("FORCE_COLOR"):
         return True
     return tty and environ.get("TERM") != "dumb"
-
-
-def _is_utf8(stream: TextIO) -> bool:
-    return is_utf8(getattr(stream, "encoding", None) or "ascii")
 
 
 def topic_width() -> int:

@@ -108,15 +108,8 @@ def pair_map(summary: SmokeSummary) -> PathMap | None:
         layers += _value_layer(
             phrase("exchanges of {size}, each way", size=size(number)), "B/s", -1.0, values, len(ranks)
         )
-    labels = [
-        clean(
-            filled("rank {0} ({1})", rank, summary.placements[rank])
-            if rank < len(summary.placements)
-            else f"rank {rank}",
-            100,
-        )
-        for rank in ranks
-    ]
+    names = {rank: filled("rank {0} ({1})", rank, place) for rank, place in enumerate(summary.placements)}
+    labels = [clean(names.get(rank, f"rank {rank}"), 100) for rank in ranks]
     drawn: PathMap = {
         "title": localized("smoke run"),
         "labels": labels,

@@ -238,8 +238,9 @@ def grouped_details(details: Details) -> tuple[Detail, ...]:
 def _smoke_values(summary: SmokeSummary | None, report: Report, lines: Details) -> dict[str, object]:
     failures = tuple(map(_failure, summary.failures)) if summary else ()
     sections = {"stack"} if any(failure.stacks for failure in failures) else set()
+    unindented = tuple((label, text.strip()) for label, text in lines)  # indented for the eye alone
     return {
-        "details": [detail for detail in grouped_details(tuple(_plain_lines(lines))) if detail.label not in sections],
+        "details": [detail for detail in grouped_details(unindented) if detail.label not in sections],
         "watched": bool(report.losses) or summary is None or summary.watched,
         "losses": watched_chart(report.losses),
         "training": training_chart(summary) if summary else None,
@@ -247,11 +248,6 @@ def _smoke_values(summary: SmokeSummary | None, report: Report, lines: Details) 
         "failures": failures,
         "has_pairs": bool(summary and summary.pair_speeds),
     }
-
-
-def _plain_lines(lines: Details) -> Iterator[tuple[str, str]]:
-    """Lines of the smoke run are indented for the eye, not because they are code."""
-    yield from ((label, text.strip()) for label, text in lines)
 
 
 def _failure(failure: Failure) -> FailureView:
@@ -330,17 +326,10 @@ def hang_timeline(failure: Failure) -> Timeline | None:
     for number, ((is_culprit, call), ranks) in enumerate(ordered[:MAX_ROWS]):
         ages = [ages_by_rank[rank] for rank in ranks]
         entries = tuple(sorted({across(age) for age in ages}))
+        does = clean(call, 200) or localized("no call is known")
+        ends = (max(ages), min(ages))
         rows.append(
-            TimelineRow(
-                ranks_in_words(ranks),
-                clean(call, 200) or localized("no call is known"),
-                is_culprit,
-                max(ages),
-                min(ages),
-                entries[0],
-                entries[:200],
-                number * ROW_HEIGHT,
-            )
+            TimelineRow(ranks_in_words(ranks), does, is_culprit, *ends, entries[0], entries[:200], number * ROW_HEIGHT)
         )
     ticks = tuple((across(seconds * part / 4), _before(seconds * part / 4)) for part in range(5))
     return Timeline(tuple(rows), len(ordered) - len(rows), seconds, ticks, len(rows) * ROW_HEIGHT + AXIS_HEIGHT)

@@ -48,14 +48,14 @@ def starved_ranks(hosts: Mapping[str, HostPressure]) -> dict[int, str]:
 def of_own_ranks(hosts: Mapping[str, HostPressure], plan: SmokePlan) -> dict[str, HostPressure]:
     """What the hosts tell, without ranks that the plan has on another one: no host speaks for another host's ranks."""
     ranks_by_host = plan.ranks_by_host
-    return {
-        host: msgspec.structs.replace(
-            pressure,
-            ranks={rank: pressure.ranks[rank] for rank in ranks_by_host.get(host, ()) if rank in pressure.ranks},
-            spins={rank: pressure.spins[rank] for rank in ranks_by_host.get(host, ()) if rank in pressure.spins},
+    of_hosts = {}
+    for host, pressure in hosts.items():
+        ranks, spins = (
+            {rank: rows[rank] for rank in ranks_by_host.get(host, ()) if rank in rows}
+            for rows in (pressure.ranks, pressure.spins)
         )
-        for host, pressure in hosts.items()
-    }
+        of_hosts[host] = msgspec.structs.replace(pressure, ranks=ranks, spins=spins)
+    return of_hosts
 
 
 def quota_use(hosts: Mapping[str, HostPressure]) -> dict[int, QuotaUse]:
@@ -158,29 +158,23 @@ def pressure_sentences(
 def idle_cpu_sentences(host: str, pressure: HostPressure) -> list[str]:
     """Why ranks waited for a CPU although the host had some; empty where none did."""
     waited = [rank for rank in pressure.ranks if _waits_beside_idle(pressure, rank)]
-    text = filled(
-        "{0}: {1} waited for a CPU most of the time, although CPUs had nothing to do for {2} of it: "
-        "they may use few CPUs, or a CPU quota that the host does not show holds them back",
-        host,
-        rank_names(waited),
-        f"{min((pressure.idle[rank] for rank in waited), default=0.0):.0%}",
+    idle = f"{min((pressure.idle[rank] for rank in waited), default=0.0):.0%}"
+    text = (
+        "{0}: {1} waited for a CPU most of the time, although CPUs had nothing to do for {2} of it: they may use few "
+        "CPUs, or a CPU quota that the host does not show holds them back"
     )
+    text = filled(text, host, rank_names(waited), idle)
     return [text] * bool(waited)
 
 
 def _inferred_sentence(rank: int, lost: float) -> str:
-    return filled(
+    text = (
         "Rank {0} was stopped for {1} of a loop without a call, each time to the end of the same 100 ms: a CPU quota "
-        "that its host does not show holds it back.",
-        rank,
-        f"{lost:.0%}",
+        "that its host does not show holds it back."
     )
+    return filled(text, rank, f"{lost:.0%}")
 
 
 def _quota_sentence(rank: int, share: float, seconds: float) -> str:
-    return filled(
-        "Rank {0} was held back by the CPU quota of its control group for {1} s, in {2} of its periods.",
-        rank,
-        f"{seconds:.1f}",
-        f"{share:.0%}",
-    )
+    text = "Rank {0} was held back by the CPU quota of its control group for {1} s, in {2} of its periods."
+    return filled(text, rank, f"{seconds:.1f}", f"{share:.0%}")

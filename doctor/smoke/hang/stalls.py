@@ -244,16 +244,8 @@ class TransferRule:
         self.sleeping = {
             rank: state.snaps[rank].waits_for for rank in wait.blocked_ranks if state.snaps[rank].process in ("S", "D")
         }
-        evidence = tuple(
-            filled(
-                "Rank {0} has {1} bytes on the way to {2} that were sent {3} times.",
-                e.rank,
-                e.unacked,
-                e.peer,
-                e.retransmits + 1,
-            )
-            for e in sorted(set(resends))
-        )
+        text = "Rank {0} has {1} bytes on the way to {2} that were sent {3} times."
+        evidence = tuple(filled(text, e.rank, e.unacked, e.peer, e.retransmits + 1) for e in sorted(set(resends)))
         return state.build_failure(
             "network",
             {e.rank for e in resends} or wait.blocked_ranks,

@@ -46,11 +46,8 @@ def finding(defects: Sequence[Defect], total: int) -> Finding:
     """Defects that are one fault, in words; ``total`` layouts were trained."""
     first, plan = defects[0], defects[0].trace.plan
     ranks = first.ranks or tuple(first.trace.ranks)
-    names = list(
-        dict.fromkeys(
-            defect.trace.layout.name for defect in sorted(defects, key=lambda candidate: candidate.trace.number)
-        )
-    )
+    in_order = sorted(defects, key=lambda candidate: candidate.trace.number)
+    names = list(dict.fromkeys(defect.trace.layout.name for defect in in_order))
     return Finding(
         joined("", (first.template, " (in {where})")),
         hosts=list(dict.fromkeys(map(plan.host_of, sorted(ranks)))),

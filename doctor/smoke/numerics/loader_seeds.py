@@ -17,7 +17,11 @@ def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iter
     """Findings on all loaders that came to their end."""
     number = min((event.layout for event in loaded.values()), default=0)
     trace = build_trace(plan, number)
-    drawn = {rank: _known_digests(event) for rank, event in sorted(loaded.items()) if not event.text}
+    drawn = {
+        rank: {name: value for name, value in event.digests.items() if value is not None}
+        for rank, event in sorted(loaded.items())
+        if not event.text
+    }
     for group in trace.models:
         members = [rank for rank in group if rank in drawn]
         # A generator that some ranks lack, as without NumPy, says nothing about seeds.
@@ -40,20 +44,15 @@ def _repeated(trace: LayoutTrace, drawn: Mapping[int, Mapping[str, int]]) -> Ite
         yield _finding(trace, alike, template, sorted(generators), alike, False)
 
 
-def _known_digests(event: LoaderResult) -> dict[str, int]:
-    return {name: value for name, value in event.digests.items() if value is not None}
-
-
 def _finding(
     trace: LayoutTrace, ranks: Sequence[int], template: str, generators: Sequence[str], group: Sequence[int], tie: bool
 ) -> Finding:
     plan = trace.plan
+    everybody = len(ranks) >= trace.layout.world
     return Finding(
         template,
         hosts=list(dict.fromkeys(plan.host_of(rank) for rank in ranks)),
-        who=describe_ranks(trace, ranks)
-        if len(ranks) < trace.layout.world
-        else filled("ranks {0}", format_ranges(ranks)),
+        who=filled("ranks {0}", format_ranges(ranks)) if everybody else describe_ranks(trace, ranks),
         ranks=list(ranks),
         places=[describe_placement(trace, rank) for rank in ranks[:8]],
         group=format_ranges(group),

@@ -77,23 +77,14 @@ def _differs(
     template: str,
     generators: list[str],
 ) -> Defect:
-    return Defect(
-        DIFFERS,
-        kind,
-        step,
-        split.differing,
-        template,
-        {
-            "group": format_ranges(events),
-            "agree": len(split.agreeing),
-            "generators": generators,
-            "generator": generators[0] if generators else "unknown",
-            "by": filled(": {0} differ", describe_generators(generators)) if generators else "",
-        },
-        root=True,
-        tie=split.tie,
-        trace=trace,
-    )
+    values = {
+        "group": format_ranges(events),
+        "agree": len(split.agreeing),
+        "generators": generators,
+        "generator": generators[0] if generators else "unknown",
+        "by": filled(": {0} differ", describe_generators(generators)) if generators else "",
+    }
+    return Defect(DIFFERS, kind, step, split.differing, template, values, root=True, tie=split.tie, trace=trace)
 
 
 def _differs_from_reference(

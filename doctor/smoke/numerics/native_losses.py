@@ -56,11 +56,8 @@ def not_run(plan: SmokePlan, native: Mapping[str, SmokeNative]) -> list[str]:
         texts = {event.rank: event.text for event in events if event.text}
         if texts:
             first = min(texts)
-            reasons.append(
-                filled(
-                    "{0} in {1}, {2}: {3}", api, plan.layouts[layout].name, ranks_on(plan, sorted(texts)), texts[first]
-                )
-            )
+            ranks = ranks_on(plan, sorted(texts))
+            reasons.append(filled("{0} in {1}, {2}: {3}", api, plan.layouts[layout].name, ranks, texts[first]))
     return reasons
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -45,11 +45,9 @@ class Outlier(msgspec.Struct, frozen=True):
                 "products of float32 are off by {0} there, by {1} on the others (TF32 or the like)",
                 *(f"{error:.0e}" for error in self.precision),
             )
-        return (
-            filled("losses differ by up to {0}", f"{self.share:.1e}")
-            if self.share > LOSS_TOLERANCE
-            else "only the last bits differ"
-        )
+        if self.share > LOSS_TOLERANCE:
+            return filled("losses differ by up to {0}", f"{self.share:.1e}")
+        return "only the last bits differ"
 
 
 def find_outliers(
@@ -96,18 +94,14 @@ def _not_repeated(plan: SmokePlan, events: Mapping[int, ReferenceRun]) -> list[O
     return outliers
 
 
-def _gradient_error(event: ReferenceRun) -> float:
-    """By how much the gradient of the repeated step differs; 1 where one of the two alone was finite."""
-    return event.repeated if event.repeated is not None else float(event.grads[:1] != (None,))
-
-
-def _loss_error(event: ReferenceRun) -> float:
-    return event.repeated_loss if event.repeated_loss is not None else float(event.losses[:1] != (None,))
+def _difference(share: float | None, first: Sequence[float | None]) -> float:
+    """By how much a figure of the repeated step differs; 1 where one of the two alone was finite."""
+    return share if share is not None else float(tuple(first[:1]) != (None,))
 
 
 REPEATED: dict[Literal["gradient", "loss"], Callable[[ReferenceRun], float]] = {
-    "gradient": _gradient_error,
-    "loss": _loss_error,
+    "gradient": lambda event: _difference(event.repeated, event.grads),
+    "loss": lambda event: _difference(event.repeated_loss, event.losses),
 }
 """What a repeated step is compared by."""
 

@@ -73,6 +73,7 @@ def majority_reference(training: Mapping[str, SmokeTraining]) -> MajorityReferen
     data = [event for fact in training.values() for event in fact.reference_blocks]
     steps = {event.step for event in data}
     changed = [event.update for fact in training.values() for event in fact.reference_update]
+    precision = max(LOSS_TOLERANCE, *(10 * (event.precision or 0.0) for event in events.values()))
     return MajorityReference(
         losses=ours.losses,
         grads=ours.grads,
@@ -83,9 +84,7 @@ def majority_reference(training: Mapping[str, SmokeTraining]) -> MajorityReferen
         masks={step: tuple(digest for event in data if event.step == step for digest in event.masks) for step in steps},
         update=changed[0] if changed else {},
         sound=0 in alike and len(alike) * 2 > len(events),
-        tolerance=min(
-            MAX_TOLERANCE, max(LOSS_TOLERANCE, *(10 * (event.precision or 0.0) for event in events.values()))
-        ),
+        tolerance=min(MAX_TOLERANCE, precision),
     )
 
 

@@ -126,17 +126,9 @@ def _divergence_defect(
     group: tuple[int, ...],
     root: bool = False,
 ) -> Defect:
-    return Defect(
-        DIVERGE,
-        kind,
-        step,
-        split.differing,
-        template + "{likely}",
-        {"group": format_ranges(group), "agree": len(split.agreeing), "likely": _likely(trace, kind)},
-        root=root,
-        tie=split.tie and bool(split.differing),
-        trace=trace,
-    )
+    values = {"group": format_ranges(group), "agree": len(split.agreeing), "likely": _likely(trace, kind)}
+    tie = split.tie and bool(split.differing)
+    return Defect(DIVERGE, kind, step, split.differing, template + "{likely}", values, root=root, tie=tie, trace=trace)
 
 
 def _likely(trace: LayoutTrace, kind: str) -> str:

@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
-from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext
 from doctor.transport.peer_handshake import admit, introduce
 from doctor.transport.peer_lines import ForeignPeer, is_own_address, listen_on
@@ -83,9 +82,7 @@ class Member(NamedTuple):
 
 def job_token(context: JobContext, user: int, secret: str = "") -> bytes:
     """What only the processes of this job know, as long as their connections are not intercepted."""
-    return hashlib.sha256(
-        filled("doctor smoke\u0000{0}\u0000{1}\u0000{2}", context.launch_id, user, secret).encode()
-    ).digest()
+    return hashlib.sha256(f"doctor smoke\0{context.launch_id}\0{user}\0{secret}".encode()).digest()
 
 
 def launch_secret(environ: Mapping[str, str]) -> str:

@@ -48,11 +48,8 @@ def numbering_notes(plan: SmokePlan) -> tuple[str, ...]:
     if not plan.job_ranks:
         return ()
     ranks = number_ranges(plan.job_ranks, ", ")[:300]
-    return (
-        filled(
-            "without the hosts that were left out the ranks are numbered anew: they are ranks {0} of the job", ranks
-        ),
-    )
+    text = "without the hosts that were left out the ranks are numbered anew: they are ranks {0} of the job"
+    return (filled(text, ranks),)
 
 
 def absent_failure(

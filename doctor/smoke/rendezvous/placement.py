@@ -27,16 +27,9 @@ def build_launched_plan(
     free = leader.leader_port_in_use or leader.is_scheduler_process
     free = free or (options.keep is not None and MASTER_PORT not in options.keep)
     # Each process of the launch has its own interpreter and variables.
-    settings = {**planning.settings(options), "python": "", "variables": {}}
+    settings = {"python": "", "variables": {}, "master_port": 0 if free else leader.leader_port}
     settings["master_addr"] = leader.leader_addresses[0] if by_name else ""
-    settings["master_port"] = 0 if free else leader.leader_port
-    return SmokePlan(
-        backend=backend,
-        places=placements,
-        layouts=planning.plan_layouts(placements, options.layouts, rule),
-        group_rule=rule,
-        **settings,
-    )
+    return planning.settled_plan(backend, placements, rule, options, **settings)
 
 
 def _placements(world: int, hellos: Iterable[Hello], backend: Backend) -> tuple[RankPlacement, ...]:

@@ -64,15 +64,11 @@ def _invalid_environment(hellos: Sequence[Hello], world: int) -> tuple[list[int]
     culprits = [hello.rank for hello in wrong if hello.rank >= 0]
     if len(culprits) < len(wrong):
         culprits += _numbers(hellos).absent(world)
-    texts = [
-        filled(
-            "{0} on {1}: {2}",
-            rank_names([hello.rank]) if hello.rank >= 0 else "a process",
-            host_name(hello),
-            joined("; ", (strip_control_chars(problem, 200) for problem in hello.problems[:4])),
-        )
-        for hello in wrong
-    ]
+    texts = []
+    for hello in wrong:
+        who = rank_names([hello.rank]) if hello.rank >= 0 else "a process"
+        problems = joined("; ", (strip_control_chars(problem, 200) for problem in hello.problems[:4]))
+        texts.append(filled("{0} on {1}: {2}", who, host_name(hello), problems))
     return culprits, joined("; ", texts[:4])
 
 
@@ -105,21 +101,11 @@ def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[in
 
 def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
     numbers = _numbers(hellos)
-    texts = [
-        filled(
-            "rank {0} exists {1} times: {2}",
-            rank,
-            len(duplicates),
-            joined(
-                " and ",
-                (
-                    filled("process {0} on {1}", hello.pid, host_name(hello))
-                    for hello in sorted(duplicates, key=lambda hello: hello.pid)[:3]
-                ),
-            ),
-        )
-        for rank, duplicates in numbers.repeated.items()
-    ]
+    texts = []
+    for rank, duplicates in numbers.repeated.items():
+        first = sorted(duplicates, key=lambda hello: hello.pid)[:3]
+        named = joined(" and ", (filled("process {0} on {1}", hello.pid, host_name(hello)) for hello in first))
+        texts.append(filled("rank {0} exists {1} times: {2}", rank, len(duplicates), named))
     absent = numbers.absent(world)
     if texts and absent:
         texts.append(filled("no process is {0}", rank_names(absent)))

@@ -26,22 +26,27 @@ HELD_TEMPLATES = {
 
 def slow_rank_findings(run: SmokeRun, slow_by_rank: Mapping[int, Straggler], template: str) -> Iterator[Finding]:
     """One finding for each host with slow ranks; ``template`` takes who, ratio, seconds, norm and confidence."""
-    for host, some, all_ranks in by_host(run, slow_by_rank):
-        worst = max((slow_by_rank[rank] for rank in some), key=lambda slow: slow.ratio)
-        yield Finding(
-            joined("", (template, "{pressure}")),
-            hosts=[host],
-            accelerator=ACCELERATORS[run.plan.backend],
-            pressure=pressure_note(run, [host]),
-            who=describe_ranks(run, some),
-            ranks=some,
-            ratio=round(worst.ratio, 2),
-            seconds=seconds_text(worst.seconds),
-            norm=seconds_text(worst.peer_seconds),
-            confidence=percent(min(slow_by_rank[rank].confidence for rank in some)),
-            peers=worst.peers,
-            whole=all_ranks,
-        )
+    for host, ranks, all_ranks in by_host(run, slow_by_rank):
+        yield _finding(run, template, host, {rank: slow_by_rank[rank] for rank in ranks}, whole=all_ranks)
+
+
+def _finding(run: SmokeRun, template: str, host: str, slow: Mapping[int, Straggler], **more: object) -> Finding:
+    """Of the slow ranks of one host."""
+    ranks, worst = list(slow), max(slow.values(), key=lambda late: late.ratio)
+    return Finding(
+        joined("", (template, "{pressure}")),
+        hosts=[host],
+        accelerator=ACCELERATORS[run.plan.backend],
+        pressure=pressure_note(run, [host]),
+        who=describe_ranks(run, ranks),
+        ranks=ranks,
+        ratio=round(worst.ratio, 2),
+        seconds=seconds_text(worst.seconds),
+        norm=seconds_text(worst.peer_seconds),
+        confidence=percent(min(late.confidence for late in slow.values())),
+        peers=worst.peers,
+        **more,
+    )
 
 
 def quota_findings(run: SmokeRun, named: Collection[int]) -> Iterator[Finding]:
@@ -69,20 +74,9 @@ def soak_findings(run: SmokeRun, parts: Mapping[int, SlowPart], named: Collectio
     slow = {rank: part for rank, part in parts.items() if rank not in named and 0 <= rank < run.plan.world}
     for host, ranks, all_ranks in by_host(run, slow):
         worst = max((slow[rank] for rank in ranks), key=lambda part: part.slow.ratio)
-        yield Finding(
+        template = (
             "{who} took {ratio} times the median time of the peers for the same computation from {start} to {end} of "
-            "the repetition: {seconds} against {norm} (confidence {confidence}){pressure}",
-            hosts=[host],
-            accelerator=ACCELERATORS[run.plan.backend],
-            pressure=pressure_note(run, [host]),
-            who=describe_ranks(run, ranks),
-            ranks=ranks,
-            ratio=round(worst.slow.ratio, 2),
-            start=f"{worst.start:.0f} s",
-            end=f"{worst.end:.0f} s",
-            seconds=seconds_text(worst.slow.seconds),
-            norm=seconds_text(worst.slow.peer_seconds),
-            confidence=percent(min(slow[rank].slow.confidence for rank in ranks)),
-            peers=worst.slow.peers,
-            whole=all_ranks,
+            "the repetition: {seconds} against {norm} (confidence {confidence})"
         )
+        when = {"start": f"{worst.start:.0f} s", "end": f"{worst.end:.0f} s"}
+        yield _finding(run, template, host, {rank: slow[rank].slow for rank in ranks}, **when, whole=all_ranks)

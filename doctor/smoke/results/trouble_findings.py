@@ -234,11 +234,9 @@ def describe_call(failure: Failure) -> str:
     if not failure.op:
         return awaited_call(failure) or "no collective"
     size = filled("{0} x {1}, ", failure.numel, failure.dtype) if failure.dtype else ""
-    position = (
-        filled("layout {0}, step {1}", failure.layout, failure.step)
-        if failure.layout
-        else filled("stage {0}", failure.stage)
-    )
+    position = filled("stage {0}", failure.stage)
+    if failure.layout:
+        position = filled("layout {0}, step {1}", failure.layout, failure.step)
     return filled("{0} #{1} ({2}group {3}; {4})", failure.op, failure.seq, size, format_group(failure.group), position)
 
 

@@ -169,17 +169,13 @@ class Channels(ProgramSessions):
 
     def leftover_notes(self) -> list[str]:
         """A note for each process that an agent could not end, at most four of a host."""
-        return [
-            filled(
-                "{0}: process {1} ({2}) could not be killed: state {3}",
-                name,
-                pid,
-                strip_control_chars(command, 60),
-                state,
-            )
-            for name, processes in self.leftover_processes.items()
-            for pid, state, command in processes[:4]
-        ]
+        text, notes = "{0}: process {1} ({2}) could not be killed: state {3}", []
+        for name, processes in self.leftover_processes.items():
+            notes += [
+                filled(text, name, pid, strip_control_chars(command, 60), state)
+                for pid, state, command in processes[:4]
+            ]
+        return notes
 
     def answered_visit(self, name: str, sent: float, local: bool) -> Visit:
         """The visit of a host whose agent said hello. ``sent``: seconds by the controller's clock."""

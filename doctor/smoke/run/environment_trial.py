@@ -208,13 +208,8 @@ def _texts(settings: Sequence[_Setting]) -> dict[str, str]:
                 filled("{0} on {1} host{2}", value, count or "all", "s" * (count != 1))
                 for value, count in zip(value_texts, counts, strict=True)
             ]
-        texts[name] = joined(
-            "",
-            (
-                ", ".join(value_texts),
-                filled(", and {0} more values", len(some) - MAX_VALUES) * (len(some) > MAX_VALUES),
-            ),
-        )
+        more = filled(", and {0} more values", len(some) - MAX_VALUES) * (len(some) > MAX_VALUES)
+        texts[name] = joined("", (", ".join(value_texts), more))
     return texts
 
 

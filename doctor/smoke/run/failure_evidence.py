@@ -392,11 +392,9 @@ def _imported(progress: StageProgress) -> dict[str, list[TorchImported]]:
 def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
     """The layout, the kernel's log, and what the guilty ranks printed last."""
     # Who left may be in another layout by now.
-    ranks = (
-        (*failure.waiting_ranks, *failure.culprit_ranks)
-        if failure.kind == "left"
-        else (*failure.culprit_ranks, *failure.waiting_ranks)
-    )
+    ranks = (*failure.culprit_ranks, *failure.waiting_ranks)
+    if failure.kind == "left":
+        ranks = (*failure.waiting_ranks, *failure.culprit_ranks)
     layout = failure.layout or (progress.layout_name(ranks) if failure.stage == "training" else "")
     keys = progress.keys(failure.culprit_ranks)
     logs = list(dict.fromkeys(progress.kernel_logs[key] for key in keys if key in progress.kernel_logs))

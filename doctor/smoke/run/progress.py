@@ -275,11 +275,8 @@ class StageProgress:
         ranks = self._ranks_of(spun)
         if not ranks:
             return None
-        text = filled(
-            "its interpreter ran for {0} s and had not imported torch, which took the others {1} s at most",
-            f"{min(row.cpu for _, row in spun):.0f}",
-            f"{max(self.imports.values()):.0f}",
-        )
+        text = "its interpreter ran for {0} s and had not imported torch, which took the others {1} s at most"
+        text = filled(text, f"{min(row.cpu for _, row in spun):.0f}", f"{max(self.imports.values()):.0f}")
         return self._make_failure("not-started", ranks, text, "start", self.plan.budget)
 
     def _never_joined(self, refused: set[int], certain: bool) -> Failure:

@@ -147,11 +147,8 @@ def _why_not(baseline_keys: Iterable[SpeedKey], speeds: Iterable[SpeedKey]) -> s
         return filled("the baseline has no run of this size: it has {0}", joined(", ", texts) if texts else "none")
     texts = [filled("{0} with {1} and torch {2}", *map(_clean_name, kind)) for kind in sorted(kinds)[:4]]
     mine = [filled("{0} with {1} and torch {2}", *map(_clean_name, kind)) for kind in sorted(run_kinds)[:1]]
-    return filled(
-        "the baseline has no run of {0}: it has {1}",
-        joined(", ", mine) if mine else "these speeds",
-        joined(", ", texts) if texts else "none",
-    )
+    names = joined(", ", mine) if mine else "these speeds"
+    return filled("the baseline has no run of {0}: it has {1}", names, joined(", ", texts) if texts else "none")
 
 
 def _clean_name(text: str) -> str:

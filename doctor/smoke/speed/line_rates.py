@@ -35,16 +35,9 @@ def expected_rate(backend: str, megabits: int) -> float:
 
 def fastest_rate(exchanges: Iterable[PairTimes]) -> float:
     """Bytes a second, each way, of the quickest exchange of any pair; 0 where none was large enough."""
-    return max(
-        (
-            exchange.bytes / seconds
-            for exchange in exchanges
-            if exchange.bytes >= LEAST_BYTES
-            for seconds in exchange.seconds
-            if seconds > 0
-        ),
-        default=0.0,
-    )
+    large = [exchange for exchange in exchanges if exchange.bytes >= LEAST_BYTES]
+    rates = (exchange.bytes / seconds for exchange in large for seconds in exchange.seconds if seconds > 0)
+    return max(rates, default=0.0)
 
 
 def slowest_line(interfaces: Mapping[str, int], addresses: Mapping[str, Sequence[str]]) -> int:

@@ -131,14 +131,8 @@ def with_screening(result: SmokeResult, screening: Screening, options: SmokeOpti
 
 def screening_notes(screening: Screening) -> tuple[str, ...]:
     """What was done, for the report."""
-    text = filled(
-        "screened {0} hosts in {1} cells, {2} rounds, {3} s: {4} left out",
-        len(screening.hosts),
-        screening.cells,
-        screening.rounds,
-        f"{screening.seconds:.0f}",
-        len(screening.left_out),
-    )
+    counts = len(screening.hosts), screening.cells, screening.rounds, f"{screening.seconds:.0f}"
+    text = filled("screened {0} hosts in {1} cells, {2} rounds, {3} s: {4} left out", *counts, len(screening.left_out))
     links = [
         filled("{0} and {1} fail together and pass apart: {2}", first, second, why)
         for (first, second), why in screening.links.items()

@@ -91,15 +91,13 @@ def attached_run(
     undecided = main.text if main.result in ("undecided", "nothing") and (main.odd_ranks or not failures) else ""
     sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
     count_text = "{0}: {1} processes seen" if len(main.ranks) != 1 else "{0}: 1 process seen"
+    texts = (filled(count_text, main.job, len(main.ranks)), main.text, *sentences)
     run = SmokeRun(
         plan=_plan(job),
         failures=failures,
         reached={} if failures else {"training": round(seconds, 3)},
         seconds=round(seconds, 3),
-        notes=tuple(
-            strip_control_chars(note, 400)
-            for note in (filled(count_text, main.job, len(main.ranks)), main.text, *sentences)
-        ),
+        notes=tuple(strip_control_chars(note, 400) for note in texts),
         watched=True,
         undecided=undecided,
     )
@@ -224,18 +222,10 @@ def _failures(
             hints.append(cause.text)
         else:
             waiting = tuple(rank for rank in job.ranks if rank not in ranks)
-            failures.append(
-                Failure(
-                    "blocked",
-                    ranks,
-                    waiting,
-                    certainty="evidence",
-                    stage="training",
-                    text=cause.text,
-                    states={rank: filled("it {0}", job.ranks[rank].does.text) for rank in ranks if rank in job.ranks},
-                    stacks=_stacks(job, (*ranks, *waiting)),
-                )
-            )
+            states = {rank: filled("it {0}", job.ranks[rank].does.text) for rank in ranks if rank in job.ranks}
+            failure = Failure("blocked", ranks, waiting, certainty="evidence", stage="training", text=cause.text)
+            stacks = _stacks(job, (*ranks, *waiting))
+            failures.append(msgspec.structs.replace(failure, states=states, stacks=stacks))
     return tuple(failures), tuple(hints)
 
 
@@ -252,28 +242,20 @@ def _ranks_of(job: _Job, cause: RecordedCause) -> set[int]:
 def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds: float) -> Failure:
     culprits = tuple(sorted(job.number(odd_rank) for odd_rank in odd_ranks))
     # The check of stopped ranks says "is" itself.
-    texts = {
-        job.number(odd_rank): joined(
-            "",
-            (
-                without_start(odd_rank.text, "is ")
-                if kind in ("stopped", "frozen")
-                else filled("it {0}", odd_rank.text),
-                filled(" (pid {0})", odd_rank.pid) if odd_rank.pid else "",
-            ),
-        )
-        for odd_rank in odd_ranks
-    }
+    texts = {}
+    for odd_rank in odd_ranks:
+        paused = kind in ("stopped", "frozen")
+        does = without_start(odd_rank.text, "is ") if paused else filled("it {0}", odd_rank.text)
+        process = filled(" (pid {0})", odd_rank.pid) if odd_rank.pid else ""
+        texts[job.number(odd_rank)] = joined("", (does, process))
     waiting = tuple(rank for rank, entry in job.ranks.items() if entry.waits and rank not in culprits)
     calls = {rank: without_start(job.ranks[rank].does.text, "waits in ") for rank in waiting}
     if kind == "mismatch":
         calls.update({rank: without_start(job.ranks[rank].does.text, "waits in ") for rank in culprits})
     distinct = list(dict.fromkeys(texts[rank] for rank in culprits))
-    text = (
-        distinct[0]
-        if len(distinct) == 1
-        else joined("; ", (filled("rank {0}: {1}", rank, texts[rank]) for rank in culprits[:4]))
-    )
+    text = distinct[0]
+    if len(distinct) > 1:
+        text = joined("; ", (filled("rank {0}: {1}", rank, texts[rank]) for rank in culprits[:4]))
     if kind == "left":
         text = joined("", (text, "; how it ended is in its own output, and in dmesg if the kernel ended it"))
     return Failure(

@@ -110,17 +110,10 @@ def find_odd(reports: Mapping[str, HostReport], *, partly: bool = False) -> list
 
 def _misfits(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> list[str]:
     """What does not fit in what the ranks got, as the judge of a rehearsal says it."""
-    ranks = [
-        live_view(
-            view.host,
-            view.report.pid,
-            view.report.rank,
-            {**view.report.job, **view.report.variables},
-            reports[view.host].place,
-            view.report.place,
-        )
-        for view in views
-    ]
+    ranks = []
+    for view in views:
+        report, variables = view.report, {**view.report.job, **view.report.variables}
+        ranks.append(live_view(view.host, report.pid, report.rank, variables, reports[view.host].place, report.place))
     return [misfit.text for misfit in judge_running(ranks)[:MOST_MISFITS]]
 
 
@@ -259,10 +252,8 @@ def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
     if unseen <= 0:
         text = "All its processes ended during the look: how they ended is in their own output."
         return Judgement("undecided", text)
-    text = filled(
-        "{0} ended during the look; no rank seen here waits for it,",
-        labels_joined([view.report.label for view in ended]),
-    )
+    named = labels_joined([view.report.label for view in ended])
+    text = filled("{0} ended during the look; no rank seen here waits for it,", named)
     who = "the rank not seen" if unseen == 1 else filled("one of the {0} ranks not seen", unseen)
     return Judgement("undecided", filled("{0} and {1} may have ended before.", text, who))
 
@@ -301,11 +292,11 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
         if not all(view.does.is_surely_computing for view in computing):
             return Judgement("undecided", BUSY)
         return Judgement("moves", "Ranks compute, and none of them waits for another.")
-    return Judgement(
-        "undecided",
+    text = (
         "The ranks stand still, and none of them is in a collective. "
-        "So does a job whose steps take longer (--interval).",
+        "So does a job whose steps take longer (--interval)."
     )
+    return Judgement("undecided", text)
 
 
 def _beside_moving(views: Sequence[SeenRank]) -> Judgement:
@@ -400,13 +391,10 @@ def _absent_ranks(views: Sequence[SeenRank], world: int, reports: Mapping[str, H
 
 
 def _sentence(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str:
-    who = joined(
-        "; ",
-        (
-            filled("{0} (pid {1} on {2}) {3}", view.report.label, view.report.pid, view.host, view.does.text)
-            for view in odd_ranks[:4]
-        ),
-    )
+    text = "{0} (pid {1} on {2}) {3}"
+    views = odd_ranks[:4]
+    named = [filled(text, view.report.label, view.report.pid, view.host, view.does.text) for view in views]
+    who = joined("; ", named)
     more = filled("; {0} more", len(odd_ranks) - 4) if len(odd_ranks) > 4 else ""
     if not waiting and any(view.report.requests for view in odd_ranks):
         return filled("{0}{1}.", who, more)
@@ -430,11 +418,9 @@ def _notes(
     notes = []
     present = {view.report.rank for view in views if view.report.rank is not None}
     if world and len(present) + len(absent) < world and present:
-        counted = (
-            filled("1 of {0} ranks was seen", world)
-            if len(present) == 1
-            else filled("{0} of {1} ranks were seen", len(present), world)
-        )
+        counted = filled("{0} of {1} ranks were seen", len(present), world)
+        if len(present) == 1:
+            counted = filled("1 of {0} ranks was seen", world)
         if partly:
             notes.append(filled("{0}; the others were not looked at (--pid)", counted))
         else:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
+from doctor.watch.attach.inspector.connected import joined_groups
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
 
 Place = tuple[str, int]
@@ -20,30 +21,18 @@ def group_names(reports: Mapping[str, HostReport]) -> dict[Place, str]:
         for rank in report.ranks
         if rank.rank is None and (rank.group or rank.links or rank.requests)
     }
-    first: dict[Place, Place] = {place: place for place in bare}
-
-    def root(place: Place) -> Place:
-        while first[place] != place:
-            first[place] = place = first[first[place]]
-        return place
-
-    def join(one: Place, other: Place) -> None:
-        low, high = sorted((root(one), root(other)))
-        first[high] = low
-
     leaders: dict[Place, Place] = {}
-    for (host, pid), rank in bare.items():
-        if rank.group:
-            join(leaders.setdefault((host, rank.group), (host, pid)), (host, pid))
+    edges = [
+        (leaders.setdefault((host, rank.group), (host, pid)), (host, pid))
+        for (host, pid), rank in bare.items()
+        if rank.group
+    ]
     ends = {link: place for place, rank in bare.items() for link in rank.links}
     for link, place in ends.items():
         near, _, far = link.partition(">")
-        other = ends.get(f"{far}>{near}")
-        if other is not None:
-            join(place, other)
-    members: dict[Place, list[Place]] = {}
-    for place in bare:
-        members.setdefault(root(place), []).append(place)
+        if (other := ends.get(f"{far}>{near}")) is not None:
+            edges.append((place, other))
+    members: dict[Place, list[Place]] = joined_groups(bare, edges)  # type: ignore[no-untyped-call]
     return {place: _name(places, bare[places[0]]) for places in members.values() for place in places}
 
 

@@ -336,14 +336,10 @@ def _held_process(rank: ProcessReport) -> tuple[int, str] | None:
     stopped = next((pid for pid, state, _, _ in rank.children if state in ("T", "t")), 0)
     if stopped:
         return stopped, ""
-    return next(
-        (
-            (pid, filled("{0} of {1}", call, file) if file else call)
-            for pid, _, call, file in rank.children
-            if call in _HOLDS_WORKER and (call == "write" or "pipe" not in file)
-        ),
-        None,
-    )
+    for pid, _, call, file in rank.children:
+        if call in _HOLDS_WORKER and (call == "write" or "pipe" not in file):
+            return pid, filled("{0} of {1}", call, file) if file else call
+    return None
 
 
 def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,8 @@ from doctor.engine.texts import filled, joined
 from doctor.watch.rehearsal.rank_view import HostPlace
 
 MAX_RANKS = 1024
-_MAX_FRAMES = 40
+_MAX_TEXT, _MAX_ITEMS = 300, 64
+"""Characters of a text, and entries of a list."""
 _FEW_VALUES = 4
 """Of each register, of a thread that only looks at memory (seen: 2, in vLLM's reduction through shared memory)."""
 
@@ -202,12 +204,13 @@ class HostReport(msgspec.Struct, frozen=True):
 def read_report(data: bytes) -> HostReport:
     """A host's answer. Raises: msgspec.DecodeError, msgspec.ValidationError, for what is none."""
     report = msgspec.json.decode(data, type=HostReport)
-    return msgspec.structs.replace(
-        report,
-        host=printable(report.host, 100),
-        ranks=[_clean(rank) for rank in report.ranks[:MAX_RANKS]],
-        hidden={printable(user, 60): count for user, count in list(report.hidden.items())[:16]},
-    )
+    ranks = [
+        msgspec.structs.replace(
+            _bounded(rank), place=rank.place, dumps=_paths(rank.dumps), heartbeat_logs=_paths(rank.heartbeat_logs)
+        )
+        for rank in report.ranks[:MAX_RANKS]
+    ]
+    return msgspec.structs.replace(report, host=_bounded(report.host), ranks=ranks, hidden=_bounded(report.hidden))
 
 
 def labels_joined(labels: Sequence[str]) -> str:
@@ -233,74 +236,31 @@ def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
             notes.append(filled("{0}: {1}: expected root (--sudo), or that user", host, hidden))
         limited = report.ptrace_scope > (2 if report.root else 0)
         if limited and report.ranks:
-            notes.append(
-                filled(
-                    "{0}: kernel.yama.ptrace_scope is {1}: stacks and system calls may not be read, kernel "
-                    "functions were{2}",
-                    host,
-                    report.ptrace_scope,
-                    "" if report.root else "; root (--sudo) may read more",
-                )
+            text = (
+                "{0}: kernel.yama.ptrace_scope is {1}: stacks and system calls may not be read, kernel "
+                "functions were{2}"
             )
+            more = "" if report.root else "; root (--sudo) may read more"
+            notes.append(filled(text, host, report.ptrace_scope, more))
     return notes
 
 
-def _clean(rank: ProcessReport) -> ProcessReport:
-    return msgspec.structs.replace(
-        rank,
-        job={printable(key, 40): printable(value, 200) for key, value in list(rank.job.items())[:16]},
-        command=[printable(word, 200) for word in rank.command[:12]],
-        user=printable(rank.user, 60),
-        looks=[_clean_look(look) for look in rank.looks[:8]],
-        children=[
-            (pid, state[:1], printable(call, 30), printable(file, 200)) for pid, state, call, file in rank.children
-        ],
-        stacks=[
-            [(printable(name, 100), printable(file, 200), line) for name, file, line in stack[:_MAX_FRAMES]]
-            for stack in rank.stacks[:4]
-        ],
-        problem=printable(rank.problem, 200),
-        file_wait=rank.file_wait and _clean_wait(rank.file_wait),
-        samples=_clean_samples(rank.samples),
-        beside=[_clean_samples(samples) for samples in rank.beside[:4]],
-        far_end=rank.far_end and (printable(rank.far_end[0], 120), rank.far_end[1]),
-        links=[printable(link, 120) for link in rank.links[:64]],
-        native=[printable(text, 100) for text in rank.native[:2]],
-        answering=[(printable(who, 120), stopped) for who, stopped in rank.answering[:4]],
-        lock_owners=[(pid, printable(who, 120)) for pid, who in rank.lock_owners[:4]],
-        requests=[(printable(who, 120), seconds) for who, seconds in rank.requests[:4]],
-        dumps=_paths(rank.dumps),
-        heartbeat_logs=_paths(rank.heartbeat_logs),
-    )
-
-
-def _clean_wait(wait: FileWait) -> FileWait:
-    return FileWait(
-        path=printable(wait.path, 300),
-        mount=[printable(text, 200) for text in wait.mount[:3]],
-        seconds=wait.seconds,
-        beside=[(pid, printable(name, 40)) for pid, name in wait.beside[:16]],
-    )
-
-
-def _clean_samples(samples: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    return [(printable(name, 100), count) for name, count in samples[:16]]
+def _bounded(value: Any) -> Any:
+    """The value with each text within it printable, and cut, and so many of each list and mapping."""
+    if isinstance(value, str):
+        return printable(value, _MAX_TEXT)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_bounded, value[:_MAX_ITEMS]))
+    if isinstance(value, dict):
+        return {printable(key, _MAX_TEXT): _bounded(entry) for key, entry in list(value.items())[:_MAX_ITEMS]}
+    if isinstance(value, msgspec.Struct):
+        fields = {name: _bounded(getattr(value, name)) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **fields)
+    return value
 
 
 def _paths(texts: list[str]) -> list[str]:
     return [path for path in texts[:4] if path.startswith("/") and path.isprintable() and len(path) < 1100]
-
-
-def _clean_look(look: Look | None) -> Look | None:
-    if look is None:
-        return None
-    return msgspec.structs.replace(
-        look,
-        state=look.state[:1],
-        wchan=printable(look.wchan, 64),
-        call=printable(look.call, 30),
-        file=printable(look.file, 200),
-    )
 
 
 prepare_decoding(HostReport)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 
 import msgspec
 
@@ -64,20 +65,11 @@ def analyze_job(job: JobRecords) -> DataReport:
     """The same, of records that were read before."""
     roles = group_roles(job)
     inputs = list(input_defects(job, roles))
-    defects_found = [
-        *shard_defects(job, roles),
-        *inputs,
-        *worker_defects(job, roles, inputs),
-        *value_defects(job, roles),
-        *stated_defects(job),
-    ]
-    defects_found = [
-        msgspec.structs.replace(
-            defect,
-            values={**defect.values, **(_seeds(job, defect) if defect.check in RANDOM else _lines(job, defect))},
-        )
-        for defect in defects_found
-    ]
+    rules = (shard_defects(job, roles), inputs, worker_defects(job, roles, inputs), value_defects(job, roles))
+    defects_found = []
+    for defect in chain(*rules, stated_defects(job)):
+        places = _seeds(job, defect) if defect.check in RANDOM else _lines(job, defect)
+        defects_found.append(msgspec.structs.replace(defect, values={**defect.values, **places}))
     notes = tuple(defect for defect in defects_found if defect.level == "note")
     causes, explained = separate_causes(
         _without_repetition([defect for defect in defects_found if defect.level != "note"])
@@ -92,13 +84,9 @@ def _lines(job: JobRecords, defect: ValueDefect) -> dict[str, str]:
     """Where the program makes or calls what is looked at, on the defect's first rank; empty where no rank tells."""
     entry = job.ranks.get(min(defect.ranks, default=min(job.ranks)))
     records = [record.values for record in entry.of("line")] if entry else []
-    places = ", ".join(
-        dict.fromkeys(
-            printable(f"{values.get('n')} {values.get('at')}", 130)
-            for values in records
-            if values.get("n") not in _SEEDING
-        )
-    )
+    calls = [values for values in records if values.get("n") not in _SEEDING]
+    texts = (printable(f"{values.get('n')} {values.get('at')}", 130) for values in calls)
+    places = ", ".join(dict.fromkeys(texts))
     return {"evidence": filled("Lines of its program: {0}", beginning(places, 600))} if places else {}
 
 
@@ -116,11 +104,8 @@ def _seeds(job: JobRecords, defect: ValueDefect) -> dict[str, object]:
             edit = f"{number}s/{_literal(call)}(.*/pass/" if line.count(call) == 1 and line.endswith(")") else ""
         elif len({str(values.get("seed")) for values in seeds.values()}) > 1:
             word, size = next(iter(_RANK.findall(line)), "#"), _model_size(defect, job)
-            edit = (
-                f"{number}s:{_literal(word)}:({word} // {size}):"
-                if size and line.count(word) == 1 and "#" not in line
-                else ""
-            )
+            may_edit = size and line.count(word) == 1 and "#" not in line
+            edit = f"{number}s:{_literal(word)}:({word} // {size}):" if may_edit else ""
         else:
             continue
         texts = {"evidence": place}

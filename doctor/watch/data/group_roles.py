@@ -58,14 +58,12 @@ class GroupRoles(msgspec.Struct, frozen=True):
 
     def sentences(self) -> list[str]:
         """What was inferred, in words."""
-        return [
-            filled(text, format_ranges(group.ranks), group.reason)
-            for text, groups in (
-                ("ranks {0} were taken as a tensor-parallel group, by {1}", self.model),
-                ("ranks {0} were taken as a data-parallel group, by {1}", self.data),
-            )
-            for group in groups
-        ] + [*self.unclear]
+        inferred = (
+            ("ranks {0} were taken as a tensor-parallel group, by {1}", self.model),
+            ("ranks {0} were taken as a data-parallel group, by {1}", self.data),
+        )
+        texts = [filled(text, format_ranges(of.ranks), of.reason) for text, groups in inferred for of in groups]
+        return [*texts, *self.unclear]
 
 
 def name_tensors(names: Sequence[str]) -> str:
@@ -101,12 +99,8 @@ def group_roles(job: JobRecords) -> GroupRoles:
                 break
         else:
             if len(reasons) > 1:
-                unclear.append(
-                    filled(
-                        "ranks {0} reduce activations and gradients over one group: nothing is demanded of it",
-                        format_ranges(ranks),
-                    )
-                )
+                text = "ranks {0} reduce activations and gradients over one group: nothing is demanded of it"
+                unclear.append(filled(text, format_ranges(ranks)))
             elif "gradients" in reasons:
                 roles["data"].append(GroupRole(ranks, "data", reasons["gradients"], False))
             elif "activations" in reasons:

@@ -55,11 +55,8 @@ def _inside_model(inputs: RecordTable, states: RecordTable, group: GroupRole) ->
             ]
             share = _alike(tensors, split)
             masked = share >= ALIKE
-            by = (
-                filled("; the states of {0} differ, too", ", ".join(_GENERATORS[name] for name in generators))
-                if generators
-                else ""
-            )
+            drawn_from = ", ".join(_GENERATORS[name] for name in generators)
+            by = filled("; the states of {0} differ, too", drawn_from) if generators else ""
             phrase = "masks other positions of" if masked else "works on other rows than the rest of its model:"
             template = "{who} {what} input {input} in step {step}{rest}{by}"
             if split.tie:

@@ -9,7 +9,7 @@ from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_map
-from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
+from doctor.watch.data.summed_gradients import are_sums, summed_defect
 
 LEAST_STEPS = 3
 """Whose totals must tell the same."""
@@ -108,12 +108,7 @@ def _numbers(record: RecordValues) -> tuple[float, float, int, int] | tuple[()]:
 
 def _are_sums(pairs: list[tuple[float, float]]) -> bool:
     """Whether every step's gradient is the sum; or that of several is, and the others' were clipped to less."""
-    norm = math.fsum(total * total for total, _ in pairs)
-    if not norm or not math.isfinite(norm):
-        return False
-    ratio = math.fsum(total * after for total, after in pairs) / norm
-    rest = math.fsum((after - ratio * total) ** 2 for total, after in pairs)
-    if abs(ratio - 1) < RATIO_TOLERANCE and rest < RESIDUAL**2 * norm:
+    if are_sums(pairs):
         return True
     ratios = [after / total for total, after in pairs if total]
     exact = [entry for entry in ratios if abs(entry - 1) < _EXACT]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from doctor.analysis.values.value_defect import ValueDefect
@@ -10,10 +11,24 @@ from doctor.engine.texts import joined
 from doctor.watch.data.group_roles import GroupRole
 from doctor.watch.data.records import JobRecords
 
-RATIO_TOLERANCE, RESIDUAL = 0.02, 0.05
+_RATIO_TOLERANCE, _RESIDUAL = 0.02, 0.05
 """Of a reduced gradient against the mean of the local ones: of their ratio, and of what no ratio explains."""
 _EXACT = 1e-3
 _Scale = Literal["mean", "divided", "unknown"]
+
+
+def are_sums(pairs: Sequence[tuple[float, float]]) -> bool:
+    """Whether gradients are the sum of what the ranks computed, in direction and in length: pairs of sum and gradient.
+
+    >>> are_sums([(4.0, 4.01), (2.0, 2.0)]), are_sums([(4.0, 2.0), (2.0, 1.0)])
+    (True, False)
+    """
+    norm = math.fsum(total * total for total, _ in pairs)
+    if not norm or not math.isfinite(norm):
+        return False
+    ratio = math.fsum(total * after for total, after in pairs) / norm
+    rest = math.fsum((after - ratio * total) ** 2 for total, after in pairs)
+    return abs(ratio - 1) < _RATIO_TOLERANCE and rest < _RESIDUAL**2 * norm
 
 
 def summed_defect(job: JobRecords, group: GroupRole, step: int) -> Iterator[ValueDefect]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -23,7 +22,7 @@ from doctor.watch.data.records import (
     text_map,
 )
 from doctor.watch.data.shard_rules import replica_tables, summed_shards
-from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
+from doctor.watch.data.summed_gradients import are_sums, summed_defect
 
 UNMOVED_STEPS = 3
 GroupCalls = dict[tuple[int, ...], int]
@@ -154,12 +153,7 @@ def _is_sum(parts: dict[int, tuple[list[float], list[float]]], count: int) -> bo
         return False
     total = [sum(local[place] for local, _ in parts.values()) for place in range(length)]
     after = next(iter(parts.values()))[1]
-    norm = math.fsum(value * value for value in total)
-    if not norm or not math.isfinite(norm):
-        return False
-    ratio = math.fsum(a * b for a, b in zip(after, total, strict=True)) / norm
-    rest = math.fsum((a - ratio * b) ** 2 for a, b in zip(after, total, strict=True))
-    return abs(ratio - 1) < RATIO_TOLERANCE and rest < RESIDUAL**2 * norm
+    return are_sums(list(zip(total, after, strict=True)))
 
 
 def _updates(job: JobRecords) -> Iterator[ValueDefect]:

@@ -59,6 +59,7 @@ class LoaderPosition:
         count = self.yielded if count < 0 else count
         batches = self.batches[:count]
         complete = count <= len(self.batches)
+        used = complete and batches
         return {
             "l": self.number,
             "size": self.size,
@@ -71,10 +72,8 @@ class LoaderPosition:
             "first": self.first,
             "crc": [batch_digest(indices) for indices in batches[:MAX_BATCHES]],
             "ahead": [batch_digest(indices) for indices in self.batches[count : count + 32]],
-            "used": encode_indices([index for indices in batches for index in indices])
-            if complete and batches
-            else None,
-            "last": list(batches[-1])[:2048] if complete and batches else None,
+            "used": encode_indices([index for indices in batches for index in indices]) if used else None,
+            "last": list(batches[-1])[:2048] if used else None,
         }
 
 
@@ -108,7 +107,7 @@ class DataPosition:
             return batch
 
         def _reset(iterator: Any, *arguments: Any, **named: Any) -> Any:
-            self.guard(self._forget, iterator)
+            self.guard(self.iterators.pop, iterator, None)  # workers that live on begin a new epoch
             return reset(iterator, *arguments, **named)
 
         base._next_index, base.__next__, base._reset = _next_index, next_batch, _reset
@@ -134,10 +133,6 @@ class DataPosition:
         position = self.iterators[iterator] = self.loaders[key]
         position.begin(iterator)
         return position
-
-    def _forget(self, iterator: Any) -> None:
-        """An iterator of workers that live on begins a new epoch."""
-        self.iterators.pop(iterator, None)
 
     def _give(self, iterator: Any) -> None:
         position = self.iterators.get(iterator)

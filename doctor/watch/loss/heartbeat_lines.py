@@ -30,26 +30,18 @@ def heartbeat_run(lines: Sequence[tuple[int, bytes]], names: Sequence[str], rank
             path.parent.mkdir()
             path.write_bytes(b"\n".join(line for file, line in lines if file == number) + b"\n")
         causes = diagnose_found([folder], load_signatures()).causes
-    failures = tuple(
-        Failure(
-            "blocked",
-            tuple(sorted({culprit.rank for culprit in cause.culprits if culprit.rank is not None})),
-            certainty="evidence",
-            stage="training",
-            text=cause.summary,
-        )
-        for cause in causes
-        if cause.signature == HEARTBEAT
-    )[:1]
-    if not failures:
+    cause = next((cause for cause in causes if cause.signature == HEARTBEAT), None)
+    if cause is None:
         return {}
-    world = max(ranks, *(rank + 1 for rank in failures[0].culprit_ranks), 1)
+    culprits = tuple(sorted({culprit.rank for culprit in cause.culprits if culprit.rank is not None}))
+    failure = Failure("blocked", culprits, certainty="evidence", stage="training", text=cause.summary)
+    world = max(ranks, *(rank + 1 for rank in culprits), 1)
     plan = SmokePlan(
         backend="hccl",
         places=tuple(RankPlacement(rank, UNKNOWN_HOST) for rank in range(world)),
         layouts=(Layout(dp=world),),
         stages=("training",),
     )
-    run = SmokeRun(plan=plan, failures=failures, ended="trouble", watched=True)
+    run = SmokeRun(plan=plan, failures=(failure,), ended="trouble", watched=True)
     built: dict[str, object] = msgspec.to_builtins(run, str_keys=True)
     return built

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -106,17 +106,9 @@ def _step(kind: LossRule, series: LossSeries) -> int:
 Values = dict[str, str | int | float]
 
 
-def _not_finite(series: LossSeries) -> Values:
-    return {"number": series.not_finite_text}
-
-
 def _ends_not_finite(series: LossSeries) -> Values:
     assert series.last
     return {"number": not_finite_text(series.last.value)}
-
-
-def _constant(series: LossSeries) -> Values:
-    return {"rate": "its own", "count": CONSTANT_RUN}
 
 
 def _diverged(series: LossSeries) -> Values:
@@ -138,10 +130,10 @@ def _stalled(series: LossSeries) -> Values:
     return {"rate": "its own", "share": f"{share:.1%}", "count": series.lines, "before": f"{start:.4g}"}
 
 
-_VALUES = {
-    "not-finite": _not_finite,
+_VALUES: Mapping[LossRule, Callable[[LossSeries], Values]] = {
+    "not-finite": lambda series: {"number": series.not_finite_text},
     AT_END: _ends_not_finite,
-    "constant": _constant,
+    "constant": lambda _: {"rate": "its own", "count": CONSTANT_RUN},
     "diverged": _diverged,
     "spiked": _spiked,
     "stalled": _stalled,
@@ -161,40 +153,31 @@ def _differing(agreement: RankAgreement) -> LossVerdict:
     return LossVerdict("ranks-differ", difference.outliers, difference.step, values)
 
 
-def silent_verdict(seconds: float, usual: float, ranks: Iterable[int | None] = ()) -> LossVerdict:
-    """No loss came for longer than the training's habit allows."""
-    named = tuple(sorted(rank for rank in ranks if rank is not None))
-    of_whom = filled(" of {0}", _who(named)) if named else ""
-    return LossVerdict(
-        "silent", named, None, {"of_whom": of_whom, "seconds": f"{seconds:.0f}", "usual": f"{usual:.0f}"}
-    )
-
-
 def _who(ranks: tuple[int, ...]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {number_ranges(ranks)}"
 
 
+class LossOptions(msgspec.Struct, frozen=True):
+    """Options of `LogWatch`."""
+
+    pattern: re.Pattern[str] | None = None
+    """A user's own, instead of the known forms."""
+    same_loss: bool = False
+    """All ranks must print the same loss at each step."""
+    silent_after: float = SILENT_SECONDS
+    ignored: frozenset[str] = frozenset()
+    """Checks whose verdicts are left out."""
+
+
 class LogWatch:
-    """Takes lines; tells series and verdicts. ``pattern``: a user's own, instead of the known forms.
+    """Takes lines; tells series and verdicts. ``names``: of the logs, where there are any."""
 
-    ``ignored``: names of checks whose verdicts are left out.
-    """
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        pattern: re.Pattern[str] | None = None,
-        *,
-        same_loss: bool = False,
-        silent_after: float = SILENT_SECONDS,
-        ignored: frozenset[str] = frozenset(),
-    ) -> None:
-        self.pattern, self.ignored, self.silent_after = pattern, ignored, silent_after
-        self.agreement = RankAgreement(same_loss)
+    def __init__(self, names: Sequence[str] = (), options: LossOptions = LossOptions()) -> None:
+        self.options = options
+        self.agreement = RankAgreement(options.same_loss)
         self.notes: list[str] = []
         self.heartbeats: list[tuple[int, bytes]] = []
         """File and line of what HCCL's heartbeat says."""
-        self._same_loss = same_loss
         self._by_rank: dict[int | None, dict[str, LossSeries]] = {}
         self._primary = ""
         self._file_ranks = self._ranks_of(names)
@@ -215,18 +198,16 @@ class LogWatch:
     def add(self, file: int, line: bytes, now: float | None = None) -> LossLine | None:
         """One line of a file. ``now``: seconds of a clock, where the line has just been written."""
         if b"HCCL" in line or b"Heartbeat" in line:
-            self._keep_heartbeat(file, line[: PATTERN_LINE * 4])
+            start = line[: PATTERN_LINE * 4]
+            if len(self.heartbeats) < MOST_HEARTBEATS and HEARTBEAT.search(start):
+                self.heartbeats.append((file, start))
         return self.add_line(line, self._file_ranks[file], now)
-
-    def _keep_heartbeat(self, file: int, line: bytes) -> None:
-        if len(self.heartbeats) < MOST_HEARTBEATS and HEARTBEAT.search(line):
-            self.heartbeats.append((file, line))
 
     def add_line(self, line: bytes, rank: int | None, now: float | None = None, stream: str = "") -> LossLine | None:
         """One line of a rank. ``stream``: keeps what one rank prints into two streams apart; empty: its stdout."""
-        if self.pattern is not None:
+        if self.options.pattern is not None:
             text = line[: PATTERN_LINE * 4].decode("utf-8", "replace")[:PATTERN_LINE]
-            reading = read_by_pattern(text, self.pattern)
+            reading = read_by_pattern(text, self.options.pattern)
         elif b"oss" in line or b"OSS" in line or _LOSS_IN_CHINESE in line:
             reading = read_loss(line.decode("utf-8", "replace"))
         else:
@@ -266,7 +247,7 @@ class LogWatch:
             series = names[reading.name] = LossSeries()
         series.add(reading, series.lines + 1)
         if not self._primary or (reading.name == PROBE and self._primary != PROBE):
-            self._primary, self.agreement = reading.name, RankAgreement(self._same_loss)
+            self._primary, self.agreement = reading.name, RankAgreement(self.options.same_loss)
         if rank is not None and reading.name == self._primary and series.last_step is not None:
             if reading.name.startswith("reduced_"):
                 self.agreement.must = True
@@ -301,9 +282,10 @@ class LogWatch:
         """
         verdicts = judge(self.series, self.agreement, is_over)
         waited = now - self._arrived if now is not None and self._arrived is not None else 0.0
-        if self._by_rank and waited > max(self.silent_after, SILENT_FACTOR * self._longest_wait):
-            verdicts.append(silent_verdict(waited, self._longest_wait))
-        return [entry for entry in verdicts if CHECK_OF[entry.kind] not in self.ignored]
+        if self._by_rank and waited > max(self.options.silent_after, SILENT_FACTOR * self._longest_wait):
+            values: Values = {"of_whom": "", "seconds": f"{waited:.0f}", "usual": f"{self._longest_wait:.0f}"}
+            verdicts.append(LossVerdict("silent", (), None, values))
+        return [entry for entry in verdicts if CHECK_OF[entry.kind] not in self.options.ignored]
 
     def curves(self, most: int = MAX_RANKS) -> tuple[LossCurve, ...]:
         """The losses of each rank in figures, by rank."""
@@ -329,24 +311,6 @@ def _curve(rank: int | None, series: LossSeries) -> LossCurve:
 
 def _finite(value: float) -> float | None:
     return float(f"{value:.8g}") if math.isfinite(value) else None
-
-
-class LossOptions(msgspec.Struct, frozen=True):
-    """Options of `LogWatch`."""
-
-    pattern: re.Pattern[str] | None = None
-    """A user's own, instead of the known forms."""
-    same_loss: bool = False
-    """All ranks must print the same loss at each step."""
-    silent_after: float = SILENT_SECONDS
-    ignored: frozenset[str] = frozenset()
-    """Checks whose verdicts are left out."""
-
-    def log_watch(self, names: Sequence[str]) -> LogWatch:
-        """What reads the losses. ``names``: of the logs, where there are any."""
-        return LogWatch(
-            names, self.pattern, same_loss=self.same_loss, silent_after=self.silent_after, ignored=self.ignored
-        )
 
 
 def verdict_line(verdict: LossVerdict) -> str:

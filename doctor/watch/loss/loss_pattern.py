@@ -47,12 +47,8 @@ def compile_pattern(text: str) -> re.Pattern[str]:
     except (re.error, RecursionError, OverflowError) as error:
         raise PatternRefusedError(filled("{0}; expected a regular expression", error)) from None
     if _unbounded(tree, inside=False) > MAX_UNBOUNDED:
-        raise PatternRefusedError(
-            filled(
-                "it has more than {0} of * and +; expected fewer, or repetitions with a bound such as {1,20}",
-                MAX_UNBOUNDED,
-            )
-        )
+        text = "it has more than {0} of * and +; expected fewer, or repetitions with a bound such as {1,20}"
+        raise PatternRefusedError(filled(text, MAX_UNBOUNDED))
     if pattern.groups and "loss" not in pattern.groupindex and pattern.groupindex:
         raise PatternRefusedError("none of its named groups is loss; expected (?P<loss>...)")
     return pattern

@@ -143,21 +143,11 @@ def _unlike(
             excerpt = ", ".join(sorted(_excerpt(text) for text in _groups(views, value))[:4])
             yield _misfit(severity, subject, filled("{0} has several values: {1}", subject, excerpt), views)
         return
-    for text, members in _groups(parts.differing, value).items():
-        yield _misfit(
-            severity,
-            subject,
-            filled(
-                "{0}: {1} is {2}; {3} of {4} ranks have {5}",
-                describe_ranks(members),
-                subject,
-                _excerpt(text),
-                len(parts.agreeing),
-                len(views),
-                _excerpt(value(parts.norm)),
-            ),
-            members,
-        )
+    for observed, members in _groups(parts.differing, value).items():
+        who, most = describe_ranks(members), len(parts.agreeing)
+        text = "{0}: {1} is {2}; {3} of {4} ranks have {5}"
+        text = filled(text, who, subject, _excerpt(observed), most, len(views), _excerpt(value(parts.norm)))
+        yield _misfit(severity, subject, text, members)
 
 
 def _groups(views: Sequence[RankView], key: Callable[[RankView], str]) -> dict[str, list[RankView]]:
@@ -248,12 +238,8 @@ def _places(views: Sequence[RankView]) -> Iterator[Misfit]:
             continue
         if _is_far(view.cpu_nodes, view.memory_nodes, view.full_nodes):
             nodes, memory = (number_ranges(sorted(numbers)) for numbers in (view.cpu_nodes, view.memory_nodes))
-            text = filled(
-                "{0}: its CPUs are at NUMA node {1}, its memory comes from node {2} alone",
-                describe_ranks([view]),
-                nodes,
-                memory,
-            )
+            text = "{0}: its CPUs are at NUMA node {1}, its memory comes from node {2} alone"
+            text = filled(text, describe_ranks([view]), nodes, memory)
             yield _misfit("warning", "NUMA node", text, [view])
         if view.device is not None and view.device[2] in view.nodes:
             yield from _device_places(view, *view.device)
@@ -269,28 +255,15 @@ def _is_far(cpu_nodes: frozenset[int], memory_nodes: frozenset[int], full_nodes:
 def _device_places(view: RankView, number: int, address: str, node: int) -> Iterator[Misfit]:
     if view.cpu_nodes and node not in view.cpu_nodes:
         nodes = number_ranges(sorted(view.cpu_nodes))
-        text = filled(
-            "{0}: its CPUs are at NUMA node {1}, its device {2} ({3}) at node {4}",
-            describe_ranks([view]),
-            nodes,
-            number,
-            address,
-            node,
-        )
+        text = "{0}: its CPUs are at NUMA node {1}, its device {2} ({3}) at node {4}"
+        text = filled(text, describe_ranks([view]), nodes, number, address, node)
         yield _misfit("warning", "NUMA node", text, [view])
     for name, places in _adapters(view):
         chosen = _chosen(view.variables.get(name, ""), places)
         if chosen and all(place >= 0 and place != node for place in chosen.values()) and node in places.values():
             near = ", ".join(adapter for adapter, place in sorted(places.items()) if place == node)
-            text = filled(
-                "{0}: {1} names {2} only, and its device {3} is at NUMA node {4}, as is {5}",
-                describe_ranks([view]),
-                name,
-                ", ".join(chosen),
-                number,
-                node,
-                near,
-            )
+            text = "{0}: {1} names {2} only, and its device {3} is at NUMA node {4}, as is {5}"
+            text = filled(text, describe_ranks([view]), name, ", ".join(chosen), number, node, near)
             yield _misfit("warning", name, text, [view])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from doctor import __version__
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.texts import filled
-from doctor.report.formats.json import to_json_value
+from doctor.report.formats.json import document_text
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.watch.rehearsal.conduct import RehearsalResult
 from doctor.watch.rehearsal.judge import Misfit
@@ -65,19 +64,11 @@ def _lines(page: RehearsalPage, code: int, verbose: bool) -> Iterator[str]:
         nodes = number_ranges(sorted(view.cpu_nodes)) or "-"
         rank = "-" if view.rank is None else view.rank
         local = "-" if view.local_rank is None else view.local_rank
-        yield clean(
-            phrase(
-                "rank {rank} on {host}: local rank {local}, device {device}, CPUs {cpus}, NUMA node {nodes}, pid {pid}",
-                rank=rank,
-                host=view.host,
-                local=local,
-                device=device,
-                cpus=cpus or "-",
-                nodes=nodes,
-                pid=view.pid,
-            ),
-            300,
-        )
+        text = phrase(
+            "rank {rank} on {host}: local rank {local}, device {device}, CPUs {cpus}, NUMA node {nodes}, pid {pid}",
+            rank=rank, host=view.host, local=local, device=device, cpus=cpus or "-", nodes=nodes, pid=view.pid,
+        )  # fmt: skip
+        yield clean(text, 300)
     for view in result.schedulers:
         yield clean(phrase("scheduler on {host}: pid {pid}; no rank", host=view.host, pid=view.pid), 300)
     if limit and len(result.views) > limit:
@@ -119,28 +110,17 @@ def _verdict(page: RehearsalPage, code: int) -> str:
     count = len(page.result.views)
     hosts = count_noun(len({view.host for view in page.result.views}), "host")
     total = page.expected if page.expected is not None else count
-    seconds = f"{page.result.seconds:.1f}"
-    counts = phrase(
-        "{count} of {total}, on {hosts}, in {seconds} s",
-        count=count,
-        total=count_noun(total, "rank"),
-        hosts=hosts,
-        seconds=seconds,
-    )
+    values = {"total": count_noun(total, "rank"), "hosts": hosts, "seconds": f"{page.result.seconds:.1f}"}
+    counts = phrase("{count} of {total}, on {hosts}, in {seconds} s", count=count, **values)
     good = "WARNINGS" if page.misfits or page.checks else "HEALTHY"
     verdicts = {0: good, 10: "FAILED", 12: "UNKNOWN"}
     return f"{localized(verdicts.get(code, 'UNKNOWN'))}{localized(': ')}{counts}"
 
 
 def render_json(page: RehearsalPage, code: int) -> str:
-    """As a document of ``doctor.rehearsal/1``; pure ASCII, keys sorted."""
-    text = json.dumps(to_json_value(_document(page, code)), ensure_ascii=True, allow_nan=False, sort_keys=True)
-    return msgspec.json.format(text, indent=2) + "\n"
-
-
-def _document(page: RehearsalPage, code: int) -> dict[str, object]:
+    """As a document of ``doctor.rehearsal/1``."""
     result = page.result
-    return {
+    document = {
         "schema": SCHEMA,
         "version": __version__,
         "exit": int(code),
@@ -166,6 +146,7 @@ def _document(page: RehearsalPage, code: int) -> dict[str, object]:
         "checks": [msgspec.structs.asdict(finding) for finding in page.checks],
         "output": result.output,
     }
+    return document_text(document)
 
 
 def _device(view: RankView) -> dict[str, int | str] | None:

@@ -187,11 +187,8 @@ def _replaced(
         why = line.unresolved.get("program", "none is named")
         raise CannotRehearse(filled("the program of the launch line is not known: {0}", printable(why, 200)))
     if os.path.basename(line.interpreter) in SHELLS or line.program.endswith((".sh", ".bash")):
-        raise CannotRehearse(
-            filled(
-                "{0} is a shell script that each rank runs: what it starts is not known", printable(line.program, 200)
-            )
-        )
+        text = "{0} is a shell script that each rank runs: what it starts is not known"
+        raise CannotRehearse(filled(text, printable(line.program, 200)))
     tail = (line.program, *line.arguments)
     start = len(argv) - len(tail)
     if start < 0 or tuple(argv[start:]) != tail:

@@ -88,15 +88,12 @@ class Limits:
         if refused <= 0 and lacks_memory and re.search(r"\d", "".join(memory)):
             sentences.append(filled("The limit of a process's memory in bytes: ulimit -v is {0}, -d is {1}.", *memory))
         elif refused > 0 or lacks_processes:
-            sentences.append(
-                filled(
-                    "The limit of processes and threads: pids.max of its control group is {0} ({1} refused), "
-                    "ulimit -u is {2}.",
-                    self.group_value("pids.max") or "not set",
-                    max(0, refused),
-                    processes,
-                )
+            text = (
+                "The limit of processes and threads: pids.max of its control group is {0} ({1} refused), "
+                "ulimit -u is {2}."
             )
+            group_limit = self.group_value("pids.max") or "not set"
+            sentences.append(filled(text, group_limit, max(0, refused), processes))
         if re.search(r"Too many open files|Errno 24\b", error):
             sentences.append(filled("The limit of open files: ulimit -n is {0}.", files))
         killed = oom_kills(self.folders) - self.killed

@@ -169,14 +169,12 @@ def slow_pairs(
     ordered = sorted(seconds_of_pair.values())
     usual = ordered[int(len(ordered) * 0.35)][0] if ordered else 0.0
     of_slow_ends = pairs_of_slow_ends({pair: seconds for pair, (seconds, _) in seconds_of_pair.items()})
-    slow = sorted(
-        (
-            (seconds, round_number, pair)
-            for pair, (seconds, round_number) in seconds_of_pair.items()
-            if seconds > SLOW_FACTOR * usual or pair in of_slow_ends
-        ),
-        reverse=True,
-    )
+    over = [
+        (seconds, round_number, pair)
+        for pair, (seconds, round_number) in seconds_of_pair.items()
+        if seconds > SLOW_FACTOR * usual or pair in of_slow_ends
+    ]
+    slow = sorted(over, reverse=True)
     spent = list(
         itertools.accumulate(seconds * max(1.0, min(MOST_AGAIN, exchanges_within(seconds))) for seconds, *_ in slow)
     )

@@ -94,6 +94,16 @@ def _interface(name: str, before: str, _: str) -> str:
     return f"ip link set {name} mtu {size[1]}" if size and _NAME.fullmatch(name) else ""
 
 
+def _card(name: str, before: str, _: str) -> str:
+    interface, _, setting = name.partition(" ")
+    if not _NAME.fullmatch(interface) or not (before.isdecimal() or before in ("on", "off")):
+        return ""
+    words = {"txqueuelen": ("ip", "link", "set", interface, "txqueuelen"), "speed": ()}
+    words["ring"] = ("ethtool", "-G", interface, "rx")
+    chosen = words.get(setting, ("ethtool", "-K", interface, setting))
+    return " ".join((*chosen, before)) if chosen else ""
+
+
 def _system(name: str, before: str, _: str) -> str:
     has_file = name == "transparent huge pages" and before in ("always", "madvise", "never")
     return f"echo {before} > /sys/kernel/mm/transparent_hugepage/enabled" if has_file else ""
@@ -110,6 +120,7 @@ _BY_CATEGORY: Mapping[str, Callable[[str, str, str], str]] = {
     "python": _python,
     "libraries": _library,
     "interfaces": _interface,
+    "cards": _card,
     "system": _system,
 }
 

@@ -50,9 +50,11 @@ def _part(value: str, left_out: int, left_out_at_end: int) -> str:
 def category_name(category: str) -> str:
     """The category for people."""
     names = {
+        "cards": localized("network card"),
         "code": localized("code"),
         "environment": localized("environment"),
         "files": localized("files"),
+        "firewall": localized("firewall"),
         "firmware": localized("firmware"),
         "interfaces": localized("interfaces"),
         "launch": localized("launch"),

@@ -89,7 +89,7 @@ _SET_AGAIN: Sequence[tuple[str, str, str]] = (
     ("interfaces", rf"{_WORD} mtu (\d{{1,6}})\b.*", "ip link set {0} mtu {1}"),
     ("cards", rf"{_WORD} (rx|tx|tso|gso|gro) (on|off)", "ethtool -K {0} {1} {2}"),
     ("cards", rf"{_WORD} ring (\d{{1,9}})", "ethtool -G {0} rx {1}"),
-    ("cards", rf"{_WORD} txqueuelen (\d{{1,9}})", "ip link set {0} txqueuelen {1}"),
+    ("cards", rf"{_WORD} (txqueuelen) (\d{{1,9}})", "ip link set {0} {1} {2}"),
     (
         *("system", r"transparent huge pages (always|madvise|never)"),
         "echo {0} > /sys/kernel/mm/transparent_hugepage/enabled",

@@ -19,6 +19,7 @@ from doctor.engine.sanitize import seconds_text
 from doctor.engine.texts import filled, joined
 from doctor.facts.network import CONTAINER_INTERFACES, MAX_ADDRESSES, is_external
 from doctor.remote.runtime.netlink import (
+    driver_values,
     listed_addresses,
     name_text,
     netlink_attributes,
@@ -26,20 +27,27 @@ from doctor.remote.runtime.netlink import (
     sending_delays,
 )
 
+OFFLOADS = ((0x14, "rx"), (0x16, "tx"), (0x1E, "tso"), (0x23, "gso"), (0x2B, "gro"))
+"""ETHTOOL_GRXCSUM and those after it, by the names that ``ethtool -K`` has."""
 MAX_LINKS = 2048
 """Interfaces of one host. A host of many containers has hundreds."""
 
 
 def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: links, addresses, policy rules, main routes and what slows sending, as netlink lists them."""
-    links, names = [], {}
+    links, names, asking = [], {}, socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     for entry, values in netlink_entries(18, socket.AF_UNSPEC, 16, 4096):
         index, flags = struct.unpack("=iI", entry[4:12])
         name = names[index] = name_text(values.get(3, b""))
         kind = name_text(netlink_attributes(values.get(18, b"")).get(1, b""))
         mtu = struct.unpack("=I", values[4])[0] if 4 in values else 0
         physical = os.path.exists("/sys/class/net/" + name + "/device")
+        answers = [(offload, driver_values(asking, name, [command, 0])) for command, offload in OFFLOADS]
+        driver = {offload: "on" if answer[1] else "off" for offload, answer in answers if answer}
+        driver["txqueuelen"] = str(struct.unpack("=I", values.get(13, bytes(4)))[0])
         links.append([name, bool(flags & 1), bool(flags & 64), bool(flags & 8), mtu, kind, physical, 10 in values])
+        links[-1].append(driver)
+    asking.close()
     addresses = []
     for index, family, value, prefix, label in listed_addresses(4096):
         if index in names:
@@ -84,6 +92,8 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
     """It has a device: a network card, or a virtual function of one."""
     has_master: bool
     """It is a port of a bridge or a bond."""
+    driver: dict[str, str] | None = None
+    """What its driver is set to: offloads, on or off, and the length of its queue; None: not read."""
 
     @property
     def is_container_bridge(self) -> bool:

@@ -26,10 +26,14 @@ KINDS = frozenset(
     )
 )
 """Types of file systems that need a server."""
-DISK_KINDS = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat"))
-"""Types of file systems on disks of the host."""
-OF_CONTAINERS = ("/var/lib/kubelet/", "/var/lib/docker/", "/var/lib/containers/", "/run/", "/snap/", "/etc/")
-"""Where mounts come and go with each container."""
+DISK_KINDS = frozenset(
+    ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat", "tmpfs", "hugetlbfs")
+)
+"""Types of file systems on disks of the host, or in its memory."""
+PASSING = (
+    *("/var/lib/kubelet/", "/var/lib/docker/", "/var/lib/containers/", "/run", "/snap/", "/etc/", "/dev/shm", "/sys/"),
+)
+"""Where mounts come and go with each container or login, or have a fact for themselves."""
 MAX_MOUNTS = 64
 MAX_OPTIONS = 2000
 """Characters of a mount's options."""
@@ -77,7 +81,7 @@ class MountTable(Fact, frozen=True):
     automounts: tuple[str, ...] = ()
     """Paths where a mount appears as soon as a process goes there (type autofs)."""
     disks: tuple[Mount, ...] = ()
-    """File systems on disks of the host."""
+    """File systems on disks of the host, or in its memory."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> MountTable:
@@ -87,7 +91,7 @@ class MountTable(Fact, frozen=True):
             raise Unreadable("/proc/self/mounts: expected lines of four columns")
         every = [Mount(_unescape(row[1]), row[0], row[2], tuple(row[3][:MAX_OPTIONS].split(","))) for row in rows]
         mounts = [mount for mount in every if mount.kind in KINDS]
-        disks = [mount for mount in every if mount.kind in DISK_KINDS and not mount.target.startswith(OF_CONTAINERS)]
+        disks = [mount for mount in every if mount.kind in DISK_KINDS and not mount.target.startswith(PASSING)]
         automounts = [_unescape(row[1]) for row in rows if row[2] == "autofs"]
         return cls(tuple(mounts[:MAX_MOUNTS]), tuple(automounts[:MAX_MOUNTS]), tuple(disks[:MAX_MOUNTS]))
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import _socket
-import fcntl
-import struct
 import time
 from typing import Any
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
+from doctor.remote.runtime.netlink import driver_values
 from doctor.remote.runtime.reading import matching_paths, read_text
 
 
@@ -25,21 +24,14 @@ def _counters(name: str) -> list[int]:
 def read_rings(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the receive ring of each physical network card; its counters a second later if it may be full.
 
-    The ring is asked for with ETHTOOL_GRINGPARAM (0x10) of SIOCETHTOOL (0x8946), as ``ethtool -g`` does.
+    The ring is asked for with ETHTOOL_GRINGPARAM (0x10), as ``ethtool -g`` does.
     """
     asking = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     cards: dict[str, Any] = {}
     for path in sorted(matching_paths("/sys/class/net/*/device"))[:256]:
-        import array  # in here: it loads `collections`, and most test hosts and containers have no card
-
         name = path.split("/")[4]
-        ring = array.array("I", [0x10] + [0] * 8)
-        request = struct.pack("16sP", name.encode("utf-8", "surrogateescape")[:15], ring.buffer_info()[0])
-        try:
-            fcntl.ioctl(asking.fileno(), 0x8946, request + bytes(16))
-        except OSError:
-            continue
-        if ring[1]:
+        ring = driver_values(asking, name, [0x10] + [0] * 8)
+        if ring and ring[1]:
             cards[name] = {"current": ring[5], "maximum": ring[1], "before": _counters(name)}
     asking.close()
     full = [name for name, card in cards.items() if card["current"] < card["maximum"] and card["before"][1]]

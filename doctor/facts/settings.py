@@ -16,13 +16,15 @@ from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.control_group import ControlGroup
+from doctor.facts.firewall import FirewallRules
 from doctor.facts.gpu import GpuCards
-from doctor.facts.host_settings import HostSettings
+from doctor.facts.host_settings import HostSettings, NetworkCards
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.kernel import LiveSettings
 from doctor.facts.limits import ResourceLimits
 from doctor.facts.memory import HostMemory, SharedMemory
 from doctor.facts.mounts import Mount, MountTable
+from doctor.facts.nic_rings import NicRings
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.snapshot import CATEGORIES, FILES, HostSnapshot
 from doctor.facts.versions import CannVersion, NpuVersions
@@ -235,7 +237,34 @@ def _interfaces(fact: Interfaces) -> Values:
         link.name: ", ".join((f"mtu {link.mtu}", "up" if link.is_up else "down", *addresses.get(link.name, ())))
         for link in interfaces
     } | {f"{delay.interface} {delay.kind}": delay.deeds for delay in fact.delays if delay.interface in names}
+    if fact.has_rules:
+        values["policy rules"] = "given"
     return {**values, **{name: ", ".join(sorted(where)) for name, where in routes.items()}}
+
+
+def _cards(fact: Interfaces) -> Values | None:
+    """None: of a run that did not read them."""
+    links = [link for link in fact.links if not link.is_container_bridge]
+    values = {f"{link.name} {name}": value for link in links for name, value in (link.driver or {}).items()}
+    return values or None
+
+
+def _firewall(fact: FirewallRules) -> Values | None:
+    """By chain what it does; without chains that the software of containers writes anew all the time."""
+    if fact.unread:
+        return None
+    return {
+        f"{table.tool} {table.family} {table.name} {chain.name}": "; ".join(
+            (*([f"policy {chain.policy}"] if chain.hook else []), *(rule.text for rule in chain.rules))
+        )
+        for table in fact.tables
+        for chain in table.chains
+        if not chain.name.startswith(_WRITTEN_ANEW)
+    }
+
+
+_WRITTEN_ANEW = ("KUBE-", "CNI-", "cali-", "CILIUM", "DOCKER", "FLANNEL", "NETAVARK", "f2b-", "nv_", "dv_")
+"""Chains of Kubernetes, its networks, Docker, podman and fail2ban."""
 
 
 def _control_group(fact: ControlGroup) -> Values:
@@ -267,6 +296,14 @@ SOURCES: tuple[SettingSource, ...] = (
     SettingSource("system", HostMemory, lambda fact: {"memory": filled("{0} GiB", fact.total >> 30)}),
     SettingSource("system", ControlGroup, _control_group),
     SettingSource("interfaces", Interfaces, _interfaces),
+    SettingSource("cards", Interfaces, _cards),
+    SettingSource(
+        "cards", NicRings, lambda fact: {f"{name} ring": str(fact.rings[name].current) for name in fact.rings}
+    ),
+    SettingSource(
+        "cards", NetworkCards, lambda fact: {f"{name} speed": str(fact.cards[name].megabits) for name in fact.cards}
+    ),
+    SettingSource("firewall", FirewallRules, _firewall),
     SettingSource("mounts", MountTable, _mounts),
     SettingSource("mounts", SharedMemory, lambda fact: {"/dev/shm": f"size={fact.size}"}),
     SettingSource("limits", ResourceLimits, _limits),

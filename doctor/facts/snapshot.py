@@ -26,7 +26,8 @@ SETTING_FILES = (
     "/etc/sysconfig/network-scripts/*", "/etc/nftables.conf", "/etc/iptables/*", "/etc/sysconfig/*tables",
     "/etc/ufw/*.rules", "/etc/firewalld/zones/*", "/etc/docker/daemon.json", "/etc/containerd/config.toml",
     "/etc/nvidia-container-runtime/config.toml", "/etc/slurm*/*.conf", "/etc/enroot/*.conf", "/etc/openmpi/*.conf",
-    "/etc/tuned/active_profile", "/etc/selinux/config",
+    "/etc/tuned/active_profile", "/etc/selinux/config", "/etc/sysctl.conf", "/etc/sysctl.d/*", "/etc/crontab",
+    "/etc/cron.d/*", "/etc/rc.local", "/etc/systemd/system/*.wants/*", "/etc/default/grub",
 )  # fmt: skip
 """Files, and links, that settings of a host come from."""
 MOST_FILES, MOST_BYTES = 1000, 1 << 20
@@ -111,7 +112,7 @@ def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
         "(NCCL|RCCL|HCCL|LCCL|GLOO|UCX|UCC|FI|IBV|RDMAV|MLX5|NVSHMEM|CUDA|NVIDIA|HIP|HSA|ROCR?|ROCM|ASCEND|ATB|NPU|TORCH(?:INDUCTOR|DYNAMO)?"
         "|PYTORCH|TRITON|XLA|JAX|TF|MS|MINDSPORE|DEEPSPEED|ACCELERATE|FSDP|MEGATRON|TE|NVTE|VLLM|SGLANG|HF|TRANSFORMERS"
         "|OMP|GOMP|KMP|MKL|OPENBLAS|OMPI_MCA|PRTE_MCA|PMIX_MCA|I_MPI|MPICH|MALLOC)_|PYTHON[A-Z]+$|LD_\\w+$"
-        "|(https?|no|all)_proxy$|(HTTPS?|NO|ALL)_PROXY$|PATH$|VIRTUAL_ENV$|TZ$|LANG$|LC_ALL$|TMPDIR$|XDG_CACHE_HOME$"
+        "|(https?|no|all)_proxy$|(HTTPS?|NO|ALL)_PROXY$|PATH$|VIRTUAL_ENV$|CONDA_(DEFAULT_ENV|PREFIX)$|TZ$|LANG$|LC_ALL$|TMPDIR$|XDG_CACHE_HOME$"
     )
     hidden = re.compile("PASS|SECRET|TOKEN|CREDENTIAL|KEY")
     environment = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.analysis.outliers.peers import MIN_TIMES, OwnWork, WorkPart
+from doctor.analysis.outliers.peers import BUSY_RATIO, BUSY_SHARE, MIN_TIMES, OwnWork, WorkPart
 from doctor.engine.sanitize import count_noun, rank_names
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import beginning, filled, joined
@@ -35,8 +35,6 @@ JUDGE_SECONDS = 0.1
 """Least seconds between two judgements of ranks of several hosts."""
 CLOCK_SHARE = 0.02
 """Of a step's usual work, by which the clocks of two hosts may differ for the ranks' paces to be compared."""
-BUSY_SHARE = 0.1
-"""Of a rank's time without a CPU, from which on how long its steps take tells of the host and not of the rank."""
 SLOW_CHECKS: Mapping[WorkPart, str] = {"input": "smoke-input-slow", "compute": "smoke-rank-slow"}
 MOST_LONG_WAITS = 32
 DEVICE_WAITS = "Of the ranks' work their waits for input were compared alone: they may wait for their devices anywhere"
@@ -368,9 +366,11 @@ class Training:
     def comparable_work(self) -> dict[int, OwnWork]:
         """By rank: its own work in each step; only of this host where clocks cannot be compared.
 
-        Empty where ranks waited for a CPU: whose host is busy takes longer for the same work.
+        Empty where ranks waited for a CPU, and it is not known how long in a step.
         """
-        work = {} if self._ranks_without_cpu() else self.pace.work(self.watch.on_device)
+        work, busy = self.pace.work(self.watch.on_device), self._ranks_without_cpu()
+        if not all(work[rank].starved for rank in busy if rank in work):
+            return {}
         if self.post is None or not work:
             return work
         now = time.monotonic()
@@ -401,15 +401,15 @@ class Training:
         return texts
 
     def busy_sentence(self) -> str:
-        """Why the paces of the ranks were not compared; empty where they were, or there were too few steps."""
+        """How far the paces of the ranks were not compared; empty where they were, or there were too few steps."""
         ranks = self._ranks_without_cpu()
         work = self.pace.work() if ranks or self.watch.on_device else {}
         if all(len(steps.compute) < MIN_TIMES for steps in work.values()):
             return ""
         if not ranks:
             return DEVICE_WAITS
-        text = "The paces of the ranks were not compared: {0} waited for a CPU, up to {1} % of the time"
-        return filled(text, rank_names(ranks), f"{100 * max(self.cpu_waits.values()):.0f}")
+        text = "Of the ranks' paces only {2} times the others' counts: {0} waited for a CPU, up to {1} % of the time"
+        return filled(text, rank_names(ranks), f"{100 * max(self.cpu_waits.values()):.0f}", f"{BUSY_RATIO:g}")
 
     def unseen_sentence(self) -> str:
         """Which ranks were not seen; empty where all were."""

@@ -38,6 +38,10 @@ def bound_over(category: str, name: str, path: str, text: str, everywhere: bool 
 
 
 SITE = "/usr/lib/python3/dist-packages"
+GRO_ON = (  # ETHTOOL_SGRO of SIOCETHTOOL, as `ethtool -K eth0 gro on`
+    'import array, fcntl, socket, struct; value = array.array("I", [0x2C, 1]);'
+    'fcntl.ioctl(socket.socket(), 0x8946, struct.pack("16sP16x", b"eth0", value.buffer_info()[0]))'
+)
 
 CHANGES: tuple[HostChange, ...] = (
     _sysctl("net.ipv4.tcp_retries2", "7", everywhere=True),
@@ -78,6 +82,10 @@ CHANGES: tuple[HostChange, ...] = (
     HostChange("limits", "processes", "prlimit --pid 1 --nproc=7777:7777"),
     HostChange("mounts", "/dev/shm", "mount -o remount,size=1g /dev/shm", everywhere=True),
     HostChange("interfaces", "eth0", "ip link set eth0 mtu 1400"),
+    HostChange("cards", "eth0 txqueuelen", "ip link set eth0 txqueuelen 77", everywhere=True),
+    HostChange("cards", "eth0 gro", f"python3 -c '{GRO_ON}'"),
+    HostChange("firewall", "nft inet site forward", "nft 'add table inet site; add chain inet site forward'"),
+    HostChange("mounts", "/mnt", "mount -t tmpfs -o size=64m none /mnt", everywhere=True),
     HostChange("interfaces", "extra0", "ip link add extra0 type bridge", everywhere=True),
     _file("python", "deepspeed", f"{SITE}/deepspeed-0.17.1.dist-info/METADATA", "x", everywhere=True),
     _file("python", "transformers", f"{SITE}/transformers-4.57.1.dist-info/METADATA", "x"),
@@ -90,6 +98,9 @@ CHANGES: tuple[HostChange, ...] = (
     _package("openssl"),
     _file("python", "accelerate", f"{SITE}/accelerate-1.9.0.dist-info/METADATA", "x", everywhere=True),
     _file("files", "/etc/nccl.conf", "/etc/nccl.conf", "NCCL_IB_HCA=mlx5_1\\n"),
+    _file("files", "/etc/cron.d/site", "/etc/cron.d/site", "* * * * * root updatedb\\n", everywhere=True),
+    HostChange("environment", "CONDA_DEFAULT_ENV", "echo export CONDA_DEFAULT_ENV=new >>/root/.bashrc"),
+    HostChange("interfaces", "policy rules", "ip rule add from 10.99.0.0/16 table 77"),
     HostChange("files", "/etc/localtime", "ln -sfn /usr/share/zoneinfo/Asia/Tokyo /etc/localtime", everywhere=True),
     HostChange("interfaces", "eth0", "ip addr add 10.88.0.7/24 dev eth0"),
     HostChange("interfaces", "route 10.99.0.0/16", "ip route add 10.99.0.0/16 dev eth0", everywhere=True),

@@ -82,6 +82,7 @@ HEALTHY = tuple(
         "mpich",
         "pipes",
         "serving idle",
+        "fastapi idle",
         "vllm",
         "router",
         *ASKED,

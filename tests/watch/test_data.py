@@ -225,6 +225,37 @@ def test_of_two_samplers_the_one_is_right_that_divides_by_the_ranks(
     assert [(cause.kind, cause.ranks, cause.tie) for cause in causes] == [(kind, ranks, tie)] * bool(kind)
 
 
+@pytest.mark.parametrize(("losses", "level"), [((1.0, 2.0, 3.0), "note"), ((1.0, 1.0, 1.0), "error"), ((), "error")])
+def test_equal_numbers_of_samples_are_no_fault_where_the_first_losses_tell_that_the_data_differ(
+    losses: tuple[float, ...], level: str
+) -> None:
+    """A data set for each rank, and a forward pass that no hook sees: the numbers of the samples are alike."""
+    use = {"k": "use", "g": 1, "u": "data", "why": "test"}
+    read = [
+        {"k": "loader", "l": 0, "e": 0, "size": 90, "batch": 4},
+        {"k": "batch", "l": 0, "e": 0, "i": 0, "ix": [0, 1]},
+    ]
+    files = (
+        lines(rank, use, *read, *({"k": "backward", "s": 0, "v": loss} for loss in losses[rank : rank + 1]))
+        for rank in range(3)
+    )
+    report = analyze_records(files)
+    (defect,) = report.causes if level == "error" else report.notes
+    assert (defect.check, defect.kind, defect.level) == ("smoke-shards-wrong", "duplicated", level)
+
+
+@pytest.mark.parametrize(("gradients", "ranks"), [("abc", ()), ("aab", (2,)), ("abb", (0,))])
+def test_gradients_that_differ_on_all_replicas_accuse_none_of_them_alone(
+    gradients: str, ranks: tuple[int, ...]
+) -> None:
+    """The program calls the module within the wrapper, which alone would reduce them."""
+    use = {"k": "use", "g": 1, "u": "data", "why": "test"}
+    files = (lines(rank, use, {"k": "reduced", "s": 0, "t": {"w": gradients[rank]}}) for rank in range(3))
+    (cause,) = analyze_records(files).causes
+    assert (cause.check, cause.ranks, cause.tie) == ("smoke-gradient-not-synchronised", ranks, False)
+    assert cause.text.endswith(": w")
+
+
 def test_a_group_that_is_no_number_is_no_group() -> None:
     """Any process may have written the records."""
     for group in ({}, [], "x", None, 1.5):
@@ -351,7 +382,7 @@ def test_loader_workers_of_two_replicas_that_draw_alike_are_noted_without_the_ot
     [note] = analyze_records(files).notes
     assert (note.check, note.kind, note.values["group"], note.values["generators"]) == (
         *("smoke-loader-seed-differs", "repeated", "0, 2"),
-        ["torch"],
+        "torch",
     )
 
 

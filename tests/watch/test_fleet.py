@@ -384,7 +384,7 @@ def test_paces_are_not_compared_where_a_rank_waited_for_a_cpu() -> None:
     busy = two_hosts(round_trip=0.0004, cpu_wait=0.45)
     assert busy.comparable_work() == {}
     (sentence,) = (text for text in busy.sentences() if "waited for a CPU" in text)
-    assert sentence.endswith("not compared: rank 1 waited for a CPU, up to 45 % of the time")
+    assert sentence.endswith("3 times the others' counts: rank 1 waited for a CPU, up to 45 % of the time")
 
 
 def test_paces_of_hosts_are_not_compared_where_their_clocks_are_not_known_well_enough() -> None:

@@ -871,6 +871,15 @@ def test_one_that_waits_for_an_event_while_all_that_do_its_work_are_in_a_collect
     assert [odd.pid for odd in finding.odd_ranks] == ([100] if result == "odd" else [])
 
 
+@pytest.mark.parametrize("number", [None, 0], ids=["no rank is named", "by a launcher"])
+def test_a_server_that_nobody_asks_is_not_accused_though_the_others_wait_for_its_broadcast(number: int | None) -> None:
+    fields: dict[str, object] = {} if number == 0 else {"rank": None, "world": 0, "job": {}, "group": 100}
+    serves = rank(0, looks("poll"), SERVES_EVENTS, awaits_request=True, **fields)
+    finding = judged(serves, *(rank(number, None, WAITS, **fields) for number in (1, 2, 3)))
+    assert (finding.result, finding.odd_ranks) == ("undecided", ())
+    assert "It waits for a request, which may come yet" in finding.text
+
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [("pool.py", "waits for the results of its pool of processes"), ("queues.py", "waits for an object in a queue of")],

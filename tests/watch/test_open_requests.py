@@ -16,7 +16,13 @@ from typing import Any
 import pytest
 
 from doctor.watch.attach.attached_run import attached_run, main_job
-from doctor.watch.attach.inspector.open_requests import asked_times, lasting_requests, left_requests, takes_requests
+from doctor.watch.attach.inspector.open_requests import (
+    asked_times,
+    lasting_requests,
+    left_requests,
+    rests_until_asked,
+    takes_requests,
+)
 from doctor.watch.attach.odd_ranks import JobFinding, find_odd
 from doctor.watch.attach.rank_report import Look, ProcessReport
 from tests.watch.test_odd_ranks import host, looks, rank
@@ -159,6 +165,23 @@ def test_what_a_server_does_not_attend_to(kind: str, deaf: bool, tmp_path: Path)
 def test_what_was_answered_or_is_waited_at_is_left_by_nobody(kind: str, tmp_path: Path) -> None:
     with asked(kind, tmp_path) as pid:
         assert left_for(pid, False) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rests"),
+    [("events: idle", True), ("threads: idle", True), ("events: long poll", False), ("events: lock", False),
+     ("threads: sleep", False), ("deaf: sleep", False)],
+)  # fmt: skip
+def test_a_server_whose_main_thread_waits_for_connections_rests_until_it_is_asked(
+    kind: str, rests: bool, tmp_path: Path
+) -> None:
+    """A request that another thread, or a coroutine, has not answered is one: the server is not at rest."""
+    with asked(kind, tmp_path) as pid:
+        limit = time.monotonic() + (20 if rests else 1)
+        while (observed := rests_until_asked(pid, asked_times())) is not rests:  # type: ignore[no-untyped-call]
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+        assert observed is rests
 
 
 def test_a_stopped_server_attends_to_nothing(tmp_path: Path) -> None:

@@ -75,6 +75,14 @@ def test_what_a_rank_waits_for_a_cpu_is_not_its_own() -> None:
         assert list(stragglers_by_part({0: usual, 1: slow})["compute"]) == [1]
 
 
+def test_on_a_busy_host_a_rank_is_slow_that_takes_three_times_as_long_beside_what_it_waits_for_a_cpu() -> None:
+    """Whoever waits less for a CPU beside it is innocent, and so is who takes longer by that wait alone."""
+    usual = OwnWork((), (0.08,) * 40, starved=0.01)
+    for own, named in ((OwnWork((), (0.43,) * 40, 0.1), [1]), (OwnWork((), (0.2,) * 40, 0.03), []),
+                       (OwnWork((), (0.43,) * 40, 0.2), [])):  # fmt: skip
+        assert list(stragglers_by_part({0: usual, 1: own, 2: usual})["compute"]) == named
+
+
 def test_a_step_is_gathered_with_what_it_waited_for_a_cpu() -> None:
     pace = paced({0: 1000, 1: 3000}, 20)
     for step in range(20):

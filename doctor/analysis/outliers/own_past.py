@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
 from doctor.analysis.outliers.earlier import UsualRange, usual_range
+from doctor.analysis.outliers.peers import BUSY_RATIO, BUSY_SHARE
 from doctor.analysis.values.value_defect import describe
 from doctor.engine.result import Finding
 from doctor.engine.sanitize import seconds_text
@@ -28,8 +29,6 @@ LEAST_STEPS = 12
 """Of a run."""
 SHARE = 0.5
 """Of what a step has become longer by, that a part must make up to be named."""
-BUSY_SHARE, BUSY_RATIO = 0.1, 3.0
-"""Of a step for which a rank waits for a CPU more than before, from which on a step must take so many times as long."""
 FLOOR = 0.02
 """Of a usual step: a part that was shorter may vary by any factor."""
 TRIFLE = 0.001

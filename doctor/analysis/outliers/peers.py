@@ -39,6 +39,8 @@ MIN_TIMES = 12
 """Times of a rank without which nothing is said of it."""
 STARVED = 2.0
 """Times what a rank waits for a CPU that it takes longer by: whoever had the CPU has emptied its caches, too."""
+BUSY_SHARE, BUSY_RATIO = 0.1, 3.0
+"""Of a step, for which a rank waits for a CPU, from which on only what takes so many times as long is slow."""
 
 
 class Straggler(msgspec.Struct, frozen=True):
@@ -145,6 +147,13 @@ def stragglers_by_part(work: Mapping[Key, OwnWork]) -> dict[WorkPart, dict[Key, 
         for key, late in find_stragglers({key: [own.seconds] for key, own in work.items()}).items()
         if late.seconds - STARVED * work[key].starved >= SLOW * late.peer_seconds
     }
+    longest = max((median(own.seconds or [0.0]) for own in work.values()), default=0.0)
+    if any(own.starved > BUSY_SHARE * longest for own in work.values()):
+        slow = {
+            key: late
+            for key, late in slow.items()
+            if late.seconds - work[key].starved >= BUSY_RATIO * late.peer_seconds
+        }
     others = [own for key, own in work.items() if key not in slow]
     for key, straggler in slow.items():
         usual = {part: median(median(getattr(own, part) or (0.0,)) for own in others) for part in parts}

@@ -7,6 +7,7 @@ from doctor.collect.collector.jobs import Job
 from doctor.remote.runtime.connecting import connect_all
 from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash, make_proof, read_proof
 from doctor.remote.runtime.netlink import (
+    driver_values,
     listed_addresses,
     name_text,
     netlink_attributes,
@@ -22,6 +23,7 @@ from doctor.remote.runtime.streams import last_lines, write_all
 # Of questions, beside what they import.
 HELPERS = (
     connect_all,
+    driver_values,
     effective_time,
     find_tool,
     matching_paths,

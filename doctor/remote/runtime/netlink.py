@@ -104,6 +104,20 @@ def name_text(value):
     return value.split(b"\0")[0].decode("utf-8", "replace")
 
 
+def driver_values(asking, name, words):
+    """What the driver of an interface answers to an ``ethtool`` request of 32-bit words; [] where it has no answer."""
+    import array  # in here: it loads `collections`
+    import fcntl
+
+    values = array.array("I", words)
+    request = struct.pack("16sP", name.encode("utf-8", "surrogateescape")[:15], values.buffer_info()[0])
+    try:
+        fcntl.ioctl(asking.fileno(), 0x8946, request + bytes(16))  # SIOCETHTOOL
+    except OSError:
+        return []
+    return list(values)
+
+
 def sending_delays(names):
     """Interface, kind, seconds, share lost and bytes a second of each netem and tbf (linux/pkt_sched.h)."""
     delays = []

@@ -15,7 +15,7 @@ from doctor.report.diff.values import ValueChange
 
 ORDER = (
     *("code", "launch", "environment", "shell", "python", "libraries", "drivers", "firmware", "modules"),
-    *("system", "files", "interfaces", "mounts", "limits", "sysctl", "packages"),
+    *("system", "files", "interfaces", "cards", "firewall", "mounts", "limits", "sysctl", "packages"),
 )
 """Categories, nearest to the job first: what is left where no check speaks for one change more than for another."""
 

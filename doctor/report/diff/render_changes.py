@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,14 +29,10 @@ MAX_CHECKS = 4
 """Checks that are named for one change."""
 
 
-_SYSCTL = re.compile(r"[a-z0-9][a-z0-9_./-]{1,120}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,80}")
 _VALUE = re.compile(r"[A-Za-z0-9_./:,%@+= -]{0,160}")
 """A value that a command repeats: of hosts, so without what a shell or a terminal reads as anything else."""
-
-
-_LIBRARY = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.+-]{0,80}\.so[0-9.]{0,20}) [0-9a-f]{8,64}")
 
 
 def way_back(change: ValueChange, peer: str = "") -> str:
@@ -54,6 +50,10 @@ def way_back(change: ValueChange, peer: str = "") -> str:
     'python3 -m pip uninstall -y transformers'
     >>> way_back(ValueChange("libraries", "libnccl.so", "libnccl.so.2 de79ef7d3988", "libnccl.so.2 a", ("n2",)), "n1")
     'f=$(find /usr /opt -name libnccl.so.2 | head -n 1) && scp -p n1:$f $f'
+    >>> way_back(ValueChange("cards", "eth0 gro", "on", "off", ("n1",)))
+    'ethtool -K eth0 gro on'
+    >>> way_back(ValueChange("cards", "eth0 gro;id", "on", "off", ("n1",)))
+    ''
     >>> way_back(ValueChange("sysctl", "kernel.core_pattern", "|/bin/x", "core", ("n1",)))
     ''
     """
@@ -64,38 +64,11 @@ def way_back(change: ValueChange, peer: str = "") -> str:
         return f"unset {name}" if before is None else f"export {name}={shlex.quote(before)}"
     if before is None and _NAME.fullmatch(name):
         return _ADDED.get(change.category, "").format(name)
-    set_again = _BY_CATEGORY.get(change.category)
-    return set_again(name, before, peer) if before and set_again else ""
-
-
-def _sysctl(name: str, before: str, _: str) -> str:
-    return f"sysctl -w {name}={shlex.quote(before)}" if _SYSCTL.fullmatch(name) else ""
-
-
-def _package(name: str, before: str, _: str) -> str:
-    is_version = _NAME.fullmatch(name) and _NAME.fullmatch(before.replace(":", "."))
-    return f"apt-get install {name}={before} || dnf install {name}-{before}" if is_version else ""
-
-
-def _python(name: str, before: str, _: str) -> str:
-    is_version = _NAME.fullmatch(name) and _NAME.fullmatch(before)
-    return f"python3 -m pip install {name}=={before}" if is_version else ""
-
-
-def _library(_: str, before: str, peer: str) -> str:
-    library = _LIBRARY.fullmatch(before)
-    is_copied = library and _NAME.fullmatch(peer)
-    return f"f=$(find /usr /opt -name {library[1]} | head -n 1) && scp -p {peer}:$f $f" if library and is_copied else ""
-
-
-def _interface(name: str, before: str, _: str) -> str:
-    size = re.match(r"mtu (\d{1,6})\b", before)
-    return f"ip link set {name} mtu {size[1]}" if size and _NAME.fullmatch(name) else ""
-
-
-def _system(name: str, before: str, _: str) -> str:
-    has_file = name == "transparent huge pages" and before in ("always", "madvise", "never")
-    return f"echo {before} > /sys/kernel/mm/transparent_hugepage/enabled" if has_file else ""
+    for category, pattern, command in _SET_AGAIN if before else ():
+        setting = re.fullmatch(pattern, f"{name} {before}", re.ASCII) if category == change.category else None
+        if setting and ("{peer}" not in command or _NAME.fullmatch(peer)):
+            return command.format(*map(shlex.quote, setting.groups()), peer=peer)
+    return ""
 
 
 _ADDED = {
@@ -103,14 +76,25 @@ _ADDED = {
     "python": "python3 -m pip uninstall -y {0}",
 }
 """What takes away what was not there before."""
-_BY_CATEGORY: Mapping[str, Callable[[str, str, str], str]] = {
-    "sysctl": _sysctl,
-    "packages": _package,
-    "python": _python,
-    "libraries": _library,
-    "interfaces": _interface,
-    "system": _system,
-}
+_WORD = r"([A-Za-z0-9][A-Za-z0-9_.+-]{0,80})"
+_SET_AGAIN: Sequence[tuple[str, str, str]] = (
+    ("sysctl", r"([a-z0-9][a-z0-9_./-]{1,120}) (.*)", "sysctl -w {0}={1}"),
+    ("packages", rf"{_WORD} ([A-Za-z0-9][A-Za-z0-9_.:+-]{{0,80}})", "apt-get install {0}={1} || dnf install {0}-{1}"),
+    ("python", f"{_WORD} {_WORD}", "python3 -m pip install {0}=={1}"),
+    (
+        *("libraries", r".* ([A-Za-z0-9][A-Za-z0-9_.+-]{0,80}\.so[0-9.]{0,20}) [0-9a-f]{8,64}"),
+        "f=$(find /usr /opt -name {0} | head -n 1) && scp -p {peer}:$f $f",
+    ),
+    ("interfaces", rf"{_WORD} mtu (\d{{1,6}})\b.*", "ip link set {0} mtu {1}"),
+    ("cards", rf"{_WORD} (rx|tx|tso|gso|gro) (on|off)", "ethtool -K {0} {1} {2}"),
+    ("cards", rf"{_WORD} ring (\d{{1,9}})", "ethtool -G {0} rx {1}"),
+    ("cards", rf"{_WORD} (txqueuelen) (\d{{1,9}})", "ip link set {0} {1} {2}"),
+    (
+        *("system", r"transparent huge pages (always|madvise|never)"),
+        "echo {0} > /sys/kernel/mm/transparent_hugepage/enabled",
+    ),
+)
+"""By category: the pattern of a setting's name and what it was, and the command that sets it so again."""
 
 
 class ChangesPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,8 +16,8 @@ CONTEXT = 20
 
 
 CATEGORIES = frozenset((
-    "code", "environment", "files", "firmware", "interfaces", "launch", "libraries", "limits",
-    "modules", "mounts", "packages", "shell", "system", "drivers",
+    "cards", "code", "drivers", "environment", "files", "firewall", "firmware", "interfaces", "launch", "libraries",
+    "limits", "modules", "mounts", "packages", "shell", "system",
 ))  # fmt: skip
 """Those whose names are words."""
 

@@ -319,7 +319,7 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     free = [view for view in idle if view.does.role in roles and not view.asks]
     if free and any(view.does.kind == "collective" for view in waiting):
         if len(free) == 1 and not any(view.report.links for view in (*waiting, *idle)):
-            return _blame(free, waiting)
+            return (_blame_unless_helped if free[0].awaits_request else _blame)(free, waiting)
         return Judgement("undecided", _sentence(free, waiting))
     parts = split(waiting, lambda view: view.where)
     if (

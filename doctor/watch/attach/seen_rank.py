@@ -72,7 +72,8 @@ class SeenRank(msgspec.Struct, frozen=True):
     @property
     def awaits_request(self) -> bool:
         """It is a server, which rests until it is asked."""
-        return any(look is not None and look.call == "accept" for look in self.report.looks[-1:])
+        accepts = any(look is not None and look.call == "accept" for look in self.report.looks[-1:])
+        return accepts or self.report.awaits_request
 
     def awaits_answer_of(self, servers: Collection[tuple[str, int]]) -> bool:
         """It has asked one of these processes, by host and pid, and was asked nothing itself."""

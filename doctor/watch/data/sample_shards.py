@@ -13,11 +13,15 @@ from doctor.analysis.values.splits import format_ranges, majority_split, shared_
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, RankValues, RecordValues, by_rank, indices_of, text_map
+from doctor.watch.data.records import JobRecords, RankValues, RecordValues, by_rank, indices_of
 
 CHECK = "smoke-shards-wrong"
 MAX_SAMPLES = 1 << 23
 """Of a data set, that are looked for among those that were read."""
+OTHER_CONTENT = (
+    "the loaders of {who} draw numbers of samples that another data-parallel rank draws as well ({count} of {total}, "
+    "such as {samples}), and what they read differs: data sets of their own, or random changes of the samples"
+)
 
 
 def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
@@ -97,7 +101,9 @@ def _overlap(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: R
         )
         values = {"count": len(shared), "total": total, "samples": format_ranges(list(shared)[:4])}
         everybody = ranks == group.ranks and len(ranks) > 2
-        level: Literal["error", "note"] = "error" if _same_data(job, group, records) else "note"
+        level: Literal["error", "note"] = "error"
+        if not _same_data(job, group, records):
+            template, level = OTHER_CONTENT, "note"
         defect = _defect(group, "duplicated", () if everybody else ranks, template, values, key, tie=not everybody)
         yield msgspec.structs.replace(defect, level=level)
 
@@ -105,12 +111,13 @@ def _overlap(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: R
 def _same_data(job: JobRecords, group: GroupRole, records: RankValues) -> bool:
     """Whether an index means the same sample on all ranks, for all that is known: each may have a data set of its own.
 
-    A sampler that divides the data says so; without one, the inputs of the first step tell whether they differ.
+    A sampler that divides the data says so; without one, the inputs of the first step tell whether they differ, or its
+    losses, where the program calls what no hook is at.
     """
     if any(records[rank].get("shares") for rank in group.ranks):
         return True
-    for inputs in by_rank(job, "inputs", "s", "i").values():
-        texts = [str(text_map(inputs[rank].get("a"))) for rank in group.ranks if rank in inputs]
+    for values in (*by_rank(job, "inputs", "s", "i").values(), *by_rank(job, "backward", "s").values()):
+        texts = [str(values[rank].get("a", values[rank].get("v"))) for rank in group.ranks if rank in values]
         if len(texts) == len(group.ranks):
             return len(set(texts)) < len(texts)
     return True

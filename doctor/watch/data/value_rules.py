@@ -127,14 +127,21 @@ def _not_synchronised(
 ) -> ValueDefect:
     unreduced = tuple(rank for rank, (local, after) in parts.items() if local and local == after)
     ranks = format_ranges(group.ranks)
-    if not unreduced:
+    if not unreduced and split.kinds == len(group.ranks) > 2:
+        template = (
+            "in step {step} {who} of data-parallel ranks {group} has a gradient of its own, not reduced: {tensors}"
+        )
+        unreduced = group.ranks
+    elif not unreduced:
         template = "the gradient of {who} in step {step} is not that of data-parallel ranks {group}: {tensors}"
         check = "smoke-gradient-not-synchronised"
         return group.difference(check, "other", step, split, template, group=ranks, case="Other")
-    template = (
-        "the gradient of {who} in step {step} is the one that it computed itself: it was not reduced over ranks {group}"
-    )
-    blamed = Split(() if set(unreduced) == set(group.ranks) else unreduced, group.ranks, split.names)
+    else:
+        template = (
+            "the gradient of {who} in step {step} is the one that it computed itself: it was not reduced over ranks "
+            "{group}"
+        )
+    blamed = Split(() if set(unreduced) == set(group.ranks) else unreduced, group.ranks, names=split.names)
     case = "Not reduced"
     return group.difference("smoke-gradient-not-synchronised", "own", step, blamed, template, group=ranks, case=case)
 

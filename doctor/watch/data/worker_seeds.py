@@ -67,6 +67,7 @@ def _over_data(workers: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
                 "worker {worker} of loader {loader} begins with the same {generators} numbers on the data-parallel "
                 "ranks {group}: what it draws for their different rows is alike"
             )
-            values = {"worker": worker, "loader": loader, "generators": generators, "group": format_ranges(ranks)}
+            listed = ", ".join(generators)
+            values = {"worker": worker, "loader": loader, "generators": listed, "group": format_ranges(ranks)}
             yield ValueDefect(CHECK, "repeated", 0, (), template, values, level="note")
             return

@@ -658,7 +658,7 @@ def asked_in_turn(worker_program, ask):
             time.sleep(0.5)  # it still starts
 
 
-def fastapi_group():
+def fastapi_group(requests=1 << 30):
     """A server of FastAPI in the first worker of a group of tensor parallelism, and a program that asks it."""
     import torch
     import torch.multiprocessing as mp
@@ -669,11 +669,13 @@ def fastapi_group():
     mp.start_processes(
         fastapi_worker, args=(free_port(), port), nprocs=WORLD, join=False, start_method="spawn", daemon=True
     )
-    while True:
+    while requests:
         try:
             ask_http(port)
+            requests -= 1
         except OSError:
             time.sleep(0.5)  # it still starts
+    time.sleep(10000)
 
 
 def fastapi_worker(rank, store, port):
@@ -730,6 +732,7 @@ KINDS = {
     "router": (router, None),
     "grpc": (lambda: asked_in_turn(grpc_worker, ask_grpc), None),
     "fastapi": (fastapi_group, None),
+    "fastapi idle": (functools.partial(fastapi_group, 10), None),
     "aiohttp": (lambda: asked_in_turn(aiohttp_worker, ask_http), None),
 }  # fmt: skip
 

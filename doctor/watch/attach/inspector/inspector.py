@@ -20,7 +20,13 @@ from doctor.watch.attach.inspector.connected import shared_sum
 from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside, seconds_off_cpu
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
-from doctor.watch.attach.inspector.open_requests import asked_times, lasting_requests, left_requests, takes_requests
+from doctor.watch.attach.inspector.open_requests import (
+    asked_times,
+    lasting_requests,
+    left_requests,
+    rests_until_asked,
+    takes_requests,
+)
 from doctor.watch.attach.inspector.python_stacks import (
     LATE,
     find_py_spy,
@@ -158,12 +164,13 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     took = time.monotonic() - began
     if spy:  # what moves has another stack then
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
-    times = asked_times() if any(requests.values()) else {}
+    times = asked_times() if pids else {}
     calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
     for entry in ranks:
         entry["answering"] = helpers.names(entry["pid"])
         entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)
         entry["takes_requests"] = bool(entry["requests"]) and takes_requests(entry["pid"])
+        entry["awaits_request"] = rests_until_asked(entry["pid"], times)
         entry["off_cpu"] = seconds_off_cpu(entry["thread"])
         entry["native"] = calls.get(entry["thread"], [])
         maps = memory_maps(entry["pid"])

@@ -9,6 +9,7 @@ from doctor.facts.smoke import CollectiveWrong
 
 BLOCK_OPS = ("all_gather", "all_to_all")
 """Results made of one block for each member, in the group's order."""
+IN_PLACE = ("broadcast", "reduce", "all_reduce")
 UNTOUCHED_OFFSET = 13
 """Room for a result holds what is expected, and this more, until it is written."""
 
@@ -36,6 +37,15 @@ def describe_damage(event: CollectiveWrong, group: Sequence[int]) -> str:
     if event.index and event.wrong == event.numel - event.index:
         return "all elements from there on: an incomplete transfer"
     return ""
+
+
+def is_untouched(event: CollectiveWrong, group: Sequence[int]) -> bool:
+    """Whether the whole result is what lay there before the call: of one in place, what the rank gave to it."""
+    if event.wrong < event.numel or not isinstance(event.got, int | float) or event.dtype == "bool":
+        return False
+    if event.op in IN_PLACE:
+        return sent_value(max(group, default=0) + 1, event.rank, event.offset + event.index) == event.got
+    return isinstance(event.expected, int | float) and event.got - event.expected == UNTOUCHED_OFFSET
 
 
 def _source(event: CollectiveWrong, group: Sequence[int]) -> int:

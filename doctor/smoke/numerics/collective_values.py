@@ -12,6 +12,7 @@ import msgspec
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SmokeCollectives
+from doctor.smoke.numerics.buffers import is_untouched
 
 Groups = Mapping[int, tuple[str, tuple[int, ...]]]
 HostOf = Callable[[int], object]
@@ -89,6 +90,21 @@ def _wrong_calls(
             yield call, members
 
 
+def without_part(events: Sequence[CollectiveWrong], groups: Groups, world: int) -> dict[int, CollectiveWrong]:
+    """By rank that left a call with the result untouched, while others of its group have the right one: that result.
+
+    Where another rank has a wrong one of the same call, what lies there may have come from a wrong root.
+    """
+    calls = _wrong_calls(events, groups, tuple(range(world)))
+    untouched = [
+        event
+        for call, members in calls
+        if len(call) < len(members) and all(is_untouched(event, members) for event in call)
+        for event in call
+    ]
+    return {event.rank: event for event in untouched}
+
+
 def _most_explaining(
     unexplained: Sequence[tuple[Sequence[CollectiveWrong], Collection[int]]],
 ) -> tuple[Collection[int], list[Sequence[CollectiveWrong]]]:
@@ -156,6 +172,8 @@ def _candidates(
     if altered := {event.rank for event in events if event.reread}:
         return altered
     op = first.op.split()[0]
+    if all(is_untouched(event, members) for event in events) and not observers | {first.root} >= set(members):
+        return observers
     if (op in PASSED_ON and _struck_apart(events, host_of) and len({host_of(rank) for rank in members}) > 2) or (
         op in SEGMENTED and _of_several_hosts(events, members, host_of)
     ):

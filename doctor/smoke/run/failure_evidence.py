@@ -12,6 +12,7 @@ import msgspec
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import beginning, filled, joined
 from doctor.facts.smoke import TorchImported
+from doctor.facts.smoke.collectives import CollectiveWrong
 from doctor.remote.runtime.stack_frames import without_own_frames
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (
@@ -31,6 +32,7 @@ from doctor.smoke.hang.standstill import (
     sleeping_apart,
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
+from doctor.smoke.numerics.collective_values import without_part
 from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
 from doctor.smoke.protocol import AgentMessage, DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
 from doctor.smoke.results.environments import minority_torch, unlike_debug
@@ -81,6 +83,8 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan), len(plan.ranks_by_host))
     if failure.kind == "never-joined":
         failure = _with_taken_address(failure, run) or _with_full_host(failure, run)
+    if failure.kind == "network":
+        failure = _with_untouched(failure, run)
     if failure.kind == "network":
         failure = explain_foreign_call(failure, run.sleeping if plan.backend == "gloo" else {})
     if failure.kind == "network":
@@ -347,6 +351,16 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     concerned = {end for link in (*stuck, *failed) for end in link}
     taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
     return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken)
+
+
+def _with_untouched(failure: Failure, run: ObservedRun) -> Failure:
+    """Laid at ranks to whose result of a call nothing was written: they were not in it, and are a call ahead since."""
+    events = [event for some in run.progress.events.values() for event in some if isinstance(event, CollectiveWrong)]
+    absent = without_part(events, run.progress.groups, run.plan.world)
+    if not absent or failure.links:
+        return failure
+    text = filled("it took no part in {0}: nothing was written to its result", min(absent.items())[1].op)
+    return blame(failure, "left", absent, text)
 
 
 def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> Failure:

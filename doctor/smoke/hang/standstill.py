@@ -9,7 +9,10 @@ from types import MappingProxyType
 import msgspec
 
 from doctor.analysis.collectives.waits import PAIRED, ROOTED
+from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.facts.smoke import CollectiveWrong
+from doctor.remote.runtime.stack_frames import without_own_frames
 from doctor.smoke.model import Failure, FailureKind
 
 WRONG_SIZE = "Received data size doesn't match expected size"
@@ -41,6 +44,7 @@ OWN_WAIT = re.compile(
 )
 """Functions of the kernel that wait for a time, a lock, a pipe, a child, a signal, another process of the host, a
 terminal, or a file system over the network or in user space. gloo waits for a futex."""
+LONGEST_STACK = 4000
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
 
@@ -114,6 +118,14 @@ def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = Mapping
         if foreign and len(foreign) < len(concerned):
             return blame(failure, "blocked", foreign, filled(template, call, next(iter(foreign.values()))))
     return failure
+
+
+def explain_untouched(failure: Failure, absent: Mapping[int, CollectiveWrong]) -> Failure:
+    """Laid at ranks to whose result of a call nothing was written: they were not in it, and are a call ahead since."""
+    if not absent or failure.links:
+        return failure
+    text = filled("it took no part in {0}: nothing was written to its result", min(absent.items())[1].op)
+    return blame(failure, "left", absent, text)
 
 
 def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, members: Iterable[int] = ()) -> Failure:
@@ -238,3 +250,28 @@ def second_caller(stack: str) -> str:
         outer = [frame for frame in frames if not NOT_THE_PROGRAM.search(frame["file"])]
         return "{file}:{line} {name}".format_map((outer or frames)[0].groupdict())
     return ""
+
+
+def main_thread_stack(text: str) -> str:
+    r"""The main thread's part of what faulthandler wrote, and of its loader workers' too.
+
+    >>> main_thread_stack(
+    ...     "Thread 0x1 (most recent call first):\n  A\n\nCurrent thread 0x2 (most recent call first):\n  B\n"
+    ... )
+    'Current thread 0x2 (most recent call first):\n  B'
+    """
+    process_text, *workers = without_own_frames(text).split("\nloader worker ")
+    parts = [_current_thread(process_text)]
+    for worker in workers:
+        head, _, body = worker.partition("\n")
+        parts.append(f"loader worker {head}\n{_current_thread(body)}")
+    lines = [
+        line[: len(line) - len(line.lstrip(" "))][:8] + strip_control_chars(line)
+        for line in "\n".join(parts).splitlines()
+    ]
+    return "\n".join(lines)[:LONGEST_STACK]
+
+
+def _current_thread(text: str) -> str:
+    parts = [part.strip() for part in text.split("\n\n")]
+    return next((part for part in parts if part.startswith("Current thread")), parts[-1])

@@ -11,9 +11,7 @@ import msgspec
 
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import beginning, filled, joined
-from doctor.facts.smoke import TorchImported
-from doctor.facts.smoke.collectives import CollectiveWrong
-from doctor.remote.runtime.stack_frames import without_own_frames
+from doctor.facts.smoke import CollectiveWrong, TorchImported
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (
     idle_cpu_sentences,
@@ -27,8 +25,10 @@ from doctor.smoke.hang.standstill import (
     collective_threads,
     explain_foreign_call,
     explain_standstill,
+    explain_untouched,
     explain_wrong_size,
     foreign_calls,
+    main_thread_stack,
     sleeping_apart,
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
@@ -50,7 +50,6 @@ MOST_STACKS = 64
 MAX_TEXTS = 8
 PRESSED = ("blocked", "busy", "input", "network", "budget", "never-joined")
 """Failures that come of a rank that may not run."""
-LONGEST_STACK = 4000
 MAX_ERROR_STACKS = 4
 """Tracebacks of different errors."""
 
@@ -84,7 +83,8 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     if failure.kind == "never-joined":
         failure = _with_taken_address(failure, run) or _with_full_host(failure, run)
     if failure.kind == "network":
-        failure = _with_untouched(failure, run)
+        wrong = [event for host in progress.events.values() for event in host if isinstance(event, CollectiveWrong)]
+        failure = explain_untouched(failure, without_part(wrong, progress.groups, plan.world))
     if failure.kind == "network":
         failure = explain_foreign_call(failure, run.sleeping if plan.backend == "gloo" else {})
     if failure.kind == "network":
@@ -353,16 +353,6 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken)
 
 
-def _with_untouched(failure: Failure, run: ObservedRun) -> Failure:
-    """Laid at ranks to whose result of a call nothing was written: they were not in it, and are a call ahead since."""
-    events = [event for some in run.progress.events.values() for event in some if isinstance(event, CollectiveWrong)]
-    absent = without_part(events, run.progress.groups, run.plan.world)
-    if not absent or failure.links:
-        return failure
-    text = filled("it took no part in {0}: nothing was written to its result", min(absent.items())[1].op)
-    return blame(failure, "left", absent, text)
-
-
 def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> Failure:
     """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
     links = _link_evidence(run, {})
@@ -436,28 +426,3 @@ def _error_stacks(failure: Failure, progress: StageProgress) -> dict[int, str]:
         if stack and stack not in stacks.values() and not failure.stacks.get(rank):
             stacks[rank] = stack
     return dict(list(stacks.items())[:MAX_ERROR_STACKS])
-
-
-def main_thread_stack(text: str) -> str:
-    r"""The main thread's part of what faulthandler wrote, and of its loader workers' too.
-
-    >>> main_thread_stack(
-    ...     "Thread 0x1 (most recent call first):\n  A\n\nCurrent thread 0x2 (most recent call first):\n  B\n"
-    ... )
-    'Current thread 0x2 (most recent call first):\n  B'
-    """
-    process_text, *workers = without_own_frames(text).split("\nloader worker ")
-    parts = [_current_thread(process_text)]
-    for worker in workers:
-        head, _, body = worker.partition("\n")
-        parts.append(f"loader worker {head}\n{_current_thread(body)}")
-    lines = [
-        line[: len(line) - len(line.lstrip(" "))][:8] + strip_control_chars(line)
-        for line in "\n".join(parts).splitlines()
-    ]
-    return "\n".join(lines)[:LONGEST_STACK]
-
-
-def _current_thread(text: str) -> str:
-    parts = [part.strip() for part in text.split("\n\n")]
-    return next((part for part in parts if part.startswith("Current thread")), parts[-1])

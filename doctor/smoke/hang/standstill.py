@@ -11,7 +11,6 @@ import msgspec
 from doctor.analysis.collectives.waits import PAIRED, ROOTED
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.smoke import CollectiveWrong
 from doctor.remote.runtime.stack_frames import without_own_frames
 from doctor.smoke.model import Failure, FailureKind
 
@@ -45,6 +44,7 @@ OWN_WAIT = re.compile(
 """Functions of the kernel that wait for a time, a lock, a pipe, a child, a signal, another process of the host, a
 terminal, or a file system over the network or in user space. gloo waits for a futex."""
 LONGEST_STACK = 4000
+NOBODY: Mapping[int, str] = MappingProxyType({})
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
 
@@ -100,32 +100,31 @@ def called_collective(stack: str, op: str) -> str:
     return called["operation"] if called else ""
 
 
-def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = MappingProxyType({})) -> Failure:
+def explain_foreign_call(
+    failure: Failure,
+    sleeping: Mapping[int, str] = MappingProxyType({}),
+    absent: Mapping[int, str] = MappingProxyType({}),
+) -> Failure:
     """A failure of kind ``network``, as that of ranks which are within a call that is not torch's, or is not that of
     the others; else unchanged.
 
     ``sleeping``: by rank, the function of the kernel in which its main thread sleeps; it counts where no stack tells.
+    ``absent``: by rank, a call to whose result nothing was written: since then it is a call ahead of the others.
     """
     concerned = failure.concerned
     call = filled("inside the call of {0} ", failure.op) if failure.op else ""
     callers = {rank: frame for rank in concerned if (frame := second_caller(failure.stacks.get(rank, "")))}
     for foreign, template in (
+        (absent, "it took no part in {1}: nothing was written to its result"),
         (foreign_calls(failure), "{0}it is in {1}, which is not torch"),
         (callers, "{0}another thread of it calls a collective, too, in {1}, and takes what is sent to the first"),
         (other_collectives(failure), "{0}it is in {1} of torch: it makes another call than it means to"),
         (sleeping_apart(failure, sleeping), "{0}it sleeps in {1} of the kernel, which waits for no other rank"),
     ):
         if foreign and len(foreign) < len(concerned):
-            return blame(failure, "blocked", foreign, filled(template, call, next(iter(foreign.values()))))
+            kind: FailureKind = "left" if foreign is absent else "blocked"
+            return blame(failure, kind, foreign, filled(template, call, next(iter(foreign.values()))))
     return failure
-
-
-def explain_untouched(failure: Failure, absent: Mapping[int, CollectiveWrong]) -> Failure:
-    """Laid at ranks to whose result of a call nothing was written: they were not in it, and are a call ahead since."""
-    if not absent or failure.links:
-        return failure
-    text = filled("it took no part in {0}: nothing was written to its result", min(absent.items())[1].op)
-    return blame(failure, "left", absent, text)
 
 
 def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, members: Iterable[int] = ()) -> Failure:

@@ -25,7 +25,6 @@ from doctor.smoke.hang.standstill import (
     collective_threads,
     explain_foreign_call,
     explain_standstill,
-    explain_untouched,
     explain_wrong_size,
     foreign_calls,
     main_thread_stack,
@@ -84,9 +83,8 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         failure = _with_taken_address(failure, run) or _with_full_host(failure, run)
     if failure.kind == "network":
         wrong = [event for host in progress.events.values() for event in host if isinstance(event, CollectiveWrong)]
-        failure = explain_untouched(failure, without_part(wrong, progress.groups, plan.world))
-    if failure.kind == "network":
-        failure = explain_foreign_call(failure, run.sleeping if plan.backend == "gloo" else {})
+        absent = {} if failure.links else without_part(wrong, progress.groups, plan.world)
+        failure = explain_foreign_call(failure, run.sleeping if plan.backend == "gloo" else {}, absent)
     if failure.kind == "network":
         failure = _with_named_peers(failure, run)
         failure = _with_links(failure, run, finished)

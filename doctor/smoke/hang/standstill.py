@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from doctor.analysis.collectives.waits import PAIRED, ROOTED
+from doctor.analysis.collectives.waits import FROM_ROOT, PAIRED, ROOTED, TO_ROOT
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.remote.runtime.stack_frames import without_own_frames
@@ -51,11 +51,12 @@ FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in
 def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool) -> Failure:
     """A failure of kind ``network``, as what it is where no socket and no connection shows a broken link.
 
-    ``finished``: ranks that are out of the collective; ``checked``: whether new connections were tried between hosts.
+    ``finished``: ranks that are out of the collective, of one from a root that rank alone; ``checked``: whether new
+    connections were tried between hosts.
     """
     early = tuple(sorted(finished))
     blocked = tuple(rank for rank in failure.culprit_ranks if rank not in early)
-    if early and blocked and failure.op not in PAIRED | ROOTED:
+    if early and blocked and failure.op not in PAIRED | TO_ROOT:
         return _blame_fewest(failure, early, blocked)
     answered = ", and every new connection is answered" if checked else ""
     observed = filled("no connection sends anything again{0}", answered)
@@ -198,7 +199,7 @@ def message_bytes(failure: Failure, size: int) -> tuple[int, ...]:
 def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, ...]) -> Failure:
     """Some ranks finished what others cannot: the smaller side did something else than the rest."""
     call = filled("{0} #{1}", failure.op, failure.seq)
-    if len(early) < len(blocked):
+    if len(early) < len(blocked) or failure.op in FROM_ROOT:
         return blame(
             failure, "left", early, filled("finished {0}, which the others cannot: it took no full part in it", call)
         )

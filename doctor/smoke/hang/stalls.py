@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from doctor.analysis.collectives.waits import FROM_ROOT
+from doctor.analysis.collectives.waits import ONE_WAY
 from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
@@ -242,7 +242,7 @@ class TransferRule:
         self.finished = tuple(
             rank for rank in state.members(snap.group) if rank not in wait.blocked_ranks and not state.snaps[rank].dead
         )
-        if snap.op in FROM_ROOT and self.finished != (snap.root,):
+        if snap.op in ONE_WAY and self.finished != (snap.root,):
             self.finished = ()  # it comes to a rank without those that come after it
         self.sleeping = {
             rank: state.snaps[rank].waits_for for rank in wait.blocked_ranks if state.snaps[rank].process in ("S", "D")

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from doctor.analysis.collectives.waits import FROM_ROOT, PAIRED, ROOTED, TO_ROOT
+from doctor.analysis.collectives.waits import ONE_WAY, PAIRED, ROOTED, TO_ROOT
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.remote.runtime.stack_frames import without_own_frames
@@ -56,7 +56,7 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
     """
     early = tuple(sorted(finished))
     blocked = tuple(rank for rank in failure.culprit_ranks if rank not in early)
-    if early and blocked and failure.op not in PAIRED | TO_ROOT:
+    if early and blocked and failure.op not in TO_ROOT | {"send"}:
         return _blame_fewest(failure, early, blocked)
     answered = ", and every new connection is answered" if checked else ""
     observed = filled("no connection sends anything again{0}", answered)
@@ -199,7 +199,9 @@ def message_bytes(failure: Failure, size: int) -> tuple[int, ...]:
 def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, ...]) -> Failure:
     """Some ranks finished what others cannot: the smaller side did something else than the rest."""
     call = filled("{0} #{1}", failure.op, failure.seq)
-    if len(early) < len(blocked) or failure.op in FROM_ROOT:
+    if failure.op in ONE_WAY:
+        return blame(failure, "left", early, filled("it is done with {0}, and the others have received nothing", call))
+    if len(early) < len(blocked):
         return blame(
             failure, "left", early, filled("finished {0}, which the others cannot: it took no full part in it", call)
         )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from doctor.analysis.collectives.waits import ONE_WAY
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import beginning, filled, joined
 from doctor.facts.smoke import CollectiveWrong, TorchImported
@@ -324,6 +325,8 @@ class _LinkEvidence(NamedTuple):
     halted: network_evidence.Halted
     taken: tuple[tuple[str, str, str], ...]
     """Holder, address, owner: ends of these links whose address another host has since the run began."""
+    unread: bool
+    """Bytes have come to a rank that does not take them: who sent them has done its part."""
 
     def sentences(self) -> tuple[str, ...]:
         return network_evidence.sentences(self.stuck, self.failed, self.cut, bool(self.tried))
@@ -348,7 +351,8 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     now = network_evidence.AddressOwners({hosts[name]: line.addresses for name, line in answers.items()})
     concerned = {end for link in (*stuck, *failed) for end in link}
     taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
-    return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken)
+    unread = any(line.unread for line in answers.values())
+    return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken, unread)
 
 
 def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> Failure:
@@ -357,7 +361,8 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
     refusing, roomless = links.halted
     stuck = {*links.stuck, *roomless}
     if failure.certainty == "timeout" and not (stuck or links.failed or links.cut or refusing or failure.links):
-        return explain_standstill(failure, finished, bool(links.tried))
+        has_sent = links.unread and failure.op in ONE_WAY
+        return explain_standstill(failure, () if has_sent else finished, bool(links.tried))
     if links.taken:
         holder, address, owner = links.taken[0]
         text = filled("{0} has {1} as well, the address of {2}", holder, address, owner)

@@ -6,6 +6,7 @@ from tests.faults.kernel import grouped
 from tests.smoke.outside_cases import (
     DIED,
     FAILED_LOADER,
+    HANGS,
     JOIN,
     NETWORK,
     SLOWED,
@@ -16,6 +17,7 @@ from tests.smoke.outside_cases import (
 )
 from tests.smoke.outside_hosts import CALLS, PEER, REFUSED, denied
 from tests.smoke.outside_invented import program
+from tests.smoke.outside_pairs import within
 
 CALLS |= {"pipe2": 293, "socketpair": 53, "madvise": 28, "epoll_wait": 232}
 SLOW_NETWORK = ("smoke-host-slow", "smoke-link-slow", *SLOWED, *NETWORK)
@@ -25,6 +27,8 @@ PEERS_HARDWARE = (
     "ip link set eth0 address $mac"
 )
 HOOK = "import sys\nopen('MARK', 'w').close()\n"
+CHILD_RAISES = "import signal; signal.signal(signal.SIGCHLD, lambda *_: 1 / 0)"
+ODD_NUMBERS = (*VALUES, *DIED, *HANGS)
 SETTINGS: tuple[Case, ...] = (
     Case("prefix of 32 bits in mid-run", NETWORK, command("ip addr flush dev eth0; ip addr add 10.77.9.9/32 dev eth0")),
     Case("its name is ::1", REFUSED, before='echo "::1 $(hostname)" >/etc/hosts; touch MARK', must=False),
@@ -50,7 +54,10 @@ SETTINGS: tuple[Case, ...] = (
     ),
     Case("shell that ends", ("host-unreachable", "python3-missing"), before="echo exit 3 >/root/.bashrc; touch MARK"),
     Case(
-        "sockets that give up", REFUSED, imports=HOOK + "import socket; socket.setdefaulttimeout(0.001)\n", must=False
+        "sockets that give up",
+        (*REFUSED, *FAILED_LOADER),
+        imports=HOOK + "import socket; socket.setdefaulttimeout(0.001)\n",
+        must=False,
     ),
     Case("an alarm", (*DIED, *START), program("import signal; signal.setitimer(signal.ITIMER_REAL, 0.2)")),
     Case(
@@ -76,5 +83,30 @@ SETTINGS: tuple[Case, ...] = (
     Case(
         "4 kB to send", SLOW_NETWORK, before="echo 4096 4096 4096 >/proc/sys/net/ipv4/tcp_wmem; touch MARK", must=False
     ),
+    Case("all_gather left out", HANGS, within("all_gather_single", kind="skip"), early=True),
+    Case("reduce_scatter left out", HANGS, within("reduce_scatter_single", kind="skip"), early=True),
+    Case("a message left out", HANGS, within("send", kind="skip"), early=True),
+    Case("a message not taken", HANGS, within("recv", kind="skip"), early=True),
+    Case("garbage collector that complains", (), program("import gc; gc.callbacks.append(lambda *_: 1 / 0)")),
+    Case(
+        "children whose ends raise",
+        (*DIED, *FAILED_LOADER),
+        program("import signal; signal.signal(signal.SIGCHLD, lambda *_: 1 / 0)"),
+        must=False,
+    ),
+    Case("64 threads for torch", (), program("import torch; torch.set_num_threads(64)")),
+    Case(
+        "float16 by default",
+        (*VALUES, *DIED, *HANGS),
+        program("import torch; torch.set_default_dtype(torch.float16)"),
+        early=True,
+    ),
+    Case(
+        "inference mode",
+        (*VALUES, *DIED, *HANGS),
+        program("import torch; torch.inference_mode().__enter__()"),
+        early=True,
+    ),
+    Case("a counter that stands", (), program("import time; time.perf_counter = lambda: 7.0"), early=True, must=False),
 )
 """Those without a check may disturb no run."""

@@ -69,7 +69,7 @@ SETTINGS: tuple[Case, ...] = (
     Case("no oneDNN", (), program("import torch; torch.backends.mkldnn.enabled = False"), early=True),
     Case(
         "seeds are not taken",
-        (*VALUES, "smoke-reference-differs", "smoke-parameters-not-broadcast"),
+        (*VALUES, "smoke-reference-differs", "smoke-parameters-not-broadcast", "smoke-loader-seed-differs"),
         program("import torch; torch.manual_seed = lambda *_: torch.default_generator"),
         early=True,
         must=False,

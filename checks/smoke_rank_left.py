@@ -28,7 +28,8 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     in a collective that it has not entered. Or it has finished a collective that most of its group cannot finish, while
     no connection loses or carries anything: a call that returned without its part, from a patched library, an error
     that was caught, or a stream that is not waited for. With as many ranks on either side both are named, and one of
-    them is innocent.
+    them is innocent. Or, where data does not arrive, its result of this or an earlier call is what lay there before,
+    and no other rank has a wrong one. This verdict can be wrong where a library returns before it has received.
     """
     yield from failure_findings(run, _words, "left", look=WATCHED if run.watched else own_program(run))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -17,7 +17,7 @@ from doctor.net.assemble import NO_ROUTE, assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, Attempt, AttemptOutcome, ListenerState, Matrix
-from doctor.net.slow_paths import SlowPath, SpeedFigure, slow_paths
+from doctor.net.slow_paths import RATES, SlowPath, SpeedFigure, slow_paths
 
 FailureClass = Literal["unavailable", "foreign", "large", "flows", "port", "path"]
 """unavailable: the host itself cannot listen. foreign: something else answered. large: only small packets pass.
@@ -316,26 +316,23 @@ def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, object]
     names = [hosts[host] for host in path.hosts]
     ways = {"both": "to and from {0}", "inbound": "to {0}", "outbound": "from {0}"}
     kind_text = {"host": filled(ways[path.way], names[0]), "link": filled("between {0}", joined(" and ", names))}
-    show = _FIGURE_TEXT[path.figure]
+    value, norm = _show(path.figure, path.value), _show(path.figure, path.peer_value)
     return {
         "place": kind_text.get(path.kind, filled("from {0} to {1}", names[0], names[-1])),
         "figure": path.figure,
         "ratio": round(path.ratio, 2),
-        "value": show(path.value),
-        "norm": show(path.peer_value),
+        "value": value,
+        "norm": norm,
         "measured": path.measured,
         "confidence": f"{100 * path.confidence:.2f} %",
         "ends": names,
         "other": next((name for name in hosts if name not in names), names[-1]) if len(names) < 2 else names[-1],
-        "observed": show(path.value),
-        "expected": show(path.peer_value),
+        "observed": value,
+        "expected": norm,
     }
 
 
-_FIGURE_TEXT: dict[str, Callable[[float], str]] = {
-    "arrival rate": lambda value: f"{value / 1e6:.4g} MB/s",
-    "least latency": lambda value: f"{value * 1000000.0:.4g} us",
-    "throughput": lambda value: f"{value / 1e6:.4g} MB/s",
-    "latency": lambda value: f"{value * 1000000.0:.4g} us",
-    "retransmissions": lambda value: f"{100 * value:.2g} %",
-}
+def _show(figure: SpeedFigure, value: float) -> str:
+    if figure == "retransmissions":
+        return f"{100 * value:.2g} %"
+    return f"{value / 1e6:.4g} MB/s" if figure in RATES else f"{value * 1000000.0:.4g} us"

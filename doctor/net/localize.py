@@ -13,7 +13,9 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from functools import reduce
+from itertools import chain, islice
+from operator import or_
 
 import msgspec
 
@@ -254,18 +256,13 @@ class _Search:
 
     def _by_pair(self) -> tuple[Grid, Grid]:
         """What remains, and what remains or worked, on any port."""
-        hosts = range(self.cells.hosts)
 
-        def joined(grids: Sequence[Grid]) -> Grid:
-            rows, by_target = [0] * self.cells.hosts, [0] * self.cells.hosts
-            for grid in grids:
-                for port_rows, port_columns in zip(grid.rows, grid.by_target, strict=True):
-                    for host in hosts:
-                        rows[host] |= port_rows[host]
-                        by_target[host] |= port_columns[host]
-            return Grid([rows], [by_target])
+        def joined(*tables: Sequence[Sequence[int]]) -> list[list[int]]:
+            return [[reduce(or_, masks) for masks in zip(*chain(*tables), strict=True)]]
 
-        return joined([self.remaining]), joined([self.remaining, self.cells.open])
+        left, worked = self.remaining, self.cells.open
+        remaining = Grid(joined(left.rows), joined(left.by_target))
+        return remaining, Grid(joined(left.rows, worked.rows), joined(left.by_target, worked.by_target))
 
     # -- single links and directions
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.stack_frames import is_of_program
+from doctor.smoke.hang.standstill import main_thread_stack
 from doctor.smoke.model import Failure
-from doctor.smoke.run.failure_evidence import main_thread_stack
 
 _FRAME = re.compile(r'File "([^"]{1,300})", line (\d{1,7}) in ([^\n]{1,100})')
 

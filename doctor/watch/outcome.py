@@ -19,10 +19,10 @@ from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import Backend
 from doctor.engine.utc_time import utc_text
 from doctor.facts.smoke.further_stages import PaceTimes
+from doctor.smoke.hang.standstill import main_thread_stack
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
 from doctor.smoke.results.to_facts import fact_outputs
-from doctor.smoke.run.failure_evidence import main_thread_stack
 
 CHECKS = (
     "smoke-rank-never-joined", "smoke-collective-mismatched", "smoke-collective-order", "smoke-rank-died",

@@ -7,6 +7,7 @@ import pytest
 from doctor.engine.result import accused_hosts
 from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SoakCounts
 from doctor.smoke.numerics.buffers import sent_value
+from doctor.smoke.numerics.collective_values import without_part
 from tests.checks.smoke import collectives, findings_of, page, ran, run_check
 
 NAME = "smoke_collective_wrong"
@@ -287,6 +288,27 @@ def test_a_wrong_root() -> None:
     }
     (finding,) = findings_of(NAME, run, collectives(run, *(wrong(rank, "broadcast", **values) for rank in range(4))))
     assert "it is the data of rank 0: ranks or devices are swapped" in str(finding)
+
+
+def untouched(rank: int, op: str = "broadcast", **more: Any) -> CollectiveWrong:
+    """A result that the call left as it was: of one in place, what the rank gave to it."""
+    own = float(sent_value(4, rank, 0)) if op == "broadcast" else 35.0
+    return wrong(rank, op, index=0, got=own, wrong=1021, **more)
+
+
+@pytest.mark.parametrize("op", ["broadcast", "all_gather", "reduce_scatter"])
+def test_a_result_that_nothing_was_written_to_is_its_own_ranks(op: str) -> None:
+    run = ran(4, 4)
+    (finding,) = findings_of(NAME, run, collectives(run, untouched(1, op, root=2)))
+    assert (finding.hosts, finding.values["ranks"]) == (("w2",), [1])
+    events = [untouched(1, op, root=2)]
+    assert without_part(events, run.groups, 4) == {1: op}
+    assert without_part([*events, wrong(3, op, root=2, index=0, got=7.0, wrong=1021)], run.groups, 4) == {}, (
+        "a wrong root, maybe"
+    )
+    assert without_part([wrong(1, op, root=2, got=12.0, wrong=1021)], run.groups, 4) == {}, "damage in transit"
+    assert without_part([untouched(rank, op) for rank in range(4)], run.groups, 4) == {}, "the library's"
+    assert without_part([untouched(1, op, dtype="bool")], run.groups, 4) == {} or op != "broadcast"
 
 
 def test_ranks_that_changed_places_are_recognised_by_what_they_send() -> None:

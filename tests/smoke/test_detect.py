@@ -746,6 +746,20 @@ class TestNetwork:
             assert table.detector.transfer_rule.wait_on()
             assert table.wait(0.5) is None
 
+    @pytest.mark.parametrize(
+        ("op", "out", "finished"), [("broadcast", 0, (0,)), ("broadcast", 1, ()), ("barrier", 1, (1,))]
+    )
+    def test_who_is_out_of_it_of_a_broadcast_its_root_alone(self, op: str, out: int, finished: tuple[int, ...]) -> None:
+        """A broadcast may reach one rank and not the next; that its root has gone on counts where it reached none."""
+        table = Table(3)
+        for rank in range(3):
+            table.call(rank, op, root=0 if op == "broadcast" else -1)
+        assert table.wait(0.5) is None
+        table.call(out, "all_reduce", seq=2)
+        trouble = table.wait(4.0)
+        assert trouble is not None and trouble.op == op
+        assert table.detector.finished == finished
+
     def test_sooner_with_a_socket_that_sends_again(self) -> None:
         table = Table(2, hosts=("h0", "h1"))
         table.call(0, "all_reduce")

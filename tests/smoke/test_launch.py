@@ -537,6 +537,49 @@ def test_a_barrier_that_does_not_end_is_a_failure_without_a_host(monkeypatch: py
     assert (failure.kind, failure.culprit_ranks, failure.text) == ("network", (), "the cause is not known")
 
 
+@pytest.mark.parametrize(("results", "culprits"), [(((1, 4.0),), (1,)), (((1, 5.0),), ()), (((1, 4.0), (2, 5.0)), ())])
+def test_a_result_that_nothing_was_written_to_tells_who_was_not_in_a_call(
+    results: tuple[tuple[int, float], ...], culprits: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 gave 4 to the broadcast of rank 0, which gave 1. That it has 5 shows nothing, nor does 4 beside others."""
+    monkeypatch.setattr(stalls, "WAIT_ON", 0.0)
+    values = {"gid": 0, "op": "broadcast", "dtype": "float32", "numel": 1, "root": 0, "index": 0, "wrong": 1}
+    more = [event(rank, "wrong", expected=1.0, got=got, **values) for rank, got in results]
+
+    def starts(ranks: Sequence[int]) -> list[Line]:
+        return [
+            *[line for line in more if line["event"]["rank"] in ranks],
+            *stands(ranks),
+            *alive(ranks),
+            *alive(ranks),
+        ]
+
+    agents = {name: agent(name, starts) for name in "ab"}
+    for each in agents.values():
+        each.answers["sockets"] = [{"sockets": []}]
+    failure = trouble(play(agents["b"], agents["a"])[0])
+    assert (failure.kind, failure.culprit_ranks) == ("left" if culprits else "network", culprits)
+
+
+@pytest.mark.parametrize(("unread", "culprits"), [([], (0,)), (["10.77.1.1"], ())])
+def test_who_sent_nothing_is_named_unless_what_came_was_not_read(
+    unread: list[str], culprits: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stalls, "WAIT_ON", 0.0)
+
+    def starts(ranks: Sequence[int]) -> list[Line]:
+        lines: list[Any] = msgspec.json.decode(msgspec.json.encode(stands(ranks)))
+        for snap in (snap for line in lines if isinstance(line, dict) for snap in line.get("snaps", ())):
+            snap |= {"op": "broadcast", "root": 0} if snap["rank"] else {"seq": 6, "entered": {"0": 6}}
+        return [*lines, *alive(ranks)]
+
+    agents = {name: agent(name, starts) for name in "ab"}
+    for each in agents.values():
+        each.answers["sockets"] = [{"sockets": [], "unread": unread}]
+    failure = trouble(play(agents["b"], agents["a"])[0])
+    assert (failure.kind, failure.culprit_ranks) == ("left" if culprits else "network", culprits)
+
+
 LATE = SmokeOptions(backend="gloo", ranks_per_host=2, budget=2.5)
 
 

@@ -56,8 +56,13 @@ def test_one_of_two_is_not_known() -> None:
 
 
 def test_some_collectives_may_be_finished_by_some_ranks_alone() -> None:
-    failure = explain_standstill(standstill(1, op="broadcast"), (0, 2, 3), checked=True)
+    failure = explain_standstill(standstill(1, op="reduce"), (0, 2, 3), checked=True)
     assert failure.culprit_ranks == ()
+
+
+def test_a_root_that_is_out_of_its_broadcast_alone_has_sent_nothing() -> None:
+    failure = explain_standstill(standstill(1, op="broadcast"), (0,), checked=True)
+    assert (failure.kind, failure.culprit_ranks) == ("left", (0,))
 
 
 def test_a_rank_that_is_in_another_file_than_torchs() -> None:

@@ -21,7 +21,7 @@ from doctor.smoke.hang.network_evidence import (
     stuck_links,
     targets,
 )
-from doctor.smoke.run.failure_evidence import main_thread_stack
+from doctor.smoke.hang.standstill import main_thread_stack
 
 HOSTS = {f"w{n}": [f"10.0.0.{n}", "127.0.0.1", "172.17.0.1"] for n in range(4)}
 OWNERS = AddressOwners(HOSTS)

@@ -16,6 +16,8 @@ Edges = Mapping[Node, Collection[Node]]
 PAIRED = frozenset({"send", "recv"})
 """Calls of two ranks."""
 FROM_ROOT, TO_ROOT = frozenset({"broadcast", "scatter"}), frozenset({"reduce", "gather"})
+ONE_WAY = FROM_ROOT | {"recv"}
+"""Calls in which one rank alone, the root, gives what all others take."""
 ROOTED = FROM_ROOT | TO_ROOT
 """Collectives in which a rank may do its part and leave before the others have begun theirs."""
 MAX_STEPS = 100_000

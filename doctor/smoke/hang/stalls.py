@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from doctor.analysis.collectives.waits import ONE_WAY
 from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
@@ -90,6 +91,11 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
     )
 
 
+def _is_apart(snap: Snapshot) -> bool:
+    """Whether a living rank is outside of any collective, and nothing keeps its process from running."""
+    return snap.state in ("input", "compute") and not snap.dead and snap.process not in PAUSED
+
+
 def _stays_away(snap: Snapshot) -> bool:
     """Whether a rank is at its own work, and did not end by itself."""
     ended_by_others = snap.secondary and not snap.error
@@ -116,7 +122,7 @@ def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: fl
     for rank, took in needed.items():
         snap = state.snaps.get(rank)
         # One that is stopped is the StoppedRule's, which gives it time to be continued.
-        if snap is not None and snap.state in ("input", "compute") and not snap.dead and snap.process not in PAUSED:
+        if snap is not None and _is_apart(snap):
             limit = state.limits.absence_limit(snap, took) + late
             if snap.effective > limit:
                 limits[rank] = limit
@@ -125,24 +131,20 @@ def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: fl
 
 def overdue_failure(state: RunState, waits: Mapping[CollectiveId, Wait], seconds: float) -> Failure | None:
     """Ranks outside of any collective that others have waited for longer than ``seconds`` of the clock."""
-    limits = {}
-    for wait in waits.values():
-        if max(state.snaps[rank].age for rank in wait.blocked_ranks) <= seconds:
-            continue
-        for rank in wait.absent_ranks:
-            snap = state.snaps.get(rank)
-            at_work = snap is not None and snap.state in ("input", "compute") and snap.process not in PAUSED
-            if at_work and snap is not None and not snap.dead and snap.age > seconds:
-                limits[rank] = seconds
+    limits = {
+        rank: seconds
+        for wait in waits.values()
+        if max(state.snaps[rank].age for rank in wait.blocked_ranks) > seconds
+        for rank in wait.absent_ranks
+        if rank in state.snaps and _is_apart(state.snaps[rank]) and state.snaps[rank].age > seconds
+    }
     return _stuck_failure(state, limits) if limits else None
 
 
 def apart_failure(state: RunState, seconds: float) -> Failure | None:
     """All living ranks, where each is outside of any collective and has given no sign for longer than ``seconds``."""
     active = [snap for snap in state.snaps.values() if snap.state != "done" and not snap.dead]
-    is_apart = all(
-        snap.state in ("input", "compute") and snap.age > seconds and snap.process not in PAUSED for snap in active
-    )
+    is_apart = all(_is_apart(snap) and snap.age > seconds for snap in active)
     return _stuck_failure(state, {snap.rank: seconds for snap in active}) if active and is_apart else None
 
 
@@ -241,6 +243,8 @@ class TransferRule:
         self.finished = tuple(
             rank for rank in state.members(snap.group) if rank not in wait.blocked_ranks and not state.snaps[rank].dead
         )
+        if snap.op in ONE_WAY and self.finished != (snap.root,):
+            self.finished = ()  # it comes to a rank without those that come after it
         self.sleeping = {
             rank: state.snaps[rank].waits_for for rank in wait.blocked_ranks if state.snaps[rank].process in ("S", "D")
         }

@@ -8,8 +8,10 @@ from types import MappingProxyType
 
 import msgspec
 
-from doctor.analysis.collectives.waits import PAIRED, ROOTED
+from doctor.analysis.collectives.waits import ONE_WAY, PAIRED, ROOTED, TO_ROOT
+from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.remote.runtime.stack_frames import without_own_frames
 from doctor.smoke.model import Failure, FailureKind
 
 WRONG_SIZE = "Received data size doesn't match expected size"
@@ -41,17 +43,20 @@ OWN_WAIT = re.compile(
 )
 """Functions of the kernel that wait for a time, a lock, a pipe, a child, a signal, another process of the host, a
 terminal, or a file system over the network or in user space. gloo waits for a futex."""
+LONGEST_STACK = 4000
+NOBODY: Mapping[int, str] = MappingProxyType({})
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
 
 def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool) -> Failure:
     """A failure of kind ``network``, as what it is where no socket and no connection shows a broken link.
 
-    ``finished``: ranks that are out of the collective; ``checked``: whether new connections were tried between hosts.
+    ``finished``: ranks that are out of the collective, of one from a root that rank alone; ``checked``: whether new
+    connections were tried between hosts.
     """
     early = tuple(sorted(finished))
     blocked = tuple(rank for rank in failure.culprit_ranks if rank not in early)
-    if early and blocked and failure.op not in PAIRED | ROOTED:
+    if early and blocked and failure.op not in TO_ROOT | {"send"}:
         return _blame_fewest(failure, early, blocked)
     answered = ", and every new connection is answered" if checked else ""
     observed = filled("no connection sends anything again{0}", answered)
@@ -96,23 +101,30 @@ def called_collective(stack: str, op: str) -> str:
     return called["operation"] if called else ""
 
 
-def explain_foreign_call(failure: Failure, sleeping: Mapping[int, str] = MappingProxyType({})) -> Failure:
+def explain_foreign_call(
+    failure: Failure,
+    sleeping: Mapping[int, str] = MappingProxyType({}),
+    absent: Mapping[int, str] = MappingProxyType({}),
+) -> Failure:
     """A failure of kind ``network``, as that of ranks which are within a call that is not torch's, or is not that of
     the others; else unchanged.
 
     ``sleeping``: by rank, the function of the kernel in which its main thread sleeps; it counts where no stack tells.
+    ``absent``: by rank, a call to whose result nothing was written: since then it is a call ahead of the others.
     """
     concerned = failure.concerned
     call = filled("inside the call of {0} ", failure.op) if failure.op else ""
     callers = {rank: frame for rank in concerned if (frame := second_caller(failure.stacks.get(rank, "")))}
     for foreign, template in (
+        (absent, "it took no part in {1}: nothing was written to its result"),
         (foreign_calls(failure), "{0}it is in {1}, which is not torch"),
         (callers, "{0}another thread of it calls a collective, too, in {1}, and takes what is sent to the first"),
         (other_collectives(failure), "{0}it is in {1} of torch: it makes another call than it means to"),
         (sleeping_apart(failure, sleeping), "{0}it sleeps in {1} of the kernel, which waits for no other rank"),
     ):
         if foreign and len(foreign) < len(concerned):
-            return blame(failure, "blocked", foreign, filled(template, call, next(iter(foreign.values()))))
+            kind: FailureKind = "left" if foreign is absent else "blocked"
+            return blame(failure, kind, foreign, filled(template, call, next(iter(foreign.values()))))
     return failure
 
 
@@ -187,6 +199,8 @@ def message_bytes(failure: Failure, size: int) -> tuple[int, ...]:
 def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, ...]) -> Failure:
     """Some ranks finished what others cannot: the smaller side did something else than the rest."""
     call = filled("{0} #{1}", failure.op, failure.seq)
+    if failure.op in ONE_WAY:
+        return blame(failure, "left", early, filled("it is done with {0}, and the others have received nothing", call))
     if len(early) < len(blocked):
         return blame(
             failure, "left", early, filled("finished {0}, which the others cannot: it took no full part in it", call)
@@ -238,3 +252,28 @@ def second_caller(stack: str) -> str:
         outer = [frame for frame in frames if not NOT_THE_PROGRAM.search(frame["file"])]
         return "{file}:{line} {name}".format_map((outer or frames)[0].groupdict())
     return ""
+
+
+def main_thread_stack(text: str) -> str:
+    r"""The main thread's part of what faulthandler wrote, and of its loader workers' too.
+
+    >>> main_thread_stack(
+    ...     "Thread 0x1 (most recent call first):\n  A\n\nCurrent thread 0x2 (most recent call first):\n  B\n"
+    ... )
+    'Current thread 0x2 (most recent call first):\n  B'
+    """
+    process_text, *workers = without_own_frames(text).split("\nloader worker ")
+    parts = [_current_thread(process_text)]
+    for worker in workers:
+        head, _, body = worker.partition("\n")
+        parts.append(f"loader worker {head}\n{_current_thread(body)}")
+    lines = [
+        line[: len(line) - len(line.lstrip(" "))][:8] + strip_control_chars(line)
+        for line in "\n".join(parts).splitlines()
+    ]
+    return "\n".join(lines)[:LONGEST_STACK]
+
+
+def _current_thread(text: str) -> str:
+    parts = [part.strip() for part in text.split("\n\n")]
+    return next((part for part in parts if part.startswith("Current thread")), parts[-1])

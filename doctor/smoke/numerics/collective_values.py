@@ -12,13 +12,10 @@ import msgspec
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SmokeCollectives
+from doctor.smoke.numerics.buffers import BLOCK_OPS, is_untouched, source_of
 
 Groups = Mapping[int, tuple[str, tuple[int, ...]]]
 HostOf = Callable[[int], object]
-SEGMENTED = ("all_gather", "all_to_all")
-"""Each member's values come to lie in a segment of their own."""
-
-
 PASSED_ON = ("all_reduce", "all_gather")
 """Each rank gives on to the next what it has received."""
 
@@ -89,6 +86,19 @@ def _wrong_calls(
             yield call, members
 
 
+def without_part(events: Sequence[CollectiveWrong], groups: Groups, world: int) -> dict[int, str]:
+    """By rank that left a call with the result untouched, while others of its group have the right one: the operation.
+
+    Where another rank has a wrong one of the same call, what lies there may have come from a wrong root.
+    """
+    return {
+        event.rank: event.op
+        for call, members in _wrong_calls(events, groups, tuple(range(world)))
+        if len(call) < len(members) and all(is_untouched(event, members) for event in call)
+        for event in call
+    }
+
+
 def _most_explaining(
     unexplained: Sequence[tuple[Sequence[CollectiveWrong], Collection[int]]],
 ) -> tuple[Collection[int], list[Sequence[CollectiveWrong]]]:
@@ -116,24 +126,21 @@ def sums_for_averages(
 
     The library adds and does not divide, then: no rank is at fault. Where one rank alone has the sum, it is.
     """
-    sums: dict[int, list[CollectiveWrong]] = defaultdict(list)
-    for event in events:
-        size = len(groups.get(event.gid, ("", tuple(range(world))))[1])
-        if event.op != AVERAGE or size < 2:
-            continue
-        # The worker sends Inf and NaN as text.
-        got, expected = event.got, event.expected
-        if not (isinstance(got, int | float) and isinstance(expected, int | float) and expected):
-            continue
-        if math.isclose(got, expected * size, rel_tol=0.01):
-            sums[event.gid].append(event)
-    summed = [
-        event
-        for gid, events_of_group in sums.items()
-        if {event.rank for event in events_of_group} == set(groups.get(gid, ("", tuple(range(world))))[1])
-        for event in events_of_group
-    ]
+    summed: list[CollectiveWrong] = []
+    for gid, averages in lists_by_key((event.gid, event) for event in events if event.op == AVERAGE).items():
+        members = groups.get(gid, ("", tuple(range(world))))[1]
+        sums = [event for event in averages if _is_times(event, len(members))]
+        if len(members) > 1 and {event.rank for event in sums} == set(members):
+            summed += sums
     return summed, [event for event in events if event not in summed]
+
+
+def _is_times(event: CollectiveWrong, factor: int) -> bool:
+    """Whether the result is so many times what it should be. The worker sends Inf and NaN as text."""
+    got, expected = event.got, event.expected
+    if not isinstance(got, int | float) or not isinstance(expected, int | float):
+        return False
+    return math.isclose(got, expected * factor, rel_tol=0.01)
 
 
 def _isolated(
@@ -156,15 +163,13 @@ def _candidates(
     if altered := {event.rank for event in events if event.reread}:
         return altered
     op = first.op.split()[0]
-    if (op in PASSED_ON and _struck_apart(events, host_of) and len({host_of(rank) for rank in members}) > 2) or (
-        op in SEGMENTED and _of_several_hosts(events, members, host_of)
-    ):
+    if all(is_untouched(event, members) for event in events) and not observers | {first.root} >= set(members):
         return observers
-    if op == "reduce_scatter" and _all_sums_of_a_host(events, members, host_of):
+    if _is_of_its_host(events, op, members, host_of):
         return observers
     passed = _passed_on(events, op, members) if backend == "gloo" else set[int]()
-    if op in SEGMENTED or op in ("send_recv", "broadcast"):
-        sources = {event.root if op == "broadcast" else _source(event, op, members) for event in events}
+    if op in BLOCK_OPS or op in ("send_recv", "broadcast"):
+        sources = {source_of(event, members) for event in events}
         # The others have the right values of the same source where one host alone has wrong ones.
         elsewhere = len({host_of(rank) for rank in observers}) > 1 or set(members) - sources <= observers
         return passed or (sources if len(observers) > 1 and elsewhere else sources | observers)
@@ -181,7 +186,7 @@ def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int
     on: to the rank before in gloo/allreduce.cc, to the next one in allgather.cc, along a tree in broadcast.cc.
     """
     observers, place = {event.rank for event in events}, {rank: number for number, rank in enumerate(members)}
-    root = events[0].root if op == "broadcast" else _source(events[0], op, members) if op == "all_gather" else -1
+    root = source_of(events[0], members)
     alike = {(event.index, event.wrong, str(event.got)) for event in events}
     if op not in ("all_reduce", "all_gather", "broadcast") or len(alike) > 1 or set(members) - observers <= {root}:
         return set()
@@ -195,38 +200,21 @@ def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int
     return (origins | (first if len(first) == 1 else set())) if len(origins) == 1 and root not in observers else set()
 
 
-def _struck_apart(events: Sequence[CollectiveWrong], host_of: HostOf) -> bool:
-    """Whether ranks of one host alone have so many elements wrong, each others: none was passed on to the next rank."""
-    places = {event.index for event in events}
-    alike = len({event.wrong for event in events}) == len({host_of(event.rank) for event in events}) == 1
-    return alike and len(places) == len(events) > 1
+def _is_of_its_host(events: Sequence[CollectiveWrong], op: str, members: Sequence[int], host_of: HostOf) -> bool:
+    """Whether ranks of one host alone have wrong values that no rank of another one can have given, or passed on.
 
-
-def _all_sums_of_a_host(events: Sequence[CollectiveWrong], members: Sequence[int], host_of: HostOf) -> bool:
-    """Whether all ranks of one host of three, of several ranks, have every element wrong, and no other rank has any.
-
-    What another rank gave, or passed on, would have to be wrong from the first element for that host to the last.
+    They have equally many, each others; or more elements than any one host gave; or all sums of all ranks of the host,
+    which would have to be wrong from the first element for that host to the last.
     """
-    observers = {event.rank for event in events}
+    observers, sizes = {event.rank for event in events}, Counter(map(host_of, members))
     hosts = {host_of(rank) for rank in observers}
-    of_host = {rank for rank in members if host_of(rank) in hosts}
-    is_whole = len(hosts) == 1 and observers == of_host and len(of_host) > 1
-    return is_whole and len(set(map(host_of, members))) > 2 and all(event.wrong >= event.numel for event in events)
-
-
-def _of_several_hosts(events: Sequence[CollectiveWrong], members: Sequence[int], host_of: HostOf) -> bool:
-    """Whether ranks of one host alone have more elements wrong than the ranks of any one host gave."""
-    most = max(Counter(map(host_of, members)).values())
-    return len({host_of(event.rank) for event in events}) == 1 and all(
-        event.wrong * len(members) > event.numel * most for event in events
-    )
-
-
-def _source(event: CollectiveWrong, op: str, members: Sequence[int]) -> int:
-    """Whose values lie at the first wrong place."""
-    if op == "send_recv":
-        return event.root if event.root >= 0 else members[members.index(event.rank) - 1]
-    return members[min(event.index * len(members) // max(event.numel, 1), len(members) - 1)]
+    if len(hosts) > 1:
+        return False
+    apart = len({event.wrong for event in events}) == 1 < len({event.index for event in events}) == len(events)
+    more = all(event.wrong * len(members) > event.numel * max(sizes.values()) for event in events)
+    whole = len(observers) == sizes[hosts.pop()] > 1 and all(event.wrong >= event.numel for event in events)
+    by_place = (op in PASSED_ON and apart) or (op == "reduce_scatter" and whole)
+    return (len(sizes) > 2 and by_place) or (op in BLOCK_OPS and more)
 
 
 def soak_note(facts: Iterable[SmokeCollectives], ranks: Sequence[int]) -> str:

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from doctor.analysis.collectives.waits import ONE_WAY
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import beginning, filled, joined
+from doctor.facts.smoke.collectives import CollectiveWrong
 from doctor.facts.smoke.first_stages import TorchImported
-from doctor.remote.runtime.stack_frames import without_own_frames
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (
     idle_cpu_sentences,
@@ -28,9 +29,11 @@ from doctor.smoke.hang.standstill import (
     explain_standstill,
     explain_wrong_size,
     foreign_calls,
+    main_thread_stack,
     sleeping_apart,
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
+from doctor.smoke.numerics.collective_values import without_part
 from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
 from doctor.smoke.protocol import AgentMessage, DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
 from doctor.smoke.results.environments import minority_torch, unlike_debug
@@ -48,7 +51,6 @@ MOST_STACKS = 64
 MAX_TEXTS = 8
 PRESSED = ("blocked", "busy", "input", "network", "budget", "never-joined")
 """Failures that come of a rank that may not run."""
-LONGEST_STACK = 4000
 MAX_ERROR_STACKS = 4
 """Tracebacks of different errors."""
 
@@ -82,7 +84,9 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     if failure.kind == "never-joined":
         failure = _with_taken_address(failure, run) or _with_full_host(failure, run)
     if failure.kind == "network":
-        failure = explain_foreign_call(failure, run.sleeping if plan.backend == "gloo" else {})
+        wrong = [event for host in progress.events.values() for event in host if isinstance(event, CollectiveWrong)]
+        absent = {} if failure.links else without_part(wrong, progress.groups, plan.world)
+        failure = explain_foreign_call(failure, run.sleeping if plan.backend == "gloo" else {}, absent)
     if failure.kind == "network":
         failure = _with_named_peers(failure, run)
         failure = _with_links(failure, run, finished)
@@ -322,6 +326,8 @@ class _LinkEvidence(NamedTuple):
     halted: network_evidence.Halted
     taken: tuple[tuple[str, str, str], ...]
     """Holder, address, owner: ends of these links whose address another host has since the run began."""
+    unread: bool
+    """Bytes have come to a rank that does not take them: who sent them has done its part."""
 
     def sentences(self) -> tuple[str, ...]:
         return network_evidence.sentences(self.stuck, self.failed, self.cut, bool(self.tried))
@@ -346,7 +352,8 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     now = network_evidence.AddressOwners({hosts[name]: line.addresses for name, line in answers.items()})
     concerned = {end for link in (*stuck, *failed) for end in link}
     taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
-    return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken)
+    unread = any(line.unread for line in answers.values())
+    return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken, unread)
 
 
 def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> Failure:
@@ -355,7 +362,8 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
     refusing, roomless = links.halted
     stuck = {*links.stuck, *roomless}
     if failure.certainty == "timeout" and not (stuck or links.failed or links.cut or refusing or failure.links):
-        return explain_standstill(failure, finished, bool(links.tried))
+        has_sent = links.unread and failure.op in ONE_WAY
+        return explain_standstill(failure, () if has_sent else finished, bool(links.tried))
     if links.taken:
         holder, address, owner = links.taken[0]
         text = filled("{0} has {1} as well, the address of {2}", holder, address, owner)
@@ -420,28 +428,3 @@ def _error_stacks(failure: Failure, progress: StageProgress) -> dict[int, str]:
         if stack and stack not in stacks.values() and not failure.stacks.get(rank):
             stacks[rank] = stack
     return dict(list(stacks.items())[:MAX_ERROR_STACKS])
-
-
-def main_thread_stack(text: str) -> str:
-    r"""The main thread's part of what faulthandler wrote, and of its loader workers' too.
-
-    >>> main_thread_stack(
-    ...     "Thread 0x1 (most recent call first):\n  A\n\nCurrent thread 0x2 (most recent call first):\n  B\n"
-    ... )
-    'Current thread 0x2 (most recent call first):\n  B'
-    """
-    process_text, *workers = without_own_frames(text).split("\nloader worker ")
-    parts = [_current_thread(process_text)]
-    for worker in workers:
-        head, _, body = worker.partition("\n")
-        parts.append(f"loader worker {head}\n{_current_thread(body)}")
-    lines = [
-        line[: len(line) - len(line.lstrip(" "))][:8] + strip_control_chars(line)
-        for line in "\n".join(parts).splitlines()
-    ]
-    return "\n".join(lines)[:LONGEST_STACK]
-
-
-def _current_thread(text: str) -> str:
-    parts = [part.strip() for part in text.split("\n\n")]
-    return next((part for part in parts if part.startswith("Current thread")), parts[-1])

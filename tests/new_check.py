@@ -59,7 +59,7 @@ SMOKE_CHECK = '''\
 from collections.abc import Iterator
 
 from doctor import {severity}, Finding, PerHost, check
-from doctor.facts.smoke import SmokeStart
+from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import describe_ranks
 

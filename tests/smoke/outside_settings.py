@@ -15,8 +15,8 @@ from tests.smoke.outside_cases import (
     Case,
     command,
 )
-from tests.smoke.outside_hosts import CALLS, PEER, REFUSED, denied
-from tests.smoke.outside_invented import program
+from tests.smoke.outside_hosts import CALLS, REFUSED, denied
+from tests.smoke.outside_invented import PEER, program
 from tests.smoke.outside_pairs import within
 
 CALLS |= {"pipe2": 293, "socketpair": 53, "madvise": 28, "epoll_wait": 232}

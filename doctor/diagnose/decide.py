@@ -276,7 +276,7 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
     result = list(faults)
     for cause in launched:
         rank = cause.culprits[0].rank if cause.culprits else None
-        if rank is not None and rank in is_culprit:
+        if rank is not None and rank in is_culprit and not case.signatures[cause.signature].is_of_launch:
             continue
         generic = [f for f in result if is_unspecific(case, f.signature) or _is_same_crash(case, f, cause)]
         for fault in generic:

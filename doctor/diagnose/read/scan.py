@@ -288,7 +288,8 @@ class _Scanner:
             self.child_failed = text, place
             matched = {name: values for name, values in matched.items() if name not in _EXCEPTIONS}
         if alone := {name for name in self.matcher.quoted & matched.keys() if "exception" not in matched[name]}:
-            match = EXCEPTION.match(text[len(self.tracebacks.label_of(text)) :])  # type: ignore[no-untyped-call]
+            rest = text[len(self.tracebacks.label_of(text)) :]  # type: ignore[no-untyped-call]
+            match = EXCEPTION.match(rest) or ((named := quotes.NAMED.search(rest)) and EXCEPTION.match(named[1]))
             for name in alone:
                 matched[name] = (match.groupdict("") if match else {}) | matched[name]
         for signature, values in matched.items():

@@ -163,6 +163,8 @@ def _culprits(case: Case, report: ClusterReport) -> Iterator[Culprit]:
     ranks = [rank for text in values.get("culprit_rank", ()) if (rank := small_number(text)) is not None]
     if report.event.signature == LEADER:
         ranks = [0]
+    elif not values and report.event.rank is not None and case.signatures[report.event.signature].is_of_launch:
+        ranks = [report.event.rank]  # by the label of srun or mpirun before the line
     pod, pid = next(iter(values.get("culprit_pod", ())), ""), next(iter(values.get("culprit_pid", ())), "")
     label = f"pod {pod}" if pod else f"pid {pid}" if pid else ""
     process = next((item for item in case.processes if pid and item.pid == pid and item.rank is not None), None)

@@ -104,7 +104,7 @@ class _Scanner:
 
     def read(self, blocks: Iterable[bytes]) -> FileReading:
         tail = b""
-        for data in whole_lines(self._counted(blocks)):  # type: ignore[no-untyped-call]
+        for data in whole_lines(counted(blocks, self.summary)):  # type: ignore[no-untyped-call]
             count = self._read_block(data)
             if not self.summary.lines:
                 self.summary.labels = launcher_labels(data)  # type: ignore[no-untyped-call]
@@ -165,11 +165,6 @@ class _Scanner:
                 matches = self._matches_of_exception(named[1])
             for signature, values in matches.items():
                 self._add(signature, values, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
-
-    def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        for block in blocks:
-            self.summary.bytes += len(block)
-            yield block
 
     def _note_counts(self) -> None:
         long, other, alike = self.long_lines, self.not_text, self.uncounted + self._repeated()
@@ -426,6 +421,13 @@ class _Scanner:
         except UnicodeDecodeError:
             self.not_text += 1
             return line.decode("utf-8", "replace")
+
+
+def counted(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[bytes]:
+    """The blocks of one file, whose summary says how many bytes of it were read."""
+    for block in blocks:
+        summary.bytes += len(block)
+        yield block
 
 
 def _number(values: dict[str, str], name: str, otherwise: int | None) -> int | None:

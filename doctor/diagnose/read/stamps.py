@@ -14,8 +14,7 @@ Formats, with their sources:
   vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``; SGLang: ``[2025-03-09 00:57:15 TP4]``
 - Open MPI's crash report: ``[n1:4711] *** Process received signal ***``; fields ``rank`` and ``host`` of a line of JSON
 - UCX: ``[1700000000.123456] [n1:4711:0] file.c:1 UCX  ERROR``
-- OLMo: ``[2024-04-18 15:55:06] CRITICAL [olmo.util:158, rank=6]`` (allenai/OLMo olmo/util.py); Composer:
-  ``2024-09-02 20:12:15,331: rank2[3924][MainThread]:``; Habana: ``[Rank:6]``
+- OLMo: ``[2024-04-18 15:55:06] CRITICAL [olmo.util:158, rank=6]``; Composer: ``15,331: rank2[3924][MainThread]:``
 - ISO 8601, Python's logging, syslog, ``dmesg -T``; ``srun --label``, ``mpirun --tag-output``, ``[default3]:``
 """
 

@@ -96,6 +96,9 @@ _ANNOUNCED = {
     "error-unknown": ("no signature is about the last error: {0}", ""),
 }
 """Of lines that only announce a failure: what is known by them, and the output that would tell more."""
+_LOST = "the logs show that the connection to {0} ended, and not why"
+_LEFT = "{0} ended early, most likely with exit code 0: the launcher reports no failure of it"
+_NEIGHBOR = "another rank of the same host"
 _OWN_OR_NOT = "{0}; whether the fault is of the process that shows it, or of another, no log tells"
 _RECORDER = (
     "the flight records of the next run, with TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8"
@@ -276,7 +279,7 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
     result = list(faults)
     for cause in launched:
         rank = cause.culprits[0].rank if cause.culprits else None
-        if rank is not None and rank in is_culprit:
+        if rank is not None and rank in is_culprit and not case.signatures[cause.signature].is_of_launch:
             continue
         generic = [f for f in result if is_unspecific(case, f.signature) or _is_same_crash(case, f, cause)]
         for fault in generic:
@@ -306,7 +309,9 @@ def _not_decided(case: Case) -> Undecidable:
     if len(peers) == 1:
         reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
     elif len(lost := _logless_peers(case)) == 1:
-        reason = filled("the logs show that the connection to {0} ended, and not why", *lost)
+        failed = {block.rank for block in case.failure_blocks}
+        told = failed <= {process.rank for process in case.processes if case.with_role(process, "victim")}
+        reason = filled(_LEFT if lost == {_NEIGHBOR} and failed and told else _LOST, *lost)
         needed = [filled("the logs of {0}", *lost), *needed[: len(case.unread)]]
     elif verdict := all_in_one_call(case):
         reason, needed = verdict.reason, [*case.unread[:8], *verdict.needed]
@@ -377,8 +382,8 @@ def _own_or_not(case: Case, events: Sequence[Event]) -> str:
 def _logless_peers(case: Case) -> set[str]:
     """The peers without a log whose connections ended, as the lines of those that lost them name them."""
     lost = (event for event in case.events if case.role(event) == "victim")
-    peers = {peer for event in lost if (peer := named_peer(case, event)) is not None}
-    return {peer.name for peer in peers - {culprit_of(process) for process in case.processes}}
+    peers = set(filter(None, (named_peer(case, event) for event in lost))).difference(map(culprit_of, case.processes))
+    return {_NEIGHBOR if peer.host.startswith("127.") else peer.name for peer in peers}
 
 
 def _without_reason(case: Case) -> tuple[str, list[str]]:
@@ -423,15 +428,11 @@ def _shares_a_file(case: Case) -> bool:
 
 
 def _lacks_recordings(case: Case) -> bool:
-    """Whether torch's flight recorder would show more, and no rank left a dump."""
-    recorded_ranks = any(process.recording for process in case.processes)
-    return not recorded_ranks and any(_is_flight_recorded(case.signatures[event.signature]) for event in case.events)
-
-
-def _is_flight_recorded(signature: Signature) -> bool:
-    """Whether torch's flight recorder would show it: it records collectives, of NCCL, once the ranks have met."""
-    components = signature.components
-    return signature.phase != "init" and "torch" in components and ("gloo" not in components or "nccl" in components)
+    """Whether torch's flight recorder would show more (it has NCCL's collectives, once the ranks met), and none did."""
+    reported = (case.signatures[event.signature] for event in case.events)
+    layers = [{"torch", "gloo", "nccl"}.intersection(row.components) for row in reported if row.phase != "init"]
+    recorded = any("torch" in found and found != {"torch", "gloo"} for found in layers)
+    return recorded and not any(process.recording for process in case.processes)
 
 
 def _waiting(case: Case, causes: list[Cause]) -> list[Waiting]:

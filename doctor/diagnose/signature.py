@@ -146,7 +146,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     """How many lines before and behind such a report the field may stand."""
     timeout: str = ""
     """The setting whose time had passed where the line says that a wait ended: the layer's own, as a user names it."""
-    code_table: Literal["", "cann", "grpc", "hccl", "http", "ibv", "mindie", "nccl", "ucs"] = ""
+    code_table: Literal["", "cann", "cuda", "grpc", "hccl", "http", "ibv", "mindie", "nccl", "ucs"] = ""
     """Of ``error_codes.toml``: it names the number in the group ``code``."""
     wrong_beside: tuple[str, ...] = ()
     """Signatures of the same process beside which this one is reported wrongly by the library."""

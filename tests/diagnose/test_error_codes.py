@@ -50,8 +50,38 @@ def test_a_wait_that_timed_out_accuses_nobody(code: str) -> None:
 
 def test_each_table_is_of_a_signature_and_its_codes_have_names() -> None:
     tables = {item.code_table for item in load_signatures().values()} - {""}
-    assert tables == {"cann", "grpc", "hccl", "http", "ibv", "mindie", "nccl", "ucs"}
+    assert tables == {"cann", "cuda", "grpc", "hccl", "http", "ibv", "mindie", "nccl", "ucs"}
     assert code_name("ibv", "12") == "12 IBV_WC_RETRY_EXC_ERR"
+    assert code_name("cuda", "702").startswith("702 cudaErrorLaunchTimeout: ")
+
+
+MPI_ABORTED = "MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD\nwith errorcode 1.\n"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"{HEAD}{PROGRAM}KeyError: 'lr'\n",
+        'CUDA error calling "cudaMemcpy(a, b, 4, cudaMemcpyDeviceToHost)", code is 702\n',
+    ],
+)
+def test_the_error_before_a_call_of_mpi_abort_is_of_the_rank_that_called_it(before: str) -> None:
+    (cause,) = logs(main=before + MPI_ABORTED).causes
+    assert cause.signature != "mpi-abort" and [culprit.rank for culprit in cause.culprits] == [2]
+
+
+def test_an_exception_behind_mpi_abort_or_of_mpi_itself_accuses_nobody() -> None:
+    assert not logs(main=f"{MPI_ABORTED}{HEAD}{PROGRAM}KeyError: 'lr'\n").causes
+    assert not logs(
+        main=f"{HEAD}{PROGRAM}mpi4py.MPI.Exception: MPI_ERR_OTHER: known error not in list\n{MPI_ABORTED}"
+    ).causes
+
+
+def test_an_exception_behind_the_head_of_a_logger_is_told_with_its_message() -> None:
+    line = "[2024-04-18 09:09:04] CRITICAL [root, rank=3] Uncaught ValueError: shard 7 and its index do not match\n"
+    (cause,) = logs(main=line).causes
+    assert (cause.signature, [culprit.rank for culprit in cause.culprits]) == ("exception-of-mismatch", [3])
+    assert not logs(main=line.replace("CRITICAL", "WARNING")).causes
 
 
 @pytest.mark.parametrize(

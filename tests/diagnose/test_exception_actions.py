@@ -104,6 +104,7 @@ LIBRARY = '  File "/opt/lib/python3.11/site-packages/{0}", line 7, in {1}\n    c
         ("torch/nn/modules/module.py", "_call_impl", "dtype float8 is not supported", "exception-of-support"),
         ("transformers/modeling_utils.py", "from_pretrained", "no 'lm_head' found", "exception-in-weights"),
         ("x/y.py", "z", "Caught KeyError in DataLoader worker process 3.", "exception-in-data"),
+        ("x/y.py", "next", "DataLoader timed out after 3 seconds", "exception-in-data"),
         ("safetensors/torch.py", "_flatten", "Some tensors share memory", "exception-in-saving"),
         ("x/y.py", "save_stable_diffusion_checkpoint", "oops", "exception-in-saving"),
         ("x/y.py", "z", "loss log variables are different across GPUs!", "exception-of-mismatch"),

@@ -106,3 +106,11 @@ def test_each_row_of_the_table_names_no_rank_and_is_of_the_start() -> None:
     rows = FOLDER.joinpath("launch_failures.toml").read_text("utf-8")
     names = [item for item in SIGNATURES.values() if f'id = "{item.id}"' in rows and item.role == "root"]
     assert names and all(item.is_of_launch and "culprit_rank" not in "".join(item.patterns) for item in names)
+
+
+def test_a_failure_behind_the_label_of_srun_is_of_that_task_and_without_a_label_of_none() -> None:
+    line = "slurmstepd: error: pyxis: container start failed with error code: 1\n"
+    (cause,) = logs(job=f"22: {line}").causes
+    assert (cause.signature, [culprit.rank for culprit in cause.culprits]) == ("slurm-plugin-failed", [22])
+    (cause,) = logs(job=line).causes
+    assert not cause.culprits

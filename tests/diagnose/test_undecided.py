@@ -81,6 +81,22 @@ def test_logs_that_were_given_are_not_asked_for() -> None:
     assert "the logs of all other ranks" in logs(only=waits).undecidable.needed  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("peer", "failed", "said"),
+    [
+        ("127.0.0.1", 1, "another rank of the same host ended early, most likely with exit code 0"),
+        ("127.0.0.1", 4, "the connection to another rank of the same host ended, and not why"),
+        ("10.0.0.2", 1, "the connection to host 10.0.0.2 ended, and not why"),
+    ],
+)
+def test_a_rank_that_left_with_exit_code_0_is_the_one_no_launcher_reports(peer: str, failed: int, said: str) -> None:
+    """As two ranks of torchrun over gloo show it, one of which calls `sys.exit(0)` after a step."""
+    closed = f"[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [{peer}]:16266\n"
+    blocks = BLOCK.replace(" 1 (pid", " -15 (pid").replace("-15 (pid: 70", "1 (pid: 70").splitlines()
+    undecidable = logs(train="\n".join([closed.strip(), *blocks[: 6 * failed]])).undecidable
+    assert undecidable is not None and said in undecidable.reason, undecidable
+
+
 HCCL = (
     "[INFO] HCCL(860,):2025-12-31-07:42:50.708.882 [externalinput.cc:372] [860]HCCL_CONNECT_TIMEOUT set by default to "
     "[120]s\n"

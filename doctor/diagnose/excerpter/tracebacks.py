@@ -45,7 +45,7 @@ STAGE = re.compile(
     r"|(?P<forward>torch/nn/(?:modules/module|functional)\.py | in (?:forward|_?forward_\w+)\b)"
     r"|(?P<building> in (?:build_model|get_model|model_provider|setup_model\w*|_?init(?:ialize)?_model|init_weights)\b)"
     r"|(?P<collective>torch/distributed/(?:distributed_c10d|c10d_logger)\.py )"
-    r"|(?P<group> in (?:init_process_group|init_distributed\w*|initialize_distributed|init_worker_distributed\w*)\b)"
+    r"|(?P<group>torch/distributed/elastic/rendezvous/| in (?:init_process_group|init\w{0,12}_distributed\w*)\b)"
     r"|(?P<import><frozen importlib|importlib/__init__\.py )"
 )  # of frames, as `path in function`: what the program did there
 HEADLESS_LINES = 4  # at the beginning of a log: a frame in one of them is of a traceback whose first line was cut off
@@ -140,9 +140,10 @@ class OpenTracebacks:
                 self.rivals.update({stream: other, other: stream})
 
     def open_headless(self, text):
-        """A frame at the beginning of a log, where the first line of its traceback was cut off."""
-        stream = stream_of(label_of(text))
-        if FRAME.match(text[len(label_of(text)) :]) and stream not in self.lines_left:
+        """A frame, or its source, at the beginning of a log: the first line of its traceback was cut off."""
+        label, stream = label_of(text), stream_of(label_of(text))
+        source = INNER_LABEL.match(label) and text.startswith("    ", len(label))
+        if (source or FRAME.match(text[len(label) :])) and stream not in self.lines_left:
             self.begin(stream)
             self.headless.add(stream)
 

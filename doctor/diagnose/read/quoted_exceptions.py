@@ -30,7 +30,7 @@ OLD_CODE = re.compile(
     r"(?P<code>E[1-9A-Z]\d{4}): (?!\[PID|[^\n]{0,90}rtGetDevMsg)"
 )
 """In the first line of an error of CANN, as older releases print it: no line below has the code."""
-NAMED = re.compile(r"[:(] ?((?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,40}(?:Error|Exception): .{4,})")
+NAMED = re.compile(r"(?:[:(] ?|\bUncaught )((?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,40}(?:Error|Exception): .{4,})")
 """An exception in a line of the level of an error."""
 _ERROR_LEVEL = re.compile(
     r"(?:^|[\s\[|(<【])(?:(?:[A-Z]{2,8}_)?(?:ERROR|FATAL|CRITICAL)|(?:致命)?错误(?![:：] ?\d))(?:$|[\s\]|:：)>】])"

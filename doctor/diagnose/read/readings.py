@@ -13,7 +13,7 @@ from doctor.diagnose.excerpter.line_choice import is_binary, is_recording
 from doctor.diagnose.read.accounting import MAX_BYTES, is_accounting, read_rows
 from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
 from doctor.diagnose.read.matcher import Matcher
-from doctor.diagnose.read.scan import scan
+from doctor.diagnose.read.scan import counted, scan
 from doctor.diagnose.read.sources import Source, streams
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import printable
@@ -171,18 +171,12 @@ def read_dump(name: str, blocks: Iterable[bytes], notes: list[str]) -> FileReadi
     """A dump of a flight recorder; what cannot be read of it is noted."""
     summary = FileSummary(name=name, notes=notes)
     try:
-        recording = read_recording(_counted(blocks, summary))
+        recording = read_recording(counted(blocks, summary))
     except NoRecordingError as error:
         summary.notes.append(str(error))
         return FileReading(summary, [])
     summary.lines = sum(len(group.collectives) for group in recording.groups)
     return FileReading(summary, [], recording)
-
-
-def _counted(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[bytes]:
-    for block in blocks:
-        summary.bytes += len(block)
-        yield block
 
 
 def _chained(first: bytes, rest: Iterable[bytes]) -> Iterator[bytes]:

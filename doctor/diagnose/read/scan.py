@@ -104,7 +104,7 @@ class _Scanner:
 
     def read(self, blocks: Iterable[bytes]) -> FileReading:
         tail = b""
-        for data in whole_lines(self._counted(blocks)):  # type: ignore[no-untyped-call]
+        for data in whole_lines(counted(blocks, self.summary)):  # type: ignore[no-untyped-call]
             count = self._read_block(data)
             if not self.summary.lines:
                 self.summary.labels = launcher_labels(data)  # type: ignore[no-untyped-call]
@@ -165,11 +165,6 @@ class _Scanner:
                 matches = self._matches_of_exception(named[1])
             for signature, values in matches.items():
                 self._add(signature, values, text, _Line(lines, place, self.summary.lines - len(lines) + place + 2))
-
-    def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        for block in blocks:
-            self.summary.bytes += len(block)
-            yield block
 
     def _note_counts(self) -> None:
         long, other, alike = self.long_lines, self.not_text, self.uncounted + self._repeated()
@@ -286,7 +281,8 @@ class _Scanner:
             self.child_failed = text, place
             matched = {name: values for name, values in matched.items() if name not in _EXCEPTIONS}
         if alone := {name for name in self.matcher.quoted & matched.keys() if "exception" not in matched[name]}:
-            match = EXCEPTION.match(text[len(self.tracebacks.label_of(text)) :])  # type: ignore[no-untyped-call]
+            rest = text[len(self.tracebacks.label_of(text)) :]  # type: ignore[no-untyped-call]
+            match = EXCEPTION.match(rest) or ((named := quotes.NAMED.search(rest)) and EXCEPTION.match(named[1]))
             for name in alone:
                 matched[name] = (match.groupdict("") if match else {}) | matched[name]
         for signature, values in matched.items():
@@ -423,6 +419,13 @@ class _Scanner:
         except UnicodeDecodeError:
             self.not_text += 1
             return line.decode("utf-8", "replace")
+
+
+def counted(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[bytes]:
+    """The blocks of one file, whose summary says how many bytes of it were read."""
+    for block in blocks:
+        summary.bytes += len(block)
+        yield block
 
 
 def _number(values: dict[str, str], name: str, otherwise: int | None) -> int | None:

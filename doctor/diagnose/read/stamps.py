@@ -14,7 +14,7 @@ Formats, with their sources:
   vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``; SGLang: ``[2025-03-09 00:57:15 TP4]``
 - Open MPI's crash report: ``[n1:4711] *** Process received signal ***``; fields ``rank`` and ``host`` of a line of JSON
 - UCX: ``[1700000000.123456] [n1:4711:0] file.c:1 UCX  ERROR``
-- OLMo: ``[2024-04-18 15:55:06] CRITICAL [olmo.util:158, rank=6]`` (allenai/OLMo olmo/util.py)
+- OLMo: ``[2024-04-18 15:55:06] CRITICAL [olmo.util:158, rank=6]``; Composer: ``15,331: rank2[3924][MainThread]:``
 - ISO 8601, Python's logging, syslog, ``dmesg -T``; ``srun --label``, ``mpirun --tag-output``, ``[default3]:``
 """
 
@@ -99,7 +99,8 @@ COPIED = re.compile(r"^(?:[\w./-]{0,200}/)?worker_(?P<copied>\d{1,6})\.log[:-]\d
 """Before each line of its workers' logs that msrun shows behind a failure: by grep -rn -C 5."""
 _RANK = re.compile(
     r"^\s{0,8}(?:\[(?P<label>\d{1,6})\]:? (?!\[\d{4}-)|(?P<srun>\d{1,6}): )"
-    r"|\[(?:[\w.]{1,60}:\d{1,6}, )?rank[ =]?(?P<rank>\d{1,6})\]|\[Rank (?P<upper>\d{1,6})\]"
+    r"|\[(?:[\w.]{1,60}(?::\d{1,6})?, )?rank[ =]?(?P<rank>\d{1,6})\]|\[Rank[ :](?P<upper>\d{1,6})\]"
+    r"|, ?\d{3}: rank(?P<composer>\d{1,6})\[\d{1,10}\]\["
     r"|^(?:\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4})?\[(?:[\w.-]{1,80}@)?\d{1,10},"
     r"(?:mpirank:)?(?P<mpi>\d{1,6})(?:,[\w.-]{1,80})?\](?:<std(?:out|err)>:)?"
     rf"|{COPIED.pattern}"

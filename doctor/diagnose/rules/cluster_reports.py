@@ -21,7 +21,7 @@ from doctor.diagnose.diagnosis import (
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.deciding_lines import decides_report, deciding_line
 from doctor.diagnose.rules.failed_workers import signature_of_exit
-from doctor.diagnose.rules.local_fault import GRACE_S
+from doctor.diagnose.rules.local_fault import GRACE_S, is_unspecific
 from doctor.engine.texts import filled
 
 RULE = "named by the cluster"
@@ -48,7 +48,7 @@ def named_by_cluster(case: Case) -> list[Cause]:
         if event.signature in decided or (signature.is_of_launch and case.went_on(event)):
             continue
         if signature.reports and not _ended_itself(case, event) and not _is_wrong(case, event):
-            unspecific, report = _is_unspecific(case, event), _with_fields(case, event)
+            unspecific, report = is_unspecific(case, event.signature), _with_fields(case, event)
             if unspecific and not report.values and case.went_on(event):
                 continue  # an exit code without the name of its process may be a helper's
             signal = signature_of_exit(event.values.get("exit_code", "")) if unspecific else ""
@@ -85,7 +85,9 @@ def _explains(case: Case, other: tuple[str, list[ClusterReport]], name: str, rep
         return earlier and signature in case.signatures[name].explains and signature != name
     if earlier or not all(_are_apart(cause, report) for cause in causes):
         return True
-    return _is_unspecific(case, report.event) and not all(_is_before(report.event, cause.event) for cause in causes)
+    return is_unspecific(case, report.event.signature) and not all(
+        _is_before(report.event, cause.event) for cause in causes
+    )
 
 
 def _are_apart(one: ClusterReport, other: ClusterReport) -> bool:
@@ -101,8 +103,8 @@ def _is_before(one: Event, other: Event) -> bool:
 
 def _ended_itself(case: Case, report: Event) -> bool:
     """Whether a process that ended without a reason had reported before that it waited, as a watchdog does."""
-    pid = report.values.get("culprit_pid")
-    return _is_unspecific(case, report) and any(item.pid == pid and case.waits(item) for item in case.processes if pid)
+    pid = report.values.get("culprit_pid") if is_unspecific(case, report.signature) else ""
+    return any(item.pid == pid and case.waits(item) for item in case.processes if pid)
 
 
 def _is_wrong(case: Case, report: Event) -> bool:
@@ -112,10 +114,6 @@ def _is_wrong(case: Case, report: Event) -> bool:
         event.signature in beside and (event.file, event.pid) == (report.file, report.pid)
         for event in (chain(case.reports, case.events) if beside else ())
     )
-
-
-def _is_unspecific(case: Case, report: Event) -> bool:
-    return case.has_trait(report, "unspecific")
 
 
 def _with_fields(case: Case, report: Event) -> ClusterReport:
@@ -150,7 +148,7 @@ def _cause(case: Case, name: str, reports: list[ClusterReport]) -> Cause:
     confidence: Confidence = signature.reports or "likely"
     if all(case.went_on(report.event) for report in reports):
         confidence, summary = "possible", filled("{0}; the process went on after it", summary)
-    elif _is_unspecific(case, reports[0].event) and len(culprits) > 1:
+    elif is_unspecific(case, reports[0].event.signature) and len(culprits) > 1:
         confidence = "possible"  # those behind the first may have lost it
     if signature.reports == "likely" and len(culprits) > MAX_CULPRITS:
         confidence = "possible"
@@ -163,6 +161,8 @@ def _culprits(case: Case, report: ClusterReport) -> Iterator[Culprit]:
     ranks = [rank for text in values.get("culprit_rank", ()) if (rank := small_number(text)) is not None]
     if report.event.signature == LEADER:
         ranks = [0]
+    elif not values and report.event.rank is not None and case.signatures[report.event.signature].is_of_launch:
+        ranks = [report.event.rank]  # by the label of srun or mpirun before the line
     pod, pid = next(iter(values.get("culprit_pod", ())), ""), next(iter(values.get("culprit_pid", ())), "")
     label = f"pod {pod}" if pod else f"pid {pid}" if pid else ""
     process = next((item for item in case.processes if pid and item.pid == pid and item.rank is not None), None)

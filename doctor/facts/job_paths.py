@@ -96,42 +96,85 @@ def _state(path: str) -> str:
 
 _GPU_FILES = ("nvidia", "kfd", "dxg", "nvmap", "nvhost", "renderD", "davinci", "mx", "mt")
 """Beginnings of device files, one of which a host has whose torch may see a GPU; also of vendors that it calls cuda."""
-FIND_MODULE = """
-import sys
-name = sys.argv[1]
-sys.path[0] = sys.argv[2]
-def find(parts):
+FIND_MODULES = """
+import ast, os, sys
+name, program = sys.argv[1:]
+sys.path[0] = os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
+def find(name):
     path, done = None, []
-    for part in parts:
+    for part in name.split("."):
+        if done and path is None:
+            return None
         done.append(part)
         finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
         specs = [finder.find_spec(".".join(done), path) for finder in finders]
         spec = next((spec for spec in specs if spec is not None), None)
-        if spec is None or (part != parts[-1] and spec.submodule_search_locations is None):
+        if spec is None:
             return None
         path = spec.submodule_search_locations
     return spec
+def imports(node):
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        names = [node.module]
+    return [name.split(".")[0] for name in names]
+def is_sure(node):
+    value = getattr(node, "value", None)
+    is_text = isinstance(node, ast.Expr) and isinstance(getattr(value, "value", getattr(value, "s", None)), str)
+    return is_text or isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef))
+states, sure = {}, True
 try:
-    spec = find(name.split("."))
-    if spec is not None and spec.submodule_search_locations is not None:
-        spec = find(name.split(".") + ["__main__"])
-    print("there" if spec else "missing")
+    if name:
+        spec = find(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = find(name + ".__main__")
+        print("there" if spec else "missing", "-m", name)
+        program = getattr(spec, "origin", None)
+    files = [program]
+    for path in files:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read(1 << 20))
+        for node in tree.body:
+            sure = sure and is_sure(node)
+            for module in imports(node):
+                if module in states:
+                    continue
+                spec = sys.modules.get(module) or find(module)
+                states[module] = "there" if spec else "missing" if sure else "elsewhere"
+                origin = getattr(spec, "origin", None) or ""
+                if origin.endswith(".py") and origin.startswith(sys.path[0] + os.sep) and "-packages" not in origin:
+                    files += [origin] if len(files) < 32 else []
+                    sure = False
 except Exception:
-    print("there")
+    pass
+for module in sorted(states):
+    print(states[module], "import", module)
 """
-"""As ``python -m`` looks for a module; imports none. What it cannot follow is taken for there."""
+"""As ``python -m NAME``, else the file ``program``, looks for its module and for what it imports first; imports none.
+
+What it cannot follow is taken for there. Where other statements, or modules beside the program, come before an import,
+they may change where Python looks: what is not found then is elsewhere.
+"""
+_MOST_IMPORTS = 200
 
 
-def _state_of_module(environ: dict[str, str], launcher: str, module: str, folder: str = "") -> str:
+def _states_of_modules(
+    environ: dict[str, str], program: str, launcher: str, module: str, folder: str
+) -> dict[str, str]:
     """By the interpreter of a launcher; empty where that is not sure."""
+    folders = environ.get("PYTHONPATH", "").split(":") if not os.path.isabs(folder) else []
+    if any(part and not os.path.isabs(part) for part in folders):
+        return {}
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
     tool = find_tool(launcher, path) or ""
     first = os.path.basename(tool)
     python = tool if first.startswith("python") else os.path.join(os.path.dirname(tool), "python3")
     if not tool or not os.access(python, os.X_OK):
-        return ""
-    code, out, _ = run_tool([python, "-c", FIND_MODULE, module, folder], dict(os.environ, **environ), 18)
-    return out.decode("utf-8", "replace").strip() if not code else ""
+        return {}
+    command = ["/bin/sh", "-c", 'cd -- "$0" && exec "$@"', folder or "/", python, "-c", FIND_MODULES, module, program]
+    code, out, _ = run_tool(command, dict(os.environ, **environ), 18)
+    lines = [line.split(" ", 1) for line in out.decode("utf-8", "replace").splitlines()[:_MOST_IMPORTS]]
+    return {words[1]: words[0] for words in lines if len(words) == 2} if not code else {}
 
 
 def _state_of_output(path: str) -> str:
@@ -159,9 +202,8 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
     if state == "there" and arguments.get("is_started") and not os.access(path, os.X_OK):
         state = "not executable"
     module = arguments.get("module")
-    state_of_module = _state_of_module(arguments.get("environ", {}), *module) if module else ""
-    if module and state_of_module:
-        files["-m " + module[1]] = state_of_module
+    if module and (module[1] or state == "there"):
+        files.update(_states_of_modules(arguments.get("environ", {}), path, *module))
     output = arguments.get("output", "")
     if output:
         files[output] = _state_of_output(output)
@@ -186,7 +228,8 @@ class JobProgram(Fact, frozen=True):
     state: str
     """there, missing, folder, not executable."""
     files: dict[str, str] = {}
-    """The same by configuration, module (``-m NAME``) and folder for logs, which is there or blocked."""
+    """The same by configuration, module (``-m NAME``), ``import NAME`` of the program, which may also be elsewhere, and
+    folder for logs, which is there or blocked."""
 
     has_gpus: bool | None = None
     """Of a launch line that starts a rank for each GPU; None: another one."""
@@ -201,7 +244,7 @@ class JobProgram(Fact, frozen=True):
         if not program.states and program.has_gpus is None:
             raise Absent("no launch line names the path of a program that every host must have")
         for path, state in program.states.items():
-            if state not in ("there", "missing", "folder", "blocked", "not executable"):
+            if state not in ("there", "missing", "folder", "blocked", "not executable", "elsewhere"):
                 raise Unreadable(f"{path}: {state}")
         return program
 

@@ -129,11 +129,16 @@ def _arguments(
         "program": program,
         "files": sorted({*files} - {""}),
         "is_started": options.is_started,
-        "module": options.module if is_local or any(map(os.path.isabs, options.module[2:])) else (),
+        "module": options.module if is_local or _is_sure_elsewhere(program, options.module) else (),
         "output": output,
         "counts_gpus": options.counts_gpus,
-        "environ": at_start(options.job_environ or caller, with_path=is_of_job),
+        "environ": at_start(options.job_environ or caller, is_of_job, options.launch.launchers[:1] == ("srun",)),
     }
+
+
+def _is_sure_elsewhere(program: str, module: Sequence[str]) -> bool:
+    """Which Python starts on other hosts, and where, does not depend on their logins."""
+    return any(map(os.path.isabs, module[:1])) and any(map(os.path.isabs, (program, *module[2:])))
 
 
 def _rank_to_be(inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:

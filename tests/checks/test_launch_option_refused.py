@@ -10,6 +10,7 @@ import pytest
 
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Status
+from doctor.environment.commands import launch_trial
 from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig
 from doctor.session.lint_files import launches_of
@@ -132,7 +133,7 @@ TRIALS = [
     ("mpirun --allow-run-as-root -np 9 python t.py", {}, "There are not enough slots available in the system"),
     ("mpirun --bind-to cores -np 2 python t.py", {}, "--bind-to"),  # by the table of options
     ("mpirun $OPTIONS -np 2 python t.py", {}, ""),
-    ("./absent/mpirun -np 2 python t.py", {}, "ls: cannot access './absent/mpirun': No such file or directory"),
+    ("./absent/mpirun -np 2 python t.py", {}, "./absent/mpirun: not found"),
     ("./absent/torchrun t.py", {}, ""),  # each host has it, or not
     ("sudo -u job mpirun -np 2 python t.py", {}, ""),
     ("docker run image mpirun -np 2 python t.py", {}, ""),
@@ -142,6 +143,7 @@ TRIALS = [
     ("srun -J taken -n 2 python t.py", IN_JOB, WAITS),
     ("srun --output=/nowhere/at/all/%j.out -n 2 python t.py", IN_JOB, "--output"),
     ("srun --output=/nowhere/%x/%j.out -n 2 python t.py", IN_JOB, ""),
+    ("srun --cpu-bind=map_ldom:sideways --task-prolog=/p --epilog=/e -n 2 python t.py", IN_JOB, SIDEWAYS),
     ("srun --cpu-bind=map_ldom:sideways --pty -n 2 python t.py", IN_JOB, ""),  # runs more than the program
     ("srun --cpu-bind=map_ldom:sideways --container-image=x -n 2 python t.py", IN_JOB, ""),
     ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", {**IN_JOB, "SLURM_STEP_ID": "0"}, ""),  # a task of a step
@@ -162,6 +164,39 @@ def test_the_launcher_is_asked(launchers: Path, line: str, environ: dict[str, st
         assert f"`{outcome.findings[0].values['trial']}` asks" in advice("launch-option-refused", outcome)
     quiet = of_launch_line(shlex.split(line), variables).complete(LaunchOptions())
     assert not any(row[1] in ("=", "!--allow-run-as-root") for row in quiet.refused)
+
+
+def test_no_hook_of_the_user_runs_in_the_trial(launchers: Path) -> None:
+    line = of_launch_line(["srun", "--task-prolog", "/p", "python", "t.py"], {}).line
+    assert line is not None
+    trial = launch_trial(
+        line, ["srun", "--task-prolog", "/p", "python", "t.py"], {**IN_JOB, "PATH": os.environ["PATH"]}
+    )
+    assert trial[-2:] == ["--task-prolog=/bin/true", "/bin/true"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        ("torchrun-absent t.py", False),  # no launcher that is known
+        ("torchrun t.py", True),
+        ("env A=b torchrun t.py", True),
+        ("env PATH={} torchrun t.py", False),
+        ("conda run -n x torchrun t.py", False),
+        ("docker run image torchrun t.py", False),
+        ("msrun t.py", True),
+        ("/absent/torchrun t.py", False),  # the hosts are asked
+    ],
+)
+def test_a_launcher_that_the_shell_does_not_have(line: str, is_told: bool, tmp_path: Path) -> None:
+    (tmp_path / "torchrun").write_text("#!/bin/sh\n")
+    (tmp_path / "torchrun").chmod(0o755)
+    argv, environ = shlex.split(line.format(tmp_path)), {"PATH": "/usr/bin:/bin"}
+    launch = of_launch_line(argv, environ, tries=True, is_next=True).complete(LaunchOptions())
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    assert [finding.values["observed"].endswith("not found") for finding in outcome.findings] == [True] * is_told
+    before = of_launch_line(argv, environ, tries=True).complete(LaunchOptions())
+    assert not any(row[1] == "=" for row in before.refused)
 
 
 @pytest.mark.parametrize(

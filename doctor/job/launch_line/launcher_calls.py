@@ -127,13 +127,13 @@ _SIZES = {"nodes", "ntasks", "ntasks-per-node", "nodelist", "nodefile", "relativ
 def _of_allocation(options: Options, environ: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
     """Hosts, tasks and tasks on each host of a step that says nothing of them: those of its allocation, by variables.
 
-    Source: srun(1), "INPUT ENVIRONMENT VARIABLES".
+    Of more hosts than tasks srun takes as many as tasks (measured). Source: srun(1), "INPUT ENVIRONMENT VARIABLES".
     """
     if not options.is_complete or (_SIZES | _SLURM_TASKS) & {*options.by_name, *options.unresolved}:
         return None, None, None
     nodes = positive(environ.get("SLURM_JOB_NUM_NODES", ""))
     ranks, each = (positive(environ.get(name, "")) for name in ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"))
-    return (nodes, ranks, each) if nodes and ranks else (None, None, None)
+    return (min(nodes, ranks), ranks, each) if nodes and ranks else (None, None, None)
 
 
 def _slurm_exports(options: Options) -> tuple[dict[str, str], tuple[str, ...], bool]:

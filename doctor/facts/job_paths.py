@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import find_tool
@@ -247,6 +249,54 @@ class JobProgram(Fact, frozen=True):
             if state not in ("there", "missing", "folder", "blocked", "not executable", "elsewhere"):
                 raise Unreadable(f"{path}: {state}")
         return program
+
+
+def read_nccl_files(arguments: ProbeArguments) -> dict[str, str] | None:
+    """Runs on the host: the files of variables that NCCL reads, in its order; None without a device file of a GPU."""
+    if not any(name.startswith(_GPU_FILES[:3]) for name in os.listdir("/dev")):
+        return None
+    environ = dict(os.environ, **arguments.get("environ", {}))
+    paths = (environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf"), "/etc/nccl.conf")
+    texts = {}
+    for path in paths:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:  # NCCL passes over it, too
+            continue
+        with os.fdopen(fd, "rb") as file:
+            texts[path] = file.read(1 << 16).decode("utf-8", "replace") if stat.S_ISREG(os.fstat(fd).st_mode) else ""
+    return texts
+
+
+class NcclFiles(Fact, frozen=True):
+    r"""The variables that NCCL's own files set on a host with GPUs, where its environment has no such variable.
+
+    Raw output, as JSON::
+
+        {"/etc/nccl.conf": "NCCL_SOCKET_IFNAME=eth0\n"}
+
+    Source: NCCL documentation, "Environment Variables", and src/misc/param.cc (``initEnvFunc``): NCCL_CONF_FILE, else
+    ~/.nccl.conf, then /etc/nccl.conf; a line sets what no line before it sets.
+    """
+
+    probe = ask(read_nccl_files, job=True)
+
+    variables: dict[str, str]
+    paths: dict[str, str]
+    """By variable, the file that sets it."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NcclFiles:
+        if (texts := msgspec.convert(answer.json(), dict[str, str] | None)) is None:
+            raise Absent("no GPU: NCCL has no settings to read")
+        variables: dict[str, str] = {}
+        paths: dict[str, str] = {}
+        for path, text in texts.items():
+            for line in text.splitlines():
+                name, equals, value = line.partition("=")
+                if equals and re.fullmatch(r"NCCL_[A-Z0-9_]{1,60}", name, re.ASCII) and name not in paths:
+                    variables[name], paths[name] = printable(value, 256), printable(path, 200)
+        return cls(variables=variables, paths=paths)
 
 
 class PathState(msgspec.Struct, frozen=True):

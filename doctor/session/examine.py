@@ -32,7 +32,7 @@ from doctor.job.variables import at_start, relevant
 from doctor.session.connection import ssh_to
 from doctor.session.examine_options import ExamineOptions
 from doctor.session.remedy_values import needed_facts
-from doctor.session.replay import Examination, replay
+from doctor.session.replay import Examination, launch_on_hosts, replay
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
@@ -371,7 +371,8 @@ def _net_round(
         net = msgspec.structs.replace(net, budget=min(net.budget, remaining))
     net = msgspec.structs.replace(net, topology=topology)
     within = tuple(shlex.split(options.within))
-    return run_net_round(records, LaunchConfig.from_options(job.launch), transport, net, within=within, on_phase=stage)
+    launch = launch_on_hosts(job.launch, records)
+    return run_net_round(records, launch, transport, net, within=within, on_phase=stage)
 
 
 def _smoke_round(

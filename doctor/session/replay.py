@@ -17,7 +17,7 @@ from doctor import job
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate_check
 from doctor.engine.fact import Absent, Unreadable, Visit
-from doctor.engine.record import HostRecord, Run, load_run, load_run_file
+from doctor.engine.record import HostRecord, LaunchOptions, Run, load_run, load_run_file
 from doctor.engine.result import BUDGET_ENDED, THIS_HOST_ALONE, Outcome, Reason, Report
 from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import effective_time
@@ -239,7 +239,17 @@ class RunIntent(Mapping[type, object]):
 
 
 def _launch_config(run: Run) -> object:
-    return job.LaunchConfig.from_options(run.launch)
+    return launch_on_hosts(run.launch, run.hosts)
+
+
+def launch_on_hosts(options: LaunchOptions, records: Mapping[str, HostRecord]) -> job.LaunchConfig:
+    """The job's settings, with those of NCCL's files on the hosts."""
+    if not any("NcclFiles" in record.outputs for record in records.values()):
+        return job.LaunchConfig.from_options(options)
+    from doctor.facts.job_paths import NcclFiles
+
+    files = FactCache(records).fleet(NcclFiles)
+    return job.LaunchConfig.from_options(options, {host: own.variables for host, own in files.items()})
 
 
 def _rank_table_file(run: Run) -> object:

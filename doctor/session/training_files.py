@@ -146,6 +146,8 @@ def program_path(source: JobEnvironment) -> str:
     line = source.line
     if line is None or line.is_module or line.program in ("", "-", "-c"):
         return ""
+    if any("bcast" in call.options for call in line.launchers):  # it starts a copy
+        return ""
     if {"program", "folder of the program"} & line.unresolved.keys() or not (line.interpreter or "/" in line.program):
         return ""
     return next(iter(_where_it_starts(source, [line.program])), "")
@@ -213,7 +215,7 @@ def _in_container(line: LaunchLine, environ: Mapping[str, str]) -> bool:
     """Also in one that Slurm's Pyxis or its own runtime starts: ``srun --container-image``, ``--container``."""
     by_option = any(name.startswith("container") for call in line.launchers for name in call.options)
     by_variable = any(name.startswith(("SLURM_CONTAINER", "PYXIS_")) for name in environ)
-    elsewhere = any(call.launcher == "ssh" or "bcast" in call.options for call in line.launchers)
+    elsewhere = any(call.launcher == "ssh" for call in line.launchers)
     return bool(line.container) or by_option or by_variable or elsewhere
 
 

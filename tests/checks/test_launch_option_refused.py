@@ -213,6 +213,8 @@ def test_a_launcher_that_the_shell_does_not_have(line: str, is_told: bool, tmp_p
 def test_an_address_that_the_tasks_do_not_get(export: str, environ: dict[str, str], is_told: bool) -> None:
     outcome = run_check("launch-option-refused", config(f"srun --export={export} -n 2 python t.py", environ))
     assert [finding.is_warning for finding in outcome.findings] == [True] * is_told
+    by_variable = config("srun -n 2 python t.py", {**environ, "SLURM_EXPORT_ENV": export})
+    assert len(run_check("launch-option-refused", by_variable).findings) == is_told
     assert not is_told or "add `--export ALL`" in advice("launch-option-refused", outcome)
 
 

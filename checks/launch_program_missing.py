@@ -8,8 +8,11 @@ _LACKING = {
     "missing": "not there",
     "folder": "a folder without __main__.py",
     "not executable": "not executable",
+    "without interpreter": "a script whose interpreter is not there",
+    "broken": "no valid Python",
     "blocked": "no folder that can be made or written to",
 }
+_CASES = {"not executable": "Mode", "without interpreter": "Interpreter", "broken": "Text"}
 _MODULES = ("-m ", "import ")
 """What stands before the name of a module, by how it is loaded."""
 
@@ -35,6 +38,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     - No module: install the package that has it, `python3 -m pip install <package>`, or name the folder that holds it:
       `export PYTHONPATH=<folder>`.
     - Mode: on {host}, `chmod +x {path}`.
+    - Interpreter: on {host}, `head -n 1 {path} | cat -A` shows it. With `^M` at its end: `dos2unix {path}`.
+    - Text: `python3 -m py_compile {path}` shows the line. Correct it, or start the program with the Python it is for.
     - All: correct the path in the launch line, or in the variable that has it; or run the command in the folder that
       holds it.
 
@@ -85,7 +90,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
 def _case(lacking: str, holder: str | None, module: str | None) -> str:
     if module:
         return "Module" if holder else "No module"
-    return "Mode" if lacking == "not executable" else "Some" if holder else "All"
+    return _CASES.get(lacking, "Some" if holder else "All")
 
 
 def _expected(path: str, lacking: str, is_program: bool) -> str:

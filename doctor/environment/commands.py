@@ -41,6 +41,8 @@ _READ_ALONE = re.compile(r"container|bcast$|multi-prog$|no-allocate$|pty$|x11$")
 """Options of srun that run or copy more than the program: with them it reads its options alone."""
 _HOOKS = {"prolog": "none", "epilog": "none", "task-prolog": "/bin/true", "task-epilog": "/bin/true"}
 """Options of srun that run a program of the user: what runs none in its place."""
+_STREAMS = {"output": "SLURM_STDOUTMODE", "error": "SLURM_STDERRMODE", "input": "SLURM_STDINMODE"}
+"""Options of srun that name a file, and the variable for each."""
 _WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact")
 """Of a step that srun would try to start again."""
 _MAP = "JOB MAP"
@@ -75,6 +77,9 @@ def launch_trial(
         return []
     is_inside = "SLURM_JOB_ID" in environ or "jobid" in call.options
     rest = split_options(call.command, literal_words(argv[start:]), launcher_rows()["srun"]).rest
+    first = rest[0].text if is_next and rest else "/"
+    if "/" not in first and not shutil.which(first, path=environ.get("PATH")):  # the tasks get this PATH
+        return ["sh", "-c", 'type "$0"', first]
     options = ["--immediate=5", "--output=none", "--error=none", "--input=none"] if is_inside else ["--test-only"]
     options += [f"--{name}={idle}" for name, idle in _HOOKS.items() if name in call.options]
     options = ["--help"] if any(map(_READ_ALONE.match, call.options)) else options
@@ -91,10 +96,12 @@ def launch_refusals(
     if not (trial := launch_trial(line, argv, environ, is_next=is_next)):
         return []
     call, command = line.launchers[0], line.launchers[0].command
-    for name in ("output", "error") if call.launcher == "srun" else ():
-        folder = os.path.dirname(call.option(name))
-        if os.path.isabs(folder) and "%" not in folder and not os.path.isdir(folder):
-            return [OptionProblem(command, f"--{name}", printable(folder, 200), "a folder that is there")]
+    for name, variable in _STREAMS.items() if call.launcher == "srun" else ():
+        path = call.option(name) or environ.get(variable, "")
+        needed = path if name == "input" else os.path.dirname(path)
+        if os.path.isabs(needed) and "%" not in needed and not os.path.exists(needed):
+            expected = "a file that is there" if name == "input" else "a folder that is there"
+            return [OptionProblem(command, f"--{name}", printable(needed, 200), expected)]
     try:
         done = run_bounded(trial, _TRIAL_SECONDS, MAX_OUTPUT, {**environ, "LC_ALL": "C.UTF-8"}, os.getcwd())
     except (OSError, subprocess.TimeoutExpired):

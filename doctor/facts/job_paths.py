@@ -135,7 +135,13 @@ try:
     files = [program]
     for path in files:
         with open(path, "rb") as file:
-            tree = ast.parse(file.read(1 << 20))
+            text = file.read(1 << 20)
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            if path == program and len(text) < 1 << 20:
+                print("broken", program)
+            raise
         for node in tree.body:
             sure = sure and is_sure(node)
             for module in imports(node):
@@ -179,6 +185,20 @@ def _states_of_modules(
     return {words[1]: words[0] for words in lines if len(words) == 2} if not code else {}
 
 
+def _state_of_started(path: str) -> str:
+    """Whether the kernel runs a program: its mode, and the interpreter that its first line names."""
+    if not os.access(path, os.X_OK):
+        return "not executable"
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            words = file.readline(256).strip(b"\n").split(b" ") if file.read(2) == b"#!" else []
+    except OSError:
+        return "there"
+    interpreter = next(filter(None, words), b"")
+    return "there" if not interpreter or os.path.exists(interpreter) else "without interpreter"
+
+
 def _state_of_output(path: str) -> str:
     """Whether a folder can be made there."""
     while not os.path.lexists(path) and os.path.dirname(path) != path:
@@ -187,6 +207,9 @@ def _state_of_output(path: str) -> str:
         return "there" if stat.S_ISDIR(os.stat(path).st_mode) and os.access(path, os.W_OK | os.X_OK) else "blocked"
     except OSError as error:
         return "blocked" if _is_absence(error) else str(error.strerror)
+
+
+_UNUSABLE = ("without interpreter", "broken")
 
 
 def find_program(arguments: ProbeArguments) -> dict[str, object]:
@@ -201,8 +224,8 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
     state = _state(path)
     if state == "there" and os.path.isdir(path) and _state(os.path.join(path, "__main__.py")) == "missing":
         state = "folder"
-    if state == "there" and arguments.get("is_started") and not os.access(path, os.X_OK):
-        state = "not executable"
+    if state == "there" and arguments.get("is_started"):
+        state = _state_of_started(path)
     module = arguments.get("module")
     if module and (module[1] or state == "there"):
         files.update(_states_of_modules(arguments.get("environ", {}), path, *module))
@@ -228,7 +251,7 @@ class JobProgram(Fact, frozen=True):
 
     path: str
     state: str
-    """there, missing, folder, not executable."""
+    """there, missing, folder, not executable, without interpreter, broken."""
     files: dict[str, str] = {}
     """The same by configuration, module (``-m NAME``), ``import NAME`` of the program, which may also be elsewhere, and
     folder for logs, which is there or blocked."""
@@ -246,7 +269,7 @@ class JobProgram(Fact, frozen=True):
         if not program.states and program.has_gpus is None:
             raise Absent("no launch line names the path of a program that every host must have")
         for path, state in program.states.items():
-            if state not in ("there", "missing", "folder", "blocked", "not executable", "elsewhere"):
+            if state not in ("there", "missing", "folder", "blocked", "not executable", "elsewhere", *_UNUSABLE):
                 raise Unreadable(f"{path}: {state}")
         return program
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,52 @@ def test_a_variable_in_the_line_of_a_job_script(tmp_path: Path, words: str, stat
 
 
 @pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("torchrun --rdzv_backend nccl t.py", "--rdzv-backend"),  # that of a process group
+        ("torchrun --rdzv_backend mine t.py", ""),  # a plugin may have any name
+        ("torchrun -nproc_per_node 8 t.py", "-nproc_per_node"),
+        ("torchrun --rdzv_endpoint $(head):port t.py", "--rdzv-endpoint"),
+        ("torchrun --rdzv_endpoint $(head):$PORT t.py", ""),
+        ("torchrun --rdzv_endpoint [2001:db8::dead]:29400 t.py", ""),
+        ("torchrun --rdzv_endpoint MASTER_ADDR:29500 t.py", "--rdzv-endpoint"),
+        ("torchrun --nnodes 2 --master_addr HEAD_NODE_IP t.py", "--master-addr"),
+        ("torchrun --nnodes 2 --master_addr head_node t.py", ""),
+        ("srun -nodes=2 python t.py", "-nodes"),
+        ("srun -N2 -n4 python t.py", ""),
+        ("bash -c 'torchrun t.py'", ""),
+    ],
+)
+def test_words_that_were_meant_for_another_place(tmp_path: Path, words: str, option: str) -> None:
+    (tmp_path / "run.sh").write_text(f"{words}\n")
+    (launch,) = launches_of([str(tmp_path / "run.sh")], [], LaunchOptions(), {})
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    assert [finding.values["option"] for finding in outcome.findings] == ([option] if option else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("#SBATCH -J x\n{}\nset -e\n", []),
+        ("#SBATCH -J x\nset -e\n{}\n", ["#SBATCH --nodes=2"]),
+        ("#SBATCH -J x\n\n# a remark\n{}\n", []),
+        ("#SBATCH -J x\nset -e\n#{}\n", []),  # switched off
+        ("set -e\n{}\n", []),  # no job of Slurm
+        ("#SBATCH -J x\ncat >other.sh <<END\n{}\nEND\n", []),
+        ("#PBS -N x\nset -e\n#PBS -l select=2\n", ["#PBS -l select=2"]),
+    ],
+)
+def test_a_directive_behind_the_first_command(tmp_path: Path, text: str, told: list[str]) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/bash\n" + text.format("#SBATCH --nodes=2") + "torchrun t.py\n")
+    (launch,) = launches_of([str(script)], [], LaunchOptions(), {})
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    findings = [finding for finding in outcome.findings if finding.values["option"].startswith("#")]
+    assert [finding.values["expected"] for finding in findings if finding.is_warning] == told
+    assert not told or f"write `{told[0]}` above the first" in advice("launch-option-refused", outcome)
+
+
+@pytest.mark.parametrize(
     ("line", "remedy"),
     [
         ("srun -N 2 torchrun --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint n1:1 t.py", "add `--nnodes 2`"),
@@ -142,6 +189,8 @@ TRIALS = [
     ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", {}, SIDEWAYS),
     ("srun -J taken -n 2 python t.py", IN_JOB, WAITS),
     ("srun --output=/nowhere/at/all/%j.out -n 2 python t.py", IN_JOB, "--output"),
+    ("srun --input=/nowhere/at/all -n 2 python t.py", IN_JOB, "--input"),
+    ("srun -n 2 python t.py", {**IN_JOB, "SLURM_STDERRMODE": "/nowhere/at/all/x"}, "--error"),
     ("srun --output=/nowhere/%x/%j.out -n 2 python t.py", IN_JOB, ""),
     ("srun --cpu-bind=map_ldom:sideways --task-prolog=/p --epilog=/e -n 2 python t.py", IN_JOB, SIDEWAYS),
     ("srun --cpu-bind=map_ldom:sideways --pty -n 2 python t.py", IN_JOB, ""),  # runs more than the program
@@ -185,6 +234,7 @@ def test_no_hook_of_the_user_runs_in_the_trial(launchers: Path) -> None:
         ("conda run -n x torchrun t.py", False),
         ("docker run image torchrun t.py", False),
         ("msrun t.py", True),
+        ("srun python3.99 t.py", bool(shutil.which("srun", path="/usr/bin:/bin"))),
         ("/absent/torchrun t.py", False),  # the hosts are asked
     ],
 )
@@ -196,7 +246,7 @@ def test_a_launcher_that_the_shell_does_not_have(line: str, is_told: bool, tmp_p
     outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
     assert [finding.values["observed"].endswith("not found") for finding in outcome.findings] == [True] * is_told
     before = of_launch_line(argv, environ, tries=True).complete(LaunchOptions())
-    assert not any(row[1] == "=" for row in before.refused)
+    assert line.startswith("srun") or not any(row[1] == "=" for row in before.refused)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,6 @@ def test_a_module_in_the_folder_of_all_ranks(tmp_path: Path) -> None:
         ("import beside\nimport absent\n", {"beside": "there", "absent": "elsewhere", "deeper": "elsewhere"}),
         ("from .absent import x\ntry:\n    import absent\nexcept ImportError:\n    pass\n", {}),
         ("def f():\n    import absent\n", {}),
-        ("this is no Python\n", {}),
         ("import json.tool, zipfile\n", {"json": "there", "zipfile": "there"}),
     ],
 )
@@ -118,6 +117,35 @@ def test_whose_python_and_folder_are_sure(monkeypatch: pytest.MonkeyPatch, tmp_p
     ):
         source = of_launch_line(words.split(), {"PATH": str(tmp_path)})
         assert with_launch_line(ExamineOptions(), source).module == module
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "remedy"),
+    [
+        ("#!/bin/sh\n", "there", ""),
+        ("#! /usr/bin/env python3\n", "there", ""),
+        ("echo without a first line\n", "there", ""),
+        ("#!/bin/sh\r\n", "without interpreter", "`dos2unix {}`"),
+        ("#!/opt/none/bash -e\n", "without interpreter", "`head -n 1 {} | cat -A`"),
+    ],
+)
+def test_the_interpreter_of_a_script(text: str, state: str, remedy: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_bytes(text.encode())
+    path.chmod(0o755)
+    answer = answered(JobProgram, find_program({"program": str(path), "is_started": True}))
+    assert answer.state == state
+    outcome = run_check("launch-program-missing", fleet(1, answer))
+    assert [finding.is_warning for finding in outcome.findings] == [False] * bool(remedy)
+    assert not remedy or remedy.format(path) in advice("launch-program-missing", outcome)
+
+
+def test_a_program_that_is_no_python(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text("def f(:\n    pass\n")
+    answer = find_program({"program": str(tmp_path / "t.py"), "module": ("python3", "", "/")})
+    outcome = run_check("launch-program-missing", fleet(1, answered(JobProgram, answer)))
+    assert messages(outcome) == [("w1", f"{tmp_path}/t.py is no valid Python")]
+    assert f"`python3 -m py_compile {tmp_path}/t.py`" in advice("launch-program-missing", outcome)
 
 
 def test_a_folder_is_no_program() -> None:

@@ -249,7 +249,7 @@ def launch_on_hosts(options: LaunchOptions, records: Mapping[str, HostRecord]) -
     from doctor.facts.job_paths import NcclFiles
 
     files = FactCache(records).fleet(NcclFiles)
-    return job.LaunchConfig.from_options(options, {host: own.variables for host, own in files.items()})
+    return job.LaunchConfig.from_options(options, {host: fact.variables for host, fact in files.items()})
 
 
 def _rank_table_file(run: Run) -> object:

@@ -254,9 +254,9 @@ def _take(result: Options, argv: tuple[Word, ...], position: int, table: OptionT
     word = argv[position]
     is_long = word.text.startswith("--")
     body = word.text[2:] if is_long else word.text[1:]
-    one_dash = re.match(r"[a-z][a-z_-]{3,}", body) if not is_long and table.joins_letters else None
-    if one_dash and one_dash[0].replace("_", "-") in table.word_counts:
-        result.problems.append(OptionProblem(result.command, f"-{one_dash[0]}", "", f"--{one_dash[0]}"))
+    with_dash = re.match(r"[a-z][a-z_-]{3,}", body) if not is_long and table.joins_letters else None
+    if with_dash and with_dash[0].replace("_", "-") in table.word_counts:
+        result.problems.append(OptionProblem(result.command, f"-{with_dash[0]}", "", f"--{with_dash[0]}"))
         is_long = True
     if not is_long and table.joins_letters and not table.aliases.get(body.partition("=")[0].replace("_", "-")):
         return _take_letters(result, argv, position, table)

@@ -67,7 +67,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     for path in sorted({path for program in programs.values() for path in program.states}):
         states = {host: program.states[path] for host, program in programs.items() if path in program.states}
         holder = next((host for host, state in states.items() if state == "there"), None)
-        if holder:  # what one host has where Python looks first, the others lack
+        if 2 * list(states.values()).count("there") >= len(states):  # what most have where Python looks, the rest lack
             states = {host: "missing" if state == "elsewhere" else state for host, state in states.items()}
         is_program = any(program.path == path for program in programs.values())
         for lacking, observed in _LACKING.items():

@@ -102,6 +102,8 @@ def test_a_module_that_one_host_lacks() -> None:
     outcome = run_check("launch-program-missing", {**fleet(2, has), "w3": [lacks]})
     assert messages(outcome) == [("w3", "import data: Python does not find it")]
     assert "find_spec('data').origin" in advice("launch-program-missing", outcome)
+    alone = run_check("launch-program-missing", {**fleet(2, lacks), "w3": [has]})  # no host is accused by a single one
+    assert messages(alone) == []
 
 
 def test_whose_python_and_folder_are_sure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -160,6 +160,7 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
         return ()
     command, folder = _starting(line), _where_it_starts(source, ["."])
     changes = any(name.endswith("prolog") for call in line.launchers for name in call.options)
+    changes = changes or bool(source.environ.get("PYTHONPATH") and not line.is_module)  # a login may not have it
     if changes or not folder or not re.match("torchrun|python", os.path.basename(command)):
         return ()
     if line.launchers and line.launchers[0].launcher == "srun" and not source.is_of_script:  # it has this PATH

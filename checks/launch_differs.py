@@ -43,11 +43,12 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
         )
     if launch.differing:
         return
-    if not launch.env_by_host:
+    environs = {host: launch.environ_of(host) for host in {**launch.env_by_host, **launch.files}}
+    if not launch.env_by_host and not any(launch.files.values()):
         raise Skip("only `doctor node` reads each host's own environment")
     for variable in (*JOB_WIDE, *EQUAL_EVERYWHERE):
         hosts_by_value: dict[str, list[str]] = defaultdict(list)
-        for host, environ in launch.env_by_host.items():
+        for host, environ in environs.items():
             hosts_by_value[_normalized(variable, environ.get(variable, ""))].append(host)
         if variable.endswith(("_ADDR", "_HOST")):
             _drop_master(hosts_by_value)

@@ -9,6 +9,7 @@ CASES = {
     "PROGRAM": "An interpreter",
     "--allow-run-as-root": "A missing flag",
     "as a command": "A line that ends",
+    **dict.fromkeys(("#SBATCH", "#PBS", "#BSUB"), "A late line"),
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
 
@@ -30,6 +31,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A missing option: add `{option} <address>` to the launch line. `accelerate env` shows what the
       configuration file gives.
     - A missing flag: add `{option}` to the launch line, before the program.
+    - A late line: write `{expected}` above the first command of the script.
     - A missing size: add `{option} {expected}` to the launch line, before the program.
     - By trial: correct what the message names, in the launch line or the environment. `{trial}` asks {launcher} again,
       and does not start the program.

@@ -8,14 +8,20 @@ _LACKING = {
     "missing": "not there",
     "folder": "a folder without __main__.py",
     "not executable": "not executable",
+    "without interpreter": "a script whose interpreter is not there",
+    "broken": "no valid Python",
     "blocked": "no folder that can be made or written to",
 }
+_CASES = {"not executable": "Mode", "without interpreter": "Interpreter", "broken": "Text"}
+_MODULES = ("-m ", "import ")
+"""What stands before the name of a module, by how it is loaded."""
+
 """By the state, what is said of it."""
 
 
 @check(severity=ERROR, area="ranks")
 def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) -> Iterator[Finding]:
-    """The program that the launch line starts, and the configurations and GPUs that it names, are on every host.
+    """The program of the launch line, what it imports, and the configurations and GPUs of the line are on every host.
 
     ## Why it matters
     The ranks of a host without the program end at once: "can't open file", "can't find '__main__' module" of a folder,
@@ -26,7 +32,14 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     - Some: on {host}, `findmnt -T {path}` names the file system that should hold the program. Where it is a shared one,
       mount it there as on {holder}. Else copy the program: `rsync -a --mkpath {holder}:{path} {path}`.
     - No GPU: write the number of ranks on each host in place of gpu, such as `torchrun --nproc-per-node 1`.
+    - Module: on {holder}, `python3 -c "import importlib.util as u; print(u.find_spec('{module}').origin)"` prints where
+      it is. Mount that folder on {host}, or copy it: `rsync -a --mkpath {holder}:<folder>/ <folder>/`; of a package,
+      `python3 -m pip install <package>`.
+    - No module: install the package that has it, `python3 -m pip install <package>`, or name the folder that holds it:
+      `export PYTHONPATH=<folder>`.
     - Mode: on {host}, `chmod +x {path}`.
+    - Interpreter: on {host}, `head -n 1 {path} | cat -A` shows it. With `^M` at its end: `dos2unix {path}`.
+    - Text: `python3 -m py_compile {path}` shows the line. Correct it, or start the program with the Python it is for.
     - All: correct the path in the launch line, or in the variable that has it; or run the command in the folder that
       holds it.
 
@@ -36,7 +49,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     The same for configurations in JSON, YAML and TOML; one of a relative path that no host has is a warning, as a
     program may look for it in a folder of its own. Of a job script only absolute paths are looked for. What starts in a
     container or is found on the PATH is not looked for. A module is, where torchrun or python starts it in this folder;
-    on other hosts where srun or mpirun starts all ranks in it; the folders of mpirun's `--wdir` and of `--log-dir`; the
+    on other hosts where srun or mpirun starts all ranks in it; and what the program imports first, by the interpreter
+    of the line, which imports none of it. Behind other statements, which may change where Python looks, a module that
+    no host has is not judged. So are the folders of mpirun's `--wdir` and of `--log-dir`; the
     file of NCCL_GRAPH_FILE, without which NCCL 2.28 ends the ranks (measured on an H200); and of `--nproc-per-node gpu`
     a device file of any GPU.
     """
@@ -52,25 +67,37 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     for path in sorted({path for program in programs.values() for path in program.states}):
         states = {host: program.states[path] for host, program in programs.items() if path in program.states}
         holder = next((host for host, state in states.items() if state == "there"), None)
+        if 2 * list(states.values()).count("there") >= len(states):  # what most have where Python looks, the rest lack
+            states = {host: "missing" if state == "elsewhere" else state for host, state in states.items()}
         is_program = any(program.path == path for program in programs.values())
         for lacking, observed in _LACKING.items():
             missing = [host for host, state in states.items() if state == lacking]
             if not missing:
                 continue
+            module = path.split(" ")[-1] if path.startswith(_MODULES) else None
             yield Finding(
-                "{path} is {observed}",
+                "{path}: Python does not find it" if module else "{path} is {observed}",
                 hosts=missing,
                 path=path,
                 observed=observed,
                 expected=_expected(path, lacking, is_program),
                 holder=holder,
-                case="Mode" if lacking == "not executable" else "Some" if holder else "All",
-            ).as_warning(not (is_program or holder or path in launch.launch_line or lacking == "blocked"))
+                module=module,
+                case=_case(lacking, holder, module),
+            ).as_warning(not (is_program or holder or module or path in launch.launch_line or lacking == "blocked"))
+
+
+def _case(lacking: str, holder: str | None, module: str | None) -> str:
+    if module:
+        return "Module" if holder else "No module"
+    return _CASES.get(lacking, "Some" if holder else "All")
 
 
 def _expected(path: str, lacking: str, is_program: bool) -> str:
     if lacking == "blocked":
         return "a folder for logs, as --log-dir says"
+    if path.startswith("import "):
+        return "a module that the program imports"
     if is_program or path.startswith("-m "):
         return "the program of the launch line"
     return "a file or folder of the launch line"

@@ -1,8 +1,10 @@
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuCards
+from doctor.facts.job_paths import NcclFiles
 from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.facts.python_env import PythonEnv
@@ -26,6 +28,7 @@ def launch_settings_invalid(
     cann: PerHost[CannVersion] | None,
     gpus: PerHost[GpuCards] | None,
     adapters: PerHost[RdmaAdapters] | None,
+    files: PerHost[NcclFiles] | None,
 ) -> Iterator[Finding]:
     """The variables of HCCL, NCCL, OpenMP, torch and MindSpore whose values doctor knows have valid ones.
 
@@ -36,8 +39,9 @@ def launch_settings_invalid(
     that `NCCL_P2P_DISABLE=true` disables nothing.
 
     ## What to do
-    In the job's script and in the shell that launches it: `unset {variable}`, or set it to what is expected. This check
-    sees the variables of the shell that runs doctor, not those that a launch script sets later.
+    - Environment: in the job's script and in the shell that launches it: `unset {variable}`, or set it to what is
+      expected. This check sees the variables of the shell that runs doctor, not those that a launch script sets later.
+    - File: on {host}, `sed -i '/^{variable}=/d' {path}` takes the line out; or correct it.
 
     ## Source
     HCCL documentation, environment variables (one page each); MindSpore documentation, dynamic cluster; CANN
@@ -45,26 +49,22 @@ def launch_settings_invalid(
     has a release whose source was read: HCCL_ALGO, HCCL_DEBUG_CONFIG, HCCL_LOGIC_SUPERPOD_ID and HCCL_OP_RETRY_PARAMS
     of CANN 8.5, HCCL_OP_EXPANSION_MODE of 8.5 and 9.1, HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO of 9.1,
     PYTORCH_NPU_ALLOC_CONF of torch_npu 7.2.0. NCCL documentation, "Environment Variables", and its source, 2.29, for
-    NCCL_ALGO and NCCL_PROTO of 2.12 to 2.30; OpenMP 5.2, chapter 21; PyTorch, c10d/Utils.hpp. It is a warning where the
-    reader goes on with another value, and where only NCCL or CUDA would end and no host has a GPU, or only HCCL, CANN
-    or torch_npu and no host has an NPU.
+    NCCL_ALGO and NCCL_PROTO of 2.12 to 2.30, and for its files, /etc/nccl.conf and ~/.nccl.conf; OpenMP 5.2, chapter
+    21; PyTorch, c10d/Utils.hpp. It is a warning where the reader goes on with another value, and where only NCCL or
+    CUDA would end and no host has a GPU, or only HCCL, CANN or torch_npu and no host has an NPU.
     """
     has_npu = any(inventory.devices or inventory.pci_count for inventory in (npus or {}).values())
     without_npu = bool(fleet) and not has_npu and launch.framework != "mindspore"
     with_gpus = {host for host, cards in (gpus or {}).items() if cards.pci}
     without_gpu = not with_gpus
     bare = [host for host, own in (adapters or {}).items() if host in with_gpus and not own]
-    if bare and (net := launch.env.get("NCCL_NET", "")).lower() == "ib":
-        yield _finding(EnvSetting("NCCL_NET", net, filled("Socket: {0} has no RDMA adapter", bare[0])))
-    alone = launch.world_size == 1
-    for setting in refused(launch.env, "ends_nccl", alone=alone):
-        yield _finding(setting).as_warning(without_gpu)
-    for setting in refused(launch.env, "ignored", alone=alone):
-        yield _finding(setting).as_warning()
-    for fault in list_faults(launch.env, _newest_nccl(python or {}), alone=alone):
-        yield _finding(EnvSetting(fault.variable, fault.value, fault.expected)).as_warning(
-            without_gpu or not fault.ends
-        )
+    nccl, alone = _newest_nccl(python or {}), launch.world_size == 1
+    for setting, ends in _of_nccl(launch.env, bare, nccl, alone):
+        yield _finding(setting).as_warning(without_gpu or not ends)
+    for host, own in (files or {}).items():
+        unset = {name: value for name, value in own.variables.items() if name not in launch.env}
+        for setting, ends in _of_nccl(unset, [name for name in bare if name == host], nccl, alone):
+            yield _finding(setting, own.paths[setting.variable]).as_warning(not ends).with_host(host)
     if launch.master_port < 1024:
         expected = "a port from 1024 on: root alone opens lower ones, and 22 is that of SSH"
         yield _finding(EnvSetting("MASTER_PORT", str(launch.master_port), expected)).as_warning()
@@ -91,6 +91,19 @@ def launch_settings_invalid(
                 ", ".join(undecided),
             )
         )
+
+
+def _of_nccl(
+    environ: Mapping[str, str], bare: Sequence[str], nccl: tuple[int, ...], alone: bool
+) -> Iterator[tuple[EnvSetting, bool]]:
+    """Settings that NCCL does not take, and whether it ends. ``bare``: hosts with GPUs that have no RDMA adapter."""
+    if bare and (net := environ.get("NCCL_NET", "")).lower() == "ib":
+        yield EnvSetting("NCCL_NET", net, filled("Socket: {0} has no RDMA adapter", bare[0])), True
+    for column in ("ends_nccl", "ignored"):
+        for setting in refused(environ, column, alone=alone):
+            yield setting, column == "ends_nccl"
+    for fault in list_faults(environ, nccl, alone=alone):
+        yield EnvSetting(fault.variable, fault.value, fault.expected), fault.ends
 
 
 def _judged(settings: set[EnvSetting], without_npu: bool) -> Iterator[Finding]:
@@ -125,11 +138,14 @@ def _is_certain(setting: EnvSetting, installed: set[tuple[str, str]]) -> bool:
     )
 
 
-def _finding(setting: EnvSetting) -> Finding:
-    observed = setting.value or '""'
+def _finding(setting: EnvSetting, path: str | None = None) -> Finding:
     return Finding(
-        "{variable} is {observed}; expected {expected}",
+        "{variable} is {observed} in {path}; expected {expected}"
+        if path
+        else "{variable} is {observed}; expected {expected}",
         variable=setting.variable,
-        observed=observed,
+        observed=setting.value or '""',
         expected=setting.expected,
+        path=shlex.quote(path) if path else None,
+        case="File" if path else "Environment",
     )

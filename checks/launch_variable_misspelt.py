@@ -22,7 +22,7 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
     set, too; so are other forms of a word (IDX, CONN, INTERFACE), another order, and a word left out (GLOO_IFNAME). A
     name of plain words alone, such as NCCL_TIMEOUT or ASCEND_HOME, is taken for a script's own.
     """
-    environs = {"": launch.env, **launch.env_by_host}
+    environs = {"": launch.env, **launch.files, **launch.env_by_host}
     hosts_by_name: dict[tuple[str, str], list[str]] = {}
     for host, environ in environs.items():
         for name, intended in misspelt(environ).items():

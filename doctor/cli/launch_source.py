@@ -36,8 +36,11 @@ class SourceOptions(NamedTuple):
         str, typer.Option("--job-script", metavar="FILE", help="Environment of a job script; it is not run.")
     ] = ""
 
-    def read(self) -> JobEnvironment:
-        """The environment that the options, else the words after ``--``, name. Raises: CommandError."""
+    def read(self, *, is_next: bool = False) -> JobEnvironment:
+        """The environment that the options, else the words after ``--``, name. Raises: CommandError.
+
+        ``is_next``: the shell that called doctor runs the words after ``--`` next.
+        """
         from doctor.environment import job_environment
 
         sources = {
@@ -58,7 +61,7 @@ class SourceOptions(NamedTuple):
 
             return job_environment.of_job_script(self.job_script, os.environ, *followed(self.job_script, os.environ))
         if _argv:
-            return job_environment.of_launch_line(_argv, os.environ, tries=True)
+            return job_environment.of_launch_line(_argv, os.environ, tries=True, is_next=is_next)
         return job_environment.of_this_shell(os.environ)
 
 

@@ -32,12 +32,17 @@ _ENVIRON = {"ANSIBLE_INVENTORY_ENABLED": "ini,yaml", "LC_ALL": "C.UTF-8"}
 
 
 _OPENMPI = ("orterun", "prterun", "mpirun.openmpi")
-_TRIAL_SECONDS = 10.0
+_TRIAL_SECONDS = 30.0
+"""slurmctld may be busy for longer than the 10 s of its MessageTimeout, after which srun asks it again."""
 _MOST_LETTERS = 300
 _SAME_USER = {"env", "exec", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout"}
 """Commands that run another one as the same user, on the same host."""
-_READ_ALONE = re.compile(r"container|bcast$|multi-prog$|(?:task-)?(?:pro|epi)log$|no-allocate$|pty$|x11$")
+_READ_ALONE = re.compile(r"container|bcast$|multi-prog$|no-allocate$|pty$|x11$")
 """Options of srun that run or copy more than the program: with them it reads its options alone."""
+_HOOKS = {"prolog": "none", "epilog": "none", "task-prolog": "/bin/true", "task-epilog": "/bin/true"}
+"""Options of srun that run a program of the user: what runs none in its place."""
+_STREAMS = {"output": "SLURM_STDOUTMODE", "error": "SLURM_STDERRMODE", "input": "SLURM_STDINMODE"}
+"""Options of srun that name a file, and the variable for each."""
 _WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact")
 """Of a step that srun would try to start again."""
 _MAP = "JOB MAP"
@@ -49,41 +54,54 @@ TRIAL, WAITS = "=", "=?"
 the command."""
 
 
-def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+def launch_trial(
+    line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str], *, is_next: bool = False
+) -> list[str]:
     """The command that asks the first launcher of a line whether it would start it; empty where none can.
 
     mpirun maps the ranks, and starts nothing; srun starts ``/bin/true`` in the allocation of this shell, and where
     there is none asks for the time of one. Sources: Open MPI, mpirun(1), "--do-not-launch"; Slurm, srun(1),
-    "--test-only", "--immediate".
+    "--test-only", "--immediate". ``is_next``: the shell that called doctor runs the line next, so that its PATH counts.
     """
     call = line.launchers[0] if line.launchers and {word.split()[0] for word in line.wrappers} <= _SAME_USER else None
     places = [at for at, word in enumerate(argv) if call is not None and os.path.basename(word) == call.command]
     if call is None or not places or "options" in call.unresolved:
         return []
     command, start = argv[places[0]], places[0] + 1
-    program = shutil.which(command) or ""
-    if "/" in command and not program and call.launcher in STARTS_TASKS:
-        return ["ls", "-d", command]
+    program = shutil.which(command, path={**environ, **line.environ}.get("PATH")) or ""
+    if not program and (call.launcher in STARTS_TASKS if "/" in command else is_next):
+        return ["sh", "-c", 'type "$0"', command]
     if call.launcher == "openmpi" and os.path.basename(os.path.realpath(program)) in _OPENMPI:
         return [*argv[:start], "--do-not-launch", *argv[start:]]
     if call.command != "srun" or not program or environ.get(OF_STEP, _INTERACTIVE) != _INTERACTIVE:
         return []
     is_inside = "SLURM_JOB_ID" in environ or "jobid" in call.options
     rest = split_options(call.command, literal_words(argv[start:]), launcher_rows()["srun"]).rest
+    first = rest[0].text if is_next and rest else "/"
+    if "/" not in first and not shutil.which(first, path=environ.get("PATH")):  # the tasks get this PATH
+        return ["sh", "-c", 'type "$0"', first]
     options = ["--immediate=5", "--output=none", "--error=none", "--input=none"] if is_inside else ["--test-only"]
+    options += [f"--{name}={idle}" for name, idle in _HOOKS.items() if name in call.options]
     options = ["--help"] if any(map(_READ_ALONE.match, call.options)) else options
     return [*argv[: len(argv) - len(rest)], *options, "/bin/true"]
 
 
-def launch_refusals(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> list[OptionProblem]:
-    """What the first launcher of a line says where it does not start it; `TRIAL` without a value: no answer in time."""
-    if not (trial := launch_trial(line, argv, environ)):
+def launch_refusals(
+    line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str], *, is_next: bool = False
+) -> list[OptionProblem]:
+    """What the first launcher of a line says where it does not start it; `TRIAL` without a value: no answer in time.
+
+    ``is_next``: the shell that called doctor runs the line next.
+    """
+    if not (trial := launch_trial(line, argv, environ, is_next=is_next)):
         return []
     call, command = line.launchers[0], line.launchers[0].command
-    for name in ("output", "error") if call.launcher == "srun" else ():
-        folder = os.path.dirname(call.option(name))
-        if os.path.isabs(folder) and "%" not in folder and not os.path.isdir(folder):
-            return [OptionProblem(command, f"--{name}", printable(folder, 200), "a folder that is there")]
+    for name, variable in _STREAMS.items() if call.launcher == "srun" else ():
+        path = call.option(name) or environ.get(variable, "")
+        needed = path if name == "input" else os.path.dirname(path)
+        if os.path.isabs(needed) and "%" not in needed and not os.path.exists(needed):
+            expected = "a file that is there" if name == "input" else "a folder that is there"
+            return [OptionProblem(command, f"--{name}", printable(needed, 200), expected)]
     try:
         done = run_bounded(trial, _TRIAL_SECONDS, MAX_OUTPUT, {**environ, "LC_ALL": "C.UTF-8"}, os.getcwd())
     except (OSError, subprocess.TimeoutExpired):

@@ -181,17 +181,21 @@ def of_this_shell(environ: Mapping[str, str]) -> JobEnvironment:
     return JobEnvironment(environ=environ, time_left_s=seconds_left(environ))
 
 
-def of_launch_line(argv: Sequence[str], environ: Mapping[str, str], *, tries: bool = False) -> JobEnvironment:
+def of_launch_line(
+    argv: Sequence[str], environ: Mapping[str, str], *, tries: bool = False, is_next: bool = False
+) -> JobEnvironment:
     """The environment of the program that a launch line starts from this shell. Raises: InputError.
 
-    ``tries``: the launcher is asked whether it would start it.
+    ``tries``: the launcher is asked whether it would start it; ``is_next``: as in `launch_refusals`.
     """
     try:
         line = read_launch_line(argv, environ)
     except NotALaunchLine as error:
         raise InputError(filled("the launch line after --: {0}", error)) from None
     if tries and not line.problems:
-        line = msgspec.structs.replace(line, problems=(*line.problems, *launch_refusals(line, argv, environ)))
+        line = msgspec.structs.replace(
+            line, problems=(*line.problems, *launch_refusals(line, argv, environ, is_next=is_next))
+        )
     source = _with_line(line, environ, "the launch line")
     return msgspec.structs.replace(
         source,

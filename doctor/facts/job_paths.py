@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import find_tool
@@ -96,42 +98,105 @@ def _state(path: str) -> str:
 
 _GPU_FILES = ("nvidia", "kfd", "dxg", "nvmap", "nvhost", "renderD", "davinci", "mx", "mt")
 """Beginnings of device files, one of which a host has whose torch may see a GPU; also of vendors that it calls cuda."""
-FIND_MODULE = """
-import sys
-name = sys.argv[1]
-sys.path[0] = sys.argv[2]
-def find(parts):
+FIND_MODULES = """
+import ast, os, sys
+name, program = sys.argv[1:]
+sys.path[0] = os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
+def find(name):
     path, done = None, []
-    for part in parts:
+    for part in name.split("."):
+        if done and path is None:
+            return None
         done.append(part)
         finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
         specs = [finder.find_spec(".".join(done), path) for finder in finders]
         spec = next((spec for spec in specs if spec is not None), None)
-        if spec is None or (part != parts[-1] and spec.submodule_search_locations is None):
+        if spec is None:
             return None
         path = spec.submodule_search_locations
     return spec
+def imports(node):
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        names = [node.module]
+    return [name.split(".")[0] for name in names]
+def is_sure(node):
+    value = getattr(node, "value", None)
+    is_text = isinstance(node, ast.Expr) and isinstance(getattr(value, "value", getattr(value, "s", None)), str)
+    return is_text or isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef))
+states, sure = {}, True
 try:
-    spec = find(name.split("."))
-    if spec is not None and spec.submodule_search_locations is not None:
-        spec = find(name.split(".") + ["__main__"])
-    print("there" if spec else "missing")
+    if name:
+        spec = find(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = find(name + ".__main__")
+        print("there" if spec else "missing", "-m", name)
+        program = getattr(spec, "origin", None)
+    files = [program]
+    for path in files:
+        with open(path, "rb") as file:
+            text = file.read(1 << 20)
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            if path == program and len(text) < 1 << 20:
+                print("broken", program)
+            raise
+        for node in tree.body:
+            sure = sure and is_sure(node)
+            for module in imports(node):
+                if module in states:
+                    continue
+                spec = sys.modules.get(module) or find(module)
+                states[module] = "there" if spec else "missing" if sure else "elsewhere"
+                origin = getattr(spec, "origin", None) or ""
+                if origin.endswith(".py") and origin.startswith(sys.path[0] + os.sep) and "-packages" not in origin:
+                    files += [origin] if len(files) < 32 else []
+                    sure = False
 except Exception:
-    print("there")
+    pass
+for module in sorted(states):
+    print(states[module], "import", module)
 """
-"""As ``python -m`` looks for a module; imports none. What it cannot follow is taken for there."""
+"""As ``python -m NAME``, else the file ``program``, looks for its module and for what it imports first; imports none.
+
+What it cannot follow is taken for there. Where other statements, or modules beside the program, come before an import,
+they may change where Python looks: what is not found then is elsewhere.
+"""
+_MOST_IMPORTS = 200
 
 
-def _state_of_module(environ: dict[str, str], launcher: str, module: str, folder: str = "") -> str:
+def _states_of_modules(
+    environ: dict[str, str], program: str, launcher: str, module: str, folder: str
+) -> dict[str, str]:
     """By the interpreter of a launcher; empty where that is not sure."""
+    folders = environ.get("PYTHONPATH", "").split(":") if not os.path.isabs(folder) else []
+    if any(part and not os.path.isabs(part) for part in folders):
+        return {}
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
     tool = find_tool(launcher, path) or ""
     first = os.path.basename(tool)
     python = tool if first.startswith("python") else os.path.join(os.path.dirname(tool), "python3")
     if not tool or not os.access(python, os.X_OK):
-        return ""
-    code, out, _ = run_tool([python, "-c", FIND_MODULE, module, folder], dict(os.environ, **environ), 18)
-    return out.decode("utf-8", "replace").strip() if not code else ""
+        return {}
+    command = ["/bin/sh", "-c", 'cd -- "$0" && exec "$@"', folder or "/", python, "-c", FIND_MODULES, module, program]
+    code, out, _ = run_tool(command, dict(os.environ, **environ), 18)
+    lines = [line.split(" ", 1) for line in out.decode("utf-8", "replace").splitlines()[:_MOST_IMPORTS]]
+    return {words[1]: words[0] for words in lines if len(words) == 2} if not code else {}
+
+
+def _state_of_started(path: str) -> str:
+    """Whether the kernel runs a program: its mode, and the interpreter that its first line names."""
+    if not os.access(path, os.X_OK):
+        return "not executable"
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            words = file.readline(256).strip(b"\n").split(b" ") if file.read(2) == b"#!" else []
+    except OSError:
+        return "there"
+    interpreter = next(filter(None, words), b"")
+    return "there" if not interpreter or os.path.exists(interpreter) else "without interpreter"
 
 
 def _state_of_output(path: str) -> str:
@@ -142,6 +207,9 @@ def _state_of_output(path: str) -> str:
         return "there" if stat.S_ISDIR(os.stat(path).st_mode) and os.access(path, os.W_OK | os.X_OK) else "blocked"
     except OSError as error:
         return "blocked" if _is_absence(error) else str(error.strerror)
+
+
+_UNUSABLE = ("without interpreter", "broken")
 
 
 def find_program(arguments: ProbeArguments) -> dict[str, object]:
@@ -156,12 +224,11 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
     state = _state(path)
     if state == "there" and os.path.isdir(path) and _state(os.path.join(path, "__main__.py")) == "missing":
         state = "folder"
-    if state == "there" and arguments.get("is_started") and not os.access(path, os.X_OK):
-        state = "not executable"
+    if state == "there" and arguments.get("is_started"):
+        state = _state_of_started(path)
     module = arguments.get("module")
-    state_of_module = _state_of_module(arguments.get("environ", {}), *module) if module else ""
-    if module and state_of_module:
-        files["-m " + module[1]] = state_of_module
+    if module and (module[1] or state == "there"):
+        files.update(_states_of_modules(arguments.get("environ", {}), path, *module))
     output = arguments.get("output", "")
     if output:
         files[output] = _state_of_output(output)
@@ -184,9 +251,10 @@ class JobProgram(Fact, frozen=True):
 
     path: str
     state: str
-    """there, missing, folder, not executable."""
+    """there, missing, folder, not executable, without interpreter, broken."""
     files: dict[str, str] = {}
-    """The same by configuration, module (``-m NAME``) and folder for logs, which is there or blocked."""
+    """The same by configuration, module (``-m NAME``), ``import NAME`` of the program, which may also be elsewhere, and
+    folder for logs, which is there or blocked."""
 
     has_gpus: bool | None = None
     """Of a launch line that starts a rank for each GPU; None: another one."""
@@ -201,9 +269,57 @@ class JobProgram(Fact, frozen=True):
         if not program.states and program.has_gpus is None:
             raise Absent("no launch line names the path of a program that every host must have")
         for path, state in program.states.items():
-            if state not in ("there", "missing", "folder", "blocked", "not executable"):
+            if state not in ("there", "missing", "folder", "blocked", "not executable", "elsewhere", *_UNUSABLE):
                 raise Unreadable(f"{path}: {state}")
         return program
+
+
+def read_nccl_files(arguments: ProbeArguments) -> dict[str, str] | None:
+    """Runs on the host: the files of variables that NCCL reads, in its order; None without a device file of a GPU."""
+    if not any(name.startswith(_GPU_FILES[:3]) for name in os.listdir("/dev")):
+        return None
+    environ = dict(os.environ, **arguments.get("environ", {}))
+    paths = (environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf"), "/etc/nccl.conf")
+    texts = {}
+    for path in paths:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:  # NCCL passes over it, too
+            continue
+        with os.fdopen(fd, "rb") as file:
+            texts[path] = file.read(1 << 16).decode("utf-8", "replace") if stat.S_ISREG(os.fstat(fd).st_mode) else ""
+    return texts
+
+
+class NcclFiles(Fact, frozen=True):
+    r"""The variables that NCCL's own files set on a host with GPUs, where its environment has no such variable.
+
+    Raw output, as JSON::
+
+        {"/etc/nccl.conf": "NCCL_SOCKET_IFNAME=eth0\n"}
+
+    Source: NCCL documentation, "Environment Variables", and src/misc/param.cc (``initEnvFunc``): NCCL_CONF_FILE, else
+    ~/.nccl.conf, then /etc/nccl.conf; a line sets what no line before it sets.
+    """
+
+    probe = ask(read_nccl_files, job=True)
+
+    variables: dict[str, str]
+    paths: dict[str, str]
+    """By variable, the file that sets it."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NcclFiles:
+        if (texts := msgspec.convert(answer.json(), dict[str, str] | None)) is None:
+            raise Absent("no GPU: NCCL has no settings to read")
+        variables: dict[str, str] = {}
+        paths: dict[str, str] = {}
+        for path, text in texts.items():
+            for line in text.splitlines():
+                name, equals, value = line.partition("=")
+                if equals and re.fullmatch(r"NCCL_[A-Z0-9_]{1,60}", name, re.ASCII) and name not in paths:
+                    variables[name], paths[name] = printable(value, 256), printable(path, 200)
+        return cls(variables=variables, paths=paths)
 
 
 class PathState(msgspec.Struct, frozen=True):

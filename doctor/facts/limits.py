@@ -24,8 +24,8 @@ class Limit(msgspec.Struct, frozen=True):
         return self.hard is None or self.hard >= required
 
 
-OTHERS = ("core file size", "stack size")
-"""Limits that are compared with those of earlier runs alone."""
+FILE_SIZE = "file size"
+OTHERS = ("core file size", "stack size", FILE_SIZE)
 
 
 class ResourceLimits(Fact, frozen=True):

@@ -91,13 +91,16 @@ class LaunchConfig(LaunchSettings, frozen=True):
     problems: tuple[EnvSetting, ...] = ()
     env_by_host: dict[str, dict[str, str]] = {}
     """`BY_HOST` of `doctor.job.variables` in each host's own environment, where `doctor merge` joins hosts' files."""
+    files: dict[str, dict[str, str]] = {}
+    """By host, what NCCL's own files set there: it counts where the environment does not set it."""
 
     def environ_of(self, host: str) -> dict[str, str]:
         """The variables that the job has on a host: the host's own where they are known, else the caller's."""
-        host_environ = self.env_by_host.get(host)
+        host_environ, from_files = self.env_by_host.get(host), self.files.get(host, {})
         if host_environ is None:
-            return self.env
-        return {**{name: value for name, value in self.env.items() if name not in _BY_HOST}, **host_environ}
+            return {**from_files, **self.env}
+        shared = {name: value for name, value in self.env.items() if name not in _BY_HOST}
+        return {**from_files, **shared, **host_environ}
 
     def master_of(self, host: str) -> str:
         """MASTER_ADDR on a host; of a host whose own environment is known, its own."""
@@ -215,8 +218,8 @@ class LaunchConfig(LaunchSettings, frozen=True):
         return filled(_MASTER_OPTIONS.get(launcher, "`export MASTER_ADDR={0}`"), address or "<address>")
 
     @classmethod
-    def from_options(cls, options: LaunchOptions) -> LaunchConfig:
-        """The settings that a run keeps.
+    def from_options(cls, options: LaunchOptions, files: Mapping[str, dict[str, str]] = {}) -> LaunchConfig:
+        """The settings that a run keeps, and what NCCL's ``files`` on the hosts set.
 
         >>> from doctor.engine.record import LaunchOptions
         >>> LaunchConfig.from_options(LaunchOptions(environ={"MASTER_ADDR": "a"}, master_port=29501)).master_port
@@ -224,7 +227,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
         """
         settings = msgspec.structs.asdict(options)
         del settings["places"], settings["others"]
-        return cls.from_environment(**settings)
+        return msgspec.structs.replace(cls.from_environment(**settings), files=dict(files))
 
     @classmethod
     def from_environment(

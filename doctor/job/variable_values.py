@@ -251,7 +251,7 @@ def expected_host(value: str) -> str:
         or value.startswith("127.")
         or value in ("::1", "0.0.0.0", "::")
         or numeric_ipv4(value)
-        or (name and not re.fullmatch(r"[0-9.]+", value))
+        or (name and not re.fullmatch(r"[0-9.]+|(?:MASTER|HEAD|MAIN|RDZV|LEADER)_[A-Z0-9_]+", value))  # without its $
     )
     return "" if right else "a host name or an IP address"
 

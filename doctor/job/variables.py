@@ -108,7 +108,9 @@ _FAMILIES = re.compile(
     r"(HCCL|NCCL|GLOO|TP|TORCH_HCCL|TORCH_NCCL|TORCH_GLOO|TORCH_FR|TORCH_DISTRIBUTED|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
 )
 _COMMUNICATION = re.compile(r"(NCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+")
-_AT_START = re.compile(r"(TORCH|PYTORCH|OMP|GOMP|KMP|MKL|OPENBLAS)_[A-Z0-9_]+|PYTHON[A-Z0-9]+|GLOO_DEVICE_TRANSPORT")
+_AT_START = re.compile(
+    r"(TORCH|PYTORCH|OMP|GOMP|KMP|MKL|OPENBLAS)_[A-Z0-9_]+|PYTHON[A-Z0-9]+|GLOO_DEVICE_TRANSPORT|NCCL_CONF_FILE|LD_(LIBRARY_PATH|PRELOAD)"
+)
 _SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
 
 
@@ -146,11 +148,11 @@ def communication(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: printable(environ[name], 256) for name in names[:64] if not _SECRET.search(name)}
 
 
-def at_start(environ: Mapping[str, str], with_path: bool) -> dict[str, str]:
+def at_start(environ: Mapping[str, str], with_path: bool, with_libraries: bool = False) -> dict[str, str]:
     """The variables that Python, torch and its math libraries read while they start, each bounded.
 
-    ``with_path``: also PYTHONPATH, which another host may have otherwise. LD_LIBRARY_PATH is left out: what a login on
-    the host sets decides it.
+    ``with_path``: also PYTHONPATH, which another host may have otherwise. ``with_libraries``: also LD_LIBRARY_PATH,
+    which a login on the host decides, unless the launcher gives all hosts its own.
 
     >>> at_start({"TORCH_LOGS": "all", "PYTHONPATH": "/a", "OMP_STACKSIZE": "", "HOME": "/root"}, False)
     {'TORCH_LOGS': 'all'}
@@ -159,6 +161,7 @@ def at_start(environ: Mapping[str, str], with_path: bool) -> dict[str, str]:
         name for name in environ if _AT_START.fullmatch(name) and environ[name] and "\0" not in environ[name]
     )
     kept = [name for name in names if not _SECRET.search(name) and (with_path or name != "PYTHONPATH")]
+    kept = [name for name in kept if with_libraries or not name.startswith("LD_")]
     return {name: environ[name] for name in kept[:64] if len(environ[name]) <= 4096}
 
 

@@ -33,7 +33,7 @@ from doctor.job.variables import at_start, relevant
 from doctor.session.connection import ssh_to
 from doctor.session.examine_options import ExamineOptions
 from doctor.session.remedy_values import container_views, needed_facts
-from doctor.session.replay import Examination, replay
+from doctor.session.replay import Examination, launch_on_hosts, replay
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
@@ -133,11 +133,16 @@ def _arguments(
         "program": program,
         "files": sorted({*files} - {""}),
         "is_started": options.is_started,
-        "module": options.module if is_local or any(map(os.path.isabs, options.module[2:])) else (),
+        "module": options.module if is_local or _is_sure_elsewhere(program, options.module) else (),
         "output": output,
         "counts_gpus": options.counts_gpus,
-        "environ": at_start(options.job_environ or caller, with_path=is_of_job),
+        "environ": at_start(options.job_environ or caller, is_of_job, options.launch.launchers[:1] == ("srun",)),
     }
+
+
+def _is_sure_elsewhere(program: str, module: Sequence[str]) -> bool:
+    """Which Python starts on other hosts, and where, does not depend on their logins."""
+    return any(map(os.path.isabs, module[:1])) and any(map(os.path.isabs, (program, *module[2:])))
 
 
 def _rank_to_be(inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -370,7 +375,8 @@ def _net_round(
         net = msgspec.structs.replace(net, budget=min(net.budget, remaining))
     net = msgspec.structs.replace(net, topology=topology)
     within = tuple(shlex.split(options.within))
-    return run_net_round(records, LaunchConfig.from_options(job.launch), transport, net, within=within, on_phase=stage)
+    launch = launch_on_hosts(job.launch, records)
+    return run_net_round(records, launch, transport, net, within=within, on_phase=stage)
 
 
 def _smoke_round(

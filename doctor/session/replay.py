@@ -17,7 +17,7 @@ from doctor import job
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate_check
 from doctor.engine.fact import Absent, Unreadable, Visit
-from doctor.engine.record import HostRecord, Run, load_run, load_run_file
+from doctor.engine.record import HostRecord, LaunchOptions, Run, load_run, load_run_file
 from doctor.engine.result import BUDGET_ENDED, THIS_HOST_ALONE, Outcome, Reason, Report
 from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import effective_time
@@ -249,6 +249,16 @@ class RunIntent(Mapping[type, object]):
         return len(self._values)
 
 
+def launch_on_hosts(options: LaunchOptions, records: Mapping[str, HostRecord]) -> job.LaunchConfig:
+    """The job's settings, with those of NCCL's files on the hosts."""
+    if not any("NcclFiles" in record.outputs for record in records.values()):
+        return job.LaunchConfig.from_options(options)
+    from doctor.facts.job_paths import NcclFiles
+
+    files = FactCache(records).fleet(NcclFiles)
+    return job.LaunchConfig.from_options(options, {host: fact.variables for host, fact in files.items()})
+
+
 def _rank_table(run: Run) -> object:
     if not run.rank_table:
         return Absent("no rank table was given")
@@ -268,7 +278,7 @@ def _part(run: Run, name: str) -> Any:
 
 
 _READERS: dict[str, Callable[[Run], object]] = {
-    "doctor.job.launch_config.LaunchConfig": lambda run: job.LaunchConfig.from_options(run.launch),
+    "doctor.job.launch_config.LaunchConfig": lambda run: launch_on_hosts(run.launch, run.hosts),
     "doctor.engine.record.RankTableFile": lambda run: run.rank_table or Absent("no rank table was given"),
     "doctor.job.rank_table.model.RankTable": _rank_table,
     "doctor.job.training.model.TrainingLaunch": lambda run: _part(run, "training"),

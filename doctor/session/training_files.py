@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -145,19 +146,26 @@ def program_path(source: JobEnvironment) -> str:
     line = source.line
     if line is None or line.is_module or line.program in ("", "-", "-c"):
         return ""
+    if any("bcast" in call.options for call in line.launchers):  # it starts a copy
+        return ""
     if {"program", "folder of the program"} & line.unresolved.keys() or not (line.interpreter or "/" in line.program):
         return ""
     return next(iter(_where_it_starts(source, [line.program])), "")
 
 
 def _module(source: JobEnvironment) -> tuple[str, ...]:
-    """The command that starts a module, its name, and the folder in which; none where that is not sure."""
+    """The command that starts Python, the module that it starts, empty of a file, and the folder; none if not sure."""
     line = source.line
-    if line is None or not line.is_module or "program" in line.unresolved:
+    if line is None or "program" in line.unresolved or not (line.is_module or program_path(source).endswith(".py")):
         return ()
     command, folder = _starting(line), _where_it_starts(source, ["."])
-    starts_python = re.match("torchrun|python", os.path.basename(command))
-    return (command, line.program, *folder) if starts_python and folder else ()
+    changes = any(name.endswith("prolog") for call in line.launchers for name in call.options)
+    changes = changes or bool(source.environ.get("PYTHONPATH") and not line.is_module)  # a login may not have it
+    if changes or not folder or not re.match("torchrun|python", os.path.basename(command)):
+        return ()
+    if line.launchers and line.launchers[0].launcher == "srun" and not source.is_of_script:  # it has this PATH
+        command = shutil.which(command, path=source.environ.get("PATH", "")) or command
+    return (command, line.program if line.is_module else "", *folder)
 
 
 def _starting(line: LaunchLine) -> str:
@@ -175,7 +183,9 @@ def _interpreter(source: JobEnvironment) -> str:
 def _needed(line: LaunchLine, environ: Mapping[str, str]) -> list[str]:
     """Configurations, where Open MPI starts the ranks, what srun runs before and after them, NCCL's file of graphs."""
     paths = [call.option(name) for call in line.launchers for name in ("wdir", "task-prolog", "task-epilog")]
-    return [*named_configurations(line), *filter(os.path.isabs, [*paths, environ.get("NCCL_GRAPH_FILE", "")])]
+    copies = [os.path.dirname(call.option("bcast")) for call in line.launchers]
+    paths += [*copies, *line.paths, environ.get("NCCL_GRAPH_FILE", "")]
+    return [*named_configurations(line), *filter(os.path.isabs, paths)]
 
 
 def _counts_gpus(source: JobEnvironment) -> bool:
@@ -206,7 +216,7 @@ def _in_container(line: LaunchLine, environ: Mapping[str, str]) -> bool:
     """Also in one that Slurm's Pyxis or its own runtime starts: ``srun --container-image``, ``--container``."""
     by_option = any(name.startswith("container") for call in line.launchers for name in call.options)
     by_variable = any(name.startswith(("SLURM_CONTAINER", "PYXIS_")) for name in environ)
-    elsewhere = any(call.launcher == "ssh" or "bcast" in call.options for call in line.launchers)
+    elsewhere = any(call.launcher == "ssh" for call in line.launchers)
     return bool(line.container) or by_option or by_variable or elsewhere
 
 

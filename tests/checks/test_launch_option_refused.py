@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Status
+from doctor.environment.commands import launch_trial
 from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig
 from doctor.session.lint_files import launches_of
@@ -76,6 +78,52 @@ def test_a_variable_in_the_line_of_a_job_script(tmp_path: Path, words: str, stat
 
 
 @pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("torchrun --rdzv_backend nccl t.py", "--rdzv-backend"),  # that of a process group
+        ("torchrun --rdzv_backend mine t.py", ""),  # a plugin may have any name
+        ("torchrun -nproc_per_node 8 t.py", "-nproc_per_node"),
+        ("torchrun --rdzv_endpoint $(head):port t.py", "--rdzv-endpoint"),
+        ("torchrun --rdzv_endpoint $(head):$PORT t.py", ""),
+        ("torchrun --rdzv_endpoint [2001:db8::dead]:29400 t.py", ""),
+        ("torchrun --rdzv_endpoint MASTER_ADDR:29500 t.py", "--rdzv-endpoint"),
+        ("torchrun --nnodes 2 --master_addr HEAD_NODE_IP t.py", "--master-addr"),
+        ("torchrun --nnodes 2 --master_addr head_node t.py", ""),
+        ("srun -nodes=2 python t.py", "-nodes"),
+        ("srun -N2 -n4 python t.py", ""),
+        ("bash -c 'torchrun t.py'", ""),
+    ],
+)
+def test_words_that_were_meant_for_another_place(tmp_path: Path, words: str, option: str) -> None:
+    (tmp_path / "run.sh").write_text(f"{words}\n")
+    (launch,) = launches_of([str(tmp_path / "run.sh")], [], LaunchOptions(), {})
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    assert [finding.values["option"] for finding in outcome.findings] == ([option] if option else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("#SBATCH -J x\n{}\nset -e\n", []),
+        ("#SBATCH -J x\nset -e\n{}\n", ["#SBATCH --nodes=2"]),
+        ("#SBATCH -J x\n\n# a remark\n{}\n", []),
+        ("#SBATCH -J x\nset -e\n#{}\n", []),  # switched off
+        ("set -e\n{}\n", []),  # no job of Slurm
+        ("#SBATCH -J x\ncat >other.sh <<END\n{}\nEND\n", []),
+        ("#PBS -N x\nset -e\n#PBS -l select=2\n", ["#PBS -l select=2"]),
+    ],
+)
+def test_a_directive_behind_the_first_command(tmp_path: Path, text: str, told: list[str]) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/bash\n" + text.format("#SBATCH --nodes=2") + "torchrun t.py\n")
+    (launch,) = launches_of([str(script)], [], LaunchOptions(), {})
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    findings = [finding for finding in outcome.findings if finding.values["option"].startswith("#")]
+    assert [finding.values["expected"] for finding in findings if finding.is_warning] == told
+    assert not told or f"write `{told[0]}` above the first" in advice("launch-option-refused", outcome)
+
+
+@pytest.mark.parametrize(
     ("line", "remedy"),
     [
         ("srun -N 2 torchrun --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint n1:1 t.py", "add `--nnodes 2`"),
@@ -132,7 +180,7 @@ TRIALS = [
     ("mpirun --allow-run-as-root -np 9 python t.py", {}, "There are not enough slots available in the system"),
     ("mpirun --bind-to cores -np 2 python t.py", {}, "--bind-to"),  # by the table of options
     ("mpirun $OPTIONS -np 2 python t.py", {}, ""),
-    ("./absent/mpirun -np 2 python t.py", {}, "ls: cannot access './absent/mpirun': No such file or directory"),
+    ("./absent/mpirun -np 2 python t.py", {}, "./absent/mpirun: not found"),
     ("./absent/torchrun t.py", {}, ""),  # each host has it, or not
     ("sudo -u job mpirun -np 2 python t.py", {}, ""),
     ("docker run image mpirun -np 2 python t.py", {}, ""),
@@ -141,7 +189,10 @@ TRIALS = [
     ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", {}, SIDEWAYS),
     ("srun -J taken -n 2 python t.py", IN_JOB, WAITS),
     ("srun --output=/nowhere/at/all/%j.out -n 2 python t.py", IN_JOB, "--output"),
+    ("srun --input=/nowhere/at/all -n 2 python t.py", IN_JOB, "--input"),
+    ("srun -n 2 python t.py", {**IN_JOB, "SLURM_STDERRMODE": "/nowhere/at/all/x"}, "--error"),
     ("srun --output=/nowhere/%x/%j.out -n 2 python t.py", IN_JOB, ""),
+    ("srun --cpu-bind=map_ldom:sideways --task-prolog=/p --epilog=/e -n 2 python t.py", IN_JOB, SIDEWAYS),
     ("srun --cpu-bind=map_ldom:sideways --pty -n 2 python t.py", IN_JOB, ""),  # runs more than the program
     ("srun --cpu-bind=map_ldom:sideways --container-image=x -n 2 python t.py", IN_JOB, ""),
     ("srun --cpu-bind=map_ldom:sideways -n 2 python t.py", {**IN_JOB, "SLURM_STEP_ID": "0"}, ""),  # a task of a step
@@ -164,6 +215,40 @@ def test_the_launcher_is_asked(launchers: Path, line: str, environ: dict[str, st
     assert not any(row[1] in ("=", "!--allow-run-as-root") for row in quiet.refused)
 
 
+def test_no_hook_of_the_user_runs_in_the_trial(launchers: Path) -> None:
+    line = of_launch_line(["srun", "--task-prolog", "/p", "python", "t.py"], {}).line
+    assert line is not None
+    trial = launch_trial(
+        line, ["srun", "--task-prolog", "/p", "python", "t.py"], {**IN_JOB, "PATH": os.environ["PATH"]}
+    )
+    assert trial[-2:] == ["--task-prolog=/bin/true", "/bin/true"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        ("torchrun-absent t.py", False),  # no launcher that is known
+        ("torchrun t.py", True),
+        ("env A=b torchrun t.py", True),
+        ("env PATH={} torchrun t.py", False),
+        ("conda run -n x torchrun t.py", False),
+        ("docker run image torchrun t.py", False),
+        ("msrun t.py", True),
+        ("srun python3.99 t.py", bool(shutil.which("srun", path="/usr/bin:/bin"))),
+        ("/absent/torchrun t.py", False),  # the hosts are asked
+    ],
+)
+def test_a_launcher_that_the_shell_does_not_have(line: str, is_told: bool, tmp_path: Path) -> None:
+    (tmp_path / "torchrun").write_text("#!/bin/sh\n")
+    (tmp_path / "torchrun").chmod(0o755)
+    argv, environ = shlex.split(line.format(tmp_path)), {"PATH": "/usr/bin:/bin"}
+    launch = of_launch_line(argv, environ, tries=True, is_next=True).complete(LaunchOptions())
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    assert [finding.values["observed"].endswith("not found") for finding in outcome.findings] == [True] * is_told
+    before = of_launch_line(argv, environ, tries=True).complete(LaunchOptions())
+    assert line.startswith("srun") or not any(row[1] == "=" for row in before.refused)
+
+
 @pytest.mark.parametrize(
     ("export", "environ", "is_told"),
     [
@@ -178,6 +263,8 @@ def test_the_launcher_is_asked(launchers: Path, line: str, environ: dict[str, st
 def test_an_address_that_the_tasks_do_not_get(export: str, environ: dict[str, str], is_told: bool) -> None:
     outcome = run_check("launch-option-refused", config(f"srun --export={export} -n 2 python t.py", environ))
     assert [finding.is_warning for finding in outcome.findings] == [True] * is_told
+    by_variable = config("srun -n 2 python t.py", {**environ, "SLURM_EXPORT_ENV": export})
+    assert len(run_check("launch-option-refused", by_variable).findings) == is_told
     assert not is_told or "add `--export ALL`" in advice("launch-option-refused", outcome)
 
 

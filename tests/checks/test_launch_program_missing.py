@@ -73,6 +73,83 @@ def test_a_module_in_the_folder_of_all_ranks(tmp_path: Path) -> None:
         assert answered(JobProgram, given).states == {"-m pkg.run": state}
 
 
+@pytest.mark.parametrize(
+    ("text", "states"),
+    [
+        ("import absent\n", {"absent": "missing"}),
+        ("'A text.'\nfrom __future__ import annotations\nimport absent.inner as x\n", {"absent": "missing"}),
+        ("import sys\nsys.path.append('/elsewhere')\nimport absent\n", {"absent": "elsewhere"}),
+        ("import beside\nimport absent\n", {"beside": "there", "absent": "elsewhere", "deeper": "elsewhere"}),
+        ("from .absent import x\ntry:\n    import absent\nexcept ImportError:\n    pass\n", {}),
+        ("def f():\n    import absent\n", {}),
+        ("import json.tool, zipfile\n", {"json": "there", "zipfile": "there"}),
+    ],
+)
+def test_what_the_program_imports(text: str, states: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "beside.py").write_text("import deeper\n")
+    path = str(tmp_path / "train.py")
+    answer = answered(JobProgram, find_program({"program": path, "module": ("python3", "", "/")}))
+    seen = {name[7:]: state for name, state in answer.states.items() if name.startswith("import ")}
+    assert {name: state for name, state in seen.items() if name not in ("sys", "__future__")} == states
+    outcome = run_check("launch-program-missing", fleet(1, answer))
+    assert bool(messages(outcome)) == ("missing" in states.values())
+
+
+def test_a_module_that_one_host_lacks() -> None:
+    has = JobProgram(path="/work/t.py", state="there", files={"import data": "there", "import gone": "elsewhere"})
+    lacks = JobProgram(path="/work/t.py", state="there", files={"import data": "elsewhere", "import gone": "elsewhere"})
+    outcome = run_check("launch-program-missing", {**fleet(2, has), "w3": [lacks]})
+    assert messages(outcome) == [("w3", "import data: Python does not find it")]
+    assert "find_spec('data').origin" in advice("launch-program-missing", outcome)
+    alone = run_check("launch-program-missing", {**fleet(2, lacks), "w3": [has]})  # no host is accused by a single one
+    assert messages(alone) == []
+
+
+def test_whose_python_and_folder_are_sure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "python3").write_text("")
+    (tmp_path / "python3").chmod(0o755)
+    for words, module in (
+        ("srun python3 t.py", (str(tmp_path / "python3"), "", str(tmp_path))),
+        ("torchrun t.py", ("torchrun", "", ".")),
+        ("srun --task-prolog=/p python3 t.py", ()),
+        ("srun --container-image=x python3 t.py", ()),
+        ("python3 run", ()),
+    ):
+        source = of_launch_line(words.split(), {"PATH": str(tmp_path)})
+        assert with_launch_line(ExamineOptions(), source).module == module
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "remedy"),
+    [
+        ("#!/bin/sh\n", "there", ""),
+        ("#! /usr/bin/env python3\n", "there", ""),
+        ("echo without a first line\n", "there", ""),
+        ("#!/bin/sh\r\n", "without interpreter", "`dos2unix {}`"),
+        ("#!/opt/none/bash -e\n", "without interpreter", "`head -n 1 {} | cat -A`"),
+    ],
+)
+def test_the_interpreter_of_a_script(text: str, state: str, remedy: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_bytes(text.encode())
+    path.chmod(0o755)
+    answer = answered(JobProgram, find_program({"program": str(path), "is_started": True}))
+    assert answer.state == state
+    outcome = run_check("launch-program-missing", fleet(1, answer))
+    assert [finding.is_warning for finding in outcome.findings] == [False] * bool(remedy)
+    assert not remedy or remedy.format(path) in advice("launch-program-missing", outcome)
+
+
+def test_a_program_that_is_no_python(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text("def f(:\n    pass\n")
+    answer = find_program({"program": str(tmp_path / "t.py"), "module": ("python3", "", "/")})
+    outcome = run_check("launch-program-missing", fleet(1, answered(JobProgram, answer)))
+    assert messages(outcome) == [("w1", f"{tmp_path}/t.py is no valid Python")]
+    assert f"`python3 -m py_compile {tmp_path}/t.py`" in advice("launch-program-missing", outcome)
+
+
 def test_a_folder_is_no_program() -> None:
     outcome = run_check("launch-program-missing", fleet(1, program("folder")))
     assert messages(outcome) == [("w1", "/work/train.py is a folder without __main__.py")]
@@ -103,7 +180,8 @@ def test_modules_and_folders_for_logs(
     options = with_launch_line(ExamineOptions(), of_launch_line(shlex.split(words), {}))
     output = str(tmp_path / options.output) if options.output else ""
     answer = answered(JobProgram, find_program({"module": options.module, "output": output}))
-    assert answer.states == {path.format(tmp_path): state}
+    rest = {name: found for name, found in answer.states.items() if not name.startswith("import ")}
+    assert rest == {path.format(tmp_path): state}
     outcome = run_check("launch-program-missing", fleet(1, answer))
     assert bool(messages(outcome)) == (state != "there")
 

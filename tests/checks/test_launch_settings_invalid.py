@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.evaluate import FactCache, evaluate_check
-from doctor.engine.fact import Fact, PerHost, Visit
-from doctor.engine.record import HostRecord
+from doctor.engine.fact import Fact, Output, PerHost, Visit
+from doctor.engine.record import HostRecord, LaunchOptions
 from doctor.engine.result import Outcome, Severity, Status
 from doctor.facts.gpu import GpuCards
+from doctor.facts.job_paths import NcclFiles
 from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 from doctor.job import LaunchConfig
+from doctor.session.replay import launch_on_hosts
 from tests.checks import run_check
 from tests.checks.launch_lines import config
 from tests.checks.tables import check, list_messages
@@ -68,6 +70,7 @@ def test_the_hosts_say_which_product() -> None:
                     fleet=None,
                     npus=None,
                     adapters=None,
+                    files=None,
                 )
             )
         )
@@ -190,3 +193,45 @@ def test_a_rank_alone_ends_only_at_what_nccl_reads_for_it(setting: str, ranks: i
     launch = config(line, dict([setting.split("=")]))
     [finding] = run_check.run_check(NAME, {"w1": host}, launch).findings
     assert finding.is_warning is is_warning
+
+
+NCCL_FILES = {
+    "ends": ({"NCCL_ALGO": "bogus"}, {}, ["NCCL_ALGO is bogus in /etc/nccl.conf"]),
+    "the environment wins": ({"NCCL_ALGO": "bogus"}, {"NCCL_ALGO": "Ring"}, []),
+    "right": ({"NCCL_ALGO": "Ring"}, {}, []),
+}
+
+
+@pytest.mark.parametrize(("variables", "environ", "messages"), NCCL_FILES.values(), ids=NCCL_FILES)
+def test_a_file_of_nccl_on_one_host(variables: dict[str, str], environ: dict[str, str], messages: list[str]) -> None:
+    files = NcclFiles(variables=variables, paths=dict.fromkeys(variables, "/etc/nccl.conf"))
+    gpu = GpuCards(pci=8, driver="550.54.15", tool=True)
+    python = PythonEnv(path="/p", version="3.11.1", packages={"torch": "2.7.1+cu126"}, finds_torch=True)
+    none = NcclFiles(variables={}, paths={})
+    hosts: run_check.FactsByHost = {"w1": [none, gpu, python], "w2": [files, gpu, python]}
+    outcome = run_check.run_check("launch-settings-invalid", hosts, run_check.job(**environ))
+    found = [(host, text.partition(";")[0]) for host, text in run_check.messages(outcome)]
+    assert found == [("w2", text) for text in messages]
+    assert not found or "`sed -i '/^NCCL_ALGO=/d' /etc/nccl.conf`" in run_check.advice(
+        "launch-settings-invalid", outcome
+    )
+
+
+def test_what_a_file_sets_is_the_environment_of_its_host() -> None:
+    record = HostRecord(Visit(), {"NcclFiles": {"": Output(out='{"/etc/nccl.conf": "NCCL_ALGO=Ring\\nNCCL_NET=IB"}')}})
+    options = LaunchOptions(environ={"NCCL_NET": "Socket"})
+    launch = launch_on_hosts(options, {"w1": record, "w2": HostRecord(Visit(), {})})
+    assert launch.environ_of("w1") == {"NCCL_ALGO": "Ring", "NCCL_NET": "Socket"}
+    assert launch.environ_of("w2") == launch.env == {"NCCL_NET": "Socket"}
+
+
+def test_files_that_differ_hang_the_ranks() -> None:
+    files = {"w1": {"NCCL_PROTO": "LL"}, "w2": {}, "w3": {}}
+    differs = run_check.run_check("launch-differs", run_check.fleet(3), LaunchConfig(files=files))
+    assert run_check.messages(differs) == [("w1", "NCCL_PROTO is ll; expected not set")]
+    alike = run_check.run_check("launch-differs", run_check.fleet(3), LaunchConfig(files={host: {} for host in files}))
+    assert alike.status is Status.SKIPPED
+    named = run_check.run_check(
+        "launch-variable-misspelt", run_check.fleet(1), LaunchConfig(files={"w1": {"NCCL_AGLO": "x"}})
+    )
+    assert run_check.messages(named) == [("w1", "no library reads NCCL_AGLO; the name is NCCL_ALGO")]

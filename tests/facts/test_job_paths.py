@@ -6,7 +6,11 @@ import hashlib
 import os
 from pathlib import Path
 
-from doctor.facts.job_paths import read_paths
+import pytest
+
+from doctor.engine.fact import Absent
+from doctor.facts.job_paths import NcclFiles, read_nccl_files, read_paths
+from tests.facts.answers import answered
 
 
 def test_files_folders_and_what_is_none(tmp_path: Path) -> None:
@@ -42,3 +46,25 @@ def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "a")
     states = read_paths({"paths": [str(tmp_path / "a"), str(tmp_path / "link")]})
     assert len({state["checksum"] for state in states.values()}) == 1
+
+
+def test_the_files_of_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in src/misc/param.cc of NCCL: what an earlier file sets stays."""
+    monkeypatch.setattr("doctor.facts.job_paths._GPU_FILES", ("null",))
+    mine = tmp_path / "mine"
+    mine.write_text("# a remark\nNCCL_ALGO=Rings\r\nNCCL_NET\nLD_PRELOAD=/x\nNCCL_ALGO=Tree\nNCCL_DEBUG=\x1b[31mINFO\n")
+    asked = read_nccl_files({"environ": {"NCCL_CONF_FILE": str(mine)}})
+    assert asked is not None and asked[str(mine)] == mine.read_bytes().decode()
+    files = answered(NcclFiles, {**asked, "/etc/nccl.conf": "NCCL_ALGO=Ring\nNCCL_PROTO=LL\n"})
+    assert (files.variables["NCCL_ALGO"], files.variables["NCCL_PROTO"]) == ("Rings", "LL")
+    assert files.paths == {"NCCL_ALGO": str(mine), "NCCL_DEBUG": str(mine), "NCCL_PROTO": "/etc/nccl.conf"}
+    assert "\x1b" not in files.variables["NCCL_DEBUG"]
+    os.mkfifo(tmp_path / "pipe")
+    assert (read_nccl_files({"environ": {"NCCL_CONF_FILE": str(tmp_path / "pipe")}}) or {})[
+        str(tmp_path / "pipe")
+    ] == ""
+
+
+def test_no_files_of_nccl_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doctor.facts.job_paths._GPU_FILES", ("absent",))
+    assert isinstance(answered(NcclFiles, read_nccl_files({})), Absent)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -69,6 +69,19 @@ def read_directives(lines: Iterable[str]) -> list[Directive]:
     return listed
 
 
+def late_directives(lines: Sequence[str], scheduler: str) -> tuple[OptionProblem, ...]:
+    """Those behind the first command, which the scheduler takes for comments; none where a line may begin a text."""
+    mark = next((mark for mark in _MARKS if mark[1:].isalpha() and _MARKS[mark] == scheduler), "")
+    first = next(
+        (at for at, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines)
+    )
+    if not mark or any("<<" in line for line in lines):
+        return ()
+    late = [line.strip() for line in lines[first:] if re.match(re.escape(mark) + r"\s+-", line)]
+    why = "which stands behind the first command: there it is a comment"
+    return tuple(OptionProblem(mark[1:].lower(), f"?{mark}", printable(line, 80), why) for line in late[:8])
+
+
 def resources(directives: Iterable[Directive]) -> Resources:
     """What the directives of the first scheduler request."""
     listed = list(directives)
@@ -104,6 +117,7 @@ def _slurm(texts: list[str]) -> Resources:
     refuse_time(options)
     least, most = node_range(options)
     ranks, each = options.number("ntasks", least=1), options.number("ntasks-per-node", least=1, most=65536)
+    options.number("cpus-per-task", least=1)
     return Resources(
         scheduler="slurm",
         nodes=least,

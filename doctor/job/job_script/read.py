@@ -9,7 +9,14 @@ import msgspec
 from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job.job_script.directives import Directive, Resources, read_directives, resources, variables_of
+from doctor.job.job_script.directives import (
+    Directive,
+    Resources,
+    late_directives,
+    read_directives,
+    resources,
+    variables_of,
+)
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.read import (
@@ -104,6 +111,8 @@ def read_job_script(
     """
     directives = tuple(read_directives(_script_lines(text)))
     requested = requested or resources(directives)
+    if late := late_directives(_script_lines(text), requested.scheduler):
+        requested = msgspec.structs.replace(requested, problems=(*requested.problems, *late))
     inherited = {**variables_of(requested), **(environ or {})}
     shell = evaluate(text, inherited, arguments, read_file=read_file)
     listed, strange, scripts, skipped = _of_commands(shell, inherited)

@@ -55,6 +55,8 @@ def refuse_hosts(row: LauncherRow, options: Options) -> None:
     for name, text in ((row.master_addr, options.text(row.master_addr)), (row.rdzv_endpoint, host.strip("[]"))):
         if text and expected_host(text):
             options.refuse([name], expected_host(text))
+    if (word := options.word(row.rdzv_endpoint)) and re.fullmatch(r"[^:]+:[A-Za-z_]+", word.text):
+        options.refuse([row.rdzv_endpoint], "the number of a port behind the colon")
 
 
 def started(

@@ -100,7 +100,7 @@ def _srun(row: LauncherRow, command: str, options: Options, environ: Mapping[str
         most = least
     if "multi-prog" in options:
         options.unresolved["program"] = "the configuration of --multi-prog names the programs"
-    exported, passed, inherits = _slurm_exports(options)
+    exported, passed, inherits = _slurm_exports(options.text("export") or environ.get("SLURM_EXPORT_ENV", ""))
     if "MASTER_ADDR" in environ and not (inherits or "MASTER_ADDR" in (*exported, *passed)):
         reason = "with MASTER_ADDR, which is set before the line and does not reach the tasks"
         options.problems.append(OptionProblem(command, "?--export", "ALL", reason))
@@ -127,22 +127,22 @@ _SIZES = {"nodes", "ntasks", "ntasks-per-node", "nodelist", "nodefile", "relativ
 def _of_allocation(options: Options, environ: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
     """Hosts, tasks and tasks on each host of a step that says nothing of them: those of its allocation, by variables.
 
-    Source: srun(1), "INPUT ENVIRONMENT VARIABLES".
+    Of more hosts than tasks srun takes as many as tasks (measured). Source: srun(1), "INPUT ENVIRONMENT VARIABLES".
     """
     if not options.is_complete or (_SIZES | _SLURM_TASKS) & {*options.by_name, *options.unresolved}:
         return None, None, None
     nodes = positive(environ.get("SLURM_JOB_NUM_NODES", ""))
     ranks, each = (positive(environ.get(name, "")) for name in ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"))
-    return (nodes, ranks, each) if nodes and ranks else (None, None, None)
+    return (min(nodes, ranks), ranks, each) if nodes and ranks else (None, None, None)
 
 
-def _slurm_exports(options: Options) -> tuple[dict[str, str], tuple[str, ...], bool]:
-    """``--export=ALL,A=b,C``: variables, names that are passed, and whether all others are."""
-    entries = [entry for entry in options.text("export").split(",") if entry]
+def _slurm_exports(text: str) -> tuple[dict[str, str], tuple[str, ...], bool]:
+    """``ALL,A=b,C``: variables, names that are passed, and whether all others are."""
+    entries = [entry for entry in text.split(",") if entry]
     exported = dict(entry.split("=", 1) for entry in entries if "=" in entry)
     plain = [entry for entry in entries if "=" not in entry]
     passed = tuple(word for word in plain if word.upper() not in ("ALL", "NONE", "NIL"))
-    return exported, passed, "ALL" in map(str.upper, plain) or not options.text("export")
+    return exported, passed, "ALL" in map(str.upper, plain) or not text
 
 
 def _openmpi(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:

@@ -108,6 +108,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     is_module: bool = False
     arguments: tuple[str, ...] = ()
     """Of the program; an unresolved word as its source text."""
+    paths: tuple[str, ...] = ()
+    """Launchers that stand there with a folder, and start on each host."""
     unresolved_arguments: frozenset[int] = frozenset()
     """Positions in ``arguments`` whose text is not exact."""
     unresolved: dict[str, str] = {}

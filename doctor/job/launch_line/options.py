@@ -47,6 +47,8 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
     """Options that take a whole number, as Python's int() reads it."""
     usual: dict[str, tuple[str, ...]] = {}
     """By option, its values beside those that a site adds: a misspelt one is refused."""
+    mistaken: dict[str, tuple[str, ...]] = {}
+    """By option, values of another option that people give it."""
 
     @cached_property
     def word_counts(self) -> dict[str, int]:
@@ -174,7 +176,8 @@ class Options:
                 self.refuse([name], ", ".join(allowed))
         for name, allowed in table.usual.items():
             value = self.text(name).lower()
-            if value not in ("", *allowed) and any(is_misspelt(value, other) for other in allowed):
+            wrong = value in table.mistaken.get(name, ()) or any(is_misspelt(value, other) for other in allowed)
+            if value not in ("", *allowed) and wrong:
                 self.refuse([name], ", ".join(allowed))
         for name in table.numbers.split():
             if (value := self.text(name)) and python_number(value) is None:
@@ -251,6 +254,10 @@ def _take(result: Options, argv: tuple[Word, ...], position: int, table: OptionT
     word = argv[position]
     is_long = word.text.startswith("--")
     body = word.text[2:] if is_long else word.text[1:]
+    with_dash = re.match(r"[a-z][a-z_-]{3,}", body) if not is_long and table.joins_letters else None
+    if with_dash and with_dash[0].replace("_", "-") in table.word_counts:
+        result.problems.append(OptionProblem(result.command, f"-{with_dash[0]}", "", f"--{with_dash[0]}"))
+        is_long = True
     if not is_long and table.joins_letters and not table.aliases.get(body.partition("=")[0].replace("_", "-")):
         return _take_letters(result, argv, position, table)
     spelled, equals, value = body.partition("=")

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
+from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import recipes
 from doctor.job.launch_line.call_parts import Started
 from doctor.job.launch_line.commands import behind_program, launcher_rows, module_rows, option_table, wrapper_rows
@@ -84,6 +85,7 @@ class _Reader:
         self.inherits = True
         self.unresolved: dict[str, str] = {}
         self.computed: set[str] = set()
+        self.paths: list[str] = []
 
     def line(self, text: str) -> LaunchLine:
         problems: list[OptionProblem] = [problem for call in self.launchers for problem in call.problems]
@@ -91,12 +93,10 @@ class _Reader:
         problems += behind_program(self.launchers, printable(program, 80), arguments)
         for call in self.launchers:
             for option, source in call.unresolved.items():
-                if option.endswith("="):
-                    continue
                 if option == "program":
                     self.unresolved["program"] = source
-                    continue
-                self.unresolved.setdefault(f"{call.launcher} {option}", source)
+                elif not option.endswith("="):
+                    self.unresolved.setdefault(f"{call.launcher} {option}", source)
         return LaunchLine(
             text=printable(comparable_excerpt(text, _LONGEST_TEXT), 2 * _LONGEST_TEXT),
             launchers=tuple(self.launchers),
@@ -107,6 +107,7 @@ class _Reader:
             passed=self.passed,
             unresolved=self.unresolved,
             computed_on_hosts=frozenset(self.computed),
+            paths=tuple(self.paths),
             problems=tuple(problems),
             **self.fields,
         )
@@ -128,7 +129,7 @@ class _Reader:
             name = argv[0].text.rpartition("/")[2]
             started = None if python else self._launcher(name, argv)
             if started:
-                self._enter(started)
+                self._enter(started, argv[0].text)
                 argv, python, is_module = started.argv, started.runs_python, started.is_module
                 if python and (not argv or _is_launcher(argv[0])):
                     python = False
@@ -215,18 +216,19 @@ class _Reader:
             row = rows["mpiexec.hydra"]
         return read_call(row, name, rest, environ)
 
-    def _enter(self, started: Started) -> None:
+    def _enter(self, started: Started, path: str = "") -> None:
         call = started.call
         if call.launcher:
             self.launchers.append(call)
+        if "/" in path and call.launcher in ONE_ON_EACH_HOST:
+            self.paths.append(path)
         self._restrict(started.inherits_environment, call.passed)
         self._set(call.environ, {key: text for key, text in call.unresolved.items() if key.endswith("=")})
 
     def _python(self, argv: tuple[Word, ...]) -> Started | None:
         """What an interpreter runs; None where there is nothing to follow, which is noted."""
-        interpreter = argv[0].text
+        interpreter = self.fields["interpreter"] = argv[0].text
         options = split_options("python", argv[1:], option_table("python"))
-        self.fields["interpreter"] = interpreter
         none = LaunchCall(launcher="", command=interpreter)
         module = options.word("m")
         if module is not None:
@@ -237,8 +239,7 @@ class _Reader:
             if row:
                 self.fields.pop("interpreter", None)
                 rest = options.rest
-                if rest and rest[0].text in row.subcommands.get(module.text, ()):
-                    rest = rest[1:]
+                rest = rest[1:] if rest and rest[0].text in row.subcommands.get(module.text, ()) else rest
                 environ = {**(self.outside if self.inherits else {}), **self.environ}
                 return read_call(row, f"{interpreter} -m {module.text}", rest, environ)
             return Started(none, (module, *options.rest), runs_python=True, is_module=True)

@@ -33,6 +33,7 @@ MAX_CHECKS = 4
 _SYSCTL = re.compile(r"[a-z0-9][a-z0-9_./-]{1,120}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,80}")
+_PATH = re.compile(r"/[A-Za-z0-9_.+/-]{1,120}")
 _VALUE = re.compile(r"[A-Za-z0-9_./:,%@+= -]{0,160}")
 """A value that a command repeats: of hosts, so without what a shell or a terminal reads as anything else."""
 
@@ -51,6 +52,8 @@ def way_back(change: ValueChange, peer: str = "") -> str:
     'unset NCCL_IB_DISABLE'
     >>> way_back(ValueChange("packages", "libc6", "2.36-9", "$(id)", ("n1",)))
     'apt-get install libc6=2.36-9 || dnf install libc6-2.36-9'
+    >>> way_back(ValueChange("files", "/etc/nccl.conf", None, "19 bytes", ("n1",)))
+    'mv -n /etc/nccl.conf /etc/nccl.conf.old'
     >>> way_back(ValueChange("python", "transformers", None, "4.57.1", ("n1",)))
     'python3 -m pip uninstall -y transformers'
     >>> way_back(ValueChange("libraries", "libnccl.so", "libnccl.so.2 de79ef7d3988", "libnccl.so.2 a", ("n2",)), "n1")
@@ -63,7 +66,7 @@ def way_back(change: ValueChange, peer: str = "") -> str:
         return ""
     if change.category in ("environment", "shell") and _VARIABLE.fullmatch(name):
         return f"unset {name}" if before is None else f"export {name}={shlex.quote(before)}"
-    if before is None and _NAME.fullmatch(name):
+    if before is None and (_PATH if change.category == "files" else _NAME).fullmatch(name):
         return _ADDED.get(change.category, "").format(name)
     set_again = _BY_CATEGORY.get(change.category)
     return set_again(name, before, peer) if before and set_again else ""
@@ -100,6 +103,7 @@ def _system(name: str, before: str, _: str) -> str:
 
 
 _ADDED = {
+    "files": "mv -n {0} {0}.old",
     "packages": "apt-get remove {0} || dnf remove {0}",
     "python": "python3 -m pip uninstall -y {0}",
 }

@@ -12,7 +12,7 @@ from doctor.report.layout.formatting import unwrap_lines
 COMMAND = re.compile(r"`[^`]*`")
 _PERSONAL_WORD = re.compile(
     r"(?<![$\w{-])(?<!MODE=)(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER|HOSTS|HOST|PORT|MTU|NPU|DIE|NUMBER|COMMAND"
-    r"|FILE|DATA|DIRECTORY|FOLDER|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
+    r"|FILE|PACKAGE|DATA|DIRECTORY|FOLDER|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
 )
 _PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
 _SPACED_PLACEHOLDER = re.compile(f"( ?){PLACEHOLDER.pattern}")
@@ -88,7 +88,8 @@ _NOTES = (
 
 _BY_HAND = re.compile(
     r"reseat|have (?:it|the [^.`]{1,40}) (?:replaced|installed)|replace (?:it|the (?:card|GPU|NPU|board|module))"
-    r"|the vendor|switch port|the fans|out of the job|重新插拔|更换|厂商|交换机端口|风扇|参加作业|移出作业",
+    r"|the vendor|switch port|(?:into|in) the slot|the fans|out of the job"
+    r"|重新插拔|更换|厂商|交换机端口|插槽|风扇|参加作业|移出作业",
     re.IGNORECASE,
 )
 """Work on hardware, or a host that is better left out: until that is done, no command repairs it."""

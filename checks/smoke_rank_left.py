@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings, own_program
+from doctor.smoke.results.trouble_findings import OTHER_CALL, failure_findings, own_program
 
 WATCHED = (
     "Give every rank the same number of steps: `drop_last=True` and a DistributedSampler, an even number of batches a "
@@ -30,7 +30,7 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     that was caught, or a stream that is not waited for. With as many ranks on either side both are named, and one of
     them is innocent.
     """
-    yield from failure_findings(run, _words, "left", look=WATCHED if run.watched else own_program(run))
+    yield from failure_findings(run, _words, "left", look=WATCHED if run.watched else own_program(run, OTHER_CALL))
 
 
 def _words(failure: Failure) -> str:

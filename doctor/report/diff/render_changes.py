@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,15 +30,10 @@ MAX_CHECKS = 4
 """Checks that are named for one change."""
 
 
-_SYSCTL = re.compile(r"[a-z0-9][a-z0-9_./-]{1,120}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,80}")
-_PATH = re.compile(r"/[A-Za-z0-9_.+/-]{1,120}")
+_NAME, _PATH = r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,80}", r"/[A-Za-z0-9_.+/-]{1,120}"
 _VALUE = re.compile(r"[A-Za-z0-9_./:,%@+= -]{0,160}")
 """A value that a command repeats: of hosts, so without what a shell or a terminal reads as anything else."""
-
-
-_LIBRARY = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.+-]{0,80}\.so[0-9.]{0,20}) [0-9a-f]{8,64}")
 
 
 def way_back(change: ValueChange, peer: str = "") -> str:
@@ -66,40 +61,13 @@ def way_back(change: ValueChange, peer: str = "") -> str:
         return ""
     if change.category in ("environment", "shell") and _VARIABLE.fullmatch(name):
         return f"unset {name}" if before is None else f"export {name}={shlex.quote(before)}"
-    if before is None and (_PATH if change.category == "files" else _NAME).fullmatch(name):
+    if before is None and re.fullmatch(_PATH if change.category == "files" else _NAME, name):
         return _ADDED.get(change.category, "").format(name)
-    set_again = _BY_CATEGORY.get(change.category)
-    return set_again(name, before, peer) if before and set_again else ""
-
-
-def _sysctl(name: str, before: str, _: str) -> str:
-    return f"sysctl -w {name}={shlex.quote(before)}" if _SYSCTL.fullmatch(name) else ""
-
-
-def _package(name: str, before: str, _: str) -> str:
-    is_version = _NAME.fullmatch(name) and _NAME.fullmatch(before.replace(":", "."))
-    return f"apt-get install {name}={before} || dnf install {name}-{before}" if is_version else ""
-
-
-def _python(name: str, before: str, _: str) -> str:
-    is_version = _NAME.fullmatch(name) and _NAME.fullmatch(before)
-    return f"python3 -m pip install {name}=={before}" if is_version else ""
-
-
-def _library(_: str, before: str, peer: str) -> str:
-    library = _LIBRARY.fullmatch(before)
-    is_copied = library and _NAME.fullmatch(peer)
-    return f"f=$(find /usr /opt -name {library[1]} | head -n 1) && scp -p {peer}:$f $f" if library and is_copied else ""
-
-
-def _interface(name: str, before: str, _: str) -> str:
-    size = re.match(r"mtu (\d{1,6})\b", before)
-    return f"ip link set {name} mtu {size[1]}" if size and _NAME.fullmatch(name) else ""
-
-
-def _system(name: str, before: str, _: str) -> str:
-    has_file = name == "transparent huge pages" and before in ("always", "madvise", "never")
-    return f"echo {before} > /sys/kernel/mm/transparent_hugepage/enabled" if has_file else ""
+    names, values, command = _SET_AGAIN.get(change.category, ("(?!)", "", ""))
+    value = re.fullmatch(values, before or "")
+    if not (before and value and re.fullmatch(names, name) and (re.fullmatch(_NAME, peer) or "peer" not in command)):
+        return ""
+    return command % {"name": name, "before": shlex.quote(before), "part": value[value.re.groups], "peer": peer}
 
 
 _ADDED = {
@@ -108,14 +76,23 @@ _ADDED = {
     "python": "python3 -m pip uninstall -y {0}",
 }
 """What takes away what was not there before."""
-_BY_CATEGORY: Mapping[str, Callable[[str, str, str], str]] = {
-    "sysctl": _sysctl,
-    "packages": _package,
-    "python": _python,
-    "libraries": _library,
-    "interfaces": _interface,
-    "system": _system,
+_SET_AGAIN = {
+    "sysctl": (r"[a-z0-9][a-z0-9_./-]{1,120}", r".*", "sysctl -w %(name)s=%(before)s"),
+    "packages": (_NAME, r"[\w.+:-]{1,80}", "apt-get install %(name)s=%(before)s || dnf install %(name)s-%(before)s"),
+    "python": (_NAME, _NAME, "python3 -m pip install %(name)s==%(before)s"),
+    "libraries": (
+        r".*",
+        r"([A-Za-z0-9][\w.+-]{0,80}\.so[0-9.]{0,20}) [0-9a-f]{8,64}",
+        "f=$(find /usr /opt -name %(part)s | head -n 1) && scp -p %(peer)s:$f $f",
+    ),
+    "interfaces": (_NAME, r"mtu (\d{1,6})\b.*", "echo %(part)s > /sys/class/net/%(name)s/mtu"),
+    "system": (
+        "transparent huge pages",
+        "always|madvise|never",
+        "echo %(before)s > /sys/kernel/mm/transparent_hugepage/enabled",
+    ),
 }
+"""By category: the names and values for which there is a command, and the command."""
 
 
 class ChangesPage(msgspec.Struct, frozen=True, kw_only=True):

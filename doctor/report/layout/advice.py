@@ -97,14 +97,15 @@ _KEEPS_JOBS_AWAY = re.compile(r"state=drain|--exclude|cordon", re.IGNORECASE)
 
 
 def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
-    """How to keep jobs off these hosts where the fix has work for hands and no command that changes the host.
+    """How to keep jobs off these hosts where the fix has work for hands and no command but one that ends all jobs.
 
     >>> drain_note("Reseat the module.", ["n1", "n2"])[0][-84:]
     'Back again: `scontrol update nodename=n1,n2 state=resume`, `kubectl uncordon n1 n2`.'
     >>> drain_note("`modprobe amdgpu`; else reseat the card.", ["n1"]), drain_note("Correct the line.", ["n1"])
     ([], [])
     """
-    if not hosts or not _BY_HAND.search(text) or _KEEPS_JOBS_AWAY.search(text) or changes_host(text):
+    is_last = changes_host(text) and "power cycle" not in text
+    if not hosts or not _BY_HAND.search(text) or _KEEPS_JOBS_AWAY.search(text) or is_last:
         return []
     names = [quote_value(host) for host in hosts]
     return [

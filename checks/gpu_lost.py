@@ -21,9 +21,8 @@ def gpu_lost(
     or hangs, nvidia-smi may hang, and the other GPUs of the host are often unusable too.
 
     ## What to do
-    Take {host} out of the job (in Slurm: `scontrol update NodeName={host} State=DRAIN Reason=gpu`). There:
-    `dmesg | grep -i xid` has the reason; then switch it off and on: `ipmitool chassis power cycle`. If it happens
-    again, check the power cables and the slot, and have the GPU replaced.
+    Take {host} out of the job. There: `dmesg | grep -i xid` has the reason; then switch it off and on: `ipmitool
+    chassis power cycle`. If it happens again, check the power cables and the slot, and have the GPU replaced.
 
     ## Source
     Manual of nvidia-smi, return value 15; the messages "Unable to determine the device handle for GPU ..." and "GPU is

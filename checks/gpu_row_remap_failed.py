@@ -13,9 +13,8 @@ def gpu_row_remap_failed(inventory: GpuInventory) -> Iterator[Finding]:
     (Xid 48, 64, 95) again and again. Caches with more errors than NVIDIA's limit fail again as well.
 
     ## What to do
-    Take {host} out of the job (in Slurm: `scontrol update NodeName={host} State=DRAIN Reason=gpu`), and have GPU
-    {gpu} replaced. `nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpu}` shows its state. For the vendor: `nvidia-smi -q -i
-    {gpu} | grep -i serial` and `nvidia-bug-report.sh`.
+    Take {host} out of the job, and have GPU {gpu} replaced. `nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpu}` shows its
+    state. For the vendor: `nvidia-smi -q -i {gpu} | grep -i serial` and `nvidia-bug-report.sh`.
 
     ## Source
     NVIDIA GPU Memory Error Management, row remapping: a remapping failure is a criterion for replacement;

@@ -14,9 +14,9 @@ def hardware_error_logged(log: KernelLog) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `dmesg | grep -iE 'hardware error|mce|edac|aer'`, `ras-mc-ctl --summary`, and the event log of the
-    management controller: `ipmitool sel list`. Take the host out of the job (in Slurm: `scontrol update NodeName={host}
-    State=DRAIN Reason=hardware`), and have the part replaced. Where the IOMMU refused an access, first set it to pass
-    through (`iommu-translates`), and update the device's driver and firmware.
+    management controller: `ipmitool sel list`. Take the host out of the job, and have the part replaced. Where
+    the IOMMU refused an access, first set it to pass through (`iommu-translates`), and update the device's driver and
+    firmware.
 
     ## Source
     Messages of the kernel's machine check, EDAC, APEI and AER drivers; on Arm also of aborted accesses, and of poisoned

@@ -28,7 +28,8 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
     - A line that ends: write {expected}: without it {launcher} runs {option} as a command of its own.
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
-    - A missing option: add `{option} <address>` to the launch line. `accelerate env` shows what the
+    - A missing option: add `{option} <address>` to the launch line; on the host of rank 0, `hostname -I | cut
+      -d' ' -f1` prints its address. `accelerate env` shows what the
       configuration file gives.
     - A missing flag: add `{option}` to the launch line, before the program.
     - A late line: write `{expected}` above the first command of the script.

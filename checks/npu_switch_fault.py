@@ -15,9 +15,8 @@ def npu_switch_fault(switch: NpuSwitchFaults) -> Iterator[Finding]:
     collectives hang or are slow, and every NPU reports that it is healthy.
 
     ## What to do
-    Take {host} out of the job (in Slurm: `scontrol update NodeName={host} State=DRAIN Reason=switch`), and have the
-    vendor repair its L1 switch{where}: fault code {code}. The line is in the log: `grep -a switch
-    /var/log/mindx-dl/devicePlugin/devicePlugin.log`.
+    Take {host} out of the job, and have the vendor repair its L1 switch{where}: fault code {code}. The line is in the
+    log: `grep -a switch /var/log/mindx-dl/devicePlugin/devicePlugin.log`.
 
     ## Source
     The log of MindCluster's device plugin (deviceswitch/ascend_switch.go), whose faults count until the same fault is

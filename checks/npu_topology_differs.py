@@ -35,7 +35,7 @@ def npu_topology_differs(topologies: PerHost[NpuTopology], products: PerHost[Npu
                 yield from differing(
                     values,
                     "NPUs {pair} are connected by {observed}; on {count} of {total} hosts by {expected}",
-                    pair=pair,
+                    pair=pair.replace("-", ", "),
                 )
     if not compared:
         raise Skip("a single host cannot be compared")

@@ -17,10 +17,10 @@ def pod_network_missing(networks: PodNetworks, addresses: HostAddresses, contain
     HCCL_SOCKET_IFNAME names the interface.
 
     ## What to do
-    `kubectl describe pod {host}` shows the events of Multus and both annotations; `kubectl get net-attach-def` the
-    networks that exist, `kubectl -n kube-system get pods -o wide | grep multus` whether Multus runs on the pod's node.
-    Then `kubectl delete pod {host}`: a pod gets its networks at its start only, and its Job or StatefulSet starts it
-    again.
+    `kubectl delete pod {host}`: its Job or StatefulSet starts it again, and a pod gets its networks at its start only.
+    Where the new pod lacks the network as well: `kubectl get net-attach-def -A` shows whether it exists, `kubectl -n
+    kube-system get pods -o wide | grep multus` whether Multus runs on the pod's node, and `kubectl describe pod {host}`
+    the events of Multus.
 
     ## Source
     Kubernetes Network Custom Resource Definition De-facto Standard: `k8s.v1.cni.cncf.io/networks` requests networks,

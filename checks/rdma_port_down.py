@@ -21,10 +21,11 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
 
     ## Source
     `state` and `phys_state` of /sys/class/infiniband/NAME/ports (Linux ABI, sysfs-class-infiniband). A port counts when
-    NCCL_IB_HCA names it exactly, when it has a link, when it is active on most hosts, or when it is the only inactive
-    one of eight or more adapters of one board, each with one port; others are unused. A virtual function (SR-IOV) shows
-    the link of its card, and is unused where the host has the card itself (Mellanox/k8s-rdma-sriov-dev-plugin issue
-    26); in a pod that has nothing else it counts.
+    NCCL_IB_HCA names it exactly, when it has a link, when it is active on most hosts, when it is the only inactive
+    one of eight or more adapters of one board, each with one port, or one of two of eight; others are unused. That can
+    be wrong where two of eight were never cabled. A virtual function (SR-IOV) shows the link of its card, and is unused
+    where the host has the card itself (Mellanox/k8s-rdma-sriov-dev-plugin issue 26); in a pod that has nothing else it
+    counts.
     """
     for host, own in adapters.items():
         setting = launch.environ_of(host).get("NCCL_IB_HCA", "")

@@ -15,9 +15,9 @@ def slurmd_not_running(daemon: SlurmDaemon, launch: LaunchConfig, place: HostCon
     job ends with "Task launch failed: Communication connection failure", or waits for minutes.
 
     ## What to do
-    Leave the host out: `scontrol update NodeName={host} State=DRAIN Reason=slurmd`. On {host}: `journalctl -u slurmd -n
-    50` says why; then `systemctl restart slurmd`: jobs that run there go on. Take the host in again: `scontrol update
-    NodeName={host} State=RESUME`.
+    On {host}: `systemctl restart slurmd`; the processes of jobs there are not touched. Where it ends again, `journalctl
+    -u slurmd -n 50` says why, and `scontrol update NodeName={host} State=DRAIN Reason=slurmd` keeps new jobs off the
+    host until it is repaired; `scontrol update NodeName={host} State=RESUME` takes it in again.
 
     ## Source
     slurm.conf(5): SlurmdPort, SlurmdSpoolDir; slurmd(8): a restart leaves running jobs alone. Measured with Slurm

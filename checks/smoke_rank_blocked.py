@@ -1,10 +1,9 @@
-import re
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import awaited_call, failure_findings, own_program
+from doctor.smoke.results.trouble_findings import PROGRAM_LINE, awaited_call, failure_findings, own_program
 
 HEARTBEAT = (
     (
@@ -25,11 +24,6 @@ NO_STACK = (
         ),
     ),
 )
-
-PROGRAM_LINE = re.compile(
-    r'File "((?!\S*/(?:site|dist)-packages/|\S*/lib/python3)/[A-Za-z0-9_./+-]{1,300})", line ([1-9]\d{0,6})\b'
-)
-"""The innermost line of a stack that lies in no library, by a path that no shell reads otherwise."""
 
 
 @check(severity=ERROR, area="smoke")

@@ -1,12 +1,13 @@
 from collections.abc import Iterator
 from functools import partial
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.diagnose.lookup import fix_of
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, OWN_ERROR, failure_findings, own_program
+from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, OWN_ERROR, PROGRAM_LINE, failure_findings, own_program
 
+RAISED = "The line of the program that raised it: `vi +{1} {0}`. Correct what the error names, there or in its data."
 READ = "Read its own error in the job's log of that rank."
 REMEDIES = (
     DEVICE_MEMORY,
@@ -101,5 +102,8 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     """
     look = partial(fix_of, of_program=run.watched)
     for finding in failure_findings(run, "{who} died {where}: {text}", "dead", remedies=REMEDIES, fix_of=look):
-        is_own = finding.values["remedy"] == READ and not run.watched
-        yield finding.with_values(remedy=own_program(run, OWN_ERROR)) if is_own else finding
+        if finding.values["remedy"] == READ:
+            line = PROGRAM_LINE.match(finding.values["frame"])
+            own = filled(RAISED, *line.groups()) if line else READ
+            finding = finding.with_values(remedy=own if run.watched else own_program(run, OWN_ERROR))
+        yield finding

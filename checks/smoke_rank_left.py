@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings, own_program
+from doctor.smoke.results.trouble_findings import OTHER_CALL, failure_findings, own_program
 
 WATCHED = (
     "Give every rank the same number of steps: `drop_last=True` and a DistributedSampler, an even number of batches a "
@@ -31,7 +31,7 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     them is innocent. Or, where data does not arrive, its result of this or an earlier call is what lay there before,
     and no other rank has a wrong one. This verdict can be wrong where a library returns before it has received.
     """
-    yield from failure_findings(run, _words, "left", look=WATCHED if run.watched else own_program(run))
+    yield from failure_findings(run, _words, "left", look=WATCHED if run.watched else own_program(run, OTHER_CALL))
 
 
 def _words(failure: Failure) -> str:

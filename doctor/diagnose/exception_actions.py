@@ -33,6 +33,7 @@ class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     row: tuple[_Row, ...]
     kind: tuple[_Kind, ...]
+    packages: dict[str, str]
 
 
 @cache
@@ -80,6 +81,15 @@ def kind_of_code(code: str) -> str:
     """
     fitting = ((len(start), row.signature) for row in _table().kind for start in row.codes if code.startswith(start))
     return max(fitting, default=(0, ""))[1]
+
+
+def package_of(module: str) -> str:
+    """What pip installs for a module, or for a package of that name; empty for one that is not in the table.
+
+    >>> package_of("yaml.nodes"), package_of("torch")
+    ('PyYAML', '')
+    """
+    return _table().packages.get(module.partition(".")[0].replace("-", "_").lower(), "")
 
 
 def _kind_of_event(event: Event) -> str:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 
+from doctor.diagnose.events import Event
+from doctor.diagnose.render.log_values import fill_advice, values_in_logs
 from doctor.diagnose.signature import FOLDER, Signature
 from doctor.engine import toml_compat
 from doctor.engine.shell_quote import PLACEHOLDER
-from doctor.engine.texts import joined
+from doctor.engine.texts import joined, rewritten
 
 MAX_TEXT_CHARS = 4096
 """Characters of a pasted text that are looked at."""
@@ -89,7 +91,9 @@ def fix_of(text: str, *, of_program: bool = False) -> str:
             is_cause = match.is_exact and signature.role == "root" and "unspecific" not in signature.traits
             is_meant = of_program or signature.action != "fix-program"
             if is_cause and is_meant and signature.fix and not any(map(PLACEHOLDER.search, signature.fix)):
-                return joined("; ", signature.fix)
+                lines = [line for pattern in signature.compiled if (line := pattern.regex.search(part))]
+                values = values_in_logs([Event("", 0, 0, part, line.groupdict("")) for line in lines[:1]])
+                return joined("; ", [rewritten(text, partial(fill_advice, values=values)) for text in signature.fix])
     return ""
 
 

@@ -307,7 +307,7 @@ class RdmaPorts(Fact, frozen=True):
 
     @property
     def missing_rails(self) -> frozenset[str]:
-        """The adapter that is the only inactive one of eight or more of one board, each with one port and its own chip.
+        """The one inactive adapter of eight or more of one board, each with one port and its own chip, or two of eight.
 
         Of four alike cards one may wait for its cable, and of a card with two ports one is often unused.
         """
@@ -319,8 +319,8 @@ class RdmaPorts(Fact, frozen=True):
         for alike in boards.values():
             inactive = [device.name for device in alike if not device.ports[0].is_active]
             chips = {device.chip for device in alike if device.chip.strip("0:")}
-            if len(alike) == len(chips) >= 8 and len(inactive) == 1:
-                dark.add(inactive[0])
+            if len(alike) == len(chips) >= 8 and len(inactive) <= 1 + (len(alike) == 8):
+                dark.update(inactive)
         return frozenset(dark)
 
     @classmethod

@@ -6,6 +6,7 @@ A line is written only where the finding itself has the value that belongs there
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -106,7 +107,8 @@ def _written(place: str, new: str, text: str) -> str:
     if not file:
         return filled("The corrected launch line: `{0}`", hide_secrets(new))
     if not new:
-        return filled("Delete line {0} of {1}: `{2}`", line, file, hide_secrets(text.strip()))
+        deleted = "In the folder of {1}: `sed -i.bak '{0}s/.*//' {1}` takes line {0} away: {2}"
+        return filled(deleted, line, shlex.quote(file), hide_secrets(text.strip()))
     return filled("Line {0} of {1} must read: `{2}`", line, file, hide_secrets(new.strip()))
 
 

@@ -14,5 +14,5 @@ def pairs(**more: str) -> NpuTopology:
 
 def test_a_pair_that_is_connected_in_another_way() -> None:
     (finding,) = look(fleet(pairs(), pairs(), pairs(**{"0-2": "SYS"})), None)
-    assert str(finding) == "NPUs 0-2 are connected by SYS; on 2 of 3 hosts by HCCS"
+    assert str(finding) == "NPUs 0, 2 are connected by SYS; on 2 of 3 hosts by HCCS"
     assert finding.hosts == ("c",)

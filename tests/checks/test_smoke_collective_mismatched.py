@@ -20,7 +20,7 @@ def test_both_sides_are_shown() -> None:
     finding, todo = only_finding(NAME, ran(4, 2, trouble("mismatch", 2, calls={**sides, 1: sides[0]})))
     assert str(finding) == f"rank 2 called {sides[2]} in step 2 of dp4; ranks 0, 1: {sides[0]}"
     assert finding.hosts == ("w2",)
-    assert "leave it out of the job" in " ".join(todo.split())
+    assert "Leave it out of the job" in " ".join(todo.split())
 
 
 def test_a_rank_that_is_a_step_ahead_at_the_same_call_is_said_to_be() -> None:

@@ -26,7 +26,14 @@ def test_the_rank_and_its_words() -> None:
         ("ImportError: libhccl.so: cannot open shared object file", "Set CANN's environment"),
         ("RuntimeError: the CANN toolkit was not found", "Set CANN's environment"),
         ("RuntimeError: Invalid device ordinal", "Check ASCEND_RT_VISIBLE_DEVICES"),
-        ("ImportError: cannot import name 'x' from 'torch'", "`python3 -m pip install"),
+        (
+            "ImportError: cannot import name 'x' from 'peft.utils'",
+            "with the interpreter of the job, on each host: `python3 -m pip install --upgrade 'peft'`",
+        ),
+        (
+            "ImportError: cannot import name 'x' from 'torch'",
+            "with the interpreter of the job, on each host: `python3 -m pip install --upgrade '<package>'`",
+        ),
         ("CUDA driver is a stub library", "`unset LD_LIBRARY_PATH`"),
         ("Unrecognized key 'bogus' in CUDA allocator config.", "`unset PYTORCH_CUDA_ALLOC_CONF"),
         ("CUDA error: device-side assert triggered", None),

@@ -29,6 +29,26 @@ def test_a_device_of_all_culprits_a_host_and_a_port_are_known() -> None:
     assert values_in_logs([event(setting="HCCL_RDMA_SL", value="1000")]) == {"VARIABLE": "HCCL_RDMA_SL"}
 
 
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("ModuleNotFoundError: No module named 'yaml'", "python3 -m pip install --upgrade 'PyYAML'"),
+        ("ModuleNotFoundError: No module named 'transf0rmers'", "python3 -m pip install --upgrade '<package>'"),
+        (
+            "ImportError: tokenizers>=0.19,<0.20 is required for a normal functioning of this module, but found t==1",
+            "pip install --upgrade 'tokenizers>=0.19,<0.20'",
+        ),
+        ("ImportError: evil>=1 is required for a normal functioning of this module, but found e==1", "'<package>'"),
+        ("./b.sh: line 2: ./a.sh: cannot execute: required file not found", "sed -i 's/\\r$//' ./a.sh"),
+        ("./b.sh: line 2: /x;reboot: Permission denied", "chmod +x <file>"),
+        ("RuntimeError: Parent directory /ckpt/run7 does not exist.", "mkdir -p /ckpt/run7"),
+        ("RuntimeError: Parent directory /x$(id) does not exist.", "mkdir -p <folder>"),
+    ],
+)
+def test_a_package_of_the_table_a_file_and_a_folder_of_the_line_are_in_the_command(line: str, command: str) -> None:
+    assert command in " ".join(run("-", text=line.encode() + b"\n").stdout.split())
+
+
 def test_where_lines_differ_nothing_is_known() -> None:
     assert values_in_logs([event(port="1"), event(port="2")]) == {}
     assert values_in_logs([], [Culprit(1, "n1"), Culprit(2, "n2")]) == {"NODES": "n1,n2"}

@@ -128,7 +128,7 @@ ROWS: list[Row] = [
     npu_row("npu-temperature-high", f"echo 88 >{NPU}/1/temp", npu=1, observed=88),
     npu_row("npu-frequency-differs", f"echo 1500 >{NPU}/0/freq", npus=[0], observed=1500, expected=1800),
     npu_row("npu-pcie-errors", f"echo 12 >{NPU}/7/pcie", card=7, observed=12),
-    npu_row("npu-topology-differs", f"echo 0-5 SYS >{NPU}/topo", pair="0-5", observed="SYS", expected="HCCS"),
+    npu_row("npu-topology-differs", f"echo 0-5 SYS >{NPU}/topo", pair="0, 5", observed="SYS", expected="HCCS"),
     npu_row(
         "hccl-rootinfo-stale",
         """echo '{"version": "2.0", "topo_file_path": "/none.json"}' >/etc/hccl_rootinfo.json""",

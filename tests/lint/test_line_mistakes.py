@@ -64,7 +64,7 @@ WITHOUT_A_CORRECTED_LINE = {
 }
 """What belongs there is the user's to know, or is in another file."""
 WRITTEN = re.compile(
-    r"Line (\d+) of \w+\.sh must read: `(.*)`|Before line (\d+) of run\.sh add: `(.*)`|Delete line (\d+)"
+    r"Line (\d+) of \w+\.sh must read: `(.*)`|Before line (\d+) of run\.sh add: `(.*)`|takes line (\d+) away"
 )
 SUBSTITUTION = re.compile(r"(?:^|`)(sed -i\.bak [^`]+)")
 

@@ -39,6 +39,13 @@ def test_loader_workers_are_left_out_and_deep_stacks_are_cut() -> None:
     assert calls.startswith("... > ") and "get" not in calls
 
 
+def test_the_programs_own_line_is_shown_above_the_calls_of_libraries() -> None:
+    lines = [f'  File "/opt/site-packages/fsdp.py", line {number} in wait{number}' for number in range(6)]
+    text = "\n".join([*lines, '  File "/job/train.py", line 42 in step', '  File "/job/train.py", line 9 in main'])
+    [(_, calls, _)] = stack_tree({0: text, 1: text})
+    assert calls.startswith("... > step at train.py:42 > ... > wait3 at fsdp.py:3") and "main" not in calls
+
+
 def test_many_different_stacks_are_bounded_and_the_largest_branch_comes_first() -> None:
     stacks = {rank: stack(f"own{rank}:1", "main:9") for rank in range(500)}
     stacks |= {rank: stack("wait:3", "main:9") for rank in range(500, 600)}

@@ -19,6 +19,7 @@ from doctor.diagnose.render.action import ActionDocument, action_of
 from doctor.diagnose.render.log_values import (
     HOST_FORM,
     fill_advice,
+    fill_values,
     places_in_logs,
     requested_settings,
     slurm_job,
@@ -29,6 +30,7 @@ from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CheckName
 from doctor.engine.texts import TextTable, filled, rewritten
+from doctor.report.layout.advice import marks
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
 MAX_ATTEMPT_FILES = 100
@@ -296,7 +298,9 @@ class _DocumentBuilder:
         suspected = () if signature.action == "fix-program" else signature.checks
         treating = (playbook for check in suspected for playbook in self.catalogue.playbooks.get(check, ()))
         fill = partial(fill_advice, values=log_values)
-        fields = (("likely_causes", signature.causes), ("confirm", signature.confirm), ("fix", signature.fix))
+        # What the values of this log make a command to be typed is the first.
+        fix = sorted(signature.fix, key=lambda text: bool(marks(fill(text))) or fill_values(text, log_values) == text)
+        fields = (("likely_causes", signature.causes), ("confirm", signature.confirm), ("fix", fix))
         return {
             "signature": signature.id,
             "title": localized(signature.title),

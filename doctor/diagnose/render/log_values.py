@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from doctor.diagnose.diagnosis import Culprit, Diagnosis, hosts_of
 from doctor.diagnose.events import Event
+from doctor.diagnose.exception_actions import package_of
 from doctor.engine.texts import filled
 from doctor.job.variable_names import documented_variables
 from doctor.report.layout.advice import mark_personal_words, with_tool_paths
@@ -19,8 +20,8 @@ HOST_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
 """Of a host's name or address, which no shell and no command reads as anything else."""
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _JOB = re.compile(r"[0-9]{1,20}(?:[+._][0-9]{1,20})?")
-_PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]{0,200}")
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,60}(?:(?:[<>=~!]=|[<>])[0-9][0-9.]{0,20},?){0,2}")
 _PID = re.compile(r"[1-9][0-9]{0,9}")
 _DEVICE = re.compile(r"[0-9]{1,3}")
 _CHECK = re.compile(r"[a-z]{3,20}(?:-[a-z]{1,20}){1,6}")
@@ -38,6 +39,8 @@ _FIELDS = {
     "VARIABLE": (("setting",), _VARIABLE),
     "CHECK": (("check",), _CHECK),
     "MB": (("needed_mb",), _PORT),
+    "FOLDER": (("folder",), _FILE_NAME),
+    "PACKAGE": (("package",), _REQUIREMENT),
 }
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
 MAX_NODES = 16
@@ -51,12 +54,15 @@ _PLACES = {
     "IP": rf"(?<=-zv )IP{_AFTER}",
     "JOB": rf"(?:(?<=-j )|(?<=show job ))JOB{_AFTER}",
     "N": rf"(?<=-i )N{_AFTER}",
-    "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool ))FILE{_AFTER}"
+    "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool )|(?<=\$//' )|(?<=-T ))"
+    rf"FILE{_AFTER}"
     r"|(?<=:)FILE(?= FILE`)|(?<=:FILE )FILE",
     "PID": rf"(?:(?<=worker-\*-)PID(?=\.)|(?<=--pid )PID{_AFTER})",
     "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous ))POD{_AFTER}",
     "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",
     "CHECK": rf"(?<=doctor explain )CHECK{_AFTER}",
+    "FOLDER": rf"(?<=mkdir -p )FOLDER{_AFTER}",
+    "PACKAGE": "(?<=')PACKAGE(?=')",
     "HOSTS": r"(?:(?<=doctor check )|(?<=doctor net )|(?<=doctor smoke )|(?<=doctor smoke --native ))(?:HOSTS|<hosts>)",
     "LOG": "<log>",
     "MB": "<MB>",
@@ -101,13 +107,23 @@ def values_in_logs(events: Iterable[Event], culprits: Iterable[Culprit] = ()) ->
     places["NODE"] = places["HOST"]
     values_by_placeholder = {}
     for placeholder, (names, form) in _FIELDS.items():
-        in_lines = [next((event.values[name] for name in names if event.values.get(name)), "") for event in lines]
+        in_lines = [next((value[name] for name in names if value.get(name)), "") for value in map(_with_package, lines)]
         values = {value for value in in_lines if value} or set(places.get(placeholder, ()))
         if 1 < len(values) <= MAX_NODES and placeholder == "NODE" and all(map(form.fullmatch, values)):
             values_by_placeholder["NODES"] = ",".join(sorted(values))
         elif len(values) == 1 and form.fullmatch(value := values.pop()):
             values_by_placeholder[placeholder] = value
     return values_by_placeholder
+
+
+def _with_package(event: Event) -> Mapping[str, str]:
+    """The values of a line; ``package``: what pip installs for the module or package that it names.
+
+    A log is untrusted, and an index has packages under names that look like others: only those of the table.
+    """
+    name = event.values.get("module") or event.values.get("package", "")
+    package = package_of(name.replace("`", ""))
+    return {**event.values, "package": package and f"{package}{event.values.get('needed', '')}".replace(" ", "")}
 
 
 def slurm_job(diagnosis: Diagnosis) -> dict[str, str]:

@@ -30,7 +30,7 @@ MAX_CHECKS = 4
 
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,80}")
+_NAME, _PATH = r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,80}", r"/[A-Za-z0-9_.+/-]{1,120}"
 _VALUE = re.compile(r"[A-Za-z0-9_./:,%@+= -]{0,160}")
 """A value that a command repeats: of hosts, so without what a shell or a terminal reads as anything else."""
 
@@ -46,6 +46,8 @@ def way_back(change: ValueChange, peer: str = "") -> str:
     'unset NCCL_IB_DISABLE'
     >>> way_back(ValueChange("packages", "libc6", "2.36-9", "$(id)", ("n1",)))
     'apt-get install libc6=2.36-9 || dnf install libc6-2.36-9'
+    >>> way_back(ValueChange("files", "/etc/nccl.conf", None, "19 bytes", ("n1",)))
+    'mv -n /etc/nccl.conf /etc/nccl.conf.old'
     >>> way_back(ValueChange("python", "transformers", None, "4.57.1", ("n1",)))
     'python3 -m pip uninstall -y transformers'
     >>> way_back(ValueChange("libraries", "libnccl.so", "libnccl.so.2 de79ef7d3988", "libnccl.so.2 a", ("n2",)), "n1")
@@ -62,21 +64,22 @@ def way_back(change: ValueChange, peer: str = "") -> str:
         return ""
     if change.category in ("environment", "shell") and _VARIABLE.fullmatch(name):
         return f"unset {name}" if before is None else f"export {name}={shlex.quote(before)}"
-    if before is None and _NAME.fullmatch(name):
+    if before is None and re.fullmatch(_PATH if change.category == "files" else _NAME, name):
         return _ADDED.get(change.category, "").format(name)
     for category, pattern, command in _SET_AGAIN if before else ():
         setting = re.fullmatch(pattern, f"{name} {before}", re.ASCII) if category == change.category else None
-        if setting and ("{peer}" not in command or _NAME.fullmatch(peer)):
+        if setting and ("{peer}" not in command or re.fullmatch(_NAME, peer)):
             return command.format(*map(shlex.quote, setting.groups()), peer=peer)
     return ""
 
 
 _ADDED = {
+    "files": "mv -n {0} {0}.old",
     "packages": "apt-get remove {0} || dnf remove {0}",
     "python": "python3 -m pip uninstall -y {0}",
 }
 """What takes away what was not there before."""
-_WORD = r"([A-Za-z0-9][A-Za-z0-9_.+-]{0,80})"
+_WORD = f"({_NAME})"
 _SET_AGAIN: Sequence[tuple[str, str, str]] = (
     ("sysctl", r"([a-z0-9][a-z0-9_./-]{1,120}) (.*)", "sysctl -w {0}={1}"),
     ("packages", rf"{_WORD} ([A-Za-z0-9][A-Za-z0-9_.:+-]{{0,80}})", "apt-get install {0}={1} || dnf install {0}-{1}"),

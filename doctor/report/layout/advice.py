@@ -12,7 +12,7 @@ from doctor.report.layout.formatting import unwrap_lines
 COMMAND = re.compile(r"`[^`]*`")
 _PERSONAL_WORD = re.compile(
     r"(?<![$\w{-])(?<!MODE=)(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER|HOSTS|HOST|PORT|MTU|NPU|DIE|NUMBER|COMMAND"
-    r"|FILE|DATA|DIRECTORY|FOLDER|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
+    r"|FILE|PACKAGE|DATA|DIRECTORY|FOLDER|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
 )
 _PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
 _SPACED_PLACEHOLDER = re.compile(f"( ?){PLACEHOLDER.pattern}")
@@ -88,7 +88,8 @@ _NOTES = (
 
 _BY_HAND = re.compile(
     r"reseat|have (?:it|the [^.`]{1,40}) (?:replaced|installed)|replace (?:it|the (?:card|GPU|NPU|board|module))"
-    r"|the vendor|switch port|the fans|out of the job|重新插拔|更换|厂商|交换机端口|风扇|参加作业|移出作业",
+    r"|the vendor|switch port|(?:into|in) the slot|the fans|out of the job"
+    r"|重新插拔|更换|厂商|交换机端口|插槽|风扇|参加作业|移出作业",
     re.IGNORECASE,
 )
 """Work on hardware, or a host that is better left out: until that is done, no command repairs it."""
@@ -96,14 +97,15 @@ _KEEPS_JOBS_AWAY = re.compile(r"state=drain|--exclude|cordon", re.IGNORECASE)
 
 
 def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
-    """How to keep jobs off these hosts where the fix has work for hands and no command that changes the host.
+    """How to keep jobs off these hosts where the fix has work for hands and no command but one that ends all jobs.
 
     >>> drain_note("Reseat the module.", ["n1", "n2"])[0][-84:]
     'Back again: `scontrol update nodename=n1,n2 state=resume`, `kubectl uncordon n1 n2`.'
     >>> drain_note("`modprobe amdgpu`; else reseat the card.", ["n1"]), drain_note("Correct the line.", ["n1"])
     ([], [])
     """
-    if not hosts or not _BY_HAND.search(text) or _KEEPS_JOBS_AWAY.search(text) or changes_host(text):
+    is_last = changes_host(text) and "power cycle" not in text
+    if not hosts or not _BY_HAND.search(text) or _KEEPS_JOBS_AWAY.search(text) or is_last:
         return []
     names = [quote_value(host) for host in hosts]
     slurm, nodes = ",".join(names), " ".join(names)

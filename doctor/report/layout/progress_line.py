@@ -28,7 +28,7 @@ class ProgressLine:
     def __init__(self, total: int, stream: TextIO | None, hosts: bool = True) -> None:
         self.total, self.stream = total, stream
         self.answered = self.unreachable = 0
-        self.written = 0.0
+        self.written = 0.0 if hosts else time.monotonic()
         self.visible = False
         self.live = total > 0 and stream is not None and is_terminal(stream) and os.environ.get("TERM") != "dumb"
         if hosts:

@@ -11,6 +11,7 @@ from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, DeviceRate, Failure, PairSpeed, SmokeSummary, SoakMinute
+from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.report.layout.formatting import byte_rate, clean, count_noun, duration, short_time, size
 from doctor.report.layout.page_model import Details, label_lines
 
@@ -32,7 +33,9 @@ MAX_FRAMES = 4
 """Calls of one branch that are shown: the innermost ones."""
 _FRAME = re.compile(r'File "([^"\n]{1,400})", line (\d{1,7}) in ([^\n]{1,200})')
 
-Stacks = Mapping[int, tuple[str, ...]]
+_Call = tuple[str, bool]
+"""A call in words, and whether it is of the program itself."""
+Stacks = Mapping[int, tuple[_Call, ...]]
 """By rank: its calls, the outermost first."""
 
 
@@ -50,9 +53,12 @@ def stack_tree(stacks: Mapping[int, str]) -> list[tuple[int, str, tuple[int, ...
         depth, branch = todo.pop()
         common = _common(branch)
         if common:
-            visible = common[-MAX_FRAMES:]
-            rows.append((depth, ("... > " if len(visible) < len(common) else "") + " > ".join(visible), tuple(branch)))
-        parts: dict[str, dict[int, tuple[str, ...]]] = {}
+            hidden, visible = common[:-MAX_FRAMES], common[-MAX_FRAMES:]
+            line = [call for call in hidden if call[1]][-1:]  # the program's own, above what libraries call
+            marks = ["..."] * (len(hidden) > len(line)), ["..."] * bool(line and hidden[-1] != line[0])
+            parts_shown = [*marks[0], *(call for call, _ in line), *marks[1], *(call for call, _ in visible)]
+            rows.append((depth, " > ".join(parts_shown), tuple(branch)))
+        parts: dict[_Call, dict[int, tuple[_Call, ...]]] = {}
         for rank, stack in branch.items():
             if rest := stack[len(common) :]:
                 parts.setdefault(rest[0], {})[rank] = rest
@@ -62,7 +68,7 @@ def stack_tree(stacks: Mapping[int, str]) -> list[tuple[int, str, tuple[int, ...
     return rows
 
 
-def _common(stacks: Stacks) -> tuple[str, ...]:
+def _common(stacks: Stacks) -> tuple[_Call, ...]:
     """The outermost calls that all of them have."""
     first, last = min(stacks.values()), max(stacks.values())
     shorter = min(len(first), len(last))
@@ -70,11 +76,13 @@ def _common(stacks: Stacks) -> tuple[str, ...]:
     return first[:same]
 
 
-def _stack_calls(text: str) -> tuple[str, ...]:
+def _stack_calls(text: str) -> tuple[_Call, ...]:
     """The main thread's calls; those of loader workers stand behind them."""
-    main_thread = text.partition("\nloader worker ")[0]
-    calls = [f"{name.strip()} at {path.rpartition('/')[2]}:{line}" for path, line, name in _FRAME.findall(main_thread)]
-    return tuple(clean(call, 120) for call in reversed(calls))
+    frames = _FRAME.findall(text.partition("\nloader worker ")[0])[::-1]
+    calls = [
+        (f"{name.strip()} at {path.rpartition('/')[2]}:{line}", is_of_program(path)) for path, line, name in frames
+    ]
+    return tuple((clean(call, 120), is_program) for call, is_program in calls)
 
 
 def smoke_lines(summary: SmokeSummary, full: bool, shown: Collection[str] = ()) -> Details:

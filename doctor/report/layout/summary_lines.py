@@ -92,7 +92,7 @@ def fix_offer(folded: FoldedReport, fixable: Collection[str]) -> str:
     if first is None or _is_fixable(first, fixable):
         return localized("Or let doctor do it (this prints the plan; --apply runs it):")
     name = clean(first.outcome.check, 100)
-    return phrase("Not for {name}, but for other findings (this prints the plan; --apply runs it):", name=name)
+    return phrase("doctor can repair other findings, not {name} (this prints the plan; --apply runs it):", name=name)
 
 
 def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) -> str:

@@ -21,15 +21,14 @@ FRAMES = 4
 MAX_LISTED = 8
 OWN_PROGRAM = (
     "This run executes doctor's own program, the same on all ranks, and none of yours: what holds that rank up is on "
-    "its host. There: `top -b -n 1 | head -20` (what else takes its CPUs), `timeout 10 df` (a file system that does "
-    "not answer), `echo $LD_PRELOAD; python3 -c 'import sitecustomize as s; print(s.__file__)'` (what changes Python "
-    "programs), `dmesg -T | tail`. {0}"
+    "its host. {0} There: `top -b -n 1 | head -20` (what else takes its CPUs), `timeout 10 df` (a file system that "
+    "does not answer), `echo $LD_PRELOAD; python3 -c 'import sitecustomize as s; print(s.__file__)'` (what changes "
+    "Python programs), `dmesg -T | tail`."
 )
 OTHER_HOSTS = (
-    "Until `doctor smoke` passes with that host, leave it out of the job. `doctor check` compares the software of all "
-    "hosts."
+    "Leave it out of the job until this test passes with it. `doctor check` compares the software of all hosts."
 )
-ONLY_HOST = "Then `doctor smoke` once more: until it passes, start no job on this host."
+ONLY_HOST = "Start no job on it until this test passes."
 CUT = "no data passes between {between}; none of them holds more than half of {count} hosts"
 """The message for a fleet that is cut, with any kind of failure."""
 Remedies = Sequence[tuple[str, str]]
@@ -70,6 +69,10 @@ HALTED = (
     ),
 )
 """Of a firewall of the sender itself."""
+PROGRAM_LINE = re.compile(
+    r'File "((?!\S*/(?:site|dist)-packages/|\S*/lib/python3)/[A-Za-z0-9_./+-]{1,300})", line ([1-9]\d{0,6})\b'
+)
+"""The innermost line of a stack that lies in no library, by a path that no shell reads otherwise."""
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 ACCELERATORS = {**DEVICES, "gloo": "CPU"}
 """What a run trains on: a remedy for another kind of device is left out of the report."""
@@ -77,16 +80,16 @@ ACCELERATORS = {**DEVICES, "gloo": "CPU"}
 
 OTHER_CALL = (
     "This run executes doctor's own program, the same on all ranks, and none of yours: another call of one rank comes "
-    "of other software or wrong results on its host. `doctor smoke --device-test` shows whether that host computes "
+    "of other software or wrong results on its host. {0} `doctor smoke --device-test` shows whether that host computes "
     "wrong values. On that host and on another one: `python3 -m pip list | grep -iE 'torch|nccl|gloo'` shows other "
-    "versions; `env | grep -E '^(LD_PRELOAD|PYTHON|TORCH)'` shows what changes Python programs. {0}"
+    "versions; `env | grep -E '^(LD_PRELOAD|PYTHON|TORCH)'` shows what changes Python programs."
 )
 
 
 OWN_ERROR = (
     "This run executes doctor's own program, the same on all ranks, and none of yours: an error of one rank alone "
-    "comes from the software or the hardware of its host. On that host and on another one: `python3 -m pip list | "
-    "grep -iE 'torch|nccl|gloo'` shows other versions; `dmesg -T | tail` shows errors of the hardware. {0}"
+    "comes from the software or the hardware of its host. {0} On that host and on another one: `python3 -m pip list | "
+    "grep -iE 'torch|nccl|gloo'` shows other versions; `dmesg -T | tail` shows errors of the hardware."
 )
 
 

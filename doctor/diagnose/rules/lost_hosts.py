@@ -12,7 +12,11 @@ from doctor.engine.texts import filled
 
 
 def lost_hosts(case: Case, event: Event) -> Iterator[Cause]:
-    """The host that this report of a launcher is about, if it is one of these."""
+    """The host that this report of a launcher is about, if it is one of these.
+
+    Slurm's controller decides that a host is lost, so its report is certain. mpirun reports that it lost its daemon,
+    which the network may have cut off as well.
+    """
     host = event.values.get("culprit_host", "")
     if event.signature == "slurm-node-failure":
         # The one on which a step was cancelled for it is not the one that failed.

@@ -97,7 +97,7 @@ _ANNOUNCED = {
 }
 """Of lines that only announce a failure: what is known by them, and the output that would tell more."""
 _LOST = "the logs show that the connection to {0} ended, and not why"
-_LEFT = "{0} ended early, most likely with exit code 0: the launcher reports no failure of it"
+_ENDED_EARLY = "{0} ended early, most likely with exit code 0: the launcher reports no failure of it"
 _NEIGHBOR = "another rank of the same host"
 _OWN_OR_NOT = "{0}; whether the fault is of the process that shows it, or of another, no log tells"
 _RECORDER = (
@@ -310,8 +310,8 @@ def _not_decided(case: Case) -> Undecidable:
         reason = filled("the logs show that {0} was not reached, and not why", peers.pop())
     elif len(lost := _logless_peers(case)) == 1:
         failed = {block.rank for block in case.failure_blocks}
-        told = failed <= {process.rank for process in case.processes if case.with_role(process, "victim")}
-        reason = filled(_LEFT if lost == {_NEIGHBOR} and failed and told else _LOST, *lost)
+        reported = failed <= {process.rank for process in case.processes if case.with_role(process, "victim")}
+        reason = filled(_ENDED_EARLY if lost == {_NEIGHBOR} and failed and reported else _LOST, *lost)
         needed = [filled("the logs of {0}", *lost), *needed[: len(case.unread)]]
     elif verdict := all_in_one_call(case):
         reason, needed = verdict.reason, [*case.unread[:8], *verdict.needed]
@@ -431,7 +431,7 @@ def _lacks_recordings(case: Case) -> bool:
     """Whether torch's flight recorder would show more (it has NCCL's collectives, once the ranks met), and none did."""
     reported = (case.signatures[event.signature] for event in case.events)
     layers = [{"torch", "gloo", "nccl"}.intersection(row.components) for row in reported if row.phase != "init"]
-    recorded = any("torch" in found and found != {"torch", "gloo"} for found in layers)
+    recorded = any("torch" in layer and layer != {"torch", "gloo"} for layer in layers)
     return recorded and not any(process.recording for process in case.processes)
 
 

@@ -182,7 +182,7 @@ def _states_of_modules(
     command = ["/bin/sh", "-c", 'cd -- "$0" && exec "$@"', folder or "/", python, "-c", FIND_MODULES, module, program]
     code, out, _ = run_tool(command, dict(os.environ, **environ), 18)
     lines = [line.split(" ", 1) for line in out.decode("utf-8", "replace").splitlines()[:_MOST_IMPORTS]]
-    return {words[1]: words[0] for words in lines if len(words) == 2} if not code else {}
+    return {fields[1]: fields[0] for fields in lines if len(fields) == 2} if not code else {}
 
 
 def _state_of_started(path: str) -> str:
@@ -192,10 +192,10 @@ def _state_of_started(path: str) -> str:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
-            words = file.readline(256).strip(b"\n").split(b" ") if file.read(2) == b"#!" else []
+            command = file.readline(256).strip(b"\n").split(b" ") if file.read(2) == b"#!" else []
     except OSError:
         return "there"
-    interpreter = next(filter(None, words), b"")
+    interpreter = next(filter(None, command), b"")
     return "there" if not interpreter or os.path.exists(interpreter) else "without interpreter"
 
 

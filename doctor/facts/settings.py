@@ -242,6 +242,11 @@ def _interfaces(fact: Interfaces) -> Values:
     return {**values, **{name: ", ".join(sorted(where)) for name, where in routes.items()}}
 
 
+def _of_each(setting: str, values: Mapping[str, object]) -> dict[str, str]:
+    """One setting of each interface."""
+    return {f"{name} {setting}": str(value) for name, value in values.items()}
+
+
 def _cards(fact: Interfaces) -> Values | None:
     """None: of a run that did not read them."""
     links = [link for link in fact.links if not link.is_container_bridge]
@@ -298,10 +303,10 @@ SOURCES: tuple[SettingSource, ...] = (
     SettingSource("interfaces", Interfaces, _interfaces),
     SettingSource("cards", Interfaces, _cards),
     SettingSource(
-        "cards", NicRings, lambda fact: {f"{name} ring": str(fact.rings[name].current) for name in fact.rings}
+        "cards", NicRings, lambda fact: _of_each("ring", {name: fact.rings[name].current for name in fact.rings})
     ),
     SettingSource(
-        "cards", NetworkCards, lambda fact: {f"{name} speed": str(fact.cards[name].megabits) for name in fact.cards}
+        "cards", NetworkCards, lambda fact: _of_each("speed", {name: fact.cards[name].megabits for name in fact.cards})
     ),
     SettingSource("firewall", FirewallRules, _firewall),
     SettingSource("mounts", MountTable, _mounts),

@@ -260,9 +260,9 @@ class _Search:
         def joined(*tables: Sequence[Sequence[int]]) -> list[list[int]]:
             return [[reduce(or_, masks) for masks in zip(*chain(*tables), strict=True)]]
 
-        left, worked = self.remaining, self.cells.open
-        remaining = Grid(joined(left.rows), joined(left.by_target))
-        return remaining, Grid(joined(left.rows, worked.rows), joined(left.by_target, worked.by_target))
+        failed, worked = self.remaining, self.cells.open
+        remaining = Grid(joined(failed.rows), joined(failed.by_target))
+        return remaining, Grid(joined(failed.rows, worked.rows), joined(failed.by_target, worked.by_target))
 
     # -- single links and directions
 

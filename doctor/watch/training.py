@@ -384,7 +384,7 @@ class Training:
     def usual_work(self, newest: int) -> dict[int, float]:
         """By rank: seconds of its own work in the middle one of its newest steps."""
         work = self.comparable_work()
-        return {rank: statistics.median(own.seconds[-newest:]) for rank, own in work.items() if own.compute}
+        return {rank: statistics.median(steps.seconds[-newest:]) for rank, steps in work.items() if steps.compute}
 
     def _ranks_without_cpu(self) -> list[int]:
         return sorted(rank for rank, share in self.cpu_waits.items() if share > BUSY_SHARE)

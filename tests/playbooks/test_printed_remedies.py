@@ -69,17 +69,17 @@ NOT_RUN = {
         chmod uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP
         {python} make mkdir command sbatch accelerate
         env --within DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed
-        int(os {trial}""",
+        int(os {trial} dos2unix""",
     "would change this machine's clock, services, mounts or frequency": """
         umount update-grub cpupower tuned-adm chronyc systemctl timedatectl hwclock reboot
         scontrol""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
         smartctl ras-mc-ctl swapon findmnt coredumpctl timeout nfsstat lfs lctl rsync arping tracepath taskset
-        dmidecode tc""",
+        dmidecode tc head""",
     "a text in a file or in a message, and no command": """
         "rank_id": "status": "version": Compatibility Two {item}:{expected} {observed}
-        privileged: securityContext.capabilities.add: {setting} {option}""",
+        privileged: securityContext.capabilities.add: {setting} {option} {expected}""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": """* USER LimitMEMLOCK
         printf""",
     "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",

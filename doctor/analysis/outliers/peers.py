@@ -144,19 +144,19 @@ def stragglers_by_part(work: Mapping[Key, OwnWork]) -> dict[WorkPart, dict[Key, 
     parts: dict[WorkPart, dict[Key, Straggler]] = {"input": {}, "compute": {}}
     slow = {
         key: late
-        for key, late in find_stragglers({key: [own.seconds] for key, own in work.items()}).items()
+        for key, late in find_stragglers({key: [steps.seconds] for key, steps in work.items()}).items()
         if late.seconds - STARVED * work[key].starved >= SLOW * late.peer_seconds
     }
-    longest = max((median(own.seconds or [0.0]) for own in work.values()), default=0.0)
-    if any(own.starved > BUSY_SHARE * longest for own in work.values()):
+    longest = max((median(steps.seconds or [0.0]) for steps in work.values()), default=0.0)
+    if any(steps.starved > BUSY_SHARE * longest for steps in work.values()):
         slow = {
             key: late
             for key, late in slow.items()
             if late.seconds - work[key].starved >= BUSY_RATIO * late.peer_seconds
         }
-    others = [own for key, own in work.items() if key not in slow]
+    others = [steps for key, steps in work.items() if key not in slow]
     for key, straggler in slow.items():
-        usual = {part: median(median(getattr(own, part) or (0.0,)) for own in others) for part in parts}
+        usual = {part: median(median(getattr(steps, part) or (0.0,)) for steps in others) for part in parts}
         now = {part: median(getattr(work[key], part) or (0.0,)) for part in parts}
         part: WorkPart = "input" if now["input"] - usual["input"] > now["compute"] - usual["compute"] else "compute"
         parts[part][key] = msgspec.structs.replace(straggler, seconds=now[part], peer_seconds=usual[part])

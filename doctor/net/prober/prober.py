@@ -135,8 +135,8 @@ class Prober(OrderedProgram):
 
     def keep(self, attempt, largest):
         self.in_flight -= 1
-        found = [attempt.peer, attempt.address, attempt.port, attempt.outcome, attempt.detail, round(attempt.took, 5)]
-        self.finished.append(found + [attempt.again, largest, attempt.source_port])
+        report = [attempt.peer, attempt.address, attempt.port, attempt.outcome, attempt.detail, round(attempt.took, 5)]
+        self.finished.append(report + [attempt.again, largest, attempt.source_port])
 
     def send_arrived(self):
         """The callers whose SYN has come here, and to whom our answer does not get through."""

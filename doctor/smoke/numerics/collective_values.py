@@ -212,8 +212,8 @@ def _is_of_its_host(events: Sequence[CollectiveWrong], op: str, members: Sequenc
         return False
     apart = len({event.wrong for event in events}) == 1 < len({event.index for event in events}) == len(events)
     more = all(event.wrong * len(members) > event.numel * max(sizes.values()) for event in events)
-    whole = len(observers) == sizes[hosts.pop()] > 1 and all(event.wrong >= event.numel for event in events)
-    by_place = (op in PASSED_ON and apart) or (op == "reduce_scatter" and whole)
+    all_wrong = len(observers) == sizes[hosts.pop()] > 1 and all(event.wrong >= event.numel for event in events)
+    by_place = (op in PASSED_ON and apart) or (op == "reduce_scatter" and all_wrong)
     return (len(sizes) > 2 and by_place) or (op in BLOCK_OPS and more)
 
 

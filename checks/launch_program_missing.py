@@ -50,10 +50,10 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     program may look for it in a folder of its own. Of a job script only absolute paths are looked for. What starts in a
     container or is found on the PATH is not looked for. A module is, where torchrun or python starts it in this folder;
     on other hosts where srun or mpirun starts all ranks in it; and what the program imports first, by the interpreter
-    of the line, which imports none of it. Behind other statements, which may change where Python looks, a module that
-    no host has is not judged. So are the folders of mpirun's `--wdir` and of `--log-dir`; the
-    file of NCCL_GRAPH_FILE, without which NCCL 2.28 ends the ranks (measured on an H200); and of `--nproc-per-node gpu`
-    a device file of any GPU.
+    that this shell finds for the line, which imports none of it; not where PYTHONPATH is set, which a login may lack.
+    Behind other statements, which may change where Python looks, a module that no host has is not judged. So are the
+    folders of mpirun's `--wdir` and of `--log-dir`; the file of NCCL_GRAPH_FILE, without which NCCL 2.28 ends the ranks
+    (measured on an H200); and of `--nproc-per-node gpu` a device file of any GPU.
     """
     if lacking_gpus := [host for host, program in programs.items() if program.has_gpus is False]:
         yield Finding(

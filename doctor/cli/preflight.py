@@ -143,7 +143,7 @@ def command(
     validate_product(product)
     options = _preflight_options(hosts, bounds, spares, job.launch(product), connection, reporting, choice, sudo)
     options = _with_gang(options, gang.read())
-    read = source.read(is_next=True)
+    read = source.read(is_next=not options.hosts.names_hosts)
     options = within_time_left(options, read.time_left_s)
     if read.label:
         selection = with_hosts_of_line(options.hosts, read)

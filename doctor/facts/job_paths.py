@@ -175,9 +175,8 @@ def _states_of_modules(
         return {}
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
     tool = find_tool(launcher, path) or ""
-    first = os.path.basename(tool)
-    python = tool if first.startswith("python") else os.path.join(os.path.dirname(tool), "python3")
-    if not tool or not os.access(python, os.X_OK):
+    python = tool if os.path.basename(tool).startswith("python") else _interpreter_of(tool)
+    if not os.path.basename(python).startswith("python") or not os.access(python, os.X_OK):
         return {}
     command = ["/bin/sh", "-c", 'cd -- "$0" && exec "$@"', folder or "/", python, "-c", FIND_MODULES, module, program]
     code, out, _ = run_tool(command, dict(os.environ, **environ), 18)
@@ -189,14 +188,19 @@ def _state_of_started(path: str) -> str:
     """Whether the kernel runs a program: its mode, and the interpreter that its first line names."""
     if not os.access(path, os.X_OK):
         return "not executable"
+    interpreter = _interpreter_of(path)
+    return "there" if not interpreter or os.path.exists(interpreter) else "without interpreter"
+
+
+def _interpreter_of(path: str) -> str:
+    """The interpreter that a script's first line names; empty where it names none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
             command = file.readline(256).strip(b"\n").split(b" ") if file.read(2) == b"#!" else []
     except OSError:
-        return "there"
-    interpreter = next(filter(None, command), b"")
-    return "there" if not interpreter or os.path.exists(interpreter) else "without interpreter"
+        return ""
+    return os.fsdecode(next(filter(None, command), b""))
 
 
 def _state_of_output(path: str) -> str:

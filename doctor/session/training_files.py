@@ -163,9 +163,10 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
     changes = changes or bool(source.environ.get("PYTHONPATH") and not line.is_module)  # a login may not have it
     if changes or not folder or not re.match("torchrun|python", os.path.basename(command)):
         return ()
-    if line.launchers and line.launchers[0].launcher == "srun" and not source.is_of_script:  # it has this PATH
-        command = shutil.which(command, path=source.environ.get("PATH", "")) or command
-    return (command, line.program if line.is_module else "", *folder)
+    has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script
+    if has_path or not line.is_module:  # another Python of a host says nothing of what this one imports
+        command = shutil.which(command, path=source.environ.get("PATH", "")) or (command if line.is_module else "")
+    return (command, line.program if line.is_module else "", *folder) if command else ()
 
 
 def _starting(line: LaunchLine) -> str:

@@ -108,11 +108,13 @@ def test_a_module_that_one_host_lacks() -> None:
 
 def test_whose_python_and_folder_are_sure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "python3").write_text("")
-    (tmp_path / "python3").chmod(0o755)
+    for name in ("python3", "torchrun"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
     for words, module in (
         ("srun python3 t.py", (str(tmp_path / "python3"), "", str(tmp_path))),
-        ("torchrun t.py", ("torchrun", "", ".")),
+        ("torchrun t.py", (str(tmp_path / "torchrun"), "", ".")),
+        ("python3.99 t.py", ()),
         ("srun --task-prolog=/p python3 t.py", ()),
         ("srun --container-image=x python3 t.py", ()),
         ("python3 run", ()),

@@ -208,7 +208,8 @@ def _limits(fact: ResourceLimits) -> Values:
 
 
 def _mounts(fact: MountTable) -> Values:
-    return {mount.target: _mount(mount) for mount in (*fact.disks, *fact.mounts)}
+    mounts = (*fact.disks, *fact.mounts)
+    return {mount.target: _mount(mount) for mount in mounts if not mount.target.startswith(("/proc/", "/sys/"))}
 
 
 def _mount(mount: Mount) -> str:

@@ -356,15 +356,19 @@ MODPROBE = """\
 case $* in
 nvidia)
     mkdir /proc/driver/nvidia
+    rm /run/gpu/says /run/gpu/code
     echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15' >/proc/driver/nvidia/version ;;
-'-r nvidia') rm -r /proc/driver/nvidia ;;
+'-r nvidia')
+    rm -r /proc/driver/nvidia
+    echo "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver." >/run/gpu/says
+    echo 9 >/run/gpu/code ;;
 *) exit 1 ;;
 esac
 """
 
 
 def test_the_gpu_driver_is_loaded(fleet_gpu: Fleet) -> None:
-    with fleet_gpu.broken(fleet_gpu.hosts[1], path={"modprobe": MODPROBE}, setup="rm -r /proc/driver/nvidia"):
+    with fleet_gpu.broken(fleet_gpu.hosts[1], path={"modprobe": MODPROBE}, setup="modprobe -r nvidia"):
         proven(fleet_gpu, "load-gpu-driver", "gpu-driver-not-loaded", state="ls /proc/driver")
 
 

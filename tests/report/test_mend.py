@@ -27,7 +27,7 @@ def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() 
     check = failed[0].check
     (line,) = fix_lines(report, check, "no-such-check")
     assert line.startswith(
-        f"plan    Not for driver-differs, but for other findings (this prints the plan; --apply runs it): "
+        f"plan    doctor can repair other findings, not driver-differs (this prints the plan; --apply runs it): "
         f"doctor fix {check} -w "
     )
     assert fix_lines(report) == []
@@ -38,7 +38,7 @@ def test_a_terminal_says_that_it_changes_nothing() -> None:
     report = reports.folded()
     check = next(outcome.check for outcome in report.outcomes if outcome.findings)
     output = rendering.text(report, reports.PAGES, terminal=Terminal(tty=True, width=200), fixable_checks=[check])
-    assert f"but for other findings (this prints the plan; --apply runs it):\n  doctor fix {check} -w " in output
+    assert f"other findings, not driver-differs (this prints the plan; --apply runs it):\n  doctor fix {check} -w " in output
 
 
 def test_which_checks_can_be_mended_is_told_by_the_playbooks() -> None:

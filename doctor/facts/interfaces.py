@@ -33,6 +33,11 @@ MAX_LINKS = 2048
 """Interfaces of one host. A host of many containers has hundreds."""
 
 
+def _offloads(asking, name):  # type: ignore[no-untyped-def]
+    answers = [(offload, driver_values(asking, name, [command, 0])) for command, offload in OFFLOADS]
+    return {offload: "on" if answer[1] else "off" for offload, answer in answers if answer}
+
+
 def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: links, addresses, policy rules, main routes and what slows sending, as netlink lists them."""
     links, names, asking = [], {}, socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -42,9 +47,7 @@ def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
         kind = name_text(netlink_attributes(values.get(18, b"")).get(1, b""))
         mtu = struct.unpack("=I", values[4])[0] if 4 in values else 0
         physical = os.path.exists("/sys/class/net/" + name + "/device")
-        requests = () if flags & 8 else OFFLOADS
-        answers = [(offload, driver_values(asking, name, [command, 0])) for command, offload in requests]
-        driver = {offload: "on" if answer[1] else "off" for offload, answer in answers if answer}
+        driver = {} if flags & 8 else _offloads(asking, name)
         driver["txqueuelen"] = str(struct.unpack("=I", values.get(13, bytes(4)))[0])
         links.append([name, bool(flags & 1), bool(flags & 64), bool(flags & 8), mtu, kind, physical, 10 in values])
         links[-1].append(driver)

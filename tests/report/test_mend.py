@@ -38,7 +38,8 @@ def test_a_terminal_says_that_it_changes_nothing() -> None:
     report = reports.folded()
     check = next(outcome.check for outcome in report.outcomes if outcome.findings)
     output = rendering.text(report, reports.PAGES, terminal=Terminal(tty=True, width=200), fixable_checks=[check])
-    assert f"other findings, not driver-differs (this prints the plan; --apply runs it):\n  doctor fix {check} -w " in output
+    sentence = "doctor can repair other findings, not driver-differs (this prints the plan; --apply runs it):"
+    assert f"{sentence}\n  doctor fix {check} -w " in output
 
 
 def test_which_checks_can_be_mended_is_told_by_the_playbooks() -> None:

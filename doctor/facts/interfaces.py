@@ -33,7 +33,7 @@ MAX_LINKS = 2048
 """Interfaces of one host. A host of many containers has hundreds."""
 
 
-def _offloads(asking, name):  # type: ignore[no-untyped-def]
+def _offloads(asking: socket.socket, name: str) -> dict:  # type: ignore[type-arg]
     answers = [(offload, driver_values(asking, name, [command, 0])) for command, offload in OFFLOADS]
     return {offload: "on" if answer[1] else "off" for offload, answer in answers if answer}
 

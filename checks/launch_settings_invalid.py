@@ -1,5 +1,5 @@
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.fact import Unreadable
@@ -61,9 +61,10 @@ def launch_settings_invalid(
     nccl, alone = _newest_nccl(python or {}), launch.world_size == 1
     for setting, ends in _of_nccl(launch.env, bare, nccl, alone):
         yield _finding(setting).as_warning(without_gpu or not ends)
+    bare_hosts = set(bare)
     for host, own in (files or {}).items():
         unset = {name: value for name, value in own.variables.items() if name not in launch.env}
-        for setting, ends in _of_nccl(unset, [name for name in bare if name == host], nccl, alone):
+        for setting, ends in _of_nccl(unset, bare_hosts & {host}, nccl, alone):
             yield _finding(setting, own.paths[setting.variable]).as_warning(not ends).with_host(host)
     if launch.master_port < 1024:
         expected = "a port from 1024 on: root alone opens lower ones, and 22 is that of SSH"
@@ -94,11 +95,11 @@ def launch_settings_invalid(
 
 
 def _of_nccl(
-    environ: Mapping[str, str], bare: Sequence[str], nccl: tuple[int, ...], alone: bool
+    environ: Mapping[str, str], bare: Collection[str], nccl: tuple[int, ...], alone: bool
 ) -> Iterator[tuple[EnvSetting, bool]]:
     """Settings that NCCL does not take, and whether it ends. ``bare``: hosts with GPUs that have no RDMA adapter."""
     if bare and (net := environ.get("NCCL_NET", "")).lower() == "ib":
-        yield EnvSetting("NCCL_NET", net, filled("Socket: {0} has no RDMA adapter", bare[0])), True
+        yield EnvSetting("NCCL_NET", net, filled("Socket: {0} has no RDMA adapter", next(iter(bare)))), True
     for column in ("ends_nccl", "ignored"):
         for setting in refused(environ, column, alone=alone):
             yield setting, column == "ends_nccl"

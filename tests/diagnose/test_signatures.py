@@ -20,6 +20,7 @@ from doctor.diagnose.signature import (
     longest_literal,
     validate_signature,
 )
+from doctor.engine.catalog import load_checks
 from doctor.remedy.catalog import check_files_by_name, load_playbooks
 
 SIGNATURES = load_signatures()
@@ -73,6 +74,36 @@ def test_no_line_of_a_block_that_a_pattern_matches_is_passed_over(parts: list[tu
             if (item.quiet or not quiet) and any(pattern.regex.search(line) for pattern in item.compiled)
         }
         assert expected <= chosen and (not expected or not MATCHER.is_quiet(line.encode()))
+
+
+FAMILIES = {
+    "an NPU": (
+        ("doctor.facts.npu", "doctor.facts.hccn", "doctor.facts.versions"),
+        {"cuda", "hip", "rocm", "nccl", "nvshmem", "tensorrt-llm", "gloo", "rdma", "ucx", "libfabric"},
+    ),
+    "a GPU": (
+        ("doctor.facts.gpu", "doctor.facts.nvlink", "doctor.facts.imex", "doctor.facts.amd_smi"),
+        {"hccl", "hccp", "cann", "torch_npu", "aicpu", "ascendcl", "ge", "mindie", "gloo"},
+    ),
+}
+"""By kind of device: the modules of the facts that only its hosts have, and the components that do not run on it."""
+
+
+@pytest.mark.parametrize("device", FAMILIES)
+def test_a_failure_of_one_kind_of_device_is_looked_for_with_no_check_of_another_kind(device: str) -> None:
+    """A check brings its playbooks: the log of an NVIDIA job once recommended `doctor fix install-npu-driver`."""
+    modules, foreign = FAMILIES[device]
+    of_the_device = {
+        check.name
+        for check in load_checks()
+        if any(need.is_fact and not need.optional and need.type.__module__.startswith(modules) for need in check.needs)
+    }
+    named = {
+        signature.id: sorted(of_the_device & set(signature.checks))
+        for signature in SIGNATURES.values()
+        if signature.components and set(signature.components) <= foreign
+    }
+    assert not {name: checks for name, checks in named.items() if checks}
 
 
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=lambda signature: signature.id)

@@ -19,12 +19,12 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
-from doctor.cli.shared_options import CheckOptions, NoHistoryOption, expand_option_groups
+from doctor.cli.shared_options import CheckOptions, NoHistoryOption, expand_option_groups, time_option
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
 from doctor.environment.gang_place import MAX_SIZE
-from doctor.preflight.early_end import BUDGET, GANG_WAIT, parse_duration
+from doctor.preflight.early_end import BUDGET, GANG_WAIT
 from doctor.preflight.node_lists import FORMATS, format_conflict
 from doctor.preflight.options import STYLES, ExitCodePolicy, GangOptions, PreflightOptions
 from doctor.preflight.tiers import TIERS
@@ -75,7 +75,7 @@ class PodGangOptions(NamedTuple):
             raise UsageError(
                 filled("--gang {0}: expected the number of pods, 1 to {1}, or auto", f"{self.gang!r}", MAX_SIZE)
             )
-        wait = _time("--gang-wait", self.gang_wait, GANG_WAIT)
+        wait = time_option("--gang-wait", self.gang_wait, GANG_WAIT)
         return GangOptions(0 if self.gang == "auto" else int(self.gang), self.gang_key, wait)
 
 
@@ -179,7 +179,7 @@ def _preflight_options(
         within=connection.within,
         sudo=sudo,
         tier=tier,  # type: ignore[arg-type]
-        budget=_time("--budget", bounds.budget, BUDGET[tier]),
+        budget=time_option("--budget", bounds.budget, BUDGET[tier]),
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
         launch=launch,
         net=bounds.net,
@@ -269,12 +269,3 @@ def within_time_left(options: PreflightOptions, seconds_left: float | None) -> P
         )
     )
     return msgspec.structs.replace(options, budget=budget)
-
-
-def _time(option: str, text: str, usual: float) -> float:
-    try:
-        return parse_duration(text) if text else usual
-    except ValueError:
-        raise UsageError(
-            filled("{0} {1}: expected a time from 1s to 24h, for example 90s or 2m", option, f"{text!r}")
-        ) from None

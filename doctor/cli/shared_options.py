@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type
 import typer
 
 from doctor.engine.errors import UsageError
+from doctor.engine.quantities import parse_time_limit
 from doctor.engine.texts import filled
 from doctor.report.formats.registry import FORMATS
 
@@ -77,6 +78,15 @@ def device_numbers(text: str) -> tuple[int, ...]:
     if len(set(numbers)) < len(numbers):
         raise UsageError(filled("--devices {0}: duplicate number; expected each once", f"{text!r}"))
     return tuple(numbers)
+
+
+def time_option(option: str, text: str, usual: float) -> float:
+    """Seconds of an option that takes a time, ``usual`` where it is not given. Raises: UsageError."""
+    seconds = parse_time_limit(text) if text else usual
+    if seconds is None:
+        template = "{0} {1}: expected a time from 1s to 24h, for example 90s or 10m"
+        raise UsageError(filled(template, option, f"{text!r}"))
+    return seconds
 
 
 def _split_names(texts: list[str] | None) -> list[str]:

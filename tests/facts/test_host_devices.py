@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from doctor.collect.collector.questions import HELPERS
 from doctor.collect.collector_request import function_source
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
+from doctor.engine.quantities import ago_text
 from doctor.facts import snapshot
 from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi, detect_gpus
 from doctor.facts.host_settings import HostSettings, NetworkCards
-from doctor.facts.kernel_log import KernelLog, format_age, read_kernel_log
+from doctor.facts.kernel_log import KernelLog, read_kernel_log
 from doctor.facts.mounts import MountAnswers, MountTable, try_mounts
 from doctor.facts.nvlink import GpuTopology, NvLinks
 from doctor.facts.rdma import ERROR_COUNTERS, RdmaPorts, chosen_ports, read_rdma
@@ -98,7 +99,7 @@ def test_the_log_is_filtered_on_the_host(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_ages() -> None:
-    assert [format_age(seconds) for seconds in (0, 89, 91, 5400, 86400, 200000)] == [
+    assert [ago_text(seconds) for seconds in (0, 89, 91, 5401, 86400, 200000)] == [
         "0 s ago",
         "89 s ago",
         "2 min ago",

@@ -6,7 +6,6 @@ import errno
 import math
 import os
 import re
-import time
 from typing import TypedDict
 
 import msgspec
@@ -24,6 +23,7 @@ from doctor.facts.kernel_faults import (
     rows_in,
 )
 from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.streams import kernel_records
 
 FAULT_TEXTS = fault_words()
 """Of records that may report a fault: one of these is in each."""
@@ -42,26 +42,10 @@ ERROR_LEVEL, WARNING_LEVEL, INFORMATION_LEVEL = 3, 4, 6
 def _read_log() -> bytes:
     """All records of /dev/kmsg, for at most 5 s. Raises: OSError."""
     log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-    pieces = []
-    size = 0
-    end = time.monotonic() + 5
     try:
-        while size < 1 << 25 and time.monotonic() < end:
-            try:
-                piece = os.read(log, 65536)
-            except OSError as error:
-                if error.errno == errno.EPIPE:
-                    continue
-                if error.errno == errno.EAGAIN:
-                    break
-                raise
-            if not piece:
-                break
-            pieces.append(piece)
-            size += len(piece)
+        return b"".join(kernel_records(log, 1 << 25, 5))
     finally:
         os.close(log)
-    return b"".join(pieces)
 
 
 def _may_be_unlisted(level: int, line: str, drivers: list[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -19,7 +18,17 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
-from doctor.cli.shared_options import CheckOptions, NoHistoryOption, expand_option_groups, time_option
+from doctor.cli.shared_options import (
+    CheckOptions,
+    ConfigOption,
+    DebugOption,
+    FailOnOption,
+    NoHistoryOption,
+    OnUnknownOption,
+    StrictOption,
+    expand_option_groups,
+    time_option,
+)
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
@@ -101,15 +110,15 @@ class ReportingOptions(NamedTuple):
     ] = []
     redact: Annotated[bool, typer.Option("--redact", help="Replace hosts and addresses by pseudonyms.")] = False
     save: Annotated[str, typer.Option(metavar="FILE", help="Save the raw outputs, for --from.")] = ""
-    config: Annotated[str, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = ""
+    config: ConfigOption = None
     no_history: NoHistoryOption = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the one line.")] = False
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 11 on warnings.")] = False
-    fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
-    on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
+    strict: StrictOption = False
+    fail_on: FailOnOption = "error"
+    on_unknown: OnUnknownOption = "fail"
     fail_exit: Annotated[int, typer.Option(metavar="N", min=0, max=255, help="Exit code instead of 10, 11 and 12.")] = 0
     exit_style: Annotated[str, typer.Option(metavar="doctor|nagios|npd", help="Meaning of exit codes.")] = "doctor"
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
+    debug: DebugOption = False
 
 
 REPORT_MARGIN = 5.0
@@ -195,7 +204,7 @@ def _preflight_options(
         formats=tuple(reporting.formats),
         redact=reporting.redact,
         quiet=reporting.quiet,
-        config=Path(reporting.config) if reporting.config else None,
+        config=reporting.config,
         keeps_history=not reporting.no_history,
         strict=reporting.strict,
         fail_on=reporting.fail_on,  # type: ignore[arg-type]

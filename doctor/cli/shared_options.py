@@ -121,6 +121,11 @@ class CheckOptions(NamedTuple):
 FORMATS_HELP = filled("To stdout or FILE: {0}; repeatable.", ", ".join(FORMATS))
 
 
+ConfigOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Exit 11 on warnings.")]
+FailOnOption = Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")]
+OnUnknownOption = Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")]
 NoHistoryOption = Annotated[bool, typer.Option("--no-history", help="Do not keep this run in the history.")]
 
 
@@ -150,12 +155,12 @@ class OutputOptions(NamedTuple):
     ] = False
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the raw outputs, for --from.")] = None
     from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Evaluate a saved run again.")] = None
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = None
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 11 on warnings.")] = False
-    fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
-    on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
+    config: ConfigOption = None
+    strict: StrictOption = False
+    fail_on: FailOnOption = "error"
+    on_unknown: OnUnknownOption = "fail"
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto"
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every check, host and reason.")] = False
     brief: Annotated[bool, typer.Option("--brief", help="Show the findings in one line each.")] = False
     notify: NotifyOption = []
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
+    debug: DebugOption = False

@@ -1,7 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check, filled
-from doctor.facts.kernel_log import DAY, format_age
+from doctor import DAY, WARNING, Finding, Skip, ago_text, check, filled
 from doctor.facts.vendor_tests import AscendDiagnosis
 
 RECENT = 7 * DAY
@@ -25,13 +24,13 @@ def ascend_dmi_failed(diagnosis: AscendDiagnosis) -> Iterator[Finding]:
     /var/log/ascend_check/environment_check_before.txt. Results older than seven days are left out.
     """
     if diagnosis.age > RECENT:
-        raise Skip(filled("the saved result of ascend-dmi is from {0}", format_age(diagnosis.age)))
+        raise Skip(filled("the saved result of ascend-dmi is from {0}", ago_text(diagnosis.age)))
     for group in diagnosis.groups:
         if group.result.upper() == "FAIL":
             yield Finding(
                 "ascend-dmi: {group} failed {age}: {observed}",
                 group=group.name,
-                age=format_age(diagnosis.age),
+                age=ago_text(diagnosis.age),
                 observed=[*group.failures[:MAX_SENTENCES], *(["..."] if len(group.failures) > MAX_SENTENCES else [])],
                 expected="PASS",
             )

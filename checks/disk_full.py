@@ -1,9 +1,8 @@
 import shlex
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check, filled
+from doctor import ERROR, GIB, Finding, bytes_text, check, filled
 from doctor.facts.disk import DiskSpace, FileSystem
-from doctor.facts.memory import GIB, format_bytes
 
 MIN_FREE_BYTES, MIN_FREE_SHARE = GIB, 0.05
 MIN_FREE_FILES, MIN_FREE_FILES_SHARE = 10_000, 0.01
@@ -47,12 +46,12 @@ def _is_full(disk: FileSystem) -> bool:
 def _no_room(disk: FileSystem, logs: str) -> Iterator[Finding]:
     """Too few bytes or files that could still be written. ``logs``: what to do about those of the job."""
     if _is_full(disk):
-        expected = format_bytes(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
+        expected = bytes_text(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
         yield Finding(
             "{path}: {observed} of {size} are free; expected at least {expected}",
             path=disk.path,
-            observed=format_bytes(disk.free),
-            size=format_bytes(disk.size),
+            observed=bytes_text(disk.free),
+            size=bytes_text(disk.size),
             expected=expected,
             remedy=filled(
                 "`du -axh {0} | sort -h | tail` shows the largest folders and files. {1}",

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
-from doctor.facts.kernel_log import KernelLog, format_age
+from doctor import WARNING, Finding, ago_text, check
+from doctor.facts.kernel_log import KernelLog
 
 
 @check(severity=WARNING, area="memory")
@@ -28,6 +28,4 @@ def file_system_failed(log: KernelLog) -> Iterator[Finding]:
         "the disk": "the disk {device} failed {age}: {text}",
     }
     for fault in log.merged_faults("file-system-failed"):
-        yield Finding(
-            templates[fault.row.meaning], device=fault.device, age=format_age(fault.age), text=fault.text[:160]
-        )
+        yield Finding(templates[fault.row.meaning], device=fault.device, age=ago_text(fault.age), text=fault.text[:160])

@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check, filled
+from doctor import ERROR, Finding, ago_text, check, filled
 from doctor.facts.container import HostContainer
 from doctor.facts.gpu import GpuInventory, NvidiaSmi
-from doctor.facts.kernel_log import KernelLog, format_age
+from doctor.facts.kernel_log import KernelLog
 from doctor.facts.xid import xid_events
 
 EVIDENCE = ("inventory", "log", "place")
@@ -50,7 +50,7 @@ def gpu_lost(
                 "answer from every GPU",
                 gpus=[filled("the GPU at {0}", event.device)],
                 devices=[_without_function(event.device)],
-                age=format_age(event.age),
+                age=ago_text(event.age),
             )
 
 

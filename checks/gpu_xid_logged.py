@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check, filled
+from doctor import ERROR, Finding, ago_text, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuCards, GpuInventory
-from doctor.facts.kernel_log import KernelLog, format_age
+from doctor.facts.kernel_log import KernelLog
 from doctor.facts.xid import unlisted_xids, xid_events
 
 CAUSES = {"gpu-lost": ("device=devices",)}
@@ -47,7 +47,7 @@ def gpu_xid_logged(log: KernelLog, inventory: GpuInventory | None, cards: GpuCar
             device=event.device or None,
             part=f" {event.instance}" if event.instance else "",
             count=event.count,
-            age=format_age(event.age),
+            age=ago_text(event.age),
             text=event.text,
             action=event.action,
         ).as_warning(not is_pending)

@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor import ERROR, MIB, Finding, PerHost, Skip, bytes_text, check, filled
 from doctor.facts.container import CAP_IPC_LOCK, JobContainer
 from doctor.facts.control_group import ControlGroup
 from doctor.facts.gpu import GpuCards
 from doctor.facts.limits import RdmaAdapters, ResourceLimits
-from doctor.facts.memory import MIB, HostMemory, format_bytes
+from doctor.facts.memory import HostMemory
 from doctor.facts.npu import NpuInventory
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
@@ -55,7 +55,7 @@ def locked_memory_limit_low(
         bounds = [bound.limit for bound in group.memory] if group else []
         required, required_text = min([memory.total, *bounds]), "no limit"
     elif npus:
-        required, required_text = KERNEL_DEFAULT, filled("{0}, better no limit", format_bytes(KERNEL_DEFAULT))
+        required, required_text = KERNEL_DEFAULT, filled("{0}, better no limit", bytes_text(KERNEL_DEFAULT))
     else:
         raise Skip("no NPU, no NVIDIA GPU and no RDMA adapter")
     limit = limits.memlock
@@ -64,7 +64,7 @@ def locked_memory_limit_low(
         by_nccl = bool(adapters and gpus and gpus.pci and len(fleet) > 1 and launch.env.get("NCCL_IB_DISABLE") != "1")
         yield Finding(
             "a process may lock {observed} of memory; expected {expected}",
-            observed=format_bytes(limit.soft or 0),
+            observed=bytes_text(limit.soft or 0),
             expected=required_text,
-            hard="unlimited" if limit.hard is None else format_bytes(limit.hard),
+            hard="unlimited" if limit.hard is None else bytes_text(limit.hard),
         ).as_warning(not (by_nccl and held and (limit.soft or 0) < NCCL_NEEDS))

@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import GIB, MIB, WARNING, Finding, bytes_text, check
 from doctor.facts.control_group import ControlGroup, unlimited_command
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import GIB, MIB, HostMemory, accelerator_count, format_bytes, host_rank_count
+from doctor.facts.memory import HostMemory, accelerator_count, host_rank_count
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -44,9 +44,9 @@ def memory_short(
     if memory.available < MIN_AVAILABLE_SHARE * memory.total:
         yield Finding(
             "{observed} of {total} of memory are available; expected at least {expected}",
-            observed=format_bytes(memory.available),
-            total=format_bytes(memory.total),
-            expected=format_bytes(int(MIN_AVAILABLE_SHARE * memory.total)),
+            observed=bytes_text(memory.available),
+            total=bytes_text(memory.total),
+            expected=bytes_text(int(MIN_AVAILABLE_SHARE * memory.total)),
             case="Host",
         )
     devices = accelerator_count(npus, gpus)
@@ -63,10 +63,10 @@ def memory_short(
         yield Finding(
             "{observed} of {total} are available below the limit in {setting}; expected at least {expected} (ranks of "
             "the host: {ranks})",
-            observed=format_bytes(bound.available),
-            total=format_bytes(bound.limit),
+            observed=bytes_text(bound.available),
+            total=bytes_text(bound.limit),
             setting=bound.setting,
-            expected=format_bytes(required),
+            expected=bytes_text(required),
             ranks=ranks,
             unlimited=unlimited_command(bound.setting),
             case="Control group",

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
-from doctor.facts.kernel_log import KernelLog, LogLine, format_age
+from doctor import WARNING, Finding, ago_text, check
+from doctor.facts.kernel_log import KernelLog, LogLine
 
 LEAST = 3
 
@@ -39,5 +39,5 @@ def network_link_flapping(log: KernelLog) -> Iterator[Finding]:
                 "the link of {interface} went down {observed} times in 24 hours, last {age}",
                 interface=interface,
                 observed=len(lines),
-                age=format_age(lines[0].age),
+                age=ago_text(lines[0].age),
             )

@@ -1,10 +1,9 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, GIB, Finding, PerHost, bytes_text, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel import expected_connections
 from doctor.facts.limits import FILE_SIZE, Limit, ResourceLimits
-from doctor.facts.memory import GIB, format_bytes
 from doctor.facts.npu import NpuInventory
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
@@ -71,8 +70,8 @@ def open_files_limit_low(
     if size.soft is not None and not size.allows(ADVISED_SIZE):
         yield Finding(
             "a process may write files of {observed}; expected no limit",
-            observed=format_bytes(size.soft),
+            observed=bytes_text(size.soft),
             expected="no limit",
-            hard="unlimited" if size.hard is None else format_bytes(size.hard),
+            hard="unlimited" if size.hard is None else bytes_text(size.hard),
             case="Size",
         ).as_warning(size.allows(LEAST_SIZE))

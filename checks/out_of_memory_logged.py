@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
-from doctor.facts.kernel_log import KernelLog, format_age
+from doctor import WARNING, Finding, ago_text, check
+from doctor.facts.kernel_log import KernelLog
 
 
 @check(severity=WARNING, area="memory")
@@ -28,6 +28,6 @@ def out_of_memory_logged(log: KernelLog) -> Iterator[Finding]:
             count=len(kills),
             name=match["name"],
             pid=int(match["pid"][:9]),
-            age=format_age(line.age),
+            age=ago_text(line.age),
             limit="of a cgroup" if (match["limit"] or "").startswith("Memory cgroup") else "of the host",
         )

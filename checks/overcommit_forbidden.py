@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
-from doctor.facts.memory import MemoryCommitment, format_bytes
+from doctor import WARNING, Finding, bytes_text, check
+from doctor.facts.memory import MemoryCommitment
 
 STRICT = 2
 USABLE_SHARE = 0.9
@@ -35,7 +35,7 @@ def overcommit_forbidden(memory: MemoryCommitment) -> Iterator[Finding]:
         yield Finding(
             "vm.overcommit_memory is {mode}: programs can get {observed} more, although {expected} are available",
             mode=memory.mode,
-            observed=format_bytes(left),
-            expected=format_bytes(memory.available),
+            observed=bytes_text(left),
+            expected=bytes_text(memory.available),
             setting="vm.overcommit_memory",
         )

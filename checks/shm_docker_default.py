@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
-from doctor.facts.memory import SharedMemory, format_bytes
+from doctor import ERROR, Finding, bytes_text, check
+from doctor.facts.memory import SharedMemory
 
 
 @check(severity=ERROR, area="memory")
@@ -33,7 +33,7 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
     if shm.is_container_default:
         yield Finding(
             "/dev/shm holds {observed}, the default of a container; expected {expected}",
-            observed=format_bytes(shm.size),
+            observed=bytes_text(shm.size),
             expected="more than 64 MiB",
             container=shm.container,
         )

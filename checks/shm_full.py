@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, bytes_text, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import SharedMemory, accelerator_count, format_bytes, host_rank_count, required_shm
+from doctor.facts.memory import SharedMemory, accelerator_count, host_rank_count, required_shm
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -31,7 +31,7 @@ def shm_full(
     if shm.limited and shm.free < MIN_FREE_SHARE * shm.size and shm.free < required:
         yield Finding(
             "{observed} of {size} are free in /dev/shm; expected at least {expected}",
-            observed=format_bytes(shm.free),
-            size=format_bytes(shm.size),
-            expected=format_bytes(min(required, int(MIN_FREE_SHARE * shm.size))),
+            observed=bytes_text(shm.free),
+            size=bytes_text(shm.size),
+            expected=bytes_text(min(required, int(MIN_FREE_SHARE * shm.size))),
         )

@@ -1,8 +1,8 @@
 import shlex
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check, filled
-from doctor.facts.memory import MIB, IdleSegments, format_bytes
+from doctor import MIB, WARNING, Finding, bytes_text, check, filled
+from doctor.facts.memory import IdleSegments
 from doctor.job import limit_items
 
 
@@ -38,7 +38,7 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
         ]
         yield Finding(
             "{observed} of shared memory of jobs are not used by any process: {names}",
-            observed=format_bytes(total),
+            observed=bytes_text(total),
             expected="none",
             names=limit_items(names, 4),
             remove=limit_items(remove, 8),

@@ -1,15 +1,8 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, bytes_text, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import (
-    CONTAINER_DEFAULT_SHM,
-    SharedMemory,
-    accelerator_count,
-    format_bytes,
-    host_rank_count,
-    required_shm,
-)
+from doctor.facts.memory import CONTAINER_DEFAULT_SHM, SharedMemory, accelerator_count, host_rank_count, required_shm
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -42,7 +35,7 @@ def shm_too_small(
     if shm.size < required and shm.limited and not shm.is_container_default:
         yield Finding(
             "/dev/shm holds {observed}; expected at least {expected}",
-            observed=format_bytes(shm.size),
-            expected=format_bytes(required),
+            observed=bytes_text(shm.size),
+            expected=bytes_text(required),
             ranks=ranks,
         ).as_warning(shm.size > max(CONTAINER_DEFAULT_SHM))

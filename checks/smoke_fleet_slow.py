@@ -1,8 +1,7 @@
 from collections.abc import Iterator, Mapping
 
-from doctor import WARNING, Finding, PerHost, Skip, check, filled
+from doctor import WARNING, Finding, PerHost, Skip, check, filled, seconds_text
 from doctor.engine.fact import Unreadable
-from doctor.engine.sanitize import seconds_text
 from doctor.facts.smoke.collectives import SmokeCollectives
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.facts.smoke.further_stages import SmokePairs

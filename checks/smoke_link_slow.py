@@ -1,7 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check
-from doctor.engine.sanitize import seconds_text
+from doctor import WARNING, Finding, PerHost, check, seconds_text
 from doctor.facts.smoke.further_stages import SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, pressure_note

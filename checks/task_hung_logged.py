@@ -1,8 +1,8 @@
 import re
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check, filled
-from doctor.facts.kernel_log import KernelLog, format_age
+from doctor import WARNING, Finding, ago_text, check, filled
+from doctor.facts.kernel_log import KernelLog
 
 
 @check(severity=WARNING, area="kernel")
@@ -28,7 +28,7 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
             "hung tasks that the kernel reported in 24 hours: {count}, the last {observed} {age}",
             count=len(hung),
             observed=_describe(match),
-            age=format_age(line.age),
+            age=ago_text(line.age),
         )
 
 

@@ -1,7 +1,6 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled, joined
-from doctor.diagnose.lookup import fix_of
 from doctor.facts.python_env import PythonEnv, TorchImport, import_cause
 from doctor.job import limit_items
 
@@ -50,6 +49,8 @@ def torch_import_fails(torch: TorchImport, python: PythonEnv | None) -> Iterator
             remedy=filled("Correct or unset {0} in the job's environment.", joined(" or ", names)),
         )
     elif import_cause(torch.error_with_set_env) == "other":
+        from doctor.diagnose.lookup import fix_of  # all that reads logs: a host whose import succeeds needs none of it
+
         files = ", ".join(torch.hides)
         remedy = filled("Rename {0}: beside the job's script, it is loaded in place of Python's own module.", files)
         yield Finding(

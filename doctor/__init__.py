@@ -7,6 +7,12 @@ if TYPE_CHECKING:
     from doctor.engine.check import Skip as Skip
     from doctor.engine.check import check as check
     from doctor.engine.fact import PerHost as PerHost
+    from doctor.engine.quantities import DAY as DAY
+    from doctor.engine.quantities import GIB as GIB
+    from doctor.engine.quantities import MIB as MIB
+    from doctor.engine.quantities import ago_text as ago_text
+    from doctor.engine.quantities import bytes_text as bytes_text
+    from doctor.engine.quantities import seconds_text as seconds_text
     from doctor.engine.result import ERROR as ERROR
     from doctor.engine.result import WARNING as WARNING
     from doctor.engine.result import Finding as Finding
@@ -14,9 +20,25 @@ if TYPE_CHECKING:
     from doctor.engine.texts import joined as joined
 
 __version__ = "0.1.0"
-__all__ = ["ERROR", "WARNING", "Finding", "PerHost", "Skip", "check", "filled", "joined"]
+__all__ = [
+    "DAY",
+    "ERROR",
+    "GIB",
+    "MIB",
+    "WARNING",
+    "Finding",
+    "PerHost",
+    "Skip",
+    "ago_text",
+    "bytes_text",
+    "check",
+    "filled",
+    "joined",
+    "seconds_text",
+]
 
 _HOMES = {
+    **dict.fromkeys(("DAY", "GIB", "MIB", "ago_text", "bytes_text", "seconds_text"), "doctor.engine.quantities"),
     "ERROR": "doctor.engine.result",
     "WARNING": "doctor.engine.result",
     "Finding": "doctor.engine.result",

@@ -12,9 +12,10 @@ from doctor.analysis.outliers.earlier import usual_range
 from doctor.cli.baseline_files import baseline_or_empty, named_baseline, store_baseline
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.language import localized, phrase
+from doctor.engine.quantities import bytes_text
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
-from doctor.report.layout.formatting import byte_rate, clean, count_noun, size
+from doctor.report.layout.formatting import byte_rate, clean, count_noun
 from doctor.smoke.model import Baseline
 from doctor.smoke.speed.baseline import EXCHANGE, SITE, merged
 
@@ -75,7 +76,7 @@ def baseline_lines(baseline: Baseline) -> list[str]:
             phrase(
                 "  {op} {size}, {where}: median {median} of {runs}, spread {spread}, usual from {lowest} on",
                 op=clean(history.op, 40),
-                size=size(history.bytes),
+                size=bytes_text(history.bytes),
                 where=of_two if history.op == EXCHANGE else of_all,
                 median=byte_rate(usual.median),
                 runs=count_noun(usual.count, "run"),

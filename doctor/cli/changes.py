@@ -26,7 +26,14 @@ from doctor.cli.host_options import (
     validate_connection,
 )
 from doctor.cli.launch_source import SourceOptions, launch_line, with_hosts_of_line
-from doctor.cli.shared_options import ChecksOption, IgnoreOption, NoHistoryOption, SelectOption, expand_option_groups
+from doctor.cli.shared_options import (
+    ChecksOption,
+    ConfigOption,
+    IgnoreOption,
+    NoHistoryOption,
+    SelectOption,
+    expand_option_groups,
+)
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.check import Check
 from doctor.engine.errors import InputError, UsageError, require_one_of
@@ -78,7 +85,7 @@ def command(
     from_file: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="Compare this saved run; visit no host.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = None,
+    config: ConfigOption = None,
     no_history: NoHistoryOption = False,
 ) -> None:
     """Tell what has changed since the job last worked.

@@ -37,7 +37,13 @@ from doctor.session.finish import examine_and_report, load_saved_run, replay_and
 from doctor.session.select_checks import choose_with_rounds, load_catalog, made_rounds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from doctor.engine.check import Check
     from doctor.environment.inventory import Inventory
+    from doctor.job import LaunchOptions
+    from doctor.net.plan import NetOptions
+    from doctor.smoke.plan import SmokeOptions
 
 
 @expand_option_groups
@@ -108,11 +114,9 @@ def command(
         rounds = made_rounds(smoke or bool(run.smoke), net != "off" or run.tried_network, bool(run.watch))
         selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output, named=bool(choice.select)))
-    from doctor.net.plan import NetOptions, tries_devices
     from doctor.session.run_history import keeps_settings
     from doctor.session.select_hosts import select_inventory
     from doctor.session.training_files import with_launch_line
-    from doctor.smoke.plan import SmokeOptions
 
     rounds = made_rounds(smoke, net != "off")
     selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, _requested(compare, paths))
@@ -126,12 +130,11 @@ def command(
     launch = job_environment.complete(job.launch(product))
     history = history_options("check", output, no_history)
     reads_settings = bool(compare) or keeps_settings(history)
-    network = NetOptions(mode="full" if net == "full" else "quick", devices=tries_devices(selected))
     options = replace(
         examine_options(connection, visit, launch, job_environment.within(connection.within, fleet.local)),
         paths=paths,
-        net=network if net != "off" else None,
-        smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
+        net=_network_options(net, selected) if net != "off" else None,
+        smoke=_smoke_options(launch, environ) if smoke else None,
         after_reboot=after_reboot,
         reads_settings=reads_settings,
     )
@@ -140,6 +143,18 @@ def command(
     raise typer.Exit(
         examine_and_report(inventory, selected, options, environ, table, catalog, output, history, live=live)
     )
+
+
+def _network_options(mode: str, selected: Iterable[Check]) -> NetOptions:
+    from doctor.net.plan import NetOptions, tries_devices
+
+    return NetOptions(mode="full" if mode == "full" else "quick", devices=tries_devices(selected))
+
+
+def _smoke_options(launch: LaunchOptions, environ: Mapping[str, str]) -> SmokeOptions:
+    from doctor.smoke.plan import SmokeOptions
+
+    return SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ))
 
 
 MAX_PATHS = 64

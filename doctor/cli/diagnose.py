@@ -22,6 +22,8 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.shared_options import (
     FORMATS_HELP,
+    ConfigOption,
+    DebugOption,
     NoHistoryOption,
     NotifyOption,
     OutputOptions,
@@ -94,12 +96,12 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, as -f json.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write only the -f output to stdout.")] = False,
     redact: Annotated[bool, typer.Option("--redact", help="Replace hosts, addresses and users by pseudonyms.")] = False,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = None,
+    config: ConfigOption = None,
     no_history: NoHistoryOption = False,
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all causes, files and waiting ranks.")] = False,
     notify: NotifyOption = [],  # noqa: B006
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False,
+    debug: DebugOption = False,
 ) -> None:
     """Name the rank and the cause from the logs of a job that failed.
 

@@ -22,7 +22,7 @@ from doctor.cli.host_options import (
     validate_connection,
     validate_product,
 )
-from doctor.cli.shared_options import ChecksOption, PlaybooksOption, expand_option_groups
+from doctor.cli.shared_options import ChecksOption, ConfigOption, PlaybooksOption, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.record import Run
 from doctor.engine.texts import filled
@@ -49,7 +49,7 @@ def command(
     sudo: SudoOption = False,
     timeout: TimeoutOption = DEFAULT_TIMEOUT,
     from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Plan from a saved run.")] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = None,
+    config: ConfigOption = None,
     display: DisplayOptions,
 ) -> None:
     """Plan fixes for findings; with --apply, run and verify them.

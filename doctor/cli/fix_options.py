@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from doctor.cli.host_options import ExcludeOption, HostfileOption, RankTableOption
+from doctor.cli.shared_options import DebugOption
 
 
 class FixHostOptions(NamedTuple):
@@ -46,4 +47,4 @@ class DisplayOptions(NamedTuple):
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show all steps, also skipped ones, and full diffs.")
     ] = False
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
+    debug: DebugOption = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -19,12 +18,22 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
-from doctor.cli.shared_options import CheckOptions, NoHistoryOption, expand_option_groups
+from doctor.cli.shared_options import (
+    CheckOptions,
+    ConfigOption,
+    DebugOption,
+    FailOnOption,
+    NoHistoryOption,
+    OnUnknownOption,
+    StrictOption,
+    expand_option_groups,
+    time_option,
+)
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
 from doctor.environment.gang_place import MAX_SIZE
-from doctor.preflight.early_end import BUDGET, GANG_WAIT, parse_duration
+from doctor.preflight.early_end import BUDGET, GANG_WAIT
 from doctor.preflight.node_lists import FORMATS, format_conflict
 from doctor.preflight.options import STYLES, ExitCodePolicy, GangOptions, PreflightOptions
 from doctor.preflight.tiers import TIERS
@@ -75,7 +84,7 @@ class PodGangOptions(NamedTuple):
             raise UsageError(
                 filled("--gang {0}: expected the number of pods, 1 to {1}, or auto", f"{self.gang!r}", MAX_SIZE)
             )
-        wait = _time("--gang-wait", self.gang_wait, GANG_WAIT)
+        wait = time_option("--gang-wait", self.gang_wait, GANG_WAIT)
         return GangOptions(0 if self.gang == "auto" else int(self.gang), self.gang_key, wait)
 
 
@@ -101,15 +110,15 @@ class ReportingOptions(NamedTuple):
     ] = []
     redact: Annotated[bool, typer.Option("--redact", help="Replace hosts and addresses by pseudonyms.")] = False
     save: Annotated[str, typer.Option(metavar="FILE", help="Save the raw outputs, for --from.")] = ""
-    config: Annotated[str, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = ""
+    config: ConfigOption = None
     no_history: NoHistoryOption = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the one line.")] = False
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 11 on warnings.")] = False
-    fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
-    on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
+    strict: StrictOption = False
+    fail_on: FailOnOption = "error"
+    on_unknown: OnUnknownOption = "fail"
     fail_exit: Annotated[int, typer.Option(metavar="N", min=0, max=255, help="Exit code instead of 10, 11 and 12.")] = 0
     exit_style: Annotated[str, typer.Option(metavar="doctor|nagios|npd", help="Meaning of exit codes.")] = "doctor"
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
+    debug: DebugOption = False
 
 
 REPORT_MARGIN = 5.0
@@ -179,7 +188,7 @@ def _preflight_options(
         within=connection.within,
         sudo=sudo,
         tier=tier,  # type: ignore[arg-type]
-        budget=_time("--budget", bounds.budget, BUDGET[tier]),
+        budget=time_option("--budget", bounds.budget, BUDGET[tier]),
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
         launch=launch,
         net=bounds.net,
@@ -195,7 +204,7 @@ def _preflight_options(
         formats=tuple(reporting.formats),
         redact=reporting.redact,
         quiet=reporting.quiet,
-        config=Path(reporting.config) if reporting.config else None,
+        config=reporting.config,
         keeps_history=not reporting.no_history,
         strict=reporting.strict,
         fail_on=reporting.fail_on,  # type: ignore[arg-type]
@@ -269,12 +278,3 @@ def within_time_left(options: PreflightOptions, seconds_left: float | None) -> P
         )
     )
     return msgspec.structs.replace(options, budget=budget)
-
-
-def _time(option: str, text: str, usual: float) -> float:
-    try:
-        return parse_duration(text) if text else usual
-    except ValueError:
-        raise UsageError(
-            filled("{0} {1}: expected a time from 1s to 24h, for example 90s or 2m", option, f"{text!r}")
-        ) from None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type
 import typer
 
 from doctor.engine.errors import UsageError
+from doctor.engine.quantities import parse_time_limit
 from doctor.engine.texts import filled
 from doctor.report.formats.registry import FORMATS
 
@@ -79,6 +80,15 @@ def device_numbers(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+def time_option(option: str, text: str, usual: float) -> float:
+    """Seconds of an option that takes a time, ``usual`` where it is not given. Raises: UsageError."""
+    seconds = parse_time_limit(text) if text else usual
+    if seconds is None:
+        template = "{0} {1}: expected a time from 1s to 24h, for example 90s or 10m"
+        raise UsageError(filled(template, option, f"{text!r}"))
+    return seconds
+
+
 def _split_names(texts: list[str] | None) -> list[str]:
     """The names in words that may hold several, with commas between them.
 
@@ -111,6 +121,11 @@ class CheckOptions(NamedTuple):
 FORMATS_HELP = filled("To stdout or FILE: {0}; repeatable.", ", ".join(FORMATS))
 
 
+ConfigOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Exit 11 on warnings.")]
+FailOnOption = Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")]
+OnUnknownOption = Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")]
 NoHistoryOption = Annotated[bool, typer.Option("--no-history", help="Do not keep this run in the history.")]
 
 
@@ -140,12 +155,12 @@ class OutputOptions(NamedTuple):
     ] = False
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the raw outputs, for --from.")] = None
     from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Evaluate a saved run again.")] = None
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = None
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 11 on warnings.")] = False
-    fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
-    on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
+    config: ConfigOption = None
+    strict: StrictOption = False
+    fail_on: FailOnOption = "error"
+    on_unknown: OnUnknownOption = "fail"
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto"
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every check, host and reason.")] = False
     brief: Annotated[bool, typer.Option("--brief", help="Show the findings in one line each.")] = False
     notify: NotifyOption = []
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
+    debug: DebugOption = False

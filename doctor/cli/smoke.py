@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -31,10 +30,12 @@ from doctor.cli.shared_options import (
     device_numbers,
     expand_option_groups,
     history_options,
+    time_option,
 )
 from doctor.engine.catalog import iter_checks
 from doctor.engine.check import Check
 from doctor.engine.errors import UsageError, require_one_of, require_utf_8
+from doctor.engine.quantities import parse_bytes
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.hosts.nodeset import InventoryError, validate_host
@@ -57,9 +58,6 @@ from doctor.transport.open import open_transport
 AREA = ("smoke",)
 ENVIRONMENTS = ("job", "clean")
 BACKENDS = ("auto", "gloo", "nccl", "hccl")
-MAX_SOAK = 86400
-"""Seconds."""
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 class TrainingOptions(NamedTuple):
@@ -263,7 +261,7 @@ def parse_smoke_options(
         python=job.python,
         interface=training.interface,
         baseline=compared_baseline(training.baseline, training.save_baseline),
-        soak=_seconds(training.soak),
+        soak=time_option("--for", training.soak, 0.0),
         cell_size=_cell_size(training.cells),
         environment=training.env,  # type: ignore[arg-type]
         variables=communication(os.environ if environ is None else environ) if training.env == "job" else {},
@@ -286,19 +284,9 @@ def warn_of_time_left(options: SmokeOptions, left: float | None) -> None:
         )
 
 
-def _seconds(text: str) -> float:
-    """``10m`` in seconds; 0 for the empty string. Raises: CommandError."""
-    match = re.fullmatch(r"(\d{1,6})([smh]?)", text.strip(), re.ASCII)
-    seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
-    if text and not 1 <= seconds <= MAX_SOAK:
-        raise UsageError(filled("--for {0}: expected a time from 1s to 24h, for example 90s or 10m", f"{text!r}"))
-    return float(seconds)
-
-
 def _bytes(text: str) -> int:
     """``4M`` as a number. Raises: CommandError."""
-    match = re.fullmatch(r"(\d{1,10})\s*([KMG]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
-    size = int(match[1]) << _UNITS[match[2].upper()] if match else 0
+    size = parse_bytes(text) or 0
     if not 4 <= size <= 1 << 31:
         raise UsageError(filled("--max-bytes {0}: expected a size from 4 to 2G, for example 64K or 4M", f"{text!r}"))
     return size

@@ -13,6 +13,7 @@ import psutil
 from doctor.collect.merge.hosts import HostIdentity, match_hosts
 from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import CommandError
+from doctor.engine.quantities import span_text
 from doctor.engine.record import Run
 from doctor.engine.run_writing import redact_run
 from doctor.engine.texts import filled
@@ -49,21 +50,14 @@ def this_host_only(name: str, fleet: Inventory | None) -> Inventory:
 def host_state() -> tuple[str, ...]:
     """The host's state in one line: shows a recent reboot, or load left by another job."""
     with suppress(psutil.Error, OSError, RuntimeError):
-        memory, minutes = psutil.virtual_memory(), (time.time() - psutil.boot_time()) / 60
-        up = (
-            filled("{0} days", f"{minutes / 1440:.0f}")
-            if minutes > 2880
-            else f"{minutes / 60:.0f} h"
-            if minutes > 120
-            else ""
-        )
+        memory, up = psutil.virtual_memory(), span_text(time.time() - psutil.boot_time())
         load = filled("load {0} on {1} CPUs", f"{os.getloadavg()[0]:.1f}", psutil.cpu_count())
         used = filled(
             "{0} of {1} GiB in use",
             f"{(memory.total - memory.available) / (1 << 30):.1f}",
             f"{memory.total / (1 << 30):.1f}",
         )
-        return (filled("this host: up {0}, {1}, {2}", up or filled("{0} min", f"{minutes:.0f}"), load, used),)
+        return (filled("this host: up {0}, {1}, {2}", up, load, used),)
     return ()
 
 

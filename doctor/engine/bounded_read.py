@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+from doctor.engine.quantities import bytes_text
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 
@@ -55,7 +56,7 @@ def open_bounded(
 
 
 def _too_large(path: str | os.PathLike[str], limit: int) -> OSError:
-    return OSError(errno.EFBIG, filled("is larger than {0}", _size(limit)), os.fspath(path))
+    return OSError(errno.EFBIG, filled("is larger than {0}", bytes_text(limit)), os.fspath(path))
 
 
 def read_bounded_text(path: str | os.PathLike[str], limit: int = MAX_BYTES, errors: str = "strict") -> str:
@@ -66,10 +67,6 @@ def read_bounded_text(path: str | os.PathLike[str], limit: int = MAX_BYTES, erro
 def plain_lines(text: str) -> str:
     """Each end of a line one newline. Not of a shell script: to a shell a carriage return is a character of a word."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _size(limit: int) -> str:
-    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
 
 
 ReadFile = Callable[[str], str]

@@ -98,17 +98,6 @@ def count_noun(number: int, noun: str, plural: str = "") -> str:
     return filled(f"{{count}} {counted}", count=number)
 
 
-def seconds_text(seconds: float) -> str:
-    """A measured time in three digits, and whole seconds from a hundred on.
-
-    >>> seconds_text(0.00183), seconds_text(0.25), seconds_text(1234.5)
-    ('1.83 ms', '0.25 s', '1234 s')
-    """
-    if seconds < 0.1:
-        return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 99.95 else f"{seconds:.0f} s"
-
-
 def number_ranges(numbers: Iterable[int], between: str = ",") -> str:
     """Numbers in few characters: in order, and neighbours as ranges.
 

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from doctor.engine.quantities import DAY
 from doctor.environment.commands import RunCommand, run_command
 from doctor.job.job_script.directives import slurm_seconds
 from doctor.job.launch_line import LaunchLine
 
 _END_VARIABLES = ("SLURM_JOB_END_TIME", "COBALT_ENDTIME")
-_FOREVER = 10 * 365 * 86400
+_FOREVER = 10 * 365 * DAY
 """Seconds; an end later than that is none."""
 _ask_scheduler = partial(run_command, time_limit=3.0)
 """squeue that does not answer within as many seconds is not waited for."""

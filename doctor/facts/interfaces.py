@@ -15,7 +15,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.sanitize import seconds_text
+from doctor.engine.quantities import seconds_text
 from doctor.engine.texts import filled, joined
 from doctor.facts.network import CONTAINER_INTERFACES, MAX_ADDRESSES, is_external
 from doctor.remote.runtime.netlink import (

@@ -6,12 +6,12 @@ import errno
 import math
 import os
 import re
-import time
 from typing import TypedDict
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.quantities import DAY, HOUR, ago_text
 from doctor.engine.texts import beginning, filled
 from doctor.facts.kernel_faults import (
     KernelFaultRow,
@@ -23,10 +23,7 @@ from doctor.facts.kernel_faults import (
     rows_in,
 )
 from doctor.remote.runtime.reading import read_text
-
-HOUR = 3600
-DAY = 24 * HOUR
-
+from doctor.remote.runtime.streams import kernel_records
 
 FAULT_TEXTS = fault_words()
 """Of records that may report a fault: one of these is in each."""
@@ -45,26 +42,10 @@ ERROR_LEVEL, WARNING_LEVEL, INFORMATION_LEVEL = 3, 4, 6
 def _read_log() -> bytes:
     """All records of /dev/kmsg, for at most 5 s. Raises: OSError."""
     log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-    pieces = []
-    size = 0
-    end = time.monotonic() + 5
     try:
-        while size < 1 << 25 and time.monotonic() < end:
-            try:
-                piece = os.read(log, 65536)
-            except OSError as error:
-                if error.errno == errno.EPIPE:
-                    continue
-                if error.errno == errno.EAGAIN:
-                    break
-                raise
-            if not piece:
-                break
-            pieces.append(piece)
-            size += len(piece)
+        return b"".join(kernel_records(log, 1 << 25, 5))
     finally:
         os.close(log)
-    return b"".join(pieces)
 
 
 def _may_be_unlisted(level: int, line: str, drivers: list[str]) -> bool:
@@ -160,7 +141,7 @@ class LoggedFault(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> LoggedValues:
-        age, is_earlier = format_age(self.age), self.start <= self.row.before_start
+        age, is_earlier = ago_text(self.age), self.start <= self.row.before_start
         when = filled("before the host was started, {0}", age) if is_earlier else age
         return {"count": self.count, "age": when, "text": beginning(self.text, 160)}
 
@@ -267,20 +248,3 @@ def _judging_row(line: LogLine) -> str:
     """The first row that finds a line at its level and of its class of device: what several find counts once."""
     rows = (fault_rows()[name] for name in rows_in(line.text))
     return next((row.id for row in rows if line.level <= row.level and re.match(row.pci_class, line.pci_class)), "")
-
-
-def format_age(seconds: float) -> str:
-    """How long ago something was.
-
-    >>> format_age(45), format_age(300), format_age(7300), format_age(200000)
-    ('45 s ago', '5 min ago', '2 h ago', '2 days ago')
-    """
-    if seconds < 90:
-        return filled("{0} s ago", f"{seconds:.0f}")
-    if seconds < 90 * 60:
-        return filled("{0} min ago", f"{seconds / 60:.0f}")
-    return (
-        filled("{0} h ago", f"{seconds / HOUR:.0f}")
-        if seconds < 2 * DAY
-        else filled("{0} days ago", f"{seconds / DAY:.0f}")
-    )

@@ -15,29 +15,17 @@ import msgspec
 
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, read
+from doctor.engine.quantities import GIB, KIB, MIB
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import beginning, filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CONTAINER_DEFAULT_SHM = (64 * MIB, 64_000 * KIB)
 """Of Docker, containerd and the kubelet; of podman, which counts in thousands."""
 SHM_PER_RANK = 128 * MIB
 MIN_SHM = GIB
-
-
-def format_bytes(count: int) -> str:
-    """A number of bytes in words.
-
-    >>> format_bytes(64 * MIB), format_bytes(1536 * MIB), format_bytes(300)
-    ('64 MiB', '1.5 GiB', '300 bytes')
-    """
-    for unit, name in ((GIB << 10, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if count >= unit:
-            return f"{round(count / unit, 1):g} {name}"
-    return filled("{0} bytes", count)
 
 
 def accelerator_count(npus: NpuInventory | None, gpus: GpuCards | None) -> int:

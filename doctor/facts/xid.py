@@ -15,11 +15,12 @@ from pathlib import Path
 
 import msgspec
 
+from doctor.engine.quantities import DAY
 from doctor.engine.texts import beginning, filled
 from doctor.engine.toml_compat import read_table
 from doctor.facts.gpu_report import Gpu, short_bus
 from doctor.facts.kernel_faults import fault_pattern, named_device
-from doctor.facts.kernel_log import DAY, KernelLog
+from doctor.facts.kernel_log import KernelLog
 
 RESET = "drain the host and reset the GPU"
 RESTART = "restart the host"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 
 from doctor.engine import interrupts
+from doctor.engine.quantities import parse_time_limit
 from doctor.engine.texts import filled
 
 BUDGET = {"quick": 20.0, "standard": 60.0, "smoke": 180.0, "deep": 300.0}
@@ -31,19 +32,6 @@ SWITCHES = frozenset(
 """Options of the command that take no value."""
 OTHER_RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK", "RANK_ID", "LOCAL_RANK")
 """Variables that are not 0 in a process whose report another process may write."""
-
-
-def parse_duration(text: str) -> float:
-    """``90``, ``90s``, ``1.5m``, ``1h`` as seconds. Raises: ValueError.
-
-    >>> parse_duration("90s"), parse_duration("1.5m")
-    (90.0, 90.0)
-    """
-    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:].lower(), 0)
-    duration = float(text[:-1] if unit else text) * (unit or 1)
-    if not 1 <= duration <= 86400:
-        raise ValueError(text)
-    return duration
 
 
 class EarlyEnd:
@@ -193,10 +181,7 @@ def _budget(argv: list[str]) -> float:
 
 
 def _seconds(argv: list[str], name: str, usual: float) -> float:
-    try:
-        return parse_duration(_option(argv, name))
-    except ValueError:
-        return usual
+    return parse_time_limit(_option(argv, name)) or usual
 
 
 def _argument(argv: list[str]) -> str:

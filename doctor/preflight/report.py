@@ -157,7 +157,7 @@ def print_advice(verdict: PreflightVerdict) -> None:
     checks_by_name = {check.name: check for check in verdict.gathered.catalog}
     for text in [note for note in report.notes if note.startswith("--need ")]:
         print_stderr(filled("doctor: {0}", localized_filled(text)))
-    folded, fixable = fold(report), fixable_checks()
+    folded, fixable = fold(report), fixable_checks({outcome.check for outcome in report.outcomes if outcome.findings})
     command = fix_command(report, folded, fixable)
     for text in oneline.advice(report, checks_by_name, 4 if command else 5):
         print_stderr(text)

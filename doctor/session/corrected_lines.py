@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.quantities import parse_span
 from doctor.engine.result import Finding, Outcome
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
@@ -32,7 +33,6 @@ _PORTS = {
 """What these launchers and libraries take where nothing is given."""
 _SWITCHES = ("yes", "true", "on")
 _NUMERALS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 _OWN_ADDRESS = r"(?<![\w.])(?:localhost|127\.0\.0\.1)(?![\w.])"
 _FIRST_ADDRESS = "$(hostname -I | cut -d' ' -f1)"
 _TASK_NUMBERS = {"srun": "$SLURM_NODEID", "mpirun": "$OMPI_COMM_WORLD_RANK", "mpiexec": "$PMI_RANK"}
@@ -182,9 +182,9 @@ def _number_of(name: str, text: str) -> str:
     """The number that a word, a switch or a duration stands for; else empty."""
     if text in _NUMERALS:
         return str(_NUMERALS.index(text))
-    duration = re.fullmatch(r"(\d{1,6})(s|m|min|h)", text)
-    if duration and "time" in name:
-        return str(int(duration[1]) * _SECONDS[duration[2]])
+    seconds = parse_span(text, bare=False)
+    if seconds and "time" in name:
+        return f"{seconds:.0f}"
     return "1" if text in _SWITCHES else ""
 
 

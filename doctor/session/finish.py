@@ -329,8 +329,9 @@ def _write_files(targets: Sequence[FormatTarget], report: Report, context: Rende
 
 def _fixable_checks(report: Report) -> frozenset[str]:
     """The checks that `doctor fix` could fix; reads nothing if there are no findings."""
-    if not any(outcome.findings for outcome in report.outcomes):
+    checks = {outcome.check for outcome in report.outcomes if outcome.findings}
+    if not checks:
         return frozenset()
     from doctor.remedy.fixable import fixable_checks
 
-    return fixable_checks()
+    return fixable_checks(checks)

@@ -12,7 +12,6 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
 from doctor.remote.request import Request
 
 TransportErrorKind = Literal[
@@ -71,27 +70,6 @@ def transport_error(
 ) -> TransportError:
     """The error; its text is safe to print, for any input."""
     return TransportError(kind, strip_control_chars(text, 400), strip_control_chars(hint, 4000), partial_result)
-
-
-def format_seconds(span: float) -> str:
-    """A span of time, short.
-
-    >>> format_seconds(5.0), format_seconds(0.25)
-    ('5 s', '0.25 s')
-    """
-    return f"{span:.3g} s"
-
-
-def format_size(count: int) -> str:
-    """A number of bytes, short.
-
-    >>> format_size(9 << 30), format_size(8 << 20), format_size(4096), format_size(100)
-    ('9 GiB', '8 MiB', '4 KiB', '100 bytes')
-    """
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.3g} {name}"
-    return filled("{0} bytes", count)
 
 
 class RemoteSession(Protocol):

@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NoReturn, Protocol
 
+from doctor.engine.quantities import bytes_text, seconds_text
 from doctor.engine.texts import filled
-from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, format_size, transport_error
+from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.patience import TURN, Patience
 
 MAX_LINE = 4 << 20
@@ -116,7 +117,7 @@ class LineSession:
             if self._queued_bytes + len(data) > MAX_QUEUED:
                 raise transport_error(
                     "timeout",
-                    filled("{0} wait to be sent: the program does not read its input", format_size(self._queued_bytes)),
+                    filled("{0} wait to be sent: the program does not read its input", bytes_text(self._queued_bytes)),
                 )
             if data:
                 self._queue.append(memoryview(data))
@@ -193,7 +194,7 @@ class LineSession:
             self._partial_line = bytearray(rest)
         if max(map(len, [*lines, self._partial_line])) > MAX_LINE:
             raise transport_error(
-                "flood", filled("it printed a line of more than {0}, and was closed", format_size(MAX_LINE))
+                "flood", filled("it printed a line of more than {0}, and was closed", bytes_text(MAX_LINE))
             )
         return lines
 
@@ -205,7 +206,7 @@ class LineSession:
         self._counted_bytes, self._checked_at = self._channel.received_bytes, now
         if self._credit < 0:
             raise transport_error(
-                "flood", filled("it printed more than {0} a second, and was closed", format_size(RATE))
+                "flood", filled("it printed more than {0} a second, and was closed", bytes_text(RATE))
             )
 
     def _send_queued(self) -> None:
@@ -271,7 +272,7 @@ def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int
         while not channel.complete():
             remaining = patience.remaining()
             if remaining <= 0:
-                raise transport_error("timeout", filled("the command did not end within {0}", format_seconds(timeout)))
+                raise transport_error("timeout", filled("the command did not end within {0}", seconds_text(timeout)))
             try:
                 unsent = unsent[channel.write(unsent) :] if unsent else unsent
             except OSError:  # it reads no more; what it says still counts
@@ -279,7 +280,7 @@ def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int
             channel.wait(bool(unsent), min(remaining, TURN))
             out += channel.read() or b""
             if channel.received_bytes > limit:
-                raise transport_error("flood", filled("it printed more than {0}, and was closed", format_size(limit)))
+                raise transport_error("flood", filled("it printed more than {0}, and was closed", bytes_text(limit)))
             if last and out.endswith(last):
                 last = b""
                 channel.close_input()

@@ -1,7 +1,7 @@
 import pytest
 
+from doctor.engine.quantities import GIB, MIB
 from doctor.facts.disk import DiskSpace, FileSystem
-from doctor.facts.memory import GIB, MIB
 from tests.checks.run_check import messages, run_check
 
 

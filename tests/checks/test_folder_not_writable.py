@@ -1,7 +1,7 @@
 import pytest
 
+from doctor.engine.quantities import GIB
 from doctor.facts.disk import DiskSpace, FileSystem
-from doctor.facts.memory import GIB
 from tests.checks.containers import container
 from tests.checks.run_check import messages, run_check
 

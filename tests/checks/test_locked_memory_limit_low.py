@@ -1,9 +1,10 @@
 import pytest
 
 from doctor.engine.fact import Fact
+from doctor.engine.quantities import GIB, MIB
 from doctor.facts.gpu import GpuCards
 from doctor.facts.limits import Limit, RdmaAdapters
-from doctor.facts.memory import GIB, MIB, HostMemory
+from doctor.facts.memory import HostMemory
 from doctor.job import LaunchConfig
 from tests.checks.containers import container
 from tests.checks.control_groups import control_group, memory_bound

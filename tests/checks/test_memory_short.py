@@ -1,4 +1,5 @@
-from doctor.facts.memory import GIB, MIB, HostMemory
+from doctor.engine.quantities import GIB, MIB
+from doctor.facts.memory import HostMemory
 from doctor.job import LaunchConfig
 from tests.checks.control_groups import GROUP, control_group, memory_bound
 from tests.checks.npus import npus

@@ -1,6 +1,7 @@
 """What overcommit-forbidden finds."""
 
-from doctor.facts.memory import GIB, MemoryCommitment
+from doctor.engine.quantities import GIB
+from doctor.facts.memory import MemoryCommitment
 from tests.checks.run_check import messages, run_check
 
 
@@ -26,5 +27,5 @@ def test_a_strict_limit_below_the_available_memory() -> None:
 
 def test_a_limit_that_was_lowered_below_what_is_promised() -> None:
     assert messages(run_check("overcommit-forbidden", {"w1": [memory(limit=5)]})) == [
-        ("w1", "vm.overcommit_memory is 2: programs can get 0 bytes more, although 100 GiB are available")
+        ("w1", "vm.overcommit_memory is 2: programs can get 0 B more, although 100 GiB are available")
     ]

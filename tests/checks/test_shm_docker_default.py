@@ -1,6 +1,6 @@
 import pytest
 
-from doctor.facts.memory import GIB, MIB
+from doctor.engine.quantities import GIB, MIB
 from tests.checks.run_check import advice, messages, run_check
 from tests.checks.shm import shm
 

@@ -1,6 +1,6 @@
 import pytest
 
-from doctor.facts.memory import GIB, MIB
+from doctor.engine.quantities import GIB, MIB
 from tests.checks.npus import npus
 from tests.checks.run_check import messages, run_check
 from tests.checks.shm import shm
@@ -14,5 +14,5 @@ def test_room_is_well(size: int, free: int) -> None:
 
 def test_no_room() -> None:
     outcome = run_check("shm-full", {"a": [shm(8 * GIB, 20 * MIB), npus(8)]})
-    assert messages(outcome) == [("a", "20 MiB of 8 GiB are free in /dev/shm; expected at least 819.2 MiB")]
+    assert messages(outcome) == [("a", "20 MiB of 8 GiB are free in /dev/shm; expected at least 819 MiB")]
     assert messages(run_check("shm-full", {"a": [shm(8 * GIB, 0)]}))

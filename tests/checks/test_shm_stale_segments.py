@@ -1,4 +1,5 @@
-from doctor.facts.memory import MIB, IdleSegments, Segment
+from doctor.engine.quantities import MIB
+from doctor.facts.memory import IdleSegments, Segment
 from tests.checks.run_check import advice, messages, run_check
 
 NAME = "shm-stale-segments"

@@ -1,8 +1,8 @@
 import pytest
 
 from doctor.engine.fact import Fact
+from doctor.engine.quantities import GIB, MIB
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import GIB, MIB
 from tests.checks.npus import npus
 from tests.checks.run_check import job, messages, run_check
 from tests.checks.shm import shm

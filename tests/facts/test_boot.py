@@ -11,6 +11,7 @@ from doctor.engine.boot_form import BootForm, BootView
 from doctor.engine.catalog import iter_checks
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Absent, Output, ProbeAnswer, Unreadable, Visit
+from doctor.engine.quantities import GIB, MIB
 from doctor.engine.record import HostRecord
 from doctor.facts.boot import FORMS, LoginUser, describe_login, kernel_settings, login_limits, npu_ports, services
 from doctor.facts.boot.files import BootFiles
@@ -25,7 +26,7 @@ from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.interfaces import Interfaces, Link
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
 from doctor.facts.limits import Limit, ResourceLimits
-from doctor.facts.memory import GIB, MIB, HostMemory, SharedMemory
+from doctor.facts.memory import HostMemory, SharedMemory
 from doctor.facts.neighbour_table import NeighbourTable
 from tests.checks.gpu_hosts import gpu, gpus, manager
 from tests.facts.garbage import runs_on_python_3_6

@@ -17,15 +17,17 @@ from hypothesis import given, settings
 from doctor.collect.collector.questions import HELPERS
 from doctor.collect.collector_request import function_source
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
+from doctor.engine.quantities import ago_text
 from doctor.facts import snapshot
 from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi, detect_gpus
 from doctor.facts.host_settings import HostSettings, NetworkCards
-from doctor.facts.kernel_log import KernelLog, format_age, read_kernel_log
+from doctor.facts.kernel_log import KernelLog, read_kernel_log
 from doctor.facts.mounts import MountAnswers, MountTable, try_mounts
 from doctor.facts.nvlink import GpuTopology, NvLinks
 from doctor.facts.rdma import ERROR_COUNTERS, RdmaPorts, chosen_ports, read_rdma
 from doctor.facts.snapshot import HostSnapshot, read_snapshot
 from doctor.remote.runtime.reading import names_in, read_text
+from doctor.remote.runtime.streams import kernel_records
 from tests.checks.gpu_hosts import port, rdma
 from tests.examples import examples
 from tests.facts.answers import answered, learned, read_outputs
@@ -89,7 +91,7 @@ def test_the_log_is_filtered_on_the_host(tmp_path: Path, monkeypatch: pytest.Mon
         f"6,3,{at},-;mlx5_core 0000:3b:00.0 eth1: Link up\n"
     )
     source = function_source(read_kernel_log).replace("/dev/kmsg", str(log))
-    namespace: dict[str, Any] = {"read_text": read_text}  # of the collector's runtime
+    namespace: dict[str, Any] = {"read_text": read_text, "kernel_records": kernel_records}  # of the collector's runtime
     exec(source, namespace)
     kernel_log = answered(KernelLog, namespace["read_kernel_log"]({}))
     ((age, text),) = [(line.age, line.text) for line in kernel_log.lines]
@@ -98,7 +100,7 @@ def test_the_log_is_filtered_on_the_host(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_ages() -> None:
-    assert [format_age(seconds) for seconds in (0, 89, 91, 5400, 86400, 200000)] == [
+    assert [ago_text(seconds) for seconds in (0, 89, 91, 5401, 86400, 200000)] == [
         "0 s ago",
         "89 s ago",
         "2 min ago",

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from doctor.engine.catalog import bundled_folder
+from doctor.engine.quantities import HOUR
 from doctor.facts.kernel_faults import (
     KernelFaultRow,
     _phrases,
@@ -16,7 +17,7 @@ from doctor.facts.kernel_faults import (
     named_device,
     says,
 )
-from doctor.facts.kernel_log import DIRE_TEXTS, ERROR_LEVEL, HOUR, WARNING_LEVEL, KernelLog, LogLine
+from doctor.facts.kernel_log import DIRE_TEXTS, ERROR_LEVEL, WARNING_LEVEL, KernelLog, LogLine
 
 ROWS = list(fault_rows().values())
 REPORTED = [row for row in ROWS if row.check]

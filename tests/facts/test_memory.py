@@ -14,15 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output, Unreadable
+from doctor.engine.quantities import GIB, MIB, bytes_text
 from doctor.facts.memory import (
-    GIB,
-    MIB,
     HostMemory,
     IdleSegments,
     MemoryCommitment,
     Segment,
     SharedMemory,
-    format_bytes,
     host_rank_count,
     list_idle_segments,
     measure_shm,
@@ -241,7 +239,8 @@ class TestMemoryCommitment:
 
 
 @pytest.mark.parametrize(
-    ("count", "message"), [(0, "0 bytes"), (1023, "1023 bytes"), (MIB, "1 MiB"), (GIB + GIB // 2, "1.5 GiB")]
+    ("count", "message"),
+    [(0, "0 B"), (1023, "1023 B"), (1023 * MIB, "1023 MiB"), (MIB, "1 MiB"), (GIB + GIB // 2, "1.5 GiB")],
 )
 def test_sizes_in_words(count: int, message: str) -> None:
-    assert format_bytes(count) == message
+    assert bytes_text(count) == message

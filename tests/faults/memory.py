@@ -57,7 +57,7 @@ ROWS = [
         "disk-full",
         *small_tmp("size=8m", FILL.format(count=9 << 20, path="/tmp/full")),
         fleet="cpu",
-        values={"path": "/tmp", "observed": "0 bytes"},
+        values={"path": "/tmp", "observed": "0 B"},
     ),
     Row(
         "disk-full",
@@ -93,6 +93,6 @@ ROWS = [
         STRICT,
         "umount /proc/sys/vm/overcommit_memory /proc/meminfo",
         fleet="cpu",
-        values={"mode": 2, "observed": "0 bytes"},
+        values={"mode": 2, "observed": "0 B"},
     ),
 ]

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.engine.exit_code import Verdict, exit_code, verdict
+from doctor.engine.quantities import bytes_text
 from doctor.engine.result import Report
 from doctor.engine.smoke_summary import SoakErrors, SoakFigures, SoakLink
 from doctor.report.diff.load import decode
 from doctor.report.formats.json import SCHEMA_FILE, encode
-from doctor.report.layout.smoke_section import MAX_STACK_LINES, ranks_in_words, size, smoke_lines
+from doctor.report.layout.smoke_section import MAX_STACK_LINES, ranks_in_words, smoke_lines
 from doctor.smoke.model import Failure
 from tests.examples import examples
 from tests.report import rendering, reports
@@ -163,7 +164,7 @@ def test_no_word_of_a_rank_breaks_the_layout_or_the_schema(evil: str, number: fl
 
 def test_ranks_and_sizes_in_words() -> None:
     assert [ranks_in_words(ranks) for ranks in ((3,), (0, 1, 2, 5), (7, 5))] == ["rank 3", "ranks 0-2,5", "ranks 5,7"]
-    assert [size(number) for number in (4, 1023, 65536, 4 << 20, 3 << 29)] == [
+    assert [bytes_text(number) for number in (4, 1023, 65536, 4 << 20, 3 << 29)] == [
         "4 B",
         "1023 B",
         "64 KiB",

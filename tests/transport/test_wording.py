@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctor.engine.quantities import bytes_text, seconds_text
 from doctor.engine.sanitize import comparable_excerpt, printable, strip_control_chars
 from doctor.engine.secrets import hide_secrets
-from doctor.transport import format_seconds, format_size, transport_error
+from doctor.transport import transport_error
 from tests.attack.secrets import corpus
 
 
@@ -49,12 +50,12 @@ def test_an_error_is_safe_whatever_was_put_into_it() -> None:
 
 
 def test_spans_and_sizes_are_short() -> None:
-    assert (format_seconds(10.0), format_seconds(0.5), format_size(8 << 20), format_size(1536), format_size(7)) == (
+    assert (seconds_text(10.0), seconds_text(0.5), bytes_text(8 << 20), bytes_text(1536), bytes_text(7)) == (
         "10 s",
         "0.5 s",
         "8 MiB",
         "1.5 KiB",
-        "7 bytes",
+        "7 B",
     )
 
 

@@ -11,14 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from doctor.analysis.outliers.own_past import (
-    LEAST_RUNS,
-    LEAST_STEPS,
-    compare_pace,
-    pace_lines,
-    pace_notes,
-    seconds_text,
-)
+from doctor.analysis.outliers.own_past import LEAST_RUNS, LEAST_STEPS, compare_pace, pace_lines, pace_notes
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import rank_names
 from doctor.engine.watch_summary import PathPace, RankPace, RunPace
 from doctor.history.paces import MOST_RUNS, PaceFolder, job_identity, last_runs

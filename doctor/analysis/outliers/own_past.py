@@ -17,8 +17,8 @@ from statistics import median
 from doctor.analysis.outliers.earlier import UsualRange, usual_range
 from doctor.analysis.outliers.peers import BUSY_RATIO, BUSY_SHARE
 from doctor.analysis.values.value_defect import describe
+from doctor.engine.quantities import seconds_text
 from doctor.engine.result import Finding
-from doctor.engine.sanitize import seconds_text
 from doctor.engine.texts import filled
 from doctor.engine.watch_summary import PaceComparison, PacePart, PathPace, RankPace, RunPace, SlowDown
 

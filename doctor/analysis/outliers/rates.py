@@ -13,6 +13,7 @@ from statistics import median
 
 import msgspec
 
+from doctor.engine.quantities import DAY
 from doctor.engine.texts import filled
 
 Port = tuple[str, str]
@@ -24,7 +25,6 @@ FACTOR = 10
 """Times the middle of the fleet's ports."""
 FEWEST = 4
 """Ports from which on there is a middle to compare with."""
-DAY = 86400
 DAMAGED_DAILY = 10_000.0
 """Damaged symbols or packets a day that no sound link has: 10^-12 (IEEE 802.3) of 100 Gbit/s are 8640 bits a day."""
 

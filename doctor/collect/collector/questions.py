@@ -17,8 +17,16 @@ from doctor.remote.runtime.netlink import (
 )
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import fork_child, run_tool
-from doctor.remote.runtime.reading import effective_time, find_tool, matching_paths, names_in, read_text
-from doctor.remote.runtime.streams import last_lines, write_all
+from doctor.remote.runtime.reading import (
+    effective_time,
+    find_tool,
+    matching_paths,
+    names_in,
+    read_text,
+    table_address,
+    table_rows,
+)
+from doctor.remote.runtime.streams import kernel_records, last_lines, write_all
 
 # Of questions, beside what they import.
 HELPERS = (
@@ -27,6 +35,9 @@ HELPERS = (
     effective_time,
     find_tool,
     matching_paths,
+    kernel_records,
+    table_address,
+    table_rows,
     names_in,
     is_keyed_hash,
     keyed_hash,

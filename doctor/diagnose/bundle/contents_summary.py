@@ -8,9 +8,9 @@ from pathlib import Path
 
 from doctor.diagnose.bundle.contents import NO_PLACE, Contents
 from doctor.engine.language import localized_filled
+from doctor.engine.quantities import bytes_text
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled, joined
-from doctor.transport import format_size
 
 _HARMLESS = ("older than asked for", "a link", "no log by its name")
 
@@ -18,7 +18,7 @@ _HARMLESS = ("older than asked for", "a link", "no log by its name")
 def bundle_summary(contents: Contents, path: Path) -> str:
     """Per host how much was taken and what was not; the archive, and what to do with it."""
     name = printable(str(path), 400)
-    files, size = count_noun(len(contents.files), "file"), format_size(os.stat(path).st_size)
+    files, size = count_noun(len(contents.files), "file"), bytes_text(os.stat(path).st_size)
     lines = [line for host in contents.hosts for line in _of_host(contents, host)]
     for place, hosts in _absent_places(contents).items():
         where = filled("on {0}", joined(", ", hosts[:4])) if len(hosts) < len(contents.hosts) else "on any host"
@@ -43,7 +43,7 @@ def _absent_places(contents: Contents) -> dict[str, list[str]]:
 
 def _of_host(contents: Contents, host: str) -> Iterator[str]:
     entries = [entry for entry in contents.files if entry.host == host]
-    total = format_size(sum(entry.bytes for entry in entries))
+    total = bytes_text(sum(entry.bytes for entry in entries))
     name = printable(host)
     yield filled("{0}: {1}, {2}", name, count_noun(len(entries), "file"), total)
     if error := contents.errors.get(host):

@@ -6,8 +6,10 @@ import re
 import subprocess
 import time
 
+from doctor.remote.runtime.streams import kernel_records
+
 MAX_KERNEL = 1 << 25  # bytes that are read
-JOURNAL_SECONDS = 10
+READING_SECONDS, JOURNAL_SECONDS = 5, 10
 RECORD = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")  # of /dev/kmsg: priority, number, microseconds since the start, flags
 NO_KMSG = (errno.ENOENT, errno.ENXIO, errno.ENODEV)
 
@@ -30,19 +32,10 @@ def read_kmsg(oldest):
     """Raises: OSError where only root may read them, or a container has none."""
     log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     start = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
-    lines, size = [], 0
+    lines = []
     try:
-        while size < MAX_KERNEL:
-            try:
-                piece = os.read(log, 65536)
-            except OSError as error:
-                if error.errno == errno.EPIPE:  # some were overwritten meanwhile: the next is there
-                    continue
-                if error.errno == errno.EAGAIN:
-                    break
-                raise
-            size += len(piece)
-            match = RECORD.match(piece.decode("utf-8", "replace").partition("\n")[0])
+        for record in kernel_records(log, MAX_KERNEL, READING_SECONDS):
+            match = RECORD.match(record.decode("utf-8", "replace").partition("\n")[0])
             if match and start + int(match.group(1)) / 1e6 >= oldest:
                 lines.append(stamped(start + int(match.group(1)) / 1e6, match.group(2)))
     finally:

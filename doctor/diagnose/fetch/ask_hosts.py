@@ -13,10 +13,11 @@ from doctor.diagnose.excerpter import MODULES
 from doctor.diagnose.fetch.saved_logs import HostLogs, LogExcerpt, Omission
 from doctor.diagnose.signature import Signature
 from doctor.engine.decoding import prepare_decoding
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.remote.request import new_marker
-from doctor.transport import Transport, format_seconds
+from doctor.transport import Transport
 from doctor.transport.program import HostProgram, visit_hosts
 
 EXCERPTER = HostProgram("excerpter", MODULES, "it did not read its logs (exit status {0}){1}")
@@ -78,7 +79,7 @@ def ask_hosts(
     def visit(host: str) -> HostLogs:
         seconds = min(request.timeout, deadline - time.monotonic())
         if seconds <= 0:
-            return HostLogs(error=filled("not asked: the time limit of {0} had passed", format_seconds(request.budget)))
+            return HostLogs(error=filled("not asked: the time limit of {0} had passed", seconds_text(request.budget)))
         marker, answer = new_marker(), LogAnswer()
         text = f'{{"marker": "{marker}", "seconds": {max(seconds - MARGIN, 0.5)}, {fixed}'.encode("ascii")
         start = EXCERPTER.request(marker, text, within=request.within, as_root=request.sudo)

@@ -15,6 +15,7 @@ from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogRecord
 from doctor.diagnose.read.sources import SKIPPED_SUFFIXES
 from doctor.diagnose.signature import Signature
 from doctor.engine.errors import UsageError
+from doctor.engine.quantities import DAY, parse_span
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.utc_time import utc_text
@@ -22,9 +23,8 @@ from doctor.environment.inventory import Inventory
 from doctor.session.connection import connected
 from doctor.transport.options import SshOptions, workers
 
-DEFAULT_SINCE = 86400.0
+DEFAULT_SINCE = float(DAY)
 """Seconds of ``--since`` where it is not given."""
-_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 MAX_PLACES = 100
 
 
@@ -45,10 +45,10 @@ def parse_since(text: str) -> float:
     """
     if text in ("all", "0"):
         return 0.0
-    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?) ?(s|m|min|h|d)", text.strip(), re.ASCII)
-    if not match:
+    seconds = parse_span(text, bare=False)
+    if seconds is None:
         raise UsageError(filled("--since {0}: expected a time such as 30m, 2h or 1d, or all", f"{text!r}"))
-    return float(match[1]) * _UNITS[match[2]]
+    return seconds
 
 
 def default_places(environ: Mapping[str, str], folder: str) -> tuple[str, ...]:

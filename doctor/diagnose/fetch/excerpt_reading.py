@@ -20,6 +20,7 @@ from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import read_dump
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.signature import ERROR_ROLES, Signature
+from doctor.engine.quantities import span_text
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 
@@ -119,20 +120,8 @@ def collection_notes(record: LogRecord) -> list[str]:
     count = sum(item.count for logs in record.hosts.values() for item in logs.omitted if item.reason == OLDER)
     if count:
         text = "{0} last written more than {1} ago: not read"
-        notes.append(filled(text, count_noun(count, "file"), describe_age(record.since)))
+        notes.append(filled(text, count_noun(count, "file"), span_text(record.since)))
     return notes
-
-
-def describe_age(seconds: float) -> str:
-    """``2 h``; the largest unit that leaves a whole number.
-
-    >>> describe_age(7200.0), describe_age(5400.0), describe_age(172800.0)
-    ('2 h', '90 min', '2 d')
-    """
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def join_kernel_logs(readings: Sequence[FileReading], signatures: Mapping[str, Signature]) -> list[FileReading]:

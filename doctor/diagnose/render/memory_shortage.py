@@ -11,22 +11,16 @@ from collections.abc import Iterable
 
 from doctor.diagnose.events import Event
 from doctor.engine.language import phrase
-from doctor.transport import format_size
+from doctor.engine.quantities import bytes_text, parse_bytes
 
-_SIZE = r"(?P<{0}>\d{{1,6}}(?:\.\d{{1,3}})?) (?P<{0}_unit>bytes|[KMG]iB)"
-_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE = r"(?P<size>\d{1,6}(?:\.\d{1,3})? (?:bytes|[KMG]iB))"
+_SIZE_AFTER = r"(?P<after>\d[\d.]{0,8} (?:bytes|[KMG]iB))"
 _FIELDS = {
-    "asked": re.compile(r"Tried to allocate " + _SIZE.format("size")),
-    "total": re.compile(
-        _SIZE.format("size") + r" total capacity|total capac?ity of (?P<after>\d[\d.]{0,8}) (?P<after_unit>[KMG]iB)"
-    ),
-    "free": re.compile(
-        r"of which " + _SIZE.format("size") + r" is free|(?P<after>\d[\d.]{0,8}) (?P<after_unit>bytes|[KMG]iB) free"
-    ),
-    "held": re.compile(_SIZE.format("size") + r" (?:is allocated by PyTorch|already allocated)"),
-    "reserved": re.compile(
-        _SIZE.format("size") + r" (?:is )?reserved (?:by PyTorch but unallocated|in total by PyTorch)"
-    ),
+    "asked": re.compile(r"Tried to allocate " + _SIZE),
+    "total": re.compile(_SIZE + r" total capacity|total capac?ity of " + _SIZE_AFTER),
+    "free": re.compile(r"of which " + _SIZE + r" is free|" + _SIZE_AFTER + " free"),
+    "held": re.compile(_SIZE + r" (?:is allocated by PyTorch|already allocated)"),
+    "reserved": re.compile(_SIZE + r" (?:is )?reserved (?:by PyTorch but unallocated|in total by PyTorch)"),
 }
 
 
@@ -48,13 +42,13 @@ def memory_shortage(events: Iterable[Event]) -> str:
 
 
 def _shortage(sizes: dict[str, int]) -> str:
-    missing, free = sizes["asked"] - sizes["free"], format_size(sizes["free"])
-    asked = format_size(sizes["asked"])
+    missing, free = sizes["asked"] - sizes["free"], bytes_text(sizes["free"])
+    asked = bytes_text(sizes["asked"])
     if missing <= 0:
         return phrase(
             "it asked for {asked} while {free} was free: the free memory is in pieces", asked=asked, free=free
         )
-    values = {"free": free, "missing": format_size(missing)}
+    values = {"free": free, "missing": bytes_text(missing)}
     text = phrase("it asked for {asked} while {free} was free: {missing} too much", asked=asked, **values)
     return text + _holders(sizes)
 
@@ -74,10 +68,10 @@ def _holders(sizes: dict[str, int]) -> str:
     most = max(shares, key=lambda name: shares[name])
     return phrase(
         "; of {total}, tensors hold {held}, PyTorch keeps {unused} unused, others hold {other}: most is {most}",
-        total=format_size(total),
-        held=format_size(held),
-        unused=format_size(unused),
-        other=format_size(other),
+        total=bytes_text(total),
+        held=bytes_text(held),
+        unused=bytes_text(unused),
+        other=bytes_text(other),
         most=phrase(most),
     )
 
@@ -87,13 +81,7 @@ def _sizes(text: str) -> dict[str, int]:
     sizes = {}
     for name, pattern in _FIELDS.items():
         match = pattern.search(text)
-        if match:
-            groups = match.groupdict()
-            number, unit = groups["size"], groups["size_unit"]
-            if number is None:
-                number, unit = groups["after"], groups["after_unit"]
-            try:
-                sizes[name] = int(float(number) * _UNITS[unit])
-            except ValueError:
-                continue
+        size = parse_bytes(match[match.lastgroup or "size"]) if match else None
+        if size is not None:
+            sizes[name] = size
     return sizes

@@ -21,9 +21,9 @@ from doctor.diagnose.render.document import (
 from doctor.diagnose.rules.named import name_all
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.output_encoding import display_width
+from doctor.engine.quantities import bytes_text
 from doctor.report.layout.advice import marks
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
-from doctor.transport import format_size
 
 MAX_ITEMS = 3
 """Likely causes, commands and fixes of a cause without ``--verbose``."""
@@ -198,7 +198,7 @@ class _TextLayout:
             yield from self.labelled("report", shown_rows, str(total))
 
     def files(self, diagnosis: Diagnosis, content: DiagnosisDocument) -> Iterator[str]:
-        size = localized_filled(format_size(sum(file.bytes for file in content.files)))
+        size = localized_filled(bytes_text(sum(file.bytes for file in content.files)))
         lines = sum(file.lines for file in content.files)
         sizes = (count_noun(len(content.files), "file"), count_noun(lines, "line"), size)
         text = count_noun(content.processes, "process", "processes")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from doctor.engine.boot_form import BootForm
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.quantities import parse_bytes
 from doctor.engine.texts import beginning, filled
 from doctor.facts.access import JobAccess
 from doctor.facts.boot import kernel_settings, link_mtu, npu_ports, services
@@ -161,9 +162,6 @@ def login_limits(files: BootFiles, login: LoginUser, now: ResourceLimits) -> Res
     )
 
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
 def _service_limit(files: BootFiles, name: str) -> Limit | None:
     """What systemd's files give to sshd: ``LimitNOFILE=1024:524288`` of its unit, else ``DefaultLimitNOFILE=``.
 
@@ -187,7 +185,7 @@ def _service_value(text: str) -> int | None:
     match = re.fullmatch(r"([0-9]{1,18})([KMGT]?)", text, re.ASCII)
     if text != "infinity" and not match:
         raise Unreadable(filled("a limit of {0} in a file of systemd is not understood", f"{beginning(text, 40)!r}"))
-    return int(match[1]) * _UNITS[match[2]] if match else None
+    return parse_bytes(text) if match else None
 
 
 DEFAULT_LOCKED_BYTES = (1 << 16, 1 << 23, 1 << 26)

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.quantities import GIB
 from doctor.engine.texts import beginning, filled
 from doctor.facts.boot.files import BootFiles
 from doctor.facts.gpu import GpuCards
@@ -25,7 +26,7 @@ from doctor.facts.kernel import (
     ListenQueues,
     SysctlFiles,
 )
-from doctor.facts.memory import GIB, HostMemory, MemoryCommitment
+from doctor.facts.memory import HostMemory, MemoryCommitment
 from doctor.facts.neighbour_table import DEFAULT_LIMIT, GC_THRESH3, NeighbourTable
 from doctor.facts.ports import ReservedPorts, parse_ports
 from doctor.job import PortRange

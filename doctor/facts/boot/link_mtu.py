@@ -14,6 +14,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeArguments, Unreadable, ask
+from doctor.engine.quantities import parse_bytes
 from doctor.engine.texts import beginning, filled
 from doctor.facts.boot.files import BootFiles
 from doctor.facts.interfaces import Interfaces
@@ -176,7 +177,6 @@ def _mtu(name: str, now: int, files: BootFiles, link_files: LinkFiles) -> int:
 
 def _bytes(text: str) -> int:
     """``9000`` or ``9K``. Raises: Unreadable."""
-    match = re.fullmatch(r"([0-9]{1,6})([KM]?)", text)
-    if not match:
+    if not re.fullmatch(r"([0-9]{1,6})([KM]?)", text):
         raise Unreadable(filled("an MTU of {0} in a file: not understood", f"{beginning(text, 40)!r}"))
-    return int(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20}[match[2]]
+    return parse_bytes(text) or 0

@@ -7,10 +7,11 @@ import re
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.quantities import parse_bytes
 from doctor.engine.texts import beginning, filled
 from doctor.facts.boot.files import CLOCK_SERVICES, UNIT_FOLDERS, BootFiles
 from doctor.facts.gpu import GpuInventory
-from doctor.facts.memory import GIB, KIB, MIB, HostMemory, SharedMemory
+from doctor.facts.memory import HostMemory, SharedMemory
 from doctor.facts.names import HostNames
 from doctor.facts.nvlink import FabricManager
 from doctor.facts.visit import ClockOffset
@@ -126,18 +127,13 @@ def host_names(files: BootFiles, cloud: CloudSetting, now: HostNames) -> HostNam
     return now
 
 
-_UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": GIB << 10}
-
-
 def _tmpfs_size(options: str, memory: HostMemory) -> int:
     """The last size of a tmpfs's options, in bytes; half of the memory without one. Raises: Unreadable."""
     size = memory.total // 2
     for option in options.split(","):
         name, _, value = option.strip().partition("=")
-        match = re.fullmatch(r"([0-9]{1,18})([kKmMgGtT%]?)", value, re.ASCII) if name == "size" else None
-        if match:
-            share = match[2] == "%"
-            size = memory.total * int(match[1]) // 100 if share else int(match[1]) * _UNITS[match[2].lower()]
+        if name == "size" and (match := re.fullmatch(r"([0-9]{1,18})(%|[kKmMgGtT]?)", value, re.ASCII)):
+            size = memory.total * int(match[1]) // 100 if match[2] == "%" else parse_bytes(value) or 0
         elif name == "size":
             raise Unreadable(
                 filled("/dev/shm: size={0} in the file that mounts it: not understood", beginning(value, 40))

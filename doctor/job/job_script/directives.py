@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.quantities import DAY, clock_seconds
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line.call_parts import node_range, refuse_time
@@ -147,24 +148,12 @@ def slurm_seconds(text: str) -> int | None:
     >>> slurm_seconds("90"), slurm_seconds("1:30:00"), slurm_seconds("2-12"), slurm_seconds("30:30")
     (5400, 5400, 216000, 1830)
     """
-    match = re.fullmatch(r"(?:([0-9]{1,5})-)?([0-9]{1,7})(?::([0-9]{1,7}))?(?::([0-9]{1,7}))?", text, re.ASCII)
+    match = re.fullmatch(r"(?:([0-9]{1,5})-)?([0-9]+(:[0-9]+){0,2})", text, re.ASCII)
     if not match:
         return None
-    days, first, second, third = (int(group) if group else None for group in match.groups())
-    if days is not None:
-        return days * 86400 + (first or 0) * 3600 + (second or 0) * 60 + (third or 0)
-    if third is not None:
-        return (first or 0) * 3600 + (second or 0) * 60 + third
-    return (first or 0) * 60 + (second or 0)
-
-
-def _clock_seconds(text: str) -> int | None:
-    """``1:30:00`` of PBS and Grid Engine, whose plain numbers are seconds."""
-    parts = text.split(":")
-    if not 0 < len(parts) <= 4 or not all(re.fullmatch(r"[0-9]{1,7}", part, re.ASCII) for part in parts):
-        return None
-    factors = (1, 60, 3600, 86400)
-    return sum(int(part) * factor for part, factor in zip(reversed(parts), factors, strict=False))
+    finest = 2 if match[1] else 1  # colons before the seconds: a number alone is minutes, or hours behind days
+    seconds = clock_seconds(match[2] + ":0" * (finest - match[2].count(":")))
+    return None if seconds is None else int(match[1] or 0) * DAY + seconds
 
 
 def _pbs(texts: list[str]) -> Resources:
@@ -188,7 +177,7 @@ def _pbs(texts: list[str]) -> Resources:
         nodes=nodes,
         max_nodes=nodes,
         ranks_per_node=per_node,
-        time_limit_s=_clock_seconds(wall[1]) if wall else None,
+        time_limit_s=clock_seconds(wall[1]) if wall else None,
         gpus_per_node=gpus,
         unresolved=options.unresolved,
         problems=_problems(options),
@@ -246,7 +235,7 @@ def _grid_engine(texts: list[str]) -> Resources:
     limits = ",".join(word.text for word in options.texts("l"))
     wall = re.search(r"(?:^|,)h_rt=([0-9:]{1,20})", limits)
     return Resources(
-        scheduler="grid-engine", time_limit_s=_clock_seconds(wall[1]) if wall else None, unresolved=options.unresolved
+        scheduler="grid-engine", time_limit_s=clock_seconds(wall[1]) if wall else None, unresolved=options.unresolved
     )
 
 

@@ -5,26 +5,16 @@ import pwd
 import re
 
 from doctor.remote.runtime.reading import read_text
-from doctor.smoke.programs.agent.network import proc_address, socket_owners
+from doctor.smoke.programs.agent.network import proc_address, socket_owners, socket_rows
 from doctor.smoke.programs.agent.procfs import open_files
 
 SYN_RECEIVED = "03"
-TABLE_LIMIT = 8 << 20
-
-
-def tcp_rows():
-    """The fields of each TCP socket of this network namespace."""
-    for table in ("tcp", "tcp6"):
-        for line in read_text("/proc/self/net/" + table, TABLE_LIMIT).splitlines()[1:]:
-            fields = line.split()
-            if len(fields) > 9:
-                yield fields
 
 
 def arrived_calls(ports):
     """[address, its port, port here] of each caller whose SYN came to one of these ports, and no packet after it."""
     calls = set()
-    for fields in tcp_rows():
+    for fields in socket_rows(os.getpid(), "tcp"):
         if fields[3] == SYN_RECEIVED and proc_address(fields[1])[1] in ports:
             calls.add((*proc_address(fields[2])[:2], proc_address(fields[1])[1]))
     return [list(call) for call in sorted(calls)[:4096]]
@@ -33,7 +23,7 @@ def arrived_calls(ports):
 def port_owners(ports):
     """By port: {"user", "pid", "command", "seconds"} of a process that holds it; without what cannot be seen."""
     held = {}
-    for fields in tcp_rows():
+    for fields in socket_rows(os.getpid(), "tcp"):
         port = proc_address(fields[1])[1]
         if port in ports and (port not in held or fields[3] == "0A"):
             held[port] = fields[9], int(fields[7])

@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 import time
 
 SYS_FOLDER = "/sys/"
@@ -84,6 +85,19 @@ def read_text(path, limit=65536):
     except OSError:
         return ""
     return b"".join(pieces).decode("utf-8", "replace")
+
+
+def table_rows(path, limit=8 << 20):
+    """The fields of each socket in a table such as /proc/net/tcp; None where the kernel has no such table."""
+    text = read_text(path, limit)
+    return [fields for fields in map(str.split, text.splitlines()[1:]) if len(fields) > 9] if text else None
+
+
+def table_address(word):
+    """The bytes of the IP address, and the port, of a word in such a table."""
+    digits, port = word.split(":")
+    parts = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
+    return b"".join(part.to_bytes(4, sys.byteorder) for part in parts), int(port, 16)
 
 
 def names_in(folder, most=None):

@@ -1,6 +1,8 @@
 """Bytes that come and go in pieces, and the lines in them."""
 
+import errno
 import os
+import time
 
 
 class BoundedOutput:
@@ -34,6 +36,27 @@ def read_exactly(fd, count):
             return b""
         data += piece
     return data
+
+
+def kernel_records(log, limit, seconds):
+    """The records of /dev/kmsg, opened without blocking, that have not been read yet: so many bytes, for so long.
+
+    Raises: OSError.
+    """
+    size, end = 0, time.monotonic() + seconds
+    while size < limit and time.monotonic() < end:
+        try:
+            record = os.read(log, 65536)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # some were overwritten meanwhile: the next is there
+                continue
+            if error.errno == errno.EAGAIN:
+                return
+            raise
+        if not record:
+            return
+        size += len(record)
+        yield record
 
 
 def write_all(fd, data):

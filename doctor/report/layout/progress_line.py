@@ -7,12 +7,12 @@ import time
 from typing import TextIO
 
 from doctor.engine.language import localized, phrase
+from doctor.engine.quantities import bytes_text
 from doctor.engine.record import HostRecord
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.streams import harmless
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.terminal import is_terminal
-from doctor.transport import format_size
 
 MIN_WRITE_SECONDS = 0.1
 """Seconds between two writes."""
@@ -76,7 +76,7 @@ class ProgressLine:
         self.written = now
         share = min(count / total, 1.0)
         bar = "#" * round(share * _BAR_WIDTH)
-        text = phrase("{share} of {size} read", share=f"{share:4.0%}", size=format_size(total))
+        text = phrase("{share} of {size} read", share=f"{share:4.0%}", size=bytes_text(total))
         self.put(f"\r[{bar:<{_BAR_WIDTH}}] {text}\x1b[K")
         self.visible = True
 

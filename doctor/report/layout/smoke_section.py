@@ -8,11 +8,12 @@ from statistics import median_low
 
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.quantities import bytes_text, seconds_text
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, DeviceRate, Failure, PairSpeed, SmokeSummary, SoakMinute
 from doctor.remote.runtime.stack_frames import is_of_program
-from doctor.report.layout.formatting import byte_rate, clean, count_noun, duration, short_time, size
+from doctor.report.layout.formatting import byte_rate, clean, count_noun, duration
 from doctor.report.layout.page_model import Details, label_lines
 
 MAX_STACK_LINES = 12
@@ -94,7 +95,7 @@ def smoke_lines(summary: SmokeSummary, full: bool, shown: Collection[str] = ()) 
     lines.append(("ran", _ran(summary)))
     lines += label_lines("ranks", _environment_lines(summary))
     if summary.stages and not summary.watched:
-        lines.append(("stages", ", ".join(f"{stage.name} {short_time(stage.seconds)}" for stage in summary.stages)))
+        lines.append(("stages", ", ".join(f"{stage.name} {seconds_text(stage.seconds)}" for stage in summary.stages)))
     lines += label_lines("layouts", _layouts(summary))
     lines += label_lines("speed", _speed(summary.collective_speeds if full else _largest(summary.collective_speeds)))
     lines += label_lines("pairs", pair_grid(summary.pair_speeds) if full else [])
@@ -193,7 +194,9 @@ def _ran(summary: SmokeSummary) -> str:
         "interrupted": localized(", interrupted"),
     }
     imported = (
-        phrase(", {time} of it import torch", time=short_time(summary.import_seconds)) if summary.import_seconds else ""
+        phrase(", {time} of it import torch", time=seconds_text(summary.import_seconds))
+        if summary.import_seconds
+        else ""
     )
     backend = "mccl" if (summary.library, summary.backend) == ("mindspore", "gloo") else summary.backend
     parts = localized(", ").join([backend, placed, duration(summary.seconds)])
@@ -258,9 +261,9 @@ def _speed(figures: Sequence[CollectiveSpeed]) -> list[str]:
 
 
 def _speed_text(speed: CollectiveSpeed) -> str:
-    operation = f"{speed.op} {size(speed.bytes)}" if speed.bytes else speed.op
+    operation = f"{speed.op} {bytes_text(speed.bytes)}" if speed.bytes else speed.op
     rates = f", {byte_rate(speed.algbw, speed.busbw)}" if speed.bytes else ""
-    figures = {"group": clean(speed.group, 40), "count": speed.ranks, "time": f"{short_time(speed.seconds)}{rates}"}
+    figures = {"group": clean(speed.group, 40), "count": speed.ranks, "time": f"{seconds_text(speed.seconds)}{rates}"}
     return phrase("{operation}, {group} of {count}: {time}", operation=operation, **figures)
 
 
@@ -315,7 +318,7 @@ def _line(minute: SoakMinute) -> str:
     if minute.busbw > 0:
         parts.append(phrase("all_reduce {rate}", rate=byte_rate(minute.busbw)))
     if minute.work > 0:
-        time, slowest, rank = short_time(minute.work), short_time(minute.slowest_work), minute.slowest_rank
+        time, slowest, rank = seconds_text(minute.work), seconds_text(minute.slowest_work), minute.slowest_rank
         parts.append(phrase("work {time}, slowest {slowest} (rank {rank})", time=time, slowest=slowest, rank=rank))
     hottest = sorted(minute.temperatures, key=lambda entry: -entry.celsius)[:MOST_SENSORS]
     parts += [f"{clean(entry.host, 100)} {entry.celsius:.0f} °C" for entry in hottest]
@@ -360,7 +363,9 @@ def pair_grid(pairs: Sequence[PairSpeed]) -> list[str]:
         worst[cell] = max(worst.get(cell, 0.0), seconds / usual)
     width = max(map(len, labels))
     head = phrase(
-        "exchanges of {size} by rank, median {rate} each way:", size=size(largest), rate=byte_rate(largest / usual)
+        "exchanges of {size} by rank, median {rate} each way:",
+        size=bytes_text(largest),
+        rate=byte_rate(largest / usual),
     )
     rows = [
         f"{label:>{width}} {''.join(_sign(number, column, worst) for column in range(len(blocks)))}"

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 from doctor.engine.language import localized, phrase
+from doctor.engine.quantities import bytes_text
 from doctor.engine.report_parts import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import filled
 from doctor.net.matrix import FAILING, OUTCOMES
-from doctor.report.layout.formatting import clean, run_lengths, short_number, size
+from doctor.report.layout.formatting import clean, run_lengths, short_number
 
 MAX_LAYER_CHARS = 1_000_000
 """Characters of the letters of all ports together, as runs; ports beyond stand in the JSON report."""
@@ -106,7 +107,7 @@ def pair_map(summary: SmokeSummary) -> PathMap | None:
         both = [(places[pair.low], places[pair.high], pair.bytes / pair.seconds) for pair in chosen]
         values = [*both, *((high, low, value) for low, high, value in both)]
         layers += _value_layer(
-            phrase("exchanges of {size}, each way", size=size(number)), "B/s", -1.0, values, len(ranks)
+            phrase("exchanges of {size}, each way", size=bytes_text(number)), "B/s", -1.0, values, len(ranks)
         )
     names = {rank: filled("rank {0} ({1})", rank, place) for rank, place in enumerate(summary.placements)}
     labels = [clean(names.get(rank, f"rank {rank}"), 100) for rank in ranks]

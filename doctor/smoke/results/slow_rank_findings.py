@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from doctor.analysis.outliers.peers import Straggler
+from doctor.engine.quantities import seconds_text
 from doctor.engine.result import Finding
-from doctor.engine.sanitize import seconds_text
 from doctor.engine.texts import joined
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks, pressure_note

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.collect.collector_request import no_answer_error
 from doctor.engine.fact import Visit
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.remote.request import new_marker
@@ -18,7 +19,7 @@ from doctor.smoke.model import FailureKind
 from doctor.smoke.protocol import AgentHello, AgentMessage, AgentOrder, End, Stay, encode_order, parse_message
 from doctor.smoke.run.programs import AGENT, agent_request, own_python
 from doctor.smoke.speed.line_rates import slowest_line
-from doctor.transport import CommandResult, RemoteSession, Transport, format_seconds
+from doctor.transport import CommandResult, RemoteSession, Transport
 from doctor.transport.program import NO_ORDERS, STOOD_STILL, Connect, ProgramLost, ProgramSessions, start_session
 
 Hear = Callable[[str, AgentMessage], None]
@@ -195,7 +196,7 @@ class Channels(ProgramSessions):
         """A visit without an answer, in the same words as when the collector makes it. ``timeout``: seconds."""
         lost = self.lost.get(name)
         if lost is None:
-            return Visit("timeout", filled("the command did not end within {0}", format_seconds(timeout)), local=local)
+            return Visit("timeout", filled("the command did not end within {0}", seconds_text(timeout)), local=local)
         if lost.code is None:
             return Visit(lost.kind, lost.text, lost.hint, local=local)
         output = self.output_before_hello.get(name, "").encode()

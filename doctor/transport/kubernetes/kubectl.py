@@ -24,10 +24,11 @@ from typing import TypeVar
 import msgspec
 
 from doctor.engine.bounded_run import TooMuchOutput, run_bounded
+from doctor.engine.quantities import bytes_text, seconds_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import ending, filled
 from doctor.engine.toml_compat import read_table
-from doctor.transport import TransportError, TransportErrorKind, format_seconds, format_size, transport_error
+from doctor.transport import TransportError, TransportErrorKind, transport_error
 from doctor.transport.options import CONNECT_TIMEOUT
 from doctor.transport.patience import Patience
 
@@ -115,10 +116,10 @@ def _ask_once(kubectl: Sequence[str], argv: Sequence[str], seconds: float, limit
     try:
         done = run_bounded([*kubectl, *argv], seconds, limit, english_environ())
     except subprocess.TimeoutExpired:
-        text = filled("the API server does not answer within {0}", format_seconds(seconds))
+        text = filled("the API server does not answer within {0}", seconds_text(seconds))
         raise transport_error("dropped", text) from None
     except TooMuchOutput:
-        raise transport_error("flood", filled("the API server sent more than {0}", format_size(limit))) from None
+        raise transport_error("flood", filled("the API server sent more than {0}", bytes_text(limit))) from None
     except OSError as error:
         raise transport_error("error", filled("kubectl could not be started: {0}", error.strerror)) from None
     if done.returncode:

@@ -16,9 +16,10 @@ import subprocess
 import threading
 import time
 
+from doctor.engine.quantities import seconds_text
 from doctor.engine.texts import filled
 from doctor.hosts.selection import PodAccess
-from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, transport_error
+from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import MAX_KEPT_STDERR, LineSession
 from doctor.transport.kubernetes import kubectl
 from doctor.transport.kubernetes.pods import read_pod
@@ -123,7 +124,7 @@ class NodePods:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            limit = format_seconds(_READY_SECONDS)
+            limit = seconds_text(_READY_SECONDS)
             raise transport_error("timeout", filled("no pod could be made on it within {0}", limit)) from None
         exists = b"(AlreadyExists)"
         rest = b"".join(line for line in done.stderr.splitlines(keepends=True) if exists not in line)
@@ -232,11 +233,9 @@ class Kubernetes:
                 raise
             partial = error.partial_result
             if partial and _STARTED in partial.err:
-                text = filled("the command did not end within {0}", format_seconds(timeout))
+                text = filled("the command did not end within {0}", seconds_text(timeout))
                 raise TransportError("timeout", text, partial_result=partial) from None
-            text = filled(
-                "the API server started no command in it within {0}", format_seconds(self._patience + timeout)
-            )
+            text = filled("the API server started no command in it within {0}", seconds_text(self._patience + timeout))
             raise TransportError("dropped", text, partial_result=partial) from None
         exit_code = kubectl.reported_exit_code(result.err)
         if exit_code is None and (result.code or _ENDED not in result.err):

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import argument_command
-from doctor.transport import TransportError, format_seconds, transport_error
+from doctor.transport import TransportError, transport_error
 from doctor.transport.conversation import SILENCE
 from doctor.transport.launcher.gateway_routes import Router, TopologyFileError, topology_path
 from doctor.transport.launcher.launcher import Launcher, LaunchReader, TaskOutput, carrier_command
@@ -118,7 +119,7 @@ class GatewayTree(Launcher):
             for host in silent:
                 dead = next((hop for hop in reader.way(host) if hop not in reader.started_gateways), "")
                 if dead and host not in reader.errors_by_host:
-                    waited = filled("no answer from it within {0}", format_seconds(seconds))
+                    waited = filled("no answer from it within {0}", seconds_text(seconds))
                     self.router.dead.setdefault(dead, waited)
             for host in silent:
                 gateways = self.router.dead_above(host)
@@ -130,7 +131,7 @@ class GatewayTree(Launcher):
                 else:
                     answer[host] = reader.errors_by_host.get(host) or transport_error(
                         "dropped",
-                        filled("no answer from it within {0}{1}", format_seconds(seconds), _through(reader.way(host))),
+                        filled("no answer from it within {0}{1}", seconds_text(seconds), _through(reader.way(host))),
                         _ssh_test(reader.way(host), host),
                     )
         return answer

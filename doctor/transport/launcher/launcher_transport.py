@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
 from doctor.remote.bootstrap import python_problem
-from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, transport_error
+from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import LineSession, run_to_end
 from doctor.transport.launcher.launcher import KnowsWays, Launcher
 from doctor.transport.launcher.step import JobStep
@@ -285,7 +286,7 @@ class LauncherTransport:
             return transport_error(
                 "refused", filled("{0} does not start a task on it: {1}", name, step.reader.last_error), hint
             )
-        waited = format_seconds(self._hello_timeout)
+        waited = seconds_text(self._hello_timeout)
         if host in step.reader.started_hosts:
             return transport_error(
                 "silent", filled("{0} started its task, which sent nothing within {1}", name, waited), hint

@@ -18,9 +18,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.transport import TransportError, format_seconds, transport_error
+from doctor.transport import TransportError, transport_error
 from doctor.transport.conversation import BURST, MAX_KEPT_STDERR, RATE, SILENCE
 from doctor.transport.launcher.carrier.carried_commands import WINDOW
 from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
@@ -330,7 +331,7 @@ class JobStep:
             task.silent_seconds += gap
             task.credit = min(task.credit + gap * RATE, BURST)
             if task.silent_seconds > SILENCE and task in busy:
-                text = filled("no data from it for {0}: the host or its network hangs", format_seconds(SILENCE))
+                text = filled("no data from it for {0}: the host or its network hangs", seconds_text(SILENCE))
                 self._fail_host(task, transport_error("lost", text))
         self._stalled_seconds = self._stalled_seconds + gap if self._queue else 0.0
         if self._stalled_seconds > SILENCE:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
-from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
+from doctor.transport import TransportError, TransportErrorKind, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.host_keys import known_hosts_name
 from doctor.transport.ssh.stream import describe_port
@@ -85,9 +86,9 @@ def error_kind(text: str) -> TransportErrorKind:
 
 def late_error(log: str, settings: SshHostConfig, timeout: float) -> TransportError:
     """How far ssh had come when its time was up."""
-    waited = format_seconds(settings.connect_timeout)
+    waited = seconds_text(settings.connect_timeout)
     if _COMMAND_SENT in log:
-        return transport_error("timeout", filled("the command did not end within {0}", format_seconds(timeout)))
+        return transport_error("timeout", filled("the command did not end within {0}", seconds_text(timeout)))
     if "Remote protocol version" in log:
         return transport_error(
             "silent", filled("{0} speaks SSH, and the login did not finish within {1}", describe_port(settings), waited)

@@ -10,9 +10,10 @@ from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
-from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
+from doctor.transport import TransportError, TransportErrorKind, transport_error
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
 from doctor.transport.ssh.config import SshHostConfig, with_connect_timeout
 from doctor.transport.ssh.config_resolver import Resolver
@@ -211,7 +212,7 @@ def _tunnel(jump_connection: SshConnection, hop: SshHostConfig, settings: SshHos
     except (paramiko.SSHException, EOFError, OSError):
         if not jump_connection.is_active():
             raise transport_error("jump", filled("the connection to its jump host {0} was cut", hop.host)) from None
-        waited = format_seconds(settings.connect_timeout)
+        waited = seconds_text(settings.connect_timeout)
         text = filled("its jump host {0} got no answer from {1} within {2}", hop.host, destination, waited)
         raise transport_error("dropped", text) from None
 

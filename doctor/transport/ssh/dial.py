@@ -14,10 +14,11 @@ import threading
 import time
 from typing import Any
 
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.remote.runtime.connecting import NO_ROUTE
-from doctor.transport import TransportError, format_seconds, transport_error
+from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.stream import describe_port, hung_up_error
 
@@ -142,7 +143,7 @@ def _is_address(name: str) -> bool:
 def _connect_error(error: OSError, settings: SshHostConfig) -> TransportError:
     where = describe_port(settings)
     if isinstance(error, TimeoutError):
-        waited = format_seconds(settings.connect_timeout)
+        waited = seconds_text(settings.connect_timeout)
         text = filled("no answer from {0} within {1}: packets are dropped, or the host is down", where, waited)
         return transport_error(
             "dropped", text, filled("check that it is up, and that every firewall allows port {0}", settings.port)

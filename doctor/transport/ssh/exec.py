@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
+from doctor.engine.quantities import bytes_text, seconds_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.transport import CommandResult, TransportErrorKind, format_seconds, format_size, transport_error
+from doctor.transport import CommandResult, TransportErrorKind, transport_error
 from doctor.transport.conversation import NO_STATUS
 from doctor.transport.patience import TURN, Patience
 from doctor.transport.ssh.lean_paramiko import paramiko
@@ -150,7 +151,7 @@ class ExecSession:
 
     def _check_limit(self) -> None:
         if len(self._out) + len(self._err) > self._limit:
-            self._fail("flood", filled("it printed more than {0}, and was closed", format_size(self._limit)))
+            self._fail("flood", filled("it printed more than {0}, and was closed", bytes_text(self._limit)))
 
     def _send_stdin(self, channel: paramiko.Channel, stdin: memoryview) -> memoryview:
         """Sends as much as the host takes in. It stays open behind the last byte."""
@@ -176,10 +177,10 @@ class ExecSession:
     def _fail_late(self, timeout: float) -> NoReturn:
         if self._channel.exit_status >= 0:
             text = filled(
-                "the command ended, but a process that it started held its output open for {0}", format_seconds(timeout)
+                "the command ended, but a process that it started held its output open for {0}", seconds_text(timeout)
             )
             self._fail("timeout", text)
-        self._fail("timeout", filled("the command did not end within {0}", format_seconds(timeout)))
+        self._fail("timeout", filled("the command did not end within {0}", seconds_text(timeout)))
 
     def _fail(self, kind: TransportErrorKind, text: str) -> NoReturn:
         raise transport_error(kind, text, partial_result=self._result(NO_STATUS))

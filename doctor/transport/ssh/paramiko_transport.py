@@ -13,9 +13,10 @@ import threading
 import time
 from typing import Any
 
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.transport import TransportError, format_seconds, transport_error
+from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.lean_paramiko import Packetizer, paramiko
 from doctor.transport.ssh.stream import Stream
 
@@ -102,7 +103,7 @@ class SshConnection(paramiko.Transport):
     def late_error(self, stage: str) -> TransportError:
         """A stage that was not done in time."""
         text = filled(
-            "{0} speaks SSH, and {1} did not finish within {2}", self.where, stage, format_seconds(self.timeout)
+            "{0} speaks SSH, and {1} did not finish within {2}", self.where, stage, seconds_text(self.timeout)
         )
         return transport_error("silent", text, "its sshd hangs or is overloaded: see its log")
 

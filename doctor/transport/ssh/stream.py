@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.transport import TransportError, format_seconds, transport_error
+from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 
 _CHUNK = 1 << 14
@@ -165,7 +166,7 @@ def describe_port(settings: SshHostConfig) -> str:
 
 
 def _silent_error(settings: SshHostConfig) -> TransportError:
-    waited = format_seconds(settings.connect_timeout)
+    waited = seconds_text(settings.connect_timeout)
     text = filled("{0} accepts connections, and sent no SSH banner within {1}", describe_port(settings), waited)
     return transport_error("silent", filled("{0}: sshd hangs, or it is not sshd", text))
 

@@ -1,11 +1,11 @@
 """What the kernel does to ranks: control groups that freeze them, and the end of those that take too much memory."""
 
-import errno
 import os
 import re
 
 from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.streams import kernel_records
 from doctor.smoke.programs.agent.procfs import stat_fields
 
 
@@ -169,12 +169,11 @@ class KernelMessages:
 
     def oom_line(self, pid):
         """The line that says that this process was killed for memory, or nothing."""
-        for _ in range(10000 if self.file is not None else 0):
-            try:
-                self.lines.append(os.read(self.file, 8192).decode("ascii", "replace"))
-            except OSError as error:
-                if error.errno != errno.EPIPE:  # EPIPE: lines were lost, the next one is there
-                    break
+        try:
+            records = kernel_records(self.file, 1 << 24, 1) if self.file is not None else ()
+            self.lines.extend(record.decode("ascii", "replace") for record in records)
+        except OSError:
+            pass
         del self.lines[:-2000]
         for line in self.lines:
             if re.search(r"\bKilled process %d\b" % pid, line):

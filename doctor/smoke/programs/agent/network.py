@@ -7,7 +7,7 @@ import struct
 
 from doctor.remote.runtime.connecting import NO_ROUTE, connect_all
 from doctor.remote.runtime.netlink import diagnosed_tcp, listed_addresses, sending_delays
-from doctor.remote.runtime.reading import names_in, read_text
+from doctor.remote.runtime.reading import names_in, read_text, table_address, table_rows
 from doctor.smoke.programs.agent.procfs import open_files
 
 ESTABLISHED, CONNECTING, LISTENS = "01", "02", "0A"  # Linux, include/net/tcp_states.h
@@ -15,9 +15,8 @@ ESTABLISHED, CONNECTING, LISTENS = "01", "02", "0A"  # Linux, include/net/tcp_st
 
 def proc_address(text):
     """The IP address and port of a word in /proc/net/tcp."""
-    digits, port = text.split(":")
-    data = b"".join(struct.pack("=I", int(digits[i : i + 8], 16)) for i in range(0, len(digits), 8))
-    return address_text(data), int(port, 16)
+    packed, port = table_address(text)
+    return address_text(packed), port
 
 
 def address_text(data):
@@ -38,10 +37,9 @@ def socket_owners(pids):
 
 
 def socket_rows(pid, kind):
-    """The fields of the sockets of a kind (``tcp``) that the network of a process shows, and of the tables' heads."""
-    texts = [read_text("/proc/%d/net/%s" % (pid, name), 8 << 20) for name in (kind, kind + "6")]
-    lines = [line.split() for line in "\n".join(texts).splitlines()]
-    return [fields for fields in lines if len(fields) > 9]
+    """The fields of the sockets of a kind (``tcp``) that the network of a process shows."""
+    tables = [table_rows("/proc/%d/net/%s" % (pid, name)) or () for name in (kind, kind + "6")]
+    return [fields for table in tables for fields in table]
 
 
 def datagram_inodes(pid):
@@ -51,7 +49,7 @@ def datagram_inodes(pid):
 
 def tcp_table(pid, states):
     """[inode, state, local, peer, fields] of the TCP sockets in these states that the network of a process shows."""
-    rows = [fields for fields in socket_rows(pid, "tcp") if fields[3] in states]  # the heads have no such state
+    rows = [fields for fields in socket_rows(pid, "tcp") if fields[3] in states]
     return [(row[9], row[3], proc_address(row[1]), proc_address(row[2]), row) for row in rows]
 
 

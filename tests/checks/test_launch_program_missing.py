@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.fact import Absent, Unreadable
-from doctor.engine.record import LaunchOptions
+from doctor.engine.record import LaunchOptions, ProbeInputs
 from doctor.environment.job_environment import of_job_script, of_launch_line
 from doctor.facts.job_paths import JobProgram, find_program
 from doctor.job import LaunchConfig
+from doctor.session.examine import _arguments
 from doctor.session.examine_options import ExamineOptions
 from doctor.session.training_files import program_path, with_launch_line
 from tests.checks.run_check import advice, fleet, messages, run_check
@@ -121,6 +122,33 @@ def test_whose_python_and_folder_are_sure(monkeypatch: pytest.MonkeyPatch, tmp_p
     ):
         source = of_launch_line(words.split(), {"PATH": str(tmp_path)})
         assert with_launch_line(ExamineOptions(), source).module == module
+
+
+@pytest.mark.parametrize(
+    ("words", "is_asked"),
+    [
+        ("srun python3 t.py", True),
+        ("srun torchrun t.py", True),
+        ("mpirun -np 4 python3 t.py", False),  # each host has the Python of its login
+        ("mpirun -np 4 {}/python3 t.py", True),
+        ("deepspeed t.py", False),
+        ("torchrun {}/t.py", False),
+        ("torchrun t.py", False),
+        ("python3 t.py", False),
+        ("srun --chdir /x python3 {}/t.py", False),
+    ],
+)
+def test_what_other_hosts_find_is_asked_where_they_surely_start_this_python(
+    words: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("python3", "torchrun", "deepspeed"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    source = of_launch_line(words.format(tmp_path).split(), {"PATH": str(tmp_path)})
+    options = with_launch_line(ExamineOptions(launch=source.complete(LaunchOptions())), source)
+    inputs = ProbeInputs()
+    assert bool(_arguments(inputs, options, {}, is_local=False)["module"]) is is_asked
 
 
 @pytest.mark.parametrize(

@@ -143,9 +143,10 @@ def _arguments(
 def _is_sure_elsewhere(options: ExamineOptions) -> bool:
     """Which Python starts on other hosts, and where, does not depend on their logins.
 
-    srun alone gives its tasks the PATH of this shell; else the line itself must name the path of a Python.
+    srun alone gives its tasks the PATH and PYTHONPATH of this shell; else the line must name the path of a Python.
     """
-    starts = options.launch.launchers[:1] == ("srun",) or options.launch.python in options.module[:1]
+    is_named = options.launch.python in options.module[:1] and not options.job_environ.get("PYTHONPATH")
+    starts = is_named or options.launch.launchers[:1] == ("srun",)
     return starts and len(options.module) == 3 and all(map(os.path.isabs, options.module[::2]))
 
 

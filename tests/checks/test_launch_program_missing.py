@@ -6,6 +6,7 @@ import os
 import shlex
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from doctor.engine.fact import Absent, Unreadable
@@ -135,7 +136,8 @@ def test_whose_python_and_folder_are_sure(monkeypatch: pytest.MonkeyPatch, tmp_p
         ("torchrun {}/t.py", False),
         ("torchrun t.py", False),
         ("python3 t.py", False),
-        ("srun --chdir /x python3 {}/t.py", False),
+        ("srun --chdir /x python3 {}/t.py", True),
+        ("srun python3 {}/t.py --workdir /x", False),
     ],
 )
 def test_what_other_hosts_find_is_asked_where_they_surely_start_this_python(
@@ -149,6 +151,10 @@ def test_what_other_hosts_find_is_asked_where_they_surely_start_this_python(
     options = with_launch_line(ExamineOptions(launch=source.complete(LaunchOptions())), source)
     inputs = ProbeInputs()
     assert bool(_arguments(inputs, options, {}, is_local=False)["module"]) is is_asked
+    own = msgspec.structs.replace(options, job_environ={"PYTHONPATH": "/opt/lib"})  # srun alone passes it on
+    passed_on = _arguments(inputs, own, {}, is_local=False)
+    assert bool(passed_on["module"]) is (is_asked and words.startswith("srun"))
+    assert passed_on["environ"] == {"PYTHONPATH": "/opt/lib"}
 
 
 @pytest.mark.parametrize(
@@ -298,10 +304,13 @@ def test_what_could_not_be_looked_at_is_unknown_and_not_missing(tmp_path: Path) 
         ("srun -n 4 bash run.sh", "{here}/run.sh"),
         ("deepspeed train.py", "{here}/train.py"),
         ("mpirun -np 4 hostname", ""),
-        ("mpirun --wdir /x -np 4 python train.py", ""),
+        ("mpirun --wdir /x -np 4 python train.py", "/x/train.py"),
+        ("mpirun --wdir /x -np 4 python train.py --project /y", ""),
+        ("mpirun --wdir /x -np 1 python a.py : --wdir /y -np 1 python b.py", ""),
         ("mpirun --wdir /x -np 4 python /work/train.py", "/work/train.py"),
-        ("srun --chdir=/x -n 4 python train.py", ""),
-        ("srun -D /x -n 4 python train.py", ""),
+        ("srun --chdir=/x -n 4 python train.py", "/x/train.py"),
+        ("srun -D x -n 4 python train.py", "{here}/x/train.py"),
+        ("srun -D /x -n 4 sh -c 'cd y && exec python train.py'", ""),
         ("srun --container-image=torch -n 4 python /work/train.py", ""),
         ("srun --bcast=/tmp/a.out -n 4 ./a.out", ""),
         ("uv run --directory /x torchrun train.py", ""),
@@ -349,7 +358,8 @@ def test_configurations_of_the_launch_line(tmp_path: Path) -> None:
         ("llamafactory-cli train conf.yaml", ["conf.yaml"]),
         ("accelerate launch --config_file a.yaml t.py --config_name gpt2", ["a.yaml"]),
         ("deepspeed t.py --deepspeed_config /work/ds.json", ["/work/ds.json"]),
-        ("srun --chdir=/x -n 4 python t.py --config c.yaml", []),
+        ("srun --chdir=/work -n 4 python t.py --config c.yaml", ["/work/c.yaml"]),
+        ("srun --bcast=/work/at/x -n 4 ./a.out", ["/work/at"]),
         ("docker run image torchrun t.py --config /c.yaml", []),
         ("torchrun t.py --config https://host/c.yaml", []),
     ],
@@ -364,6 +374,9 @@ def test_of_a_job_script_absolute_paths_are_looked_for(tmp_path: Path) -> None:
     for text, program, files in (
         ("torchrun /work/t.py --config /work/c.yaml --deepspeed ds.json", "/work/t.py", ("/work/c.yaml",)),
         ("torchrun t.py", "", ()),
+        ("srun --chdir=/x torchrun t.py", "/x/t.py", ()),
+        ("srun --chdir=x torchrun t.py", "", ()),
+        ("srun --chdir=$WHERE torchrun t.py", "", ()),
         ("torchrun /work/$USER/t.py", "", ()),
         ("#SBATCH --container-image=x\nsrun torchrun /work/t.py", "", ()),
         ("if [ $A ]; then torchrun /work/t.py; fi", "", ()),

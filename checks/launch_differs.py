@@ -1,10 +1,20 @@
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.facts.names import is_address, normalize_host
 from doctor.job import LaunchConfig
 from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, TORCH_DEBUG
+
+IN_ENVIRONMENT = (
+    "Set {0} once, where the job is launched, and pass it on to all hosts: a line in one host's ~/.bashrc, or an "
+    "`export` that only the first host runs, overrides it there. On {1}: `printenv {0}`."
+)
+IN_FILES = (
+    "A file of NCCL sets {0} on some hosts, and counts where the environment does not set it. On {1}: `grep -n '^{0}=' "
+    "~/.nccl.conf /etc/nccl.conf $NCCL_CONF_FILE`. Write the same line on all hosts, or take it out: `sed -i '/^{0}=/d' "
+    "/etc/nccl.conf`."
+)
 
 
 @check(severity=ERROR, area="ranks")
@@ -26,7 +36,7 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
     torch/distributed/distributed_c10d.py (_create_process_group_wrapper); MindSpore documentation, dynamic cluster
     (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM); NCCL documentation, environment variables (NCCL_ALGO and NCCL_PROTO
     must be equal on all ranks), and its issue 969; HCCL documentation, the variables of algorithm, expansion and
-    transport. Only `doctor merge` has the environment of each host's job: it cannot be read over SSH. What a launch
+    transport. Only `doctor merge` has the environment of each host's job: it cannot be read over SSH; the files of NCCL can. What a launch
     line computes is seen where a shell on each host does it: bash(1), HOSTNAME and RANDOM. On the master itself the
     address may be localhost, as the PyTorch operator of Kubernetes sets it.
     """
@@ -46,6 +56,7 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
     environs = {host: launch.environ_of(host) for host in {**launch.env_by_host, **launch.files}}
     if not launch.env_by_host and not any(launch.files.values()):
         raise Skip("only `doctor node` reads each host's own environment")
+    set_by_files = {host: launch.set_by_files(host) for host in launch.files}
     for variable in (*JOB_WIDE, *EQUAL_EVERYWHERE):
         hosts_by_value: dict[str, list[str]] = defaultdict(list)
         for host, environ in environs.items():
@@ -53,7 +64,8 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
         if variable.endswith(("_ADDR", "_HOST")):
             _drop_master(hosts_by_value)
         if len(hosts_by_value) > 1:
-            yield from _findings(variable, hosts_by_value)
+            in_files = {host for host, variables in set_by_files.items() if variable in variables}
+            yield from _findings(variable, hosts_by_value, in_files)
 
 
 def _normalized(variable: str, value: str) -> str:
@@ -69,24 +81,20 @@ def _drop_master(hosts_by_value: dict[str, list[str]]) -> None:
         del hosts_by_value[here[0]]
 
 
-def _findings(variable: str, hosts_by_value: Mapping[str, list[str]]) -> Iterator[Finding]:
+def _findings(variable: str, hosts_by_value: Mapping[str, list[str]], in_files: Collection[str]) -> Iterator[Finding]:
+    """``in_files``: the hosts where a file of NCCL sets the variable, and the environment does not."""
     most = max(len(hosts) for hosts in hosts_by_value.values())
     norms = [value for value, hosts in hosts_by_value.items() if len(hosts) == most]
     expected = norms[0] or "not set" if len(norms) == 1 else "the same everywhere; no majority shows which"
     for value, hosts in sorted(hosts_by_value.items()):
+        is_in_files = bool(in_files) if not value else any(host in in_files for host in hosts)
         if len(norms) > 1 or value != norms[0]:
             yield Finding(
                 "{variable} is {value}; expected {expected}",
                 hosts=hosts,
                 variable=variable,
                 value=value or "not set",
-                remedy=filled(
-                    "Set {0} once, where the job is launched, and pass it on to all hosts: a line in one host's "
-                    "~/.bashrc, or an `export` that only the first host runs, overrides it there. On {1}: "
-                    "`printenv {0}`.",
-                    variable,
-                    hosts[0],
-                ),
+                remedy=filled(IN_FILES if is_in_files else IN_ENVIRONMENT, variable, hosts[0]),
                 observed=value or "not set",
                 expected=expected,
             )

@@ -12,11 +12,10 @@ _LACKING = {
     "broken": "no valid Python",
     "blocked": "no folder that can be made or written to",
 }
+"""By the state, what is said of it."""
 _CASES = {"not executable": "Mode", "without interpreter": "Interpreter", "broken": "Text"}
 _MODULES = ("-m ", "import ")
 """What stands before the name of a module, by how it is loaded."""
-
-"""By the state, what is said of it."""
 
 
 @check(severity=ERROR, area="ranks")
@@ -49,8 +48,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     The same for configurations in JSON, YAML and TOML; one of a relative path that no host has is a warning, as a
     program may look for it in a folder of its own. Of a job script only absolute paths are looked for. What starts in a
     container or is found on the PATH is not looked for. A module is, where torchrun or python starts it in this folder;
-    on other hosts where srun or mpirun starts all ranks in it; and what the program imports first, by the interpreter
-    that this shell finds for the line, which imports none of it; not where PYTHONPATH is set, which a login may lack.
+    on other hosts where srun starts all ranks, or mpirun a Python whose path the line names; and what the program
+    imports first, by the interpreter that this shell finds for the line, which imports none of it; not where PYTHONPATH
+    is set, which a login may lack.
     Behind other statements, which may change where Python looks, a module that no host has is not judged. So are the
     folders of mpirun's `--wdir` and of `--log-dir`; the file of NCCL_GRAPH_FILE, without which NCCL 2.28 ends the ranks
     (measured on an H200); and of `--nproc-per-node gpu` a device file of any GPU.

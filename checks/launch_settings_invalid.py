@@ -63,8 +63,7 @@ def launch_settings_invalid(
         yield _finding(setting).as_warning(without_gpu or not ends)
     bare_hosts = set(bare)
     for host, own in (files or {}).items():
-        unset = {name: value for name, value in own.variables.items() if name not in launch.env}
-        for setting, ends in _of_nccl(unset, bare_hosts & {host}, nccl, alone):
+        for setting, ends in _of_nccl(launch.set_by_files(host), bare_hosts & {host}, nccl, alone):
             yield _finding(setting, own.paths[setting.variable]).as_warning(not ends).with_host(host)
     if launch.master_port < 1024:
         expected = "a port from 1024 on: root alone opens lower ones, and 22 is that of SSH"

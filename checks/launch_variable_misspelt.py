@@ -13,8 +13,9 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
     seems to have no effect. With NCCL_SOCKET_IFNAM the job may take a network interface that leads nowhere.
 
     ## What to do
-    Write {expected} instead of {variable} where the job is launched. If the name is meant as it is, accept the finding:
-    `doctor explain waivers`.
+    Write {expected} instead of {variable} where the job is launched, or in the file of NCCL that has it: `grep -n
+    {variable} ~/.nccl.conf /etc/nccl.conf`. If the name is meant as it is, accept the finding: `doctor explain
+    waivers`.
 
     ## Source
     The names are those of NCCL, HCCL, Gloo, PyTorch, torch_npu, MindSpore and OpenMP, of their sources and documents.
@@ -22,11 +23,12 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
     set, too; so are other forms of a word (IDX, CONN, INTERFACE), another order, and a word left out (GLOO_IFNAME). A
     name of plain words alone, such as NCCL_TIMEOUT or ASCEND_HOME, is taken for a script's own.
     """
-    environs = {"": launch.env, **launch.files, **launch.env_by_host}
-    hosts_by_name: dict[tuple[str, str], list[str]] = {}
-    for host, environ in environs.items():
-        for name, intended in misspelt(environ).items():
-            hosts_by_name.setdefault((name, intended), []).extend([host] if host else [])
+    hosts_by_name: dict[tuple[str, str], list[str]] = {pair: [] for pair in misspelt(launch.env).items()}
+    for host in {**launch.files, **launch.env_by_host}:
+        of_host = {*launch.files.get(host, {}), *launch.env_by_host.get(host, {})}
+        for name, intended in misspelt(launch.environ_of(host)).items():
+            if name in of_host:
+                hosts_by_name.setdefault((name, intended), []).append(host)
     for name, intended in launch.misspelt_names:
         yield Finding(
             "nothing sets {variable}; the script sets {expected}", variable=name, observed=name, expected=intended

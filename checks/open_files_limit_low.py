@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, GIB, Finding, PerHost, bytes_text, check
+from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel import expected_connections
-from doctor.facts.limits import FILE_SIZE, Limit, ResourceLimits
+from doctor.facts.limits import ResourceLimits
 from doctor.facts.npu import NpuInventory
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
@@ -16,8 +16,6 @@ RAISE_FIRST = (
 """In files of limits.d the asterisk means all users but root."""
 FILES_BESIDE_SOCKETS = 16
 """A rank has more files open than that without any connection."""
-LEAST_SIZE, ADVISED_SIZE = GIB // 16, 4 * GIB
-"""Bytes of one file: the shared memory of a loader is one, and so is a checkpoint."""
 
 
 @check(severity=ERROR, area="kernel")
@@ -28,18 +26,15 @@ def open_files_limit_low(
     gpus: PerHost[GpuCards] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """A process of the job may open as many files as it needs, and write large ones.
+    """A process of the job may open as many files as it needs.
 
     ## Why it matters
     Sockets to all peers, the tensors that loader workers share, data files and logs all count. At the limit a rank ends
     with "Too many open files", or a loader with "received 0 items of ancdata", often hours into the run.
-    Shared memory is a file, too: a loader's process ends with "File too large" or SIGXFSZ.
 
     ## What to do
-    - Number: in the script that starts the job, `ulimit -n 65535`{raise_first}. This is the limit of a session
-      on {host}; a job that a service starts, such as slurmd, has the limit of that service: `LimitNOFILE=65535`.
-    - Size: on {host}, `grep -rnE 'ulimit .*-f|fsize' /etc/profile /etc/profile.d /etc/security ~/.bashrc ~/.profile`
-      shows what sets it: delete that line, then log in again. Of a service: `LimitFSIZE=infinity`.
+    In the script that starts the job: `ulimit -n 65535`{raise_first}. This is the limit of a session
+    on {host}; a job that a service starts, such as slurmd, has the limit of that service: `LimitNOFILE=65535`.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit nofile=65535:65535`. In Kubernetes, Volcano and
@@ -52,7 +47,6 @@ def open_files_limit_low(
     below 16384: a few thousand go to loader workers alone. The usual 1024 is too low for any, and a warning: a job may
     live with it for long. It is an error where the process of rank 0 cannot have one connection for each rank and 16
     files more. Measured with PyTorch 2.13 and Gloo: rank 0 has 32 files open with 4 ranks, 48 with 12; below, it hangs.
-    The limits of a file's size are ours: an error below 64 MiB, a warning below 4 GiB.
     """
     ranks, _ = expected_connections(launch, fleet, npus, gpus)
     limit, required = limits.nofile, min(ADVISED_FILES, max(MIN_FILES, FILES_PER_RANK * ranks))
@@ -64,14 +58,4 @@ def open_files_limit_low(
             advised=ADVISED_FILES,
             hard="unlimited" if limit.hard is None else limit.hard,
             raise_first="" if limit.can_be_raised_to(ADVISED_FILES) else RAISE_FIRST,
-            case="Number",
         ).as_warning(limit.allows(ranks + FILES_BESIDE_SOCKETS))
-    size = limits.others.get(FILE_SIZE, Limit(None, None))
-    if size.soft is not None and not size.allows(ADVISED_SIZE):
-        yield Finding(
-            "a process may write files of {observed}; expected no limit",
-            observed=bytes_text(size.soft),
-            expected="no limit",
-            hard="unlimited" if size.hard is None else bytes_text(size.hard),
-            case="Size",
-        ).as_warning(size.allows(LEAST_SIZE))

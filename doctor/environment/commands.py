@@ -42,7 +42,7 @@ _READ_ALONE = re.compile(r"container|bcast$|multi-prog$|no-allocate$|pty$|x11$")
 _HOOKS = {"prolog": "none", "epilog": "none", "task-prolog": "/bin/true", "task-epilog": "/bin/true"}
 """Options of srun that run a program of the user: what runs none in its place."""
 _STREAMS = {"output": "SLURM_STDOUTMODE", "error": "SLURM_STDERRMODE", "input": "SLURM_STDINMODE"}
-"""Options of srun that name a file, and the variable for each."""
+"""Options of srun that name a file, and the variable for each: of the last the file is needed, else its folder."""
 _WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact")
 """Of a step that srun would try to start again."""
 _MAP = "JOB MAP"
@@ -98,8 +98,8 @@ def launch_refusals(
     call, command = line.launchers[0], line.launchers[0].command
     for name, variable in _STREAMS.items() if call.launcher == "srun" else ():
         path = call.option(name) or environ.get(variable, "")
-        needed = path if name == "input" else os.path.dirname(path)
-        if os.path.isabs(needed) and "%" not in needed and not os.path.exists(needed):
+        needed, is_there = (path, os.path.exists) if name == "input" else (os.path.dirname(path), os.path.isdir)
+        if os.path.isabs(needed) and "%" not in needed and not is_there(needed):
             expected = "a file that is there" if name == "input" else "a folder that is there"
             return [OptionProblem(command, f"--{name}", printable(needed, 200), expected)]
     try:

@@ -30,10 +30,8 @@ DISK_KINDS = frozenset(
     ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat", "tmpfs", "hugetlbfs")
 )
 """Types of file systems on disks of the host, or in its memory."""
-PASSING = (
-    *("/var/lib/kubelet/", "/var/lib/docker/", "/var/lib/containers/", "/run", "/snap/", "/etc/", "/dev/shm", "/sys/"),
-)
-"""Where mounts come and go with each container or login, or have a fact for themselves."""
+PASSED_OVER = re.compile(r"/(?:var/lib/(?:kubelet|docker|containers)|run|snap|etc|dev/shm|proc|sys)(?:/|$)")
+"""Folders where mounts come and go with each container or login, or have a fact for themselves."""
 MAX_MOUNTS = 64
 MAX_OPTIONS = 2000
 """Characters of a mount's options."""
@@ -91,7 +89,7 @@ class MountTable(Fact, frozen=True):
             raise Unreadable("/proc/self/mounts: expected lines of four columns")
         every = [Mount(_unescape(row[1]), row[0], row[2], tuple(row[3][:MAX_OPTIONS].split(","))) for row in rows]
         mounts = [mount for mount in every if mount.kind in KINDS]
-        disks = [mount for mount in every if mount.kind in DISK_KINDS and not mount.target.startswith(PASSING)]
+        disks = [mount for mount in every if mount.kind in DISK_KINDS and not PASSED_OVER.match(mount.target)]
         automounts = [_unescape(row[1]) for row in rows if row[2] == "autofs"]
         return cls(tuple(mounts[:MAX_MOUNTS]), tuple(automounts[:MAX_MOUNTS]), tuple(disks[:MAX_MOUNTS]))
 

@@ -208,8 +208,7 @@ def _limits(fact: ResourceLimits) -> Values:
 
 
 def _mounts(fact: MountTable) -> Values:
-    mounts = (*fact.disks, *fact.mounts)
-    return {mount.target: _mount(mount) for mount in mounts if not mount.target.startswith(("/proc/", "/sys/"))}
+    return {mount.target: _mount(mount) for mount in (*fact.disks, *fact.mounts)}
 
 
 def _mount(mount: Mount) -> str:

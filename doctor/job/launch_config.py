@@ -96,11 +96,18 @@ class LaunchConfig(LaunchSettings, frozen=True):
 
     def environ_of(self, host: str) -> dict[str, str]:
         """The variables that the job has on a host: the host's own where they are known, else the caller's."""
-        host_environ, from_files = self.env_by_host.get(host), self.files.get(host, {})
+        return {**self.files.get(host, {}), **self._environment(host)}
+
+    def set_by_files(self, host: str) -> dict[str, str]:
+        """What NCCL's own files set on a host, and its environment does not."""
+        environment = self._environment(host) if host in self.files else {}
+        return {name: value for name, value in self.files.get(host, {}).items() if name not in environment}
+
+    def _environment(self, host: str) -> dict[str, str]:
+        host_environ = self.env_by_host.get(host)
         if host_environ is None:
-            return {**from_files, **self.env}
-        shared = {name: value for name, value in self.env.items() if name not in _BY_HOST}
-        return {**from_files, **shared, **host_environ}
+            return self.env
+        return {**{name: value for name, value in self.env.items() if name not in _BY_HOST}, **host_environ}
 
     def master_of(self, host: str) -> str:
         """MASTER_ADDR on a host; of a host whose own environment is known, its own."""

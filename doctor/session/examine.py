@@ -133,16 +133,21 @@ def _arguments(
         "program": program,
         "files": sorted({*files} - {""}),
         "is_started": options.is_started,
-        "module": options.module if is_local or _is_sure_elsewhere(program, options.module) else (),
+        "module": options.module if is_local or _is_sure_elsewhere(options) else (),
         "output": output,
         "counts_gpus": options.counts_gpus,
         "environ": at_start(options.job_environ or caller, is_of_job, options.launch.launchers[:1] == ("srun",)),
     }
 
 
-def _is_sure_elsewhere(program: str, module: Sequence[str]) -> bool:
-    """Which Python starts on other hosts, and where, does not depend on their logins."""
-    return any(map(os.path.isabs, module[:1])) and any(map(os.path.isabs, (program, *module[2:])))
+def _is_sure_elsewhere(options: ExamineOptions) -> bool:
+    """Which Python starts on other hosts, and where, does not depend on their logins.
+
+    srun alone gives its tasks the PATH and PYTHONPATH of this shell; else the line must name the path of a Python.
+    """
+    is_named = options.launch.python in options.module[:1] and not options.job_environ.get("PYTHONPATH")
+    starts = is_named or options.launch.launchers[:1] == ("srun",)
+    return starts and len(options.module) == 3 and all(map(os.path.isabs, options.module[::2]))
 
 
 def _rank_to_be(inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:

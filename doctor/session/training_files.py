@@ -49,6 +49,8 @@ _KEEP_FOLDER = ("srun", "openmpi", "hydra", "deepspeed")
 _CHANGES_FOLDER = re.compile(
     r"(?:^|[\s;&|('\"])(?:cd|pushd|-C|-D|-{1,2}(?:chdir|cwd|directory|project|wd|wdir|workdir))(?:\s|=)"
 )
+_FOLDER_OPTIONS = {"srun": "chdir", "openmpi": "wdir"}
+"""By launcher, the option that names the folder in which it starts the ranks of all hosts."""
 _CONFIGURATIONS = (".json", ".yaml", ".yml", ".toml")
 
 
@@ -160,7 +162,6 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
         return ()
     command, folder = _starting(line), _where_it_starts(source, ["."])
     changes = any(name.endswith("prolog") for call in line.launchers for name in call.options)
-    changes = changes or bool(source.environ.get("PYTHONPATH") and not line.is_module)  # a login may not have it
     if changes or not folder or not re.match("torchrun|python", os.path.basename(command)):
         return ()
     has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script
@@ -207,10 +208,20 @@ def _where_it_starts(source: JobEnvironment, paths: Sequence[str]) -> list[str]:
     by_directive = any(name.startswith("container") for name in source.requested.options)
     if line is None or line.conditional or by_directive or _in_container(line, source.environ):
         return []
-    changes_folder = source.is_of_script or _CHANGES_FOLDER.search(line.text)
+    folder = _start_folder(line)
+    is_known = folder is not None and (os.path.isabs(folder) or not source.is_of_script)
     keeps_folder = any(call.launcher in _KEEP_FOLDER for call in line.launchers[:1])
-    known = [path for path in paths if os.path.isabs(path) or not changes_folder]
+    known = [os.path.join(folder or "", path) for path in paths if is_known or os.path.isabs(path)]
     return [os.path.abspath(path) for path in known] if keeps_folder else known
+
+
+def _start_folder(line: LaunchLine) -> str | None:
+    """The folder in which the ranks of all hosts start; empty: the present one; None: it is not known."""
+    changes, call = _CHANGES_FOLDER.findall(line.text), next(iter(line.launchers), None)
+    option = _FOLDER_OPTIONS.get(call.launcher, "") if call else ""
+    if call and len(changes) == 1 and option in call.options and option not in call.unresolved:
+        return call.option(option)
+    return None if changes else ""
 
 
 def _in_container(line: LaunchLine, environ: Mapping[str, str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from doctor.engine.errors import InputError
@@ -129,3 +130,28 @@ def test_what_each_host_computes_in_a_script(outer: str, inner: str, found: str,
     launch = LaunchConfig.from_options(source.complete(LaunchOptions()))
     outcome = evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
     assert [finding.values["variable"] for finding in outcome.findings] == [found] * bool(found)
+
+
+def test_what_a_file_of_nccl_sets_is_corrected_there() -> None:
+    files = {"w1": {}, "w2": {"NCCL_ALGO": "Tree"}, "w3": {}}
+    launch = LaunchConfig(files=files)
+    outcome = evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
+    (finding,) = outcome.findings
+    assert (finding.hosts, finding.values["observed"]) == (("w2",), "tree")
+    assert "On w2: `grep -n '^NCCL_ALGO=' ~/.nccl.conf /etc/nccl.conf" in finding.values["remedy"]
+    assert "printenv" not in finding.values["remedy"]
+
+
+def test_a_host_without_the_line_that_the_files_of_others_have() -> None:
+    launch = LaunchConfig(files={**dict.fromkeys(("w1", "w2"), {"NCCL_ALGO": "Tree"}), "w3": {}})
+    outcome = evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
+    assert [(finding.hosts, "grep -n" in finding.values["remedy"]) for finding in outcome.findings] == [(("w3",), True)]
+
+
+def test_what_the_environment_sets_beside_a_file_is_looked_for_in_the_environment() -> None:
+    launch = LaunchConfig.from_environment({}, by_host={"w1": {"NCCL_ALGO": "Ring"}, "w2": {}, "w3": {}})
+    launch = msgspec.structs.replace(launch, files={"w1": {"NCCL_ALGO": "Tree"}})
+    outcome = evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
+    (finding,) = outcome.findings
+    assert (finding.hosts, finding.values["observed"]) == (("w1",), "ring")
+    assert "printenv NCCL_ALGO" in finding.values["remedy"]

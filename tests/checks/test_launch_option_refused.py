@@ -111,6 +111,7 @@ def test_words_that_were_meant_for_another_place(tmp_path: Path, words: str, opt
         ("set -e\n{}\n", []),  # no job of Slurm
         ("#SBATCH -J x\ncat >other.sh <<END\n{}\nEND\n", []),
         ("#PBS -N x\nset -e\n#PBS -l select=2\n", ["#PBS -l select=2"]),
+        ("#BSUB -J x\nset -e\n#BSUB -n 16\n", []),  # bsub reads all lines
     ],
 )
 def test_a_directive_behind_the_first_command(tmp_path: Path, text: str, told: list[str]) -> None:
@@ -191,6 +192,7 @@ TRIALS = [
     ("srun --output=/nowhere/at/all/%j.out -n 2 python t.py", IN_JOB, "--output"),
     ("srun --input=/nowhere/at/all -n 2 python t.py", IN_JOB, "--input"),
     ("srun -n 2 python t.py", {**IN_JOB, "SLURM_STDERRMODE": "/nowhere/at/all/x"}, "--error"),
+    ("srun --output=/etc/hosts/%j.out -n 2 python t.py", IN_JOB, "--output"),  # no folder
     ("srun --output=/nowhere/%x/%j.out -n 2 python t.py", IN_JOB, ""),
     ("srun --cpu-bind=map_ldom:sideways --task-prolog=/p --epilog=/e -n 2 python t.py", IN_JOB, SIDEWAYS),
     ("srun --cpu-bind=map_ldom:sideways --pty -n 2 python t.py", IN_JOB, ""),  # runs more than the program

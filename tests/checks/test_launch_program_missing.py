@@ -6,13 +6,15 @@ import os
 import shlex
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from doctor.engine.fact import Absent, Unreadable
-from doctor.engine.record import LaunchOptions
+from doctor.engine.record import LaunchOptions, ProbeInputs
 from doctor.environment.job_environment import of_job_script, of_launch_line
 from doctor.facts.job_paths import JobProgram, find_program
 from doctor.job import LaunchConfig
+from doctor.session.examine import _arguments
 from doctor.session.examine_options import ExamineOptions
 from doctor.session.training_files import program_path, with_launch_line
 from tests.checks.run_check import advice, fleet, messages, run_check
@@ -121,6 +123,38 @@ def test_whose_python_and_folder_are_sure(monkeypatch: pytest.MonkeyPatch, tmp_p
     ):
         source = of_launch_line(words.split(), {"PATH": str(tmp_path)})
         assert with_launch_line(ExamineOptions(), source).module == module
+
+
+@pytest.mark.parametrize(
+    ("words", "is_asked"),
+    [
+        ("srun python3 t.py", True),
+        ("srun torchrun t.py", True),
+        ("mpirun -np 4 python3 t.py", False),  # each host has the Python of its login
+        ("mpirun -np 4 {}/python3 t.py", True),
+        ("deepspeed t.py", False),
+        ("torchrun {}/t.py", False),
+        ("torchrun t.py", False),
+        ("python3 t.py", False),
+        ("srun --chdir /x python3 {}/t.py", True),
+        ("srun python3 {}/t.py --workdir /x", False),
+    ],
+)
+def test_what_other_hosts_find_is_asked_where_they_surely_start_this_python(
+    words: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("python3", "torchrun", "deepspeed"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    source = of_launch_line(words.format(tmp_path).split(), {"PATH": str(tmp_path)})
+    options = with_launch_line(ExamineOptions(launch=source.complete(LaunchOptions())), source)
+    inputs = ProbeInputs()
+    assert bool(_arguments(inputs, options, {}, is_local=False)["module"]) is is_asked
+    own = msgspec.structs.replace(options, job_environ={"PYTHONPATH": "/opt/lib"})  # srun alone passes it on
+    passed_on = _arguments(inputs, own, {}, is_local=False)
+    assert bool(passed_on["module"]) is (is_asked and words.startswith("srun"))
+    assert passed_on["environ"] == {"PYTHONPATH": "/opt/lib"}
 
 
 @pytest.mark.parametrize(
@@ -270,10 +304,13 @@ def test_what_could_not_be_looked_at_is_unknown_and_not_missing(tmp_path: Path) 
         ("srun -n 4 bash run.sh", "{here}/run.sh"),
         ("deepspeed train.py", "{here}/train.py"),
         ("mpirun -np 4 hostname", ""),
-        ("mpirun --wdir /x -np 4 python train.py", ""),
+        ("mpirun --wdir /x -np 4 python train.py", "/x/train.py"),
+        ("mpirun --wdir /x -np 4 python train.py --project /y", ""),
+        ("mpirun --wdir /x -np 1 python a.py : --wdir /y -np 1 python b.py", ""),
         ("mpirun --wdir /x -np 4 python /work/train.py", "/work/train.py"),
-        ("srun --chdir=/x -n 4 python train.py", ""),
-        ("srun -D /x -n 4 python train.py", ""),
+        ("srun --chdir=/x -n 4 python train.py", "/x/train.py"),
+        ("srun -D x -n 4 python train.py", "{here}/x/train.py"),
+        ("srun -D /x -n 4 sh -c 'cd y && exec python train.py'", ""),
         ("srun --container-image=torch -n 4 python /work/train.py", ""),
         ("srun --bcast=/tmp/a.out -n 4 ./a.out", ""),
         ("uv run --directory /x torchrun train.py", ""),
@@ -321,7 +358,8 @@ def test_configurations_of_the_launch_line(tmp_path: Path) -> None:
         ("llamafactory-cli train conf.yaml", ["conf.yaml"]),
         ("accelerate launch --config_file a.yaml t.py --config_name gpt2", ["a.yaml"]),
         ("deepspeed t.py --deepspeed_config /work/ds.json", ["/work/ds.json"]),
-        ("srun --chdir=/x -n 4 python t.py --config c.yaml", []),
+        ("srun --chdir=/work -n 4 python t.py --config c.yaml", ["/work/c.yaml"]),
+        ("srun --bcast=/work/at/x -n 4 ./a.out", ["/work/at"]),
         ("docker run image torchrun t.py --config /c.yaml", []),
         ("torchrun t.py --config https://host/c.yaml", []),
     ],
@@ -336,6 +374,9 @@ def test_of_a_job_script_absolute_paths_are_looked_for(tmp_path: Path) -> None:
     for text, program, files in (
         ("torchrun /work/t.py --config /work/c.yaml --deepspeed ds.json", "/work/t.py", ("/work/c.yaml",)),
         ("torchrun t.py", "", ()),
+        ("srun --chdir=/x torchrun t.py", "/x/t.py", ()),
+        ("srun --chdir=x torchrun t.py", "", ()),
+        ("srun --chdir=$WHERE torchrun t.py", "", ()),
         ("torchrun /work/$USER/t.py", "", ()),
         ("#SBATCH --container-image=x\nsrun torchrun /work/t.py", "", ()),
         ("if [ $A ]; then torchrun /work/t.py; fi", "", ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from doctor.engine.evaluate import FactCache, evaluate_check
@@ -209,12 +210,16 @@ def test_a_file_of_nccl_on_one_host(variables: dict[str, str], environ: dict[str
     python = PythonEnv(path="/p", version="3.11.1", packages={"torch": "2.7.1+cu126"}, finds_torch=True)
     none = NcclFiles(variables={}, paths={})
     hosts: run_check.FactsByHost = {"w1": [none, gpu, python], "w2": [files, gpu, python]}
-    outcome = run_check.run_check("launch-settings-invalid", hosts, run_check.job(**environ))
+    launch = msgspec.structs.replace(run_check.job(**environ), files={"w1": {}, "w2": variables})
+    outcome = run_check.run_check("launch-settings-invalid", hosts, launch)
     found = [(host, text.partition(";")[0]) for host, text in run_check.messages(outcome)]
     assert found == [("w2", text) for text in messages]
     assert not found or "`sed -i '/^NCCL_ALGO=/d' /etc/nccl.conf`" in run_check.advice(
         "launch-settings-invalid", outcome
     )
+
+    merged = msgspec.structs.replace(launch, env_by_host={"w2": {"NCCL_ALGO": "Ring"}})
+    assert run_check.messages(run_check.run_check("launch-settings-invalid", hosts, merged)) == []
 
 
 def test_what_a_file_sets_is_the_environment_of_its_host() -> None:

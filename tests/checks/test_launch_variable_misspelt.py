@@ -80,3 +80,11 @@ def test_a_scripts_own_name_is_no_slip(name: str) -> None:
 def test_misspelt_variables(environ: dict[str, str], slips: dict[str, str]) -> None:
     outcome = run_check("launch-variable-misspelt", LaunchConfig.from_environment(environ))
     assert {finding.values["variable"]: finding.values["expected"] for finding in outcome.findings} == slips
+
+
+def test_the_right_name_may_be_in_a_file_of_nccl_or_in_the_hosts_environment() -> None:
+    """Each host by what it has: its file, and its environment."""
+    files = {"w1": {"NCCL_AGLO": "Ring"}, "w2": {"NCCL_AGLO": "Ring"}, "w3": {"NCCL_ALGO": "Ring"}}
+    environs = {"w1": {"NCCL_PROTO": "LL"}, "w2": {"NCCL_ALGO": "Ring"}, "w3": {"NCCL_AGLO": "Ring"}}
+    outcome = run_check("launch-variable-misspelt", LaunchConfig(files=files, env_by_host=environs))
+    assert [(finding.values["variable"], finding.hosts) for finding in outcome.findings] == [("NCCL_AGLO", ("w1",))]

@@ -1,6 +1,6 @@
 import pytest
 
-from doctor.facts.limits import Limit, ResourceLimits
+from doctor.facts.limits import Limit
 from tests.checks.limits import FREE, limits
 from tests.checks.run_check import advice, job, messages, run_check
 
@@ -24,17 +24,6 @@ def test_a_low_limit_that_only_root_can_raise() -> None:
         "'* hard nofile 65535' 'root hard nofile 65535' >> /etc/security/limits.d/99-zz-cluster.conf` and a new login"
         in advice(NAME, outcome)
     )
-
-
-@pytest.mark.parametrize(
-    ("soft", "word"), [(None, ""), (4 << 30, ""), (1 << 30, "warning"), (64 << 20, "warning"), (1 << 20, "error")]
-)
-def test_the_size_of_a_file(soft: int | None, word: str) -> None:
-    low = ResourceLimits(nofile=FREE, memlock=FREE, nproc=FREE, others={"file size": Limit(soft, None)})
-    outcome = run_check(NAME, {"a": [low], "b": [limits(nofile=FREE)]})
-    words = ["warning" if finding.is_warning else "error" for finding in outcome.findings]
-    assert words == ([word] if word else [])
-    assert not word or "grep -rnE 'ulimit .*-f|fsize'" in advice(NAME, outcome)
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [("1024", 16384), ("2048", 32768), ("100000", 65535)])

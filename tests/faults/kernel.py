@@ -184,6 +184,7 @@ ROWS = [
         values={"ports": "31000"},
     ),
     Row("open-files-limit-low", *limit("nofile", 1024), fleet="cpu", values={"observed": 1024}),
+    Row("file-size-limit-low", *limit("fsize", 1 << 20), fleet="cpu", values={"observed": "1 MiB"}),
     Row("locked-memory-limit-low", *limit("memlock", 65536), values={"observed": "64 KiB"}),
     Row("process-limit-low", *limit("nproc", 1024), fleet="cpu", values={"observed": 1024}),
     Row(

@@ -61,6 +61,8 @@ RESOURCES = [
     ("#PBS -l select=2:ncpus=64:mpiprocs=8:ngpus=8,walltime=01:30:00", "pbs", 2, 8, 5400),
     ("#PBS -l nodes=4:ppn=8", "pbs", 4, 8, None),
     ('#BSUB -n 32 -R "span[ptile=8]" -W 1:30', "lsf", 4, 8, 5400),
+    ('#BSUB -J x\nset -e\n#BSUB -n 32 -R "span[ptile=8]"', "lsf", 4, 8, None),
+    ("#PBS -N x\nset -e\n#PBS -l select=2", "pbs", None, None, None),
     ("#DSUB -N 4 -R cpu=64", "donau", 4, None, None),
     ("#$ -pe mpi 32 -l h_rt=3600", "grid-engine", None, None, 3600),
     ("#SBATCH -N 2-4 -t 90", "slurm", 2, None, 5400),

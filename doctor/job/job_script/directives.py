@@ -1,7 +1,7 @@
 """The lines of a job script that a batch scheduler reads: ``#SBATCH``, ``#PBS``, ``#BSUB``, ``#DSUB``, ``#$``. Pure.
 
 Sources: Slurm, sbatch(1) (https://slurm.schedmd.com/sbatch.html); PBS Professional, qsub(1B), "select"; IBM Spectrum
-LSF, bsub (https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=bsub-options); Huawei Donau Scheduler user guide, dsub;
+LSF, bsub (https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=bsub-options), "job_script"; Huawei Donau Scheduler user guide, dsub;
 Grid Engine, qsub(1), "-pe".
 """
 
@@ -55,30 +55,36 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _MARKS = {"#SBATCH": "slurm", "#PBS": "pbs", "#BSUB": "lsf", "#DSUB": "donau", "#$": "grid-engine"}
+_BEFORE_COMMANDS = {"slurm": "#SBATCH", "pbs": "#PBS"}
+"""By scheduler, the mark of lines that count before the first command alone."""
+_ANYWHERE = ("lsf",)
+"""Whose lines count in the whole script, as in the example of bsub's page."""
 
 
-def read_directives(lines: Iterable[str]) -> list[Directive]:
-    """The directives before the first command of a script, at most 256."""
+def _first_command(lines: Sequence[str]) -> int:
+    """Its place; the number of lines where there is none."""
+    places = (at for at, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
+    return next(places, len(lines))
+
+
+def read_directives(lines: Sequence[str]) -> list[Directive]:
+    """The directives of a script, at most 256, without those that their scheduler does not read."""
     listed: list[Directive] = []
-    for number, line in enumerate(lines, 1):
+    first = _first_command(lines)
+    for at, line in enumerate(lines):
         text = line.strip()
-        if text and not text.startswith("#"):
-            break
         mark = next((mark for mark in _MARKS if re.match(re.escape(mark) + r"\s+\S", text)), "")
-        if mark and len(listed) < _MOST:
-            listed.append(Directive(_MARKS[mark], printable(text[len(mark) :].strip(), _LONGEST), number))
+        if mark and len(listed) < _MOST and (at < first or _MARKS[mark] in _ANYWHERE):
+            listed.append(Directive(_MARKS[mark], printable(text[len(mark) :].strip(), _LONGEST), at + 1))
     return listed
 
 
 def late_directives(lines: Sequence[str], scheduler: str) -> tuple[OptionProblem, ...]:
     """Those behind the first command, which the scheduler takes for comments; none where a line may begin a text."""
-    mark = next((mark for mark in _MARKS if mark[1:].isalpha() and _MARKS[mark] == scheduler), "")
-    first = next(
-        (at for at, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines)
-    )
+    mark = _BEFORE_COMMANDS.get(scheduler, "")
     if not mark or any("<<" in line for line in lines):
         return ()
-    late = [line.strip() for line in lines[first:] if re.match(re.escape(mark) + r"\s+-", line)]
+    late = [line.strip() for line in lines[_first_command(lines) :] if re.match(re.escape(mark) + r"\s+-", line)]
     why = "which stands behind the first command: there it is a comment"
     return tuple(OptionProblem(mark[1:].lower(), f"?{mark}", printable(line, 80), why) for line in late[:8])
 

@@ -28,7 +28,7 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
     values: str = ""
     """Followed by one word, or joined by ``=``."""
     flags: str = ""
-    """Without a value; one joined by ``=`` is accepted."""
+    """Followed by none; a value may be joined by ``=``."""
     pairs: str = ""
     """Followed by two words."""
     abbreviates: bool = True
@@ -270,7 +270,7 @@ def _take(result: Options, argv: tuple[Word, ...], position: int, table: OptionT
     if not name:
         return _unrecognised(result, argv, position)
     if equals:
-        _add(result, name, (word._replace(text=value),) if table.word_counts[name] else ())
+        _add(result, name, (word._replace(text=value),))
         return 1
     count = table.word_counts[name]
     taken = argv[position + 1 : position + 1 + count]

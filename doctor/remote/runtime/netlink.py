@@ -104,12 +104,12 @@ def name_text(value):
     return value.split(b"\0")[0].decode("utf-8", "replace")
 
 
-def driver_values(asking, name, request):
-    """What the driver of an interface answers to an ``ethtool`` request of 32-bit words; [] where it has no answer."""
+def driver_values(asking, name, words):
+    """What the driver of an interface answers to the 32-bit ``words`` of an ``ethtool`` request; [] where it has no answer."""
     import array  # in here: it loads `collections`
     import fcntl
 
-    values = array.array("I", request)
+    values = array.array("I", words)
     request = struct.pack("16sP", name.encode("utf-8", "surrogateescape")[:15], values.buffer_info()[0])
     try:
         fcntl.ioctl(asking.fileno(), 0x8946, request + bytes(16))  # SIOCETHTOOL

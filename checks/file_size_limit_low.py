@@ -1,0 +1,40 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, GIB, Finding, bytes_text, check
+from doctor.facts.limits import FILE_SIZE, Limit, ResourceLimits
+
+LEAST_SIZE, ADVISED_SIZE = GIB // 16, 4 * GIB
+"""Bytes of one file: the shared memory of a loader is one, and so is a checkpoint."""
+
+
+@check(severity=ERROR, area="kernel")
+def file_size_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
+    """A process of the job may write files as large as it needs.
+
+    ## Why it matters
+    A checkpoint is one file, and so is the shared memory of a loader or of Gloo. Beyond the limit a process ends with
+    "File too large" or SIGXFSZ.
+
+    ## What to do
+    - Job: in the script that starts the job, `ulimit -f unlimited`.
+    - Host: on {host}, `grep -rnE 'ulimit .*-f|fsize' /etc/profile /etc/profile.d /etc/security ~/.bashrc ~/.profile`
+      shows what sets the limit: delete that line, then log in again. Of a service: `LimitFSIZE=infinity`.
+
+    ## In a container
+    Start the container of {host} again with `docker run --ulimit fsize=-1`. In Kubernetes, Volcano and MindCluster a
+    container has the limit of its runtime: `LimitFSIZE=infinity` for the service of containerd or Docker on the node.
+
+    ## Source
+    setrlimit(2), RLIMIT_FSIZE. The limits are ours: an error below 64 MiB, a warning below 4 GiB. Without a setting
+    Linux has none.
+    """
+    size = limits.others.get(FILE_SIZE, Limit(None, None))
+    if size.soft is None or size.allows(ADVISED_SIZE):
+        return
+    yield Finding(
+        "a process may write files of {observed}; expected no limit",
+        observed=bytes_text(size.soft),
+        expected="no limit",
+        hard="unlimited" if size.hard is None else bytes_text(size.hard),
+        case="Job" if size.hard is None else "Host",
+    ).as_warning(size.allows(LEAST_SIZE))

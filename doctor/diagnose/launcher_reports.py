@@ -95,6 +95,8 @@ def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:
         code = values.get("exit_code", "")
         if small_number(code) is not None:
             last.exit_code, last.event = small_number(code), event if not starts else last.event
+    listed = {(block.event.file, block.pid) for block in blocks if block.pid and block.rank is not None}
+    blocks = [b for b in blocks if b.rank is not None or (b.event.file, b.pid) not in listed]  # said by the agent, too
     return [*blocks, *_blocks_of_msrun(reports)]
 
 

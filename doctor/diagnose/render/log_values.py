@@ -54,7 +54,7 @@ _PLACES = {
     "IP": rf"(?<=-zv )IP{_AFTER}",
     "JOB": rf"(?:(?<=-j )|(?<=show job ))JOB{_AFTER}",
     "N": rf"(?<=-i )N{_AFTER}",
-    "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool )|(?<=\$//' )|(?<=-T ))"
+    "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool )|(?<=\$//' )|(?<=-T )|(?<=-v f=))"
     rf"FILE{_AFTER}"
     r"|(?<=:)FILE(?= FILE`)|(?<=:FILE )FILE",
     "PID": rf"(?:(?<=worker-\*-)PID(?=\.)|(?<=--pid )PID{_AFTER})",

@@ -95,6 +95,8 @@ def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:
         code = values.get("exit_code", "")
         if small_number(code) is not None:
             last.exit_code, last.event = small_number(code), event if not starts else last.event
+    listed = {(block.event.file, block.pid) for block in blocks if block.pid and block.rank is not None}
+    blocks = [b for b in blocks if b.rank is not None or (b.event.file, b.pid) not in listed]  # said by the agent, too
     return [*blocks, *_blocks_of_msrun(reports)]
 
 
@@ -234,6 +236,7 @@ def place_lone_failure(processes: list[Process], reports: list[Event], catalog: 
         errors = [event for event in process.events if catalog[event.signature].role in ERROR_ROLES]
         meanings = [(event, catalog[event.signature]) for event in errors]
         errors = [event for event, row in meanings if not row.about_others_if and "ends-all" not in row.traits]
+        lines = {event.line for event in errors if not event.text.startswith(" ")}  # a launcher quotes with an indent
         if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
             continue
         (file,) = process.files
@@ -241,6 +244,8 @@ def place_lone_failure(processes: list[Process], reports: list[Event], catalog: 
         if not placed and (alike := _of_each_worker(process, errors, reports, file)):
             processes.remove(process)
             processes += alike
+        elif len(lines) > 1:
+            continue  # each may be of another rank: the launcher ended those that it does not list
         elif rank is not None and rank not in placed:
             process.rank = rank
         elif process.local_rank is None and not placed and (block := lone_local_failure(reports, file)):

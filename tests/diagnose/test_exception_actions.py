@@ -44,6 +44,16 @@ def test_only_faults_of_the_program_send_its_author_to_it(exception: str, action
     assert kind(logs(train=f"step 1\n{TRACEBACK}{exception}\n")) == action
 
 
+def test_calls_without_end_are_a_kind_of_their_own_wherever_they_stand() -> None:
+    """Also below frames of the data or of the optimizer."""
+    frame = '  File "/srv/model.py", line 7, in __getattr__\n    return getattr(self.module, name)\n'
+    loading = '  File "/opt/lib/python3.10/site-packages/torch/utils/data/dataloader.py", line 7, in __next__\n'
+    repeated = "  [Previous line repeated 993 more times]\n"
+    text = f"{TRACEBACK}{loading}{frame * 3}{repeated}RecursionError: maximum recursion depth exceeded\n"
+    (cause,) = logs(train=text).causes
+    assert cause.signature == "exception-of-recursion" and "model.py:7" in cause.summary
+
+
 def test_a_type_stands_in_one_row() -> None:
     types = [name for row in _table().row for name in row.types]
     assert len(types) == len(set(types))

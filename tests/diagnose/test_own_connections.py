@@ -175,3 +175,40 @@ def test_the_heads_of_old_nccl_tell_its_process_from_the_one_that_crashed() -> N
     assert [(cause.signature, cause.culprits[0].host) for cause in diagnosis.causes] == [
         ("torch-signal-segv", "ichost003")
     ]
+
+
+NO_ROUTE = (
+    "RuntimeError: [enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/socket.cc:142] rv != -1. "
+    "-1 vs -1. connect: {0}\n"
+)
+TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
+PEER_RESET = (
+    "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [10.9.7.3]:2634: Connection reset by peer\n"
+)
+
+
+@pytest.mark.parametrize("errno", ["No route to host", "Permission denied", "Invalid argument"])
+def test_a_rank_whose_host_alone_has_no_route_to_another_is_named(errno: str) -> None:
+    """As gloo prints it with an unreachable, prohibit or blackhole route on one of three hosts."""
+    (cause,) = logs(rank0=PEER_RESET, rank1="step 1\n", rank2=TRACE + NO_ROUTE.format(errno)).causes
+    assert (cause.signature, cause.confidence) == ("peer-no-route", "likely")
+    assert [culprit.rank for culprit in cause.culprits] == [2]
+
+
+def test_of_several_ranks_that_reach_one_host_no_more_none_is_at_fault_for_sure() -> None:
+    text = TRACE + NO_ROUTE.format("No route to host")
+    (cause,) = logs(rank0=text, rank1="step 1\n", rank2=text).causes
+    assert cause.confidence == "possible"
+
+
+def test_why_a_rank_did_not_reach_the_store_that_others_reached_is_the_cause() -> None:
+    """With an unreachable route to the store's host on one of three hosts: that rank, and its reason."""
+    line = "The client socket has failed to connect to 93.85.0.0:58898 (errno: 113 - No route to host)."
+    failed = f"The client socket has failed to connect to any network address of (10.99.7.1, 29501). {line}"
+    head = "[W1128 03:14:07.944574729 socket.cpp:764] [c10d] "
+    waited = "torch.distributed.DistStoreError: Timed out after 31 seconds waiting for clients. 2/3 clients joined.\n"
+    lost = "torch.distributed.DistStoreError: wait timeout after 30000ms, keys: /default_pg/0//cpu//0/0\n"
+    rank2 = f"{head}{line}\n{TRACE}torch.distributed.DistNetworkError: {failed}\n"
+    (cause,) = logs(rank0=TRACE + waited, rank1=TRACE + lost, rank2=rank2).causes
+    assert cause.signature == "torch-master-no-route"
+    assert [culprit.rank for culprit in cause.culprits] == [2]

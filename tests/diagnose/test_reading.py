@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.events import TIME_ENDED
 from doctor.diagnose.excerpter.excerpt import LogReader
-from doctor.diagnose.excerpter.line_choice import DROPPED, ShapeIndex, WordGrams
+from doctor.diagnose.excerpter.line_choice import DROPPED, ShapeIndex, WordGrams, launcher_labels
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import MAX_UNREAD, read_all
@@ -502,6 +502,33 @@ def test_heads_of_native_code_have_a_time(line: str, pid: str, time: str) -> Non
     assert abs(stamp.time - datetime.fromisoformat(time).replace(tzinfo=timezone.utc).timestamp()) < 1e-3
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        "[1,3]<stderr>:",
+        "Sat Nov 28 02:31:33 2026[1,3]<stderr>:",
+        "[1,3]<stderr>: ",
+        "[prterun-n1-4711@1,3]<stderr>: ",
+        "[1,3][n1:4711]<stderr>: ",
+        "[3]<stderr>: ",
+        "[Sat Nov 28 02:31:33 2026][3]<stderr>: ",
+        "[1,mpirank:3,algo-1]<stderr>:",
+    ],
+)
+def test_the_labels_of_open_mpi_4_and_5_name_the_rank(label: str) -> None:
+    """--tag-output and --timestamp-output of 4; --output tag, tag-fullname, tag-detailed, rank and timestamp of 5."""
+    text = (
+        f'{label}Traceback (most recent call last):\n{label}  File "t.py", line 1, in <module>\n{label}ValueError: no\n'
+    )
+    (cause,) = logs(mpirun=text).causes
+    assert cause.culprits[0].rank == 3, cause
+    assert launcher_labels(text.encode()) == (3,)
+
+
+def test_a_list_of_two_numbers_at_the_beginning_of_a_line_is_no_label() -> None:
+    assert read_stamp("[1,3] is no shape for these: ValueError: bad", 2026).rank is None
+
+
 def test_mpirun_s_label_before_each_part_of_a_line_is_no_part_of_its_text() -> None:
     """mpirun --tag-output labels each write, and Python writes the last line of a traceback in parts."""
     text = (
@@ -509,6 +536,9 @@ def test_mpirun_s_label_before_each_part_of_a_line_is_no_part_of_its_text() -> N
         "[1,1]<stderr>:ValueError[1,1]<stderr>:: [1,1]<stderr>:no such tool[1,1]<stderr>:\n"
     )
     (cause,) = logs(mpirun=text).causes
+    assert cause.evidence[0].text.endswith("ValueError: no such tool") and cause.culprits[0].rank == 1
+    dated = text.replace("[1,1]", "Sat Nov 28 02:31:33 2026[1,1]")  # --timestamp-output as well
+    (cause,) = logs(mpirun=dated).causes
     assert cause.evidence[0].text.endswith("ValueError: no such tool") and cause.culprits[0].rank == 1
     stamped = (
         "Fri Aug 11 12:31:45 2023[1,3]<stdout>:n1:50:81 [3] transport.cc:154 NCCL WARN Cuda failure 'invalid argument'"

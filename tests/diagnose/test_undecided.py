@@ -97,6 +97,17 @@ def test_a_rank_that_left_with_exit_code_0_is_the_one_no_launcher_reports(peer: 
     assert undecidable is not None and said in undecidable.reason, undecidable
 
 
+def test_the_line_of_torchrun_s_agent_about_a_listed_worker_is_no_failure_of_another() -> None:
+    """As torch 2.13 prints it above its list, without a rank, on a host where another rank had called sys.exit(0)."""
+    agent = "E1128 02:34:36.002000 30215 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1)"
+    closed = "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:44171"
+    block = BLOCK.replace(" 1 (pid", " -15 (pid").replace("-15 (pid: 70", "1 (pid: 70").splitlines()[:6]
+    pid = next(line.partition("pid: ")[2].rstrip(" )") for line in block if "pid: " in line)
+    text = "\n".join([closed, f"{agent} local_rank: 0 (pid: {pid}) of binary: /usr/bin/python", *block])
+    undecidable = logs(train=text).undecidable
+    assert undecidable is not None and "most likely with exit code 0" in undecidable.reason, undecidable
+
+
 HCCL = (
     "[INFO] HCCL(860,):2025-12-31-07:42:50.708.882 [externalinput.cc:372] [860]HCCL_CONNECT_TIMEOUT set by default to "
     "[120]s\n"

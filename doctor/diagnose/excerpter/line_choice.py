@@ -18,7 +18,12 @@ NUMBER_GRAM = 2
 RECORDING_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
 LABEL_BYTES = 1 << 20  # at the beginning of a file, in which labels are looked for
 RANK_LINES = 4  # that name each of the ranks, on average: few errors do not tell whose output a log holds
-LAUNCHER_LABEL = re.compile(rb"^(?:(\d{1,6}): |\[\d{1,10},(\d{1,6})\](?:<std(?:out|err)>)?:)", re.MULTILINE)
+CTIME = r"\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4}"
+MPIRUN_LABEL = (
+    rf"(?:{CTIME}|\[{CTIME}\])?\[(?:(?:[\w.-]{{1,80}}@)?\d{{1,10}},(?:mpirank:)?)?(\d{{1,6}})(?:,[\w.-]{{1,80}})?\]"
+    r"(?:\[[\w.-]{1,80}:\w{1,10}\])?<std(?:out|err|diag)>:"
+)  # `[1,3]<stdout>:` of Open MPI 4, and of 5 `[3]<stdout>: `, `[prterun-n1-7@1,3]<stdout>: `, `[1,3][n1:7]<stdout>: `
+LAUNCHER_LABEL = re.compile(rf"^(?:(\d{{1,6}}): |{MPIRUN_LABEL})".encode(), re.MULTILINE)
 RANK_WORD = re.compile(rb"(?<![A-Za-z_])[Rr]ank[ _=:]{0,2}(\d{1,6})(?![\d.])[^\n\r]*")  # once in a line
 
 

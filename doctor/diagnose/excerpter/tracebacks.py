@@ -2,6 +2,7 @@
 
 import re
 
+from doctor.diagnose.excerpter.line_choice import MPIRUN_LABEL
 from doctor.remote.runtime.stack_frames import is_of_program
 
 TRACEBACK_LINES = 400  # lines of one traceback
@@ -10,7 +11,7 @@ EXCEPTION = re.compile(
     r"^(?:\[(?:rank|default)?\d+\]:?)?\s?(?P<exception>[A-Za-z_][\w.]{0,120})(?:: (?P<message>.*))?$"
 )
 LABEL = re.compile(
-    r"^(?:\[[\w@,.:-]{1,80}\](?:<std(?:out|err)>)?:? ?|\d{1,6}: )?"
+    rf"^(?:{MPIRUN_LABEL} ?|\[[\w@,.:-]{{1,80}}\]:? ?|\d{{1,6}}: )?"
     r"(?:\([\w .,=:<>-]{1,80}\) )?"
     r"(?:(?:ERROR|CRITICAL) \d\d-\d\d (?P<clock>\d\d:\d\d:\d\d) \[?[\w./-]{1,80}:\d{1,6}\] ?)?"
 )  # of ranks and actors, and the head that vLLM prints before each line of a traceback

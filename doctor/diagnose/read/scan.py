@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
 from doctor.diagnose.excerpter.line_choice import (
+    CTIME,
     MAX_LINE,
     has_long_line,
     launcher_labels,
@@ -40,7 +41,10 @@ MAX_REPEATS = 60
 """Events of one signature and one process in one file; the later ones only count."""
 _LOOK_BACK = 200
 """Lines before an event in which its time is looked for."""
-_ESCAPES = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]|(?<=[^\n])(?<!:\d\d \d{4})\[\d{1,6},\d{1,6}\]<std(?:err|out)>:")
+_ESCAPES = re.compile(
+    rb"\x1b\[[0-9;]{0,20}[A-Za-z]"
+    rb"|(?<=[^\n])(?:%s|(?<!:\d\d \d{4}))\[\d{1,6},\d{1,6}\]<std(?:err|out)>:" % CTIME.encode()
+)
 """Colors of a terminal, as ray prints them around its labels, and mpirun's label before each later part of a line."""
 _WRAPPERS = frozenset(
     {

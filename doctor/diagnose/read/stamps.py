@@ -27,7 +27,7 @@ from functools import lru_cache
 
 import msgspec
 
-from doctor.diagnose.excerpter.line_choice import MAX_LINE
+from doctor.diagnose.excerpter.line_choice import MAX_LINE, MPIRUN_LABEL
 
 _WORLD_RANK = re.compile(r"\[rank(\d{1,6})\]:")
 _NCCL_MESSAGE = re.compile(rb"\[rank(\d{1,6})\]:[^\n]{0,600}\bNCCL error: ")
@@ -101,9 +101,7 @@ _RANK = re.compile(
     r"^\s{0,8}(?:\[(?P<label>\d{1,6})\]:? (?!\[\d{4}-)|(?P<srun>\d{1,6}): )"
     r"|\[(?:[\w.]{1,60}(?::\d{1,6})?, )?rank[ =]?(?P<rank>\d{1,6})\]|\[Rank[ :](?P<upper>\d{1,6})\]"
     r"|, ?\d{3}: rank(?P<composer>\d{1,6})\[\d{1,10}\]\["
-    r"|^(?:\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4})?\[(?:[\w.-]{1,80}@)?\d{1,10},"
-    r"(?:mpirank:)?(?P<mpi>\d{1,6})(?:,[\w.-]{1,80})?\](?:<std(?:out|err)>:)?"
-    rf"|{COPIED.pattern}"
+    rf"|^{MPIRUN_LABEL}|{COPIED.pattern}"
 )
 _LOCAL_RANK = re.compile(r"^\[(?:default|[a-z_]{1,20})(?P<local>\d{1,4})\]:")
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

@@ -54,8 +54,8 @@ _PLACES = {
     "IP": rf"(?<=-zv )IP{_AFTER}",
     "JOB": rf"(?:(?<=-j )|(?<=show job ))JOB{_AFTER}",
     "N": rf"(?<=-i )N{_AFTER}",
-    "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool )|(?<=\$//' )|(?<=-T ))"
-    rf"FILE{_AFTER}"
+    "FILE": rf"(?:(?<=ls -l )|(?<=head -1 )|(?<=chmod \+x )|(?<=chmod a\+r )|(?<=json\.tool )|(?<=\$//' )|(?<=-T )"
+    rf"|(?<=-v f=))FILE{_AFTER}"
     r"|(?<=:)FILE(?= FILE`)|(?<=:FILE )FILE",
     "PID": rf"(?:(?<=worker-\*-)PID(?=\.)|(?<=--pid )PID{_AFTER})",
     "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous ))POD{_AFTER}",

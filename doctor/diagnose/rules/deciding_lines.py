@@ -8,7 +8,16 @@ from collections.abc import Iterator, Sequence
 from doctor.analysis.collectives.calls import few_silent
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.diagnose.case import Case
-from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank, first_evidence, names_of, sorted_culprits
+from doctor.diagnose.diagnosis import (
+    Cause,
+    Culprit,
+    culprit_of,
+    culprit_of_rank,
+    first_evidence,
+    names_of,
+    others_wait,
+    sorted_culprits,
+)
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process
@@ -20,9 +29,38 @@ from doctor.engine.texts import filled
 _TRIED_AGAIN = re.compile(r"\[W(?:\d{3,4})? ")
 """The level at which c10d prints a connection that it tries again."""
 DECIDING_LINE = "deciding line"
+_NOT_JOINED = frozenset({"torch-store-clients", "torch-store-lost"})
+"""What ranks print at whose rendezvous another did not arrive."""
 _NODES = "ms-node-timed-out"
 _NEAR_LINES = 12
 """An error of gRPC and what it was called for take a few lines."""
+
+
+def could_not_connect(case: Case) -> list[Cause]:
+    """Ranks that could not connect to the store, while others are connected to it and wait for them; and why, where
+    the last line of each shows the same reason.
+    """
+    unconnected, connected = [], []
+    for process in case.processes:
+        names = {event.signature for event in case.waits(process)}
+        if "torch-client-socket-timeout" in names:
+            unconnected.append(process)
+        elif names & _NOT_JOINED:
+            connected.append(process)
+    ranks = {item.rank for item in (*unconnected, *connected)}
+    if None in ranks or not few_silent(unconnected, len(connected)):
+        return []
+    if not any(event.values.get("joined") for item in connected for event in item.events):
+        return []
+    culprits = tuple(culprit_of(item) for item in unconnected)
+    events = [e for item in unconnected for e in item.events if e.signature == "torch-client-socket-timeout"]
+    target = next((f" {e.values['host_name']}:{e.values['port']}" for e in events if e.values.get("port")), "")
+    who = count_ranks(culprit.rank for culprit in culprits if culprit.rank is not None)
+    summary = filled("{0} could not connect to the store{1}; {2} there", who, target, others_wait(len(connected)))
+    proof = first_evidence([*events[:2], *(case.waits(item)[0] for item in connected)])
+    reasons = {event.signature for item in unconnected for event in _last_of(case, item)}
+    signature = reasons.pop() if len(reasons) == 1 else "torch-client-socket-timeout"
+    return [Cause(signature, "not joined", "likely", culprits, summary, proof)]
 
 
 def deciding_line(case: Case) -> list[Cause]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from doctor.diagnose.case import Case
-from doctor.diagnose.diagnosis import Cause, culprit_of, first_evidence
+from doctor.diagnose.diagnosis import Cause, Confidence, culprit_of, first_evidence
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event
 from doctor.diagnose.exception_actions import described, remedy_of_events
@@ -189,7 +189,10 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     doubted = doubted or all(
         _only_of_kernel(case, fault) or _is_of_outside(case, fault) or _is_bare(case, fault) for fault in faults
     )
-    return Cause(row.id, "local fault", "likely" if doubted else "certain", culprits, summary, events)
+    confidence: Confidence = "likely" if doubted else "certain"
+    if row.phase == "connect" and "has-other-ways" in row.traits and len(culprits) > 1:
+        confidence = "possible"  # several reach one host no more: it may be that host
+    return Cause(row.id, "local fault", confidence, culprits, summary, events)
 
 
 def _is_of_outside(case: Case, fault: Fault) -> bool:

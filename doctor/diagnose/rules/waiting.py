@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from doctor.analysis.collectives.calls import Call, behind, differing, few_silent
+from doctor.analysis.collectives.calls import Call, behind, differing
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import (
@@ -20,41 +20,13 @@ from doctor.diagnose.diagnosis import (
     first_evidence,
     holds_up,
     names_of,
-    others_wait,
     sorted_culprits,
 )
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.collective_calls import collective_calls
-from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.rules.silent_ranks import known_ranks
 from doctor.engine.texts import filled, joined
-
-_NOT_JOINED = frozenset({"torch-store-clients", "torch-store-lost"})
-"""What ranks print at whose rendezvous another did not arrive."""
-
-
-def could_not_connect(case: Case) -> list[Cause]:
-    """Ranks that could not connect to the store, while others are connected to it and wait for them."""
-    unconnected, connected = [], []
-    for process in case.processes:
-        names = {event.signature for event in case.waits(process)}
-        if "torch-client-socket-timeout" in names:
-            unconnected.append(process)
-        elif names & _NOT_JOINED:
-            connected.append(process)
-    ranks = {item.rank for item in (*unconnected, *connected)}
-    if None in ranks or not few_silent(unconnected, len(connected)):
-        return []
-    if not any(event.values.get("joined") for item in connected for event in item.events):
-        return []
-    culprits = tuple(culprit_of(item) for item in unconnected)
-    events = [e for item in unconnected for e in item.events if e.signature == "torch-client-socket-timeout"]
-    target = next((f" {e.values['host_name']}:{e.values['port']}" for e in events if e.values.get("port")), "")
-    who = count_ranks(culprit.rank for culprit in culprits if culprit.rank is not None)
-    summary = filled("{0} could not connect to the store{1}; {2} there", who, target, others_wait(len(connected)))
-    proof = first_evidence([*events[:2], *(case.waits(item)[0] for item in connected)])
-    return [Cause("torch-client-socket-timeout", "not joined", "likely", culprits, summary, proof)]
 
 
 class Proof(NamedTuple):

@@ -47,7 +47,11 @@ def way_back(change: ValueChange, peer: str = "") -> str:
     >>> way_back(ValueChange("packages", "libc6", "2.36-9", "$(id)", ("n1",)))
     'apt-get install libc6=2.36-9 || dnf install libc6-2.36-9'
     >>> way_back(ValueChange("files", "/etc/nccl.conf", None, "19 bytes", ("n1",)))
-    'mv -n /etc/nccl.conf /etc/nccl.conf.old'
+    'mv --backup=numbered /etc/nccl.conf /root/'
+    >>> way_back(ValueChange("mounts", "/data", None, "n9:/data nfs4 rw", ("n1",)))
+    'umount /data'
+    >>> way_back(ValueChange("firewall", "nft inet jobs input", None, "policy drop", ("n1",)))
+    'nft delete chain inet jobs input'
     >>> way_back(ValueChange("python", "transformers", None, "4.57.1", ("n1",)))
     'python3 -m pip uninstall -y transformers'
     >>> way_back(ValueChange("libraries", "libnccl.so", "libnccl.so.2 de79ef7d3988", "libnccl.so.2 a", ("n2",)), "n1")
@@ -64,22 +68,23 @@ def way_back(change: ValueChange, peer: str = "") -> str:
         return ""
     if change.category in ("environment", "shell") and _VARIABLE.fullmatch(name):
         return f"unset {name}" if before is None else f"export {name}={shlex.quote(before)}"
-    if before is None and re.fullmatch(_PATH if change.category == "files" else _NAME, name):
-        return _ADDED.get(change.category, "").format(name)
-    for category, pattern, command in _SET_AGAIN if before else ():
-        setting = re.fullmatch(pattern, f"{name} {before}", re.ASCII) if category == change.category else None
+    text = name if before is None else f"{name} {before}"
+    for category, pattern, command in _TAKE_AWAY if before is None else _SET_AGAIN:
+        setting = re.fullmatch(pattern, text, re.ASCII) if category == change.category else None
         if setting and ("{peer}" not in command or re.fullmatch(_NAME, peer)):
             return command.format(*map(shlex.quote, setting.groups()), peer=peer)
     return ""
 
 
-_ADDED = {
-    "files": "mv -n {0} {0}.old",
-    "packages": "apt-get remove {0} || dnf remove {0}",
-    "python": "python3 -m pip uninstall -y {0}",
-}
-"""What takes away what was not there before."""
 _WORD = f"({_NAME})"
+_TAKE_AWAY: Sequence[tuple[str, str, str]] = (
+    ("files", f"({_PATH})", "mv --backup=numbered {0} /root/"),
+    ("mounts", f"({_PATH})", "umount {0}"),
+    ("firewall", rf"nft (ip|ip6|inet|arp|bridge|netdev) {_WORD} {_WORD}", "nft delete chain {0} {1} {2}"),
+    ("packages", _WORD, "apt-get remove {0} || dnf remove {0}"),
+    ("python", _WORD, "python3 -m pip uninstall -y {0}"),
+)
+"""By category: the pattern of a name that was not there before, and the command that takes it away."""
 _SET_AGAIN: Sequence[tuple[str, str, str]] = (
     ("sysctl", r"([a-z0-9][a-z0-9_./-]{1,120}) (.*)", "sysctl -w {0}={1}"),
     ("packages", rf"{_WORD} ([A-Za-z0-9][A-Za-z0-9_.:+-]{{0,80}})", "apt-get install {0}={1} || dnf install {0}-{1}"),

@@ -67,7 +67,7 @@ _OF_ROOT = (
     r"modprobe|rmmod|systemctl (?!status)|u?mount |tc qdisc (?:del|add)|hccn_tool .{0,200}(?:-s |-cfg recovery)"
     r"|npu-smi set|nvidia-smi (?:.{0,200}-r\b|-pm|.{0,200}-c |nvlink -re)|(?:apt|dnf|apt-mark) |reboot|usermod|useradd"
     r"|hostnamectl|tuned-adm|(?:echo|printf|sed -i) [^>]{0,200}(?:>{1,2} ?| )/etc/|chown|sh \./NVIDIA"
-    r"|\./Ascend-\S{1,80}driver|ipmitool chassis|flint|dkms"
+    r"|\./Ascend-\S{1,80}driver|ipmitool (?:chassis |power )|flint|dkms"
 )
 _CHANGES = re.compile(f"{_KERNEL_SETTINGS}|{_OF_ROOT}")
 _NOTES = (
@@ -103,9 +103,11 @@ def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
     'Back again: `scontrol update nodename=n1,n2 state=resume`, `kubectl uncordon n1 n2`.'
     >>> drain_note("`modprobe amdgpu`; else reseat the card.", ["n1"]), drain_note("Correct the line.", ["n1"])
     ([], [])
+    >>> drain_note("`modprobe nvidia`; then `ipmitool chassis power cycle`; else reseat the card.", ["n1"])
+    []
     """
-    is_last = changes_host(text) and "power cycle" not in text
-    if not hosts or not _BY_HAND.search(text) or _KEEPS_JOBS_AWAY.search(text) or is_last:
+    repairs = any(_CHANGES.match(step) and "power cycle" not in step for step in _programs(text))
+    if not hosts or not _BY_HAND.search(text) or _KEEPS_JOBS_AWAY.search(text) or repairs:
         return []
     names = [quote_value(host) for host in hosts]
     slurm, nodes = ",".join(names), " ".join(names)

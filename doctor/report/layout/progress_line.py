@@ -16,6 +16,8 @@ from doctor.report.layout.terminal import is_terminal
 
 MIN_WRITE_SECONDS = 0.1
 """Seconds between two writes."""
+QUICK_SECONDS = 1.0
+"""Seconds in which files are read without a line: it would be gone before anyone reads it."""
 _BAR_WIDTH = 24
 
 
@@ -28,7 +30,7 @@ class ProgressLine:
     def __init__(self, total: int, stream: TextIO | None, hosts: bool = True) -> None:
         self.total, self.stream = total, stream
         self.answered = self.unreachable = 0
-        self.written = 0.0 if hosts else time.monotonic()
+        self.written = 0.0 if hosts else time.monotonic() + QUICK_SECONDS
         self.visible = False
         self.live = total > 0 and stream is not None and is_terminal(stream) and os.environ.get("TERM") != "dumb"
         if hosts:

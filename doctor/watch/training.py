@@ -368,8 +368,8 @@ class Training:
 
         Empty where ranks waited for a CPU, and it is not known how long in a step.
         """
-        work, busy = self.pace.work(self.watch.on_device), self._ranks_without_cpu()
-        if not all(work[rank].starved for rank in busy if rank in work):
+        work = self.pace.work(self.watch.on_device)
+        if not self._knows_cpu_waits(work):
             return {}
         if self.post is None or not work:
             return work
@@ -388,6 +388,10 @@ class Training:
 
     def _ranks_without_cpu(self) -> list[int]:
         return sorted(rank for rank, share in self.cpu_waits.items() if share > BUSY_SHARE)
+
+    def _knows_cpu_waits(self, work: Mapping[int, OwnWork]) -> bool:
+        """Whether it is known how long in a step those ranks waited for a CPU that did so for much of their time."""
+        return all(work[rank].starved for rank in self._ranks_without_cpu() if rank in work)
 
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks without any sign, and hosts that were not reached."""
@@ -409,6 +413,8 @@ class Training:
         if not ranks:
             return DEVICE_WAITS
         text = "Of the ranks' paces only {2} times the others' counts: {0} waited for a CPU, up to {1} % of the time"
+        if not self._knows_cpu_waits(work):
+            text = "The paces of the ranks were not compared: {0} waited for a CPU, up to {1} % of the time"
         return filled(text, rank_names(ranks), f"{100 * max(self.cpu_waits.values()):.0f}", f"{BUSY_RATIO:g}")
 
     def unseen_sentence(self) -> str:

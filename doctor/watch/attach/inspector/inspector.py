@@ -21,10 +21,11 @@ from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, hel
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
 from doctor.watch.attach.inspector.open_requests import (
+    accepting_ports,
     asked_times,
     lasting_requests,
     left_requests,
-    rests_until_asked,
+    owes_no_answer,
     takes_requests,
 )
 from doctor.watch.attach.inspector.python_stacks import (
@@ -164,13 +165,15 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     took = time.monotonic() - began
     if spy:  # what moves has another stack then
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
-    times = asked_times() if pids else {}
+    accepting = dict((pid, accepting_ports(pid)) for pid in pids)
+    times = asked_times() if any(requests.values()) or any(accepting.values()) else {}
     calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
     for entry in ranks:
         entry["answering"] = helpers.names(entry["pid"])
         entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)
         entry["takes_requests"] = bool(entry["requests"]) and takes_requests(entry["pid"])
-        entry["awaits_request"] = rests_until_asked(entry["pid"], times)
+        ports = accepting[entry["pid"]]
+        entry["awaits_request"] = bool(ports) and owes_no_answer(entry["pid"], ports, times)
         entry["off_cpu"] = seconds_off_cpu(entry["thread"])
         entry["native"] = calls.get(entry["thread"], [])
         maps = memory_maps(entry["pid"])

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from doctor.watch.attach.attached_run import attached_run, main_job
-from doctor.watch.attach.inspector import open_requests
+from doctor.watch.attach.inspector import inspector, open_requests
 from doctor.watch.attach.inspector.open_requests import (
     accepting_ports,
     asked_times,
@@ -183,6 +183,21 @@ def test_a_server_whose_main_thread_waits_for_connections_rests_until_it_is_aske
         while rests_until_asked(pid) is not rests:
             assert time.monotonic() < limit
             time.sleep(0.02)
+
+
+@pytest.mark.parametrize("look", [0, 1, 2])
+def test_a_server_whose_event_loop_runs_at_some_looks_rests_until_it_is_asked(
+    look: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Source: an idle group of FastAPI on a busy host, which was accused where its loop ran at the last look."""
+    ports = [{1} if number == look else set() for number in range(3)]
+    monkeypatch.setattr(inspector, "accepting_ports", lambda pid: ports.pop(0))
+    with asked("events: idle", tmp_path) as pid:
+        left_for(pid, False)
+        process = {"pid": pid, "environ": {}, "rank": None, "group": 0, "links": [], "stores": [], "words": []}
+        entry = inspector.described(process)  # type: ignore[no-untyped-call]
+        inspector.look_repeatedly([entry], "", 0.1, 1.0)  # type: ignore[no-untyped-call]
+    assert entry["awaits_request"] and "ports" not in entry
 
 
 def rests_until_asked(pid: int) -> bool:

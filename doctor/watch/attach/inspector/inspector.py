@@ -90,6 +90,7 @@ def described(entry):
         "threads": status_number(pid, "Threads"),
         "tracer": status_number(pid, "TracerPid"),
         "frozen": is_frozen(pid, (process_status(pid) or "?")[0]),
+        "ports": [],
         "children": [],
         "children_ran": [],
         "looks": [],
@@ -165,14 +166,13 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     took = time.monotonic() - began
     if spy:  # what moves has another stack then
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
-    accepting = dict((pid, accepting_ports(pid)) for pid in pids)
-    times = asked_times() if any(requests.values()) or any(accepting.values()) else {}
+    times = asked_times() if any(requests.values()) or any(entry["ports"] for entry in ranks) else {}
     calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
     for entry in ranks:
         entry["answering"] = helpers.names(entry["pid"])
         entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)
         entry["takes_requests"] = bool(entry["requests"]) and takes_requests(entry["pid"])
-        ports = accepting[entry["pid"]]
+        ports = entry.pop("ports")
         entry["awaits_request"] = bool(ports) and owes_no_answer(entry["pid"], ports, times)
         entry["off_cpu"] = seconds_off_cpu(entry["thread"])
         entry["native"] = calls.get(entry["thread"], [])
@@ -196,6 +196,8 @@ def add_look(ranks, number, helpers):
         if number in (0, LOOKS - 1) and call != "running":
             ran = descendants_ran(entry["pid"])
             entry["children_ran"].append(ran + (helpers.ran(entry["pid"], call) if number else 0.0))
+        if not entry["ports"]:  # at one of the looks: an event loop runs now and then
+            entry["ports"] += accepting_ports(entry["pid"])
         entry["tcp"].append(carried.get(entry["pid"], -1))
         entry["shared"].append(shared_sum(entry["pid"], memory_maps(entry["pid"]), by_socket, sums, until))
 

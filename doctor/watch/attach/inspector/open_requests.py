@@ -128,9 +128,7 @@ def accepting_ports(pid):
     listeners = [(inode, local[1]) for inode, _, local, _, _ in tcp_table(pid, (LISTENS,)) if inode in inodes]
     files = names_in("/proc/%d/fd" % pid, MOST_FILES) if listeners else ()
     numbers = dict((link_at("/proc/%d/fd/%s" % (pid, name)), int(name)) for name in files)
-    return set(
-        port for inode, port in listeners if waits_at(pid, pid, set([numbers.get("socket:[%s]" % inode, -1)]))
-    )
+    return set(port for inode, port in listeners if waits_at(pid, pid, set([numbers.get("socket:[%s]" % inode, -1)])))
 
 
 def owes_no_answer(pid, ports, times):

@@ -17,6 +17,7 @@ from doctor.environment.job_context import JobContext
 from doctor.smoke.model import MOST_CALLS, Collective
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import attempt_connection
+from doctor.watch.cpu_waits import QuotaWait
 from doctor.watch.fleet import sockets
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import KEPT_SECONDS, HostClock, LeaderPost
@@ -200,7 +201,7 @@ def test_what_a_rank_tells_before_its_host_has_met_the_leader_is_heard_too(
     training = Training(4, 10.0, "w1", now)
     process = SimpleNamespace(
         snapshot=lambda *_: None, timed=SimpleNamespace(entries=[], steps=[]), times=lambda: (0, 0, 0), ended=False,
-        cpu_wait=0.0, cpu_seconds=0.0, pid=0,
+        cpu_wait=0.0, cpu_seconds=0.0, quota=QuotaWait(), pid=0,
     )  # fmt: skip
     training.add_process(2, process)  # type: ignore[arg-type]
     training.take_own(2, process, [{"ev": "rank", "rank": 2}], now)  # type: ignore[arg-type]

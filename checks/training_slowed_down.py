@@ -16,8 +16,9 @@ def training_slowed_down(watch: WatchResult) -> Iterator[Finding]:
     ## What to do
     `doctor changes -- <launch line>` tells what has changed since the job last worked. Input: the file system of the
     data set (`doctor check --select mount-missing`), `num_workers`, other jobs that read there. Compute of one host:
-    its clocks, temperature and other programs (`doctor smoke`). Compute of all ranks: the code, its settings, the
-    version of torch. Network: the card and the links of the host that is named (`doctor net`).
+    its clocks, temperature and other programs (`doctor smoke`), and the CPU quota of its container
+    (`cat /sys/fs/cgroup/cpu.max`). Compute of all ranks: the code, its settings, the version of torch. Network: the card
+    and the links of the host that is named (`doctor net`).
 
     ## Source
     `doctor watch` measures what each step of each rank consists of, and keeps the usual ones of a run in the user's
@@ -25,7 +26,8 @@ def training_slowed_down(watch: WatchResult) -> Iterator[Finding]:
     runs or more a step is longer where it leaves their range, as one healthy run in a thousand does, and 15 % at least;
     with two to four it must take half as long again. That can be wrong where what a step does depends on something
     that the launch line does not tell, such as a variable or a file of settings. What its ranks waited for a CPU more
-    than before is taken off; then a step must take three times as long. `doctor explain watch` says more.
+    than before is taken off, but for what a CPU quota of their own made of it; then a step must take three times as
+    long. `doctor explain watch` says more.
     """
     if watch.pace is None or not watch.pace.runs:
         raise Skip("fewer than two earlier runs of this launch line were watched to some end")

@@ -16,7 +16,7 @@ from doctor.engine.texts import filled
 from doctor.job.job_size import OF_STEP, STARTS_TASKS
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.commands import launcher_rows
-from doctor.job.launch_line.model import OptionProblem
+from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import split_options
 from doctor.job.shell.word import literal_words
 
@@ -68,7 +68,9 @@ def launch_trial(
     if call is None or not places or "options" in call.unresolved:
         return []
     command, start = argv[places[0]], places[0] + 1
-    program = shutil.which(command, path={**environ, **line.environ}.get("PATH")) or ""
+    of_wrappers = {} if "PATH" in call.environ else line.environ  # what srun exports helps nothing to be found
+    path = {**environ, **of_wrappers}.get("PATH", os.environ.get("PATH", os.defpath))
+    program = shutil.which(command, path=path) or ""
     if not program and (call.launcher in STARTS_TASKS if "/" in command else is_next):
         return ["sh", "-c", 'type "$0"', command]
     if call.launcher == "openmpi" and os.path.basename(os.path.realpath(program)) in _OPENMPI:
@@ -77,13 +79,24 @@ def launch_trial(
         return []
     is_inside = "SLURM_JOB_ID" in environ or "jobid" in call.options
     rest = split_options(call.command, literal_words(argv[start:]), launcher_rows()["srun"]).rest
-    first = rest[0].text if is_next and rest else "/"
-    if "/" not in first and not shutil.which(first, path=environ.get("PATH")):  # the tasks get this PATH
-        return ["sh", "-c", 'type "$0"', first]
+    if is_next and rest and _no_task_finds(rest[0].text, call, path, environ):
+        return ["sh", "-c", 'type "$0"', rest[0].text]
     options = ["--immediate=5", "--output=none", "--error=none", "--input=none"] if is_inside else ["--test-only"]
     options += [f"--{name}={idle}" for name, idle in _HOOKS.items() if name in call.options]
     options = ["--help"] if any(map(_READ_ALONE.match, call.options)) else options
     return [*argv[: len(argv) - len(rest)], *options, "/bin/true"]
+
+
+def _no_task_finds(program: str, call: LaunchCall, path: str, environ: Mapping[str, str]) -> bool:
+    """Whether no folder of srun's PATH has this program, nor that in which it starts.
+
+    A container has programs of its own, and a hook before the task may set its PATH.
+    """
+    if "/" in program or any(map(_READ_ALONE.match, call.options)):
+        return False
+    if "task-prolog" in call.options or "SLURM_TASK_PROLOG" in environ:
+        return False
+    return not shutil.which(program, path=os.pathsep.join((path, call.option("chdir") or os.getcwd())))
 
 
 def launch_refusals(

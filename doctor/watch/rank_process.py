@@ -22,6 +22,7 @@ from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE, STEP, STEP_SLOTS, STEPS_AT, TIMES, TIMES_AT
 from doctor.transport.host_texts import filled_here, take_texts
 from doctor.watch.attach.inspector.rank_state import process_tree
+from doctor.watch.cpu_waits import QuotaWait
 from doctor.watch.effort import Effort
 from doctor.watch.local_wait import undisturbed_thread
 from doctor.watch.pace import WARM_STEPS, Entry, StepTimes
@@ -94,6 +95,7 @@ class RankProcess(RankMonitor):
         """Share of the time since its first steps in which the main thread was ready and had no CPU."""
         self.cpu_seconds = 0.0
         """For which the main thread, other threads and children waited for a CPU so far, together."""
+        self.quota = QuotaWait()
         self._others_waited, self._others_at = 0.0, 0.0
         self.paths = RankPaths()
         self._cpu_wait_began: tuple[float, float] | None = None
@@ -126,6 +128,7 @@ class RankProcess(RankMonitor):
             self._others_at = now
             each = [cpu_times(pid, True) for pid in process_tree(self.pid)]  # type: ignore[no-untyped-call]
             self._others_waited = max(self._others_waited, sum(one[2] for one in each if one) - times[1])
+            self.quota.look(self.pid, times[1] + self._others_waited)
             self.paths.look(self.pid)
         self.cpu_seconds = max(self.cpu_seconds, times[1] + self._others_waited)
         began = self._cpu_wait_began

@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
-from doctor.analysis.outliers.peers import BUSY_RATIO, BUSY_SHARE, MIN_TIMES, OwnWork, WorkPart
+from doctor.analysis.outliers.peers import MIN_TIMES, OwnWork, WorkPart
 from doctor.engine.sanitize import count_noun, rank_names
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import beginning, filled, joined
 from doctor.engine.watch_summary import PaceComparison, RankPace, RunPace
 from doctor.smoke.model import UNKNOWN_HOST, Failure
+from doctor.watch.cpu_waits import CpuWaits
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
@@ -66,8 +67,7 @@ class Training:
         """By rank: nanoseconds of compute, in collectives, of input."""
         self.paths: dict[int, tuple[PathRow, ...]] = {}
         """By rank: its connections."""
-        self.cpu_waits: dict[int, float] = {}
-        """By rank: share of its time in which it waited for a CPU."""
+        self.cpu_waits = CpuWaits()
         self.pace_report: PaceComparison | None = None
         """Its pace against that of earlier runs; None while it was not compared, or has too few steps."""
         self.failure: Failure | None = None
@@ -131,20 +131,22 @@ class Training:
         fields = process.snapshot(now, {other.pid: number for number, other in self.processes.items()})
         entries, process.timed.entries = process.timed.entries, []
         steps, process.timed.steps = process.timed.steps, []
-        self.times[rank], self.cpu_waits[rank] = process.times(), process.cpu_wait
+        share = process.quota.share(other.quota for other in self.processes.values())
+        cpu_wait, cpu_seconds = process.cpu_wait * (1 - share), process.cpu_seconds - share * process.quota.waited
+        self.times[rank], self.cpu_waits.shares[rank] = process.times(), cpu_wait
         if fields is not None and process.ended:
             fields["died_at"] = process.died_at
         rows = process.paths.take_rows() if fields is not None else ()
         self.paths[rank] = rows or self.paths.get(rank, ())
         if self._outbox is not None:
-            more = {"times": self.times[rank], "cpu_wait": process.cpu_wait, "cpu_seconds": process.cpu_seconds}
+            more = {"times": self.times[rank], "cpu_wait": cpu_wait, "cpu_seconds": cpu_seconds}
             status = None if fields is None else {**fields, **more, "paths": rows}
             self._outbox.add(rank, events, status, entries, steps)
         if self.follower is not None and fields is not None and fields.get("dead"):
             self.follower.flush()
         if fields is not None:
             self._take_snapshot(rank, fields, entries, now)
-        self._take_steps(rank, steps, process.cpu_seconds)
+        self._take_steps(rank, steps, cpu_seconds)
 
     def _take_steps(self, rank: int, steps: Sequence[StepTimes], cpu_seconds: float) -> None:
         if steps and self.decides:
@@ -226,7 +228,7 @@ class Training:
         times = fields.pop("times")
         if times is not None:
             self.times[news.rank] = times
-        self.cpu_waits[news.rank] = fields.pop("cpu_wait")
+        self.cpu_waits.shares[news.rank] = fields.pop("cpu_wait")
         self._cpu_seconds[news.rank] = fields.pop("cpu_seconds")
         self.paths[news.rank] = fields.pop("paths") or self.paths.get(news.rank, ())
         died_at = fields.pop("died_at")
@@ -368,8 +370,8 @@ class Training:
 
         Empty where ranks waited for a CPU, and it is not known how long in a step.
         """
-        work, busy = self.pace.work(self.watch.on_device), self._ranks_without_cpu()
-        if not all(work[rank].starved for rank in busy if rank in work):
+        work = self.pace.work(self.watch.on_device)
+        if not self.cpu_waits.are_known_in(work):
             return {}
         if self.post is None or not work:
             return work
@@ -386,9 +388,6 @@ class Training:
         work = self.comparable_work()
         return {rank: statistics.median(steps.seconds[-newest:]) for rank, steps in work.items() if steps.compute}
 
-    def _ranks_without_cpu(self) -> list[int]:
-        return sorted(rank for rank, share in self.cpu_waits.items() if share > BUSY_SHARE)
-
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks without any sign, and hosts that were not reached."""
         texts = [*self.notes, *self._long_waits.values()]
@@ -402,14 +401,11 @@ class Training:
 
     def busy_sentence(self) -> str:
         """How far the paces of the ranks were not compared; empty where they were, or there were too few steps."""
-        ranks = self._ranks_without_cpu()
+        ranks = self.cpu_waits.busy_ranks()
         work = self.pace.work() if ranks or self.watch.on_device else {}
         if all(len(steps.compute) < MIN_TIMES for steps in work.values()):
             return ""
-        if not ranks:
-            return DEVICE_WAITS
-        text = "Of the ranks' paces only {2} times the others' counts: {0} waited for a CPU, up to {1} % of the time"
-        return filled(text, rank_names(ranks), f"{100 * max(self.cpu_waits.values()):.0f}", f"{BUSY_RATIO:g}")
+        return self.cpu_waits.sentence(work) if ranks else DEVICE_WAITS
 
     def unseen_sentence(self) -> str:
         """Which ranks were not seen; empty where all were."""

@@ -226,6 +226,9 @@ def test_no_hook_of_the_user_runs_in_the_trial(launchers: Path) -> None:
     assert trial[-2:] == ["--task-prolog=/bin/true", "/bin/true"]
 
 
+HAS_SRUN = bool(shutil.which("srun", path="/usr/bin:/bin"))
+
+
 @pytest.mark.parametrize(
     ("line", "is_told"),
     [
@@ -236,19 +239,26 @@ def test_no_hook_of_the_user_runs_in_the_trial(launchers: Path) -> None:
         ("conda run -n x torchrun t.py", False),
         ("docker run image torchrun t.py", False),
         ("msrun t.py", True),
-        ("srun python3.99 t.py", bool(shutil.which("srun", path="/usr/bin:/bin"))),
+        ("srun python3.99 t.py", HAS_SRUN),
+        ("srun --export=ALL,PATH={} torchrun t.py", HAS_SRUN),
+        ("env PATH=/usr/bin:/bin:{} srun torchrun t.py", False),
+        ("srun --chdir={} torchrun t.py", False),
+        ("srun --container-image=x torchrun t.py", False),
+        ("srun --task-prolog=/p torchrun t.py", False),
+        ("srun --multi-prog torchrun", False),
         ("/absent/torchrun t.py", False),  # the hosts are asked
     ],
 )
 def test_a_launcher_that_the_shell_does_not_have(line: str, is_told: bool, tmp_path: Path) -> None:
+    """Of srun as Slurm 22.05 starts and refuses these lines."""
     (tmp_path / "torchrun").write_text("#!/bin/sh\n")
     (tmp_path / "torchrun").chmod(0o755)
     argv, environ = shlex.split(line.format(tmp_path)), {"PATH": "/usr/bin:/bin"}
     launch = of_launch_line(argv, environ, tries=True, is_next=True).complete(LaunchOptions())
     outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
-    assert [finding.values["observed"].endswith("not found") for finding in outcome.findings] == [True] * is_told
+    assert [finding.values["observed"].endswith("not found") for finding in outcome.findings].count(True) == is_told
     before = of_launch_line(argv, environ, tries=True).complete(LaunchOptions())
-    assert line.startswith("srun") or not any(row[1] == "=" for row in before.refused)
+    assert "srun" in line or not any(row[1] == "=" for row in before.refused)
 
 
 @pytest.mark.parametrize(

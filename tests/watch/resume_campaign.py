@@ -74,6 +74,9 @@ LOST: dict[str, Resume] = {
         "scheduler rate-restart", (LOAD_SCHEDULER, "pass"), saving=(('"scheduler": scheduler.state_dict(),', ""),)
     ),
     "scaler not loaded": lost("scaler", (LOAD_SCALER, "pass")),
+    "steps of the scaler": lost(
+        "scaler-steps", (LOAD_SCALER, 'scaler.load_state_dict({**kept["scaler"], "_growth_tracker": 0})')
+    ),
     "position not loaded": lost("data-again data-repeated", ("skip = step % STEPS_OF_EPOCH", "skip = 0")),
     "one batch again": lost("data-repeated", ("skip = step % STEPS_OF_EPOCH", "skip = step - 1")),
     "position of one rank": lost(

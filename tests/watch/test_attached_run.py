@@ -229,3 +229,14 @@ def test_what_a_host_says_is_shown_without_control_characters(name: str) -> None
     text = render(name, report, RenderContext(code, {check.name: check for check in CATALOG}))
     assert "smoke-rank-blocked" in text
     assert not set(text) & set("\x1b\u202e\x07\x9b")
+
+
+def test_what_tells_of_many_ranks_is_kept_and_more_is_cut() -> None:
+    """A store has every rank of its host for a client, and a rank sends back up to 256 variables."""
+    variables, clients = {f"NCCL_{number}": "1" for number in range(256)}, list(range(1, 513))
+    busy = rank(0, looks("read"), WAITS, variables=variables, stores=[(29500, clients, clients)])
+    endless = rank(1, looks("read"), WAITS, links=["x" * 9999] * 4096, awaits=list(range(4096)))
+    answer = read_report(msgspec.json.encode(host(busy, endless)))
+    assert (answer.ranks[0].variables, answer.ranks[0].stores) == (variables, [(29500, clients, clients)])
+    assert (len(answer.ranks[1].links), len(answer.ranks[1].awaits)) == (1024, 1024)
+    assert max(map(len, answer.ranks[1].links)) <= 301

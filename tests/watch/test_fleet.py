@@ -17,13 +17,14 @@ from doctor.environment.job_context import JobContext
 from doctor.smoke.model import MOST_CALLS, Collective
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import attempt_connection
+from doctor.watch.cpu_waits import QuotaWait
 from doctor.watch.fleet import sockets
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import KEPT_SECONDS, HostClock, LeaderPost
 from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, meets_on_loopback, starts_elsewhere
 from doctor.watch.fleet.messages import PROTOCOL, FleetVerdict, RankNews, WatchedMoment
 from doctor.watch.fleet.outbox import Outbox
-from doctor.watch.pace import Entry
+from doctor.watch.pace import Entry, StepTimes
 from doctor.watch.suspicion import StackPending
 from doctor.watch.training import Training
 
@@ -200,7 +201,7 @@ def test_what_a_rank_tells_before_its_host_has_met_the_leader_is_heard_too(
     training = Training(4, 10.0, "w1", now)
     process = SimpleNamespace(
         snapshot=lambda *_: None, timed=SimpleNamespace(entries=[], steps=[]), times=lambda: (0, 0, 0), ended=False,
-        cpu_wait=0.0, cpu_seconds=0.0, pid=0,
+        cpu_wait=0.0, cpu_seconds=0.0, quota=QuotaWait(), pid=0,
     )  # fmt: skip
     training.add_process(2, process)  # type: ignore[arg-type]
     training.take_own(2, process, [{"ev": "rank", "rank": 2}], now)  # type: ignore[arg-type]
@@ -383,6 +384,17 @@ def test_paces_are_not_compared_where_a_rank_waited_for_a_cpu() -> None:
     assert list(two_hosts(round_trip=0.0004, cpu_wait=0.09).comparable_work()) == [0, 1]
     busy = two_hosts(round_trip=0.0004, cpu_wait=0.45)
     assert busy.comparable_work() == {}
+    (sentence,) = (text for text in busy.sentences() if "waited for a CPU" in text)
+    assert sentence == "The paces of the ranks were not compared: rank 1 waited for a CPU, up to 45 % of the time"
+
+
+def test_paces_are_compared_more_loosely_where_it_is_known_how_long_in_a_step_a_rank_waited_for_a_cpu() -> None:
+    busy = two_hosts(round_trip=0.0004, cpu_wait=0.45)
+    for step in range(1, 20):
+        for rank in (0, 1):
+            busy.pace.add_times(rank, [StepTimes(step, 50_000, 0, 0, 0, 0)], 0.02 * step * rank)
+        busy.pace.split_steps()
+    assert list(busy.comparable_work()) == [0, 1]
     (sentence,) = (text for text in busy.sentences() if "waited for a CPU" in text)
     assert sentence.endswith("3 times the others' counts: rank 1 waited for a CPU, up to 45 % of the time")
 

@@ -201,6 +201,23 @@ def test_a_scheduler_that_begins_again_at_a_new_rate_is_meant(rate: float, at: i
     assert report and [row.level for row in report.differences if row.kind == "scheduler"] == [level]
 
 
+@pytest.mark.parametrize(
+    ("now", "kinds"),
+    [({"scale": 64.0, "good": 3}, []), ({"scale": 64.0, "good": 0}, ["scaler-steps"]),
+     ({"scale": 1.0, "good": 0}, ["scaler"])],
+)  # fmt: skip
+@pytest.mark.parametrize(("parts", "level"), [(["scaler"], "error"), ([], "warning")])
+def test_a_scaler_whose_count_of_steps_is_lost_is_named_though_its_scale_is_there(
+    now: dict[str, float], kinds: list[str], parts: list[str], level: str
+) -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, resumed = kept(5), begun(rows, [("model", ""), ("optimizer", "")])
+    save.marks[0].parts, save.marks[0].scalers = ["model", "optimizer", *parts], [{"scale": 64.0, "good": 3}]
+    resumed[0].scalers = [now]
+    report = compared(resumed, save)
+    assert report and [(row.kind, row.level) for row in report.differences] == [(kind, level) for kind in kinds]
+
+
 def test_moments_without_the_names_of_their_parameters_are_not_new() -> None:
     rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
     save, now = kept(5), begun(rows, [("model", ""), ("optimizer", "")])

@@ -380,6 +380,9 @@ class _Comparison:
             if was.get("scale") != scaler.get("scale"):
                 values = {"now": str(scaler.get("scale"))[:20], "before": str(was.get("scale"))[:20]}
                 yield "scaler", "scaler", (), values
+            elif was.get("good") != scaler.get("good"):
+                values = {"now": int(scaler.get("good", 0)), "before": int(was.get("good", 0))}
+                yield "scaler-steps", "scaler", (), values
 
     def _unapplied(self) -> Iterator[Row]:
         """What the checkpoint holds besides, such as an average of the parameters, and the program has otherwise."""

@@ -21,10 +21,11 @@ from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, hel
 from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
 from doctor.watch.attach.inspector.open_requests import (
+    accepting_ports,
     asked_times,
     lasting_requests,
     left_requests,
-    rests_until_asked,
+    owes_no_answer,
     takes_requests,
 )
 from doctor.watch.attach.inspector.python_stacks import (
@@ -89,6 +90,7 @@ def described(entry):
         "threads": status_number(pid, "Threads"),
         "tracer": status_number(pid, "TracerPid"),
         "frozen": is_frozen(pid, (process_status(pid) or "?")[0]),
+        "ports": [],
         "children": [],
         "children_ran": [],
         "looks": [],
@@ -164,13 +166,14 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     took = time.monotonic() - began
     if spy:  # what moves has another stack then
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
-    times = asked_times() if pids else {}
+    times = asked_times() if any(requests.values()) or any(entry["ports"] for entry in ranks) else {}
     calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
     for entry in ranks:
         entry["answering"] = helpers.names(entry["pid"])
         entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)
         entry["takes_requests"] = bool(entry["requests"]) and takes_requests(entry["pid"])
-        entry["awaits_request"] = rests_until_asked(entry["pid"], times)
+        ports = entry.pop("ports")
+        entry["awaits_request"] = bool(ports) and owes_no_answer(entry["pid"], ports, times)
         entry["off_cpu"] = seconds_off_cpu(entry["thread"])
         entry["native"] = calls.get(entry["thread"], [])
         maps = memory_maps(entry["pid"])
@@ -193,6 +196,8 @@ def add_look(ranks, number, helpers):
         if number in (0, LOOKS - 1) and call != "running":
             ran = descendants_ran(entry["pid"])
             entry["children_ran"].append(ran + (helpers.ran(entry["pid"], call) if number else 0.0))
+        if not entry["ports"]:  # at one of the looks: an event loop runs now and then
+            entry["ports"] += accepting_ports(entry["pid"])
         entry["tcp"].append(carried.get(entry["pid"], -1))
         entry["shared"].append(shared_sum(entry["pid"], memory_maps(entry["pid"]), by_socket, sums, until))
 

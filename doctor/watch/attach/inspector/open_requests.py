@@ -120,23 +120,25 @@ def takes_requests(pid):
     return any(is_attended(pid, inode) for inode in listeners[:MOST_AWAITED])
 
 
-def rests_until_asked(pid, times):
-    """Whether the main thread of a process waits where it accepts connections, and over none of these an answer is due.
+def accepting_ports(pid):
+    """The ports at which the main thread of a process waits for connections."""
+    if thread_call(pid, pid)[0] not in ("poll", "accept"):
+        return set()
+    inodes = socket_inodes(pid)
+    listeners = [(inode, local[1]) for inode, _, local, _, _ in tcp_table(pid, (LISTENS,)) if inode in inodes]
+    files = names_in("/proc/%d/fd" % pid, MOST_FILES) if listeners else ()
+    numbers = dict((link_at("/proc/%d/fd/%s" % (pid, name)), int(name)) for name in files)
+    return set(port for inode, port in listeners if waits_at(pid, pid, set([numbers.get("socket:[%s]" % inode, -1)])))
+
+
+def owes_no_answer(pid, ports, times):
+    """Whether no answer is due over the connections that a process has taken at these ports.
 
     ``times``: as `asked_times` returns.
     """
-    if thread_call(pid, pid)[0] not in ("poll", "accept"):
-        return False
     inodes = socket_inodes(pid)
-    files = names_in("/proc/%d/fd" % pid, MOST_FILES)
-    numbers = dict((link_at("/proc/%d/fd/%s" % (pid, name)), int(name)) for name in files)
-    ports = set(
-        local[1]
-        for inode, _, local, _, _ in tcp_table(pid, (LISTENS,))
-        if inode in inodes and waits_at(pid, pid, set([numbers.get("socket:[%s]" % inode, -1)]))
-    )
     taken = [row for row in tcp_table(pid, (ESTABLISHED,)) if row[2][1] in ports and row[0] in inodes]
-    return bool(ports) and not any(row[0] in times or int(row[4][4].split(":")[1], 16) for row in taken)
+    return not any(row[0] in times or int(row[4][4].split(":")[1], 16) for row in taken)
 
 
 def asker(pid, ends):

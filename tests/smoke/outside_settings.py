@@ -122,7 +122,7 @@ SETTINGS: tuple[Case, ...] = (
     Case(
         "inference mode",
         (*VALUES, *DIED, *HANGS),
-        program("import torch; torch.inference_mode().__enter__()"),
+        program("import torch; sys.held = torch.inference_mode(); sys.held.__enter__()"),
         early=True,
     ),
     Case("bfloat16 by default", ODD_NUMBERS, program(f"{TORCH}.set_default_dtype({TORCH}.bfloat16)"), early=True),

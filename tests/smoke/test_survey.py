@@ -17,6 +17,8 @@ from doctor.smoke.hang.network_evidence import (
     failed_links,
     halted_by,
     held_back,
+    is_answer,
+    refusing_hosts,
     sentences,
     stuck_links,
     targets,
@@ -254,3 +256,43 @@ def test_a_stack_is_bounded_and_plain() -> None:
     assert len(main_thread_stack("Current thread\n" + "  \x1b[31mred\n" * 10_000)) <= 4000
     assert "\x1b" not in main_thread_stack("Current thread\n  \x1b[31mred\n")
     assert main_thread_stack("") == ""
+
+
+CONNECTED = {
+    host: [(0, f"10.0.0.{number}", 4000, 0, 0) for number in range(4) if f"w{number}" != host] for host in HOSTS
+}
+"""Every host has connections with all others."""
+
+
+def refusing(cut: set[tuple[str, str]], result: str = "own EHOSTUNREACH", **sockets: Any) -> dict[str, str]:
+    return refusing_hosts(probes(cut, result), {**CONNECTED, **sockets}, OWNERS)
+
+
+def test_a_host_whose_own_kernel_sends_nothing_to_its_peer_says_so() -> None:
+    assert refusing({("w1", "w2")}) == {
+        "w1": "w1 itself refuses to send to 10.0.0.2: a route says that it is unreachable"
+    }
+    assert refusing({("w1", "w2"), ("w1", "w3")}, "own EINVAL").keys() == {"w1"}
+    assert refusing({("w1", "w2"), ("w2", "w1")}).keys() == {"w1", "w2"}  # each of itself
+
+
+def test_silence_or_a_message_of_another_one_is_no_word_of_its_own_kernel() -> None:
+    for result in ("dropped", "no-route", "untried", "own", "own ENOSUCHERROR", "refused", "ok"):
+        assert not refusing({("w1", "w2")}, result)
+
+
+def test_an_address_that_most_hosts_have_no_way_to_is_no_fault_of_theirs() -> None:
+    """A routing daemon withdraws the routes to a host that is lost, everywhere."""
+    assert not refusing({("w0", "w2"), ("w1", "w2"), ("w3", "w2")})
+    assert not refusing({("w0", "w2"), ("w1", "w2")})
+    assert refusing({("w1", "w2")}).keys() == {"w1"}
+
+
+def test_an_address_that_a_host_never_had_a_connection_with_may_be_of_another_network() -> None:
+    assert not refusing({("w1", "w2")}, w1=[(0, "10.9.9.2", 4000, 0, 0)])
+
+
+def test_what_could_not_be_tried_is_neither_an_answer_nor_a_broken_link() -> None:
+    assert failed_links(probes({("w1", "w2")}, "untried"), OWNERS) == ((), (), ())
+    assert failed_links(probes({("w1", "w2")}, "own EINVAL"), OWNERS) == ((("w1", "w2"),), (), ())
+    assert [is_answer(result) for result in ("ok", "refused", "untried", "own EINVAL")] == [True, True, False, False]

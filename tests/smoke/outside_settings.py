@@ -14,7 +14,6 @@ from tests.smoke.outside_cases import (
     VALUES,
     Case,
     command,
-    nft,
     slow_import,
 )
 from tests.smoke.outside_hosts import CALLS, OF_NEW, REFUSED, denied
@@ -139,9 +138,6 @@ SETTINGS: tuple[Case, ...] = (
         must=False,
     ),
     Case("odd ports are lost", (*NETWORK, *JOIN, *DIED), before=f"{ODD_PORTS} && touch MARK", must=False),
-    Case(
-        "packets queued for nobody", NETWORK, command(nft("tcp dport 22 accept", "tcp sport 22 accept", "queue num 7"))
-    ),
     Case("a source that others do not know", (*NETWORK, *JOIN, *REFUSED[-1:]), before=OTHER_SOURCE, must=False),
     Case("rounds upwards", MISCOMPUTED, program(FPE.format("fesetround", 0x800)), early=True, must=False),
     Case("inexact results are errors", DIED, program(FPE.format("feenableexcept", 0x20)), early=True, must=False),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+from collections import Counter
 from itertools import permutations
 from typing import Any
 
@@ -24,6 +26,8 @@ from doctor.smoke.hang.network_evidence import (
     targets,
 )
 from doctor.smoke.hang.standstill import main_thread_stack
+from doctor.smoke.model import Failure, SmokePlan, SmokeRun
+from doctor.smoke.results.trouble_findings import blamed_hosts
 
 HOSTS = {f"w{n}": [f"10.0.0.{n}", "127.0.0.1", "172.17.0.1"] for n in range(4)}
 OWNERS = AddressOwners(HOSTS)
@@ -296,3 +300,34 @@ def test_what_could_not_be_tried_is_neither_an_answer_nor_a_broken_link() -> Non
     assert failed_links(probes({("w1", "w2")}, "untried"), OWNERS) == ((), (), ())
     assert failed_links(probes({("w1", "w2")}, "own EINVAL"), OWNERS) == ((("w1", "w2"),), (), ())
     assert [is_answer(result) for result in ("ok", "refused", "untried", "own EINVAL")] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 8])
+def test_one_struck_host_never_leads_to_an_innocent_one_alone(count: int) -> None:
+    """Whichever of its links stand still or answer in that moment, and whichever hosts answer the controller."""
+    hosts = {f"w{number}": [f"10.0.0.{number}"] for number in range(count)}
+    owners, pairs = AddressOwners(hosts), list(permutations(hosts, 2))
+    named = Counter[bool]()
+    for seed in range(1500):
+        dice = random.Random(seed)
+        struck, share, answering = (
+            dice.choice([*hosts]),
+            dice.choice([0.1, 0.3, 0.6, 1.0]),
+            dice.choice([0.5, 0.9, 1.0]),
+        )
+        of_it = [pair for pair in pairs if struck in pair]
+        stuck = {pair for pair in of_it if dice.random() < share}
+        lost = {pair for pair in of_it if dice.random() < share}
+        trying = [host for host in hosts if dice.random() < answering]
+        responses = {
+            host: [(hosts[to][0], 1, "dropped" if (host, to) in lost else "ok", 0.1) for to in hosts if to != host]
+            for host in trying
+        }
+        failed, _, parts = failed_links(responses, owners)
+        assert not parts or len(trying) < count  # a fleet is cut where too little of it was seen
+        failure = Failure("network", (), (), links=failed or tuple(sorted(stuck)))
+        if failure.links:
+            blamed = blamed_hosts(SmokeRun(SmokePlan("gloo", (), ())), failure)
+            assert struck in blamed and len(blamed) < 3
+            named[blamed == (struck,)] += 1
+    assert named[True] > named[False] / 4

@@ -80,7 +80,7 @@ class AddressOwners:
 
 def is_answer(result: str) -> bool:
     """Whether an attempt to connect shows that packets go there and come back: a refusal of the other side does."""
-    return result not in UNANSWERED and not result.startswith("own ")
+    return result not in UNANSWERED and result not in REFUSALS
 
 
 def refusing_hosts(
@@ -99,7 +99,7 @@ def refusing_hosts(
             if result == UNTRIED or target == host:
                 continue
             tried[target].add(host)
-            reason = REFUSALS.get(result.partition("own ")[2], "")
+            reason = REFUSALS.get(result, "")
             if reason and address in connected:
                 text = "{0} itself refuses to send to {1}: {2}"
                 refusing[target][host] = filled(text, host, address, reason)

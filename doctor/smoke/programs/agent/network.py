@@ -234,14 +234,14 @@ def start_listening(server, address, port):
 def connect_result(outcome, at_once):
     """The outcome of an attempt of `connect_all` in a word; ok is success.
 
-    A refusal of this host's own kernel is ``own`` and the name of its error number. What could not be tried is untried.
+    A refusal of this host's own kernel is the name of its error number. What could not be tried is untried.
     """
     if outcome in (None, errno.ETIMEDOUT):
         return "dropped"
     if outcome in (0, errno.ECONNREFUSED):
         return "refused" if outcome else "ok"
     if at_once:
-        return "own " + errno.errorcode[outcome] if outcome in REFUSED_HERE else "untried"
+        return errno.errorcode[outcome] if outcome in REFUSED_HERE else "untried"
     return "no-route" if outcome in NO_ROUTE else os.strerror(outcome)
 
 

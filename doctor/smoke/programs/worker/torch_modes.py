@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.worker.libraries import torch
 
-DEFAULT_DTYPE = "default dtype"
+DEFAULT_DTYPE = "get_default_dtype"
 
 
 def autocast_is_enabled() -> bool:
@@ -25,10 +25,10 @@ class TorchModes:
     def __init__(self) -> None:
         self.readers = {
             DEFAULT_DTYPE: torch.get_default_dtype,
-            "default device": lambda: torch.empty(0).device.type,
-            "inference mode": torch.is_inference_mode_enabled,
-            "gradient mode": torch.is_grad_enabled,
-            "autocast": autocast_is_enabled,
+            "get_default_device": lambda: torch.empty(0).device.type,
+            "is_inference_mode_enabled": torch.is_inference_mode_enabled,
+            "is_grad_enabled": torch.is_grad_enabled,
+            "is_autocast_enabled": autocast_is_enabled,
         }
         self.begun_with = {name: read() for name, read in self.readers.items()}
 
@@ -37,5 +37,5 @@ class TorchModes:
         for name in names or self.readers:
             before, now = self.begun_with[name], self.readers[name]()
             if now != before:
-                text = "torch's {0} has changed from {1} to {2}: something in this process that is not the run did that"
+                text = "torch.{0}() has changed from {1} to {2}: something in this process that is not the run did that"
                 raise RuntimeError(filled(text, name, before, now))

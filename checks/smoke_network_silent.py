@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import HALTED, HELD_BACK, TAKEN, failure_findings
+from doctor.smoke.results.trouble_findings import HALTED, HELD_BACK, REFUSING, TAKEN, failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -31,7 +31,8 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     connections of the waiting ranks carry bytes does not count: slow is not silent. Then every host connects to every
     other: where that fails for all pairs of a host, the host is named, else the pair. Where no part that hangs together
     holds more than half of the hosts, no host is to blame: the finding names all parts. A host that has the address of
-    an end of such a link as well, since the run began, is named; so is one end whose `netem` or `tbf` (`tc qdisc show`)
+    an end of such a link as well, since the run began, is named; so is one whose own kernel refuses at once to send to
+    a host that it has a connection with, unless most hosts do; so is one end whose `netem` or `tbf` (`tc qdisc show`)
     limits what it sends to less than 10 Mbit/s, drops 2 % or delays by 0.1 s, where most hosts have none; so is one
     whose kernel holds bytes for a peer with room and has none on the way, twice, as its own rules refuse them
     (`tcp_info`). Where a host announces no room though its ranks have read all that came, the pair is named, as its
@@ -47,5 +48,5 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
             else "data does not arrive in a collective that was not recorded: {links}"
         ),
         "network",
-        remedies=(TAKEN, HELD_BACK, HALTED),
+        remedies=(TAKEN, REFUSING, HELD_BACK, HALTED),
     )

@@ -18,6 +18,7 @@ from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, Attempt, AttemptOutcome, ListenerState, Matrix
 from doctor.net.slow_paths import RATES, SlowPath, SpeedFigure, slow_paths
+from doctor.smoke.hang.network_evidence import REFUSALS, REFUSED_BY_ROUTE
 
 FailureClass = Literal["unavailable", "foreign", "large", "flows", "port", "path"]
 """unavailable: the host itself cannot listen. foreign: something else answered. large: only small packets pass.
@@ -32,15 +33,6 @@ _BY_OUTCOME: dict[str, FailureClass] = {
     AttemptOutcome.HALF_OPEN.value: "large",
     AttemptOutcome.SOME_FLOWS.value: "flows",
 }
-REFUSALS = {
-    "EACCES": "a route prohibits it",
-    "EHOSTUNREACH": "a route says that it is unreachable",
-    "EINVAL": "a route drops it",
-    "ENETDOWN": "the interface is down",
-    "ENETUNREACH": "there is no route",
-    "EPERM": "a firewall rule for outgoing packets",
-}
-"""Why a host sends nothing, by the error number of its own kernel (ip-route(8): prohibit, unreachable, blackhole)."""
 RENDEZVOUS = ("master", "scheduler")
 """Purposes of ports that one host needs, where the ranks meet: tried on every host where it is not known which."""
 
@@ -122,12 +114,6 @@ PORT_HELD = (
 LOOPBACK = (
     "On {0}: `ip link show lo` must say UP (`ip link set lo up` as root), and no rule of its firewall (`nft -a list "
     "ruleset`, `iptables-save`, `iptables-legacy-save`) may drop what comes in by `lo`."
-)
-REFUSED_BY_ROUTE = (
-    "{0} itself refuses to send to {1}. As root on {0}: `ip route show match $(getent ahosts {1} | cut -d' ' -f1 | "
-    "head -1) | grep -E '^(unreachable|prohibit|blackhole)' | xargs -rtL1 ip route del` deletes the routes that "
-    "refuse, and prints them. Where it prints nothing: `ip rule`, and the rules for outgoing packets in "
-    "`nft -a list ruleset` and `iptables-save`."
 )
 SOUND = "The cables, switch ports and VLANs between {0} and {1} are sound, as ARP passes: rules drop the connections."
 CUT_OFF = "{0} finds {1} no more on its own network, as ARP is not answered: the way itself is cut."

@@ -22,7 +22,7 @@ for name in sys.argv[1:]:
 """
 """Switches off that packets are larger inside the host than on the wire."""
 DELAY = """\
-import collections, fcntl, os, random, select, socket, struct, sys, time
+import fcntl, heapq, itertools, os, random, select, socket, struct, sys, time
 tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
 fcntl.ioctl(tun, 0x400454CA, struct.pack("16sH22x", b"slow0", 0x1001))
 out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
@@ -30,25 +30,32 @@ out.setsockopt(socket.SOL_SOCKET, 36, 7)  # SO_MARK: by the main table
 os.system("ip link set slow0 up mtu 1500 txqueuelen 40000; ip rule add fwmark 7 lookup main pref 10;"
           "ip rule add to %s lookup 100 pref 20; ip route add default dev slow0 src %s table 100" % tuple(sys.argv[2:]))
 open("/tmp/delayed", "w").close()
-queue, seconds, spread = collections.deque(), *map(float, sys.argv[1].split("+"))
+seconds, spread, deed = sys.argv[1].split("+")
+seconds, spread, queue, last, numbers = float(seconds), float(spread), [], 0, itertools.count()
 while True:
     wait = queue[0][0] - time.monotonic() if queue else 1
     if wait > 0 and select.select([tun], [], [], wait)[0]:
         try:
             for _ in range(64):
-                due = time.monotonic() + seconds + spread * random.random()
-                queue.append((max(due, queue[-1][0] if queue else 0), os.read(tun, 65536)))
+                due, packet = time.monotonic() + seconds + spread * random.random(), os.read(tun, 65536)
+                last = due if deed == "reorder" else max(due, last)
+                if deed == "corrupt" and len(packet) > 200 and random.random() < 0.02:
+                    packet = packet[:120] + bytes([packet[120] ^ 64]) + packet[121:]
+                for _ in range(2 if deed == "twice" else 1):
+                    heapq.heappush(queue, (last, next(numbers), packet))
         except BlockingIOError:
             pass
     while queue and queue[0][0] <= time.monotonic():
-        packet = queue.popleft()[1]
+        packet = heapq.heappop(queue)[2]
         if packet[0] >> 4 == 4:
             try:
                 out.sendto(packet, (socket.inet_ntoa(packet[16:20]), 0))
             except OSError:
                 pass
 """
-"""A way that takes longer: packets to one address go through a program that keeps them for a time."""
+"""A way that takes longer: packets to one address go through a program that keeps them for a time.
+
+It may also bring them in another order, twice, or with a wrong bit in one of 50."""
 
 
 class Expectation(msgspec.Struct, frozen=True):
@@ -295,18 +302,35 @@ def _limit_of_a_host(kind: str, draw: Draw) -> InjectedFault:
     return InjectedFault(kind, _expect("net-packets-lost net-path-slow", draw.a), {draw.a: rule}, speeds=True)
 
 
-@_makes("delay")
+@_makes("delay", "reordered one way", "twice one way", "wrong bits one way")
 def _delay(kind: str, draw: Draw) -> InjectedFault:
-    message = f"{draw.random.choice([0.005, 0.02])}+0 {draw.address(draw.b)} {draw.address(draw.a)}"
+    way = {
+        "reordered one way": "0+0.004+reorder",
+        "twice one way": "0.005+0+twice",
+        "wrong bits one way": "0+0+corrupt",
+    }
+    message = (
+        f"{way.get(kind) or f'{draw.random.choice([0.005, 0.02])}+0+'} {draw.address(draw.b)} {draw.address(draw.a)}"
+    )
     script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; {_background(f'{DELAY}', message, '/tmp/delayed')}"
-    return InjectedFault(kind, _expect("net-path-slow", draw.a, draw.b), {}, {draw.a: script}, speeds=True)
+    checks = "net-path-slow" if kind == "delay" else "net-path-slow net-packets-lost"
+    return InjectedFault(kind, _expect(checks, draw.a, draw.b), {}, {draw.a: script}, speeds=True)
+
+
+@_makes("first packets one way")
+def _first_packets(kind: str, draw: Draw) -> InjectedFault:
+    """What stands goes on, and what comes from the other side is answered."""
+    rule = f"{draw.from_a} tcp flags & (syn | ack) == syn drop"
+    return InjectedFault(
+        kind, _expect("net-unreachable", draw.a, draw.b, text=draw.direction), {draw.b: rules(*SSH_PASSES, rule)}
+    )
 
 
 @_makes("delay of a host", "jitter of a host")
 def _delay_of_a_host(kind: str, draw: Draw) -> InjectedFault:
     """A host behind a way of 50 ms, or of 0 to 50 ms: severe for every job on it."""
     network = ".".join(draw.address(draw.a).split(".")[:2]) + ".0.0/16"
-    message = f"{'0+0.05' if 'jitter' in kind else '0.05+0'} {network} {draw.address(draw.a)}"
+    message = f"{'0+0.05+' if 'jitter' in kind else '0.05+0+'} {network} {draw.address(draw.a)}"
     script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; {_background(f'{DELAY}', message, '/tmp/delayed')}"
     return InjectedFault(kind, _expect("net-path-slow", draw.a), {}, {draw.a: script}, speeds=True)
 
@@ -441,6 +465,7 @@ QUICK = (
     "flows through the bridge",
     "MTU of a host",
     "MTU one way",
+    "first packets one way",
     "two with one address",
     "reverse path",
     "wrong route",
@@ -459,6 +484,9 @@ SPEEDS = (
     "loss into a host",
     "limit of a host",
     "delay",
+    "reordered one way",
+    "twice one way",
+    "wrong bits one way",
     "delay of a host",
     "jitter of a host",
     "bandwidth",
@@ -481,7 +509,18 @@ COMBINED = (
 )
 """Those that two hosts each can have beside another of them."""
 
-OF_IPV4 = ("MTU of a host", "reverse path", "delay", "delay of a host", "jitter of a host", "interface", "name")
+OF_IPV4 = (
+    "MTU of a host",
+    "reverse path",
+    "delay",
+    "reordered one way",
+    "twice one way",
+    "wrong bits one way",
+    "delay of a host",
+    "jitter of a host",
+    "interface",
+    "name",
+)
 """Those that are made with means of IPv4: rp_filter, a program that reads IPv4 packets, IPv4 addresses."""
 LASTING = ("two with one address", "MTU of a host")
 """Those that others remember: the hardware address of an address, the size that passes."""

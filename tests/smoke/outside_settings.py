@@ -14,10 +14,11 @@ from tests.smoke.outside_cases import (
     VALUES,
     Case,
     command,
+    slow_import,
 )
-from tests.smoke.outside_hosts import CALLS, REFUSED, denied
+from tests.smoke.outside_hosts import CALLS, OF_NEW, REFUSED, denied
 from tests.smoke.outside_invented import PEER, program
-from tests.smoke.outside_pairs import within
+from tests.smoke.outside_pairs import MISCOMPUTED, within
 
 CALLS |= {"pipe2": 293, "socketpair": 53, "madvise": 28, "epoll_wait": 232}
 SLOW_NETWORK = ("smoke-host-slow", "smoke-link-slow", *SLOWED, *NETWORK)
@@ -28,7 +29,23 @@ PEERS_HARDWARE = (
 )
 HOOK = "import sys\nopen('MARK', 'w').close()\n"
 CHILD_RAISES = "import signal; signal.signal(signal.SIGCHLD, lambda *_: 1 / 0)"
+TORCH = "sys.modules['torch']"
 ODD_NUMBERS = (*VALUES, *DIED, *HANGS)
+EVERY_THREAD = slow_import("torch", 0).replace(
+    "time.sleep(0)",
+    """
+        torch = plain("torch")
+        set_threads = torch.set_num_threads
+        torch.set_num_threads = lambda _: set_threads(64)
+        set_threads(64)""".strip(),
+)
+"""Every rank computes on 64 threads, also where it sets another number."""
+FPE = "import ctypes; ctypes.CDLL('libm.so.6').{0}({1})"
+INTERRUPTED = "signal.signal(14, lambda *_: None); signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)"
+ZOMBIES = "for _ in range(300):\n    os.fork() or os._exit(0)"
+ODD_PORTS = OF_NEW.format("tcp sport & 1 == 1 tcp dport & 1 == 1 drop")
+OTHER_SOURCE = "ip addr add 192.0.2.77/32 dev eth0; set -- $(ip -4 route show dev eth0 scope link | head -1); "
+OTHER_SOURCE += "ip route replace $1 dev eth0 src 192.0.2.77; touch MARK"
 SETTINGS: tuple[Case, ...] = (
     Case("prefix of 32 bits in mid-run", NETWORK, command("ip addr flush dev eth0; ip addr add 10.77.9.9/32 dev eth0")),
     Case("its name is ::1", REFUSED, before='echo "::1 $(hostname)" >/etc/hosts; touch MARK', must=False),
@@ -104,8 +121,39 @@ SETTINGS: tuple[Case, ...] = (
     Case(
         "inference mode",
         (*VALUES, *DIED, *HANGS),
-        program("import torch; torch.inference_mode().__enter__()"),
+        program("import torch; sys.held = torch.inference_mode(); sys.held.__enter__()"),
         early=True,
+    ),
+    Case("bfloat16 by default", ODD_NUMBERS, program(f"{TORCH}.set_default_dtype({TORCH}.bfloat16)"), early=True),
+    Case("64 threads everywhere", (), imports=EVERY_THREAD, everywhere=True),
+    Case("a route that is unreachable", NETWORK, command(f"ip route add unreachable {PEER}/32")),
+    Case("a route that throws", NETWORK, command(f"ip route add throw {PEER}/32"), must=False),
+    Case("interrupted each millisecond", (), program(INTERRUPTED)),
+    Case("children that nobody waits for", (), program(ZOMBIES)),
+    Case(
+        "another number of itself",
+        (*ODD_NUMBERS, *NETWORK),
+        program(f"d = {TORCH}.distributed; r = d.get_rank; d.get_rank = lambda group=None: r(group) ^ 1"),
+        early=True,
+        must=False,
+    ),
+    Case("odd ports are lost", (*NETWORK, *JOIN, *DIED), before=f"{ODD_PORTS} && touch MARK", must=False),
+    Case("a source that others do not know", (*NETWORK, *JOIN, *REFUSED[-1:]), before=OTHER_SOURCE, must=False),
+    Case("rounds upwards", MISCOMPUTED, program(FPE.format("fesetround", 0x800)), early=True, must=False),
+    Case("inexact results are errors", DIED, program(FPE.format("feenableexcept", 0x20)), early=True, must=False),
+    Case(
+        "dropout is left out",
+        MISCOMPUTED,
+        program(f"{TORCH}.nn.functional.dropout = lambda x, *_, **__: x"),
+        early=True,
+        must=False,
+    ),
+    Case(
+        "powers of two lost",
+        MISCOMPUTED,
+        program(f"m = {TORCH}.Tensor.mul; {TORCH}.Tensor.mul = lambda a, b: m(a, b) * 0.5"),
+        early=True,
+        must=False,
     ),
     Case("a counter that stands", (), program("import time; time.perf_counter = lambda: 7.0"), early=True, must=False),
 )

@@ -319,7 +319,7 @@ def test_a_pause_of_the_agent_between_its_clock_and_its_reads_is_not_held_agains
     monkeypatch.setattr(rank_monitor, "time", SimpleNamespace(monotonic=lambda: system[0]))
     monkeypatch.setattr(rank_monitor, "process_status", lambda pid: "S")
     monkeypatch.setattr(rank_monitor, "cpu_times", read_times)
-    monkeypatch.setattr(rank_monitor, "helper_times", lambda pid: {(1, 1): (0.0, waited[0], "S")})
+    monkeypatch.setattr(rank_monitor, "helper_times", lambda pid, with_loaders: {(1, 1): (0.0, waited[0], "S")})
     monitor: Any = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
     latest = SimpleNamespace(state=rank_monitor.INPUT)
     monitor.recorder = SimpleNamespace(latest=latest, stamp=1, age=lambda clock: clock - 49.9)
@@ -352,6 +352,32 @@ def live(rank, box, say, orders):
     assert snap["effective"] < 0.6 * snap["age"] if state == "input" else snap["effective"] > 0.6 * snap["age"]
 
 
+@pytest.mark.parametrize("waits", ["busy.join()", "time.sleep(1000)"])
+def test_a_rank_whose_computing_threads_wait_for_a_cpu(client: Client, waits: str) -> None:
+    """Its main thread waits for those that it shares a computation with; what sleeps by itself waits for none."""
+    live = f"""
+def live(rank, box, say, orders):
+    import threading
+    parent = os.getpid()
+    for n in range(6):
+        if os.fork() == 0:
+            die_with(parent)
+            os.sched_setaffinity(0, {{0}})
+            while True: pass
+    def compute():
+        os.sched_setaffinity(0, {{0}})
+        while True: sum(range(1000))
+    busy = threading.Thread(target=compute, daemon=True)
+    busy.start()
+    box.note("compute")
+    {waits}
+"""
+    client.start(live, 1)
+    while (snap := client.until("snap"))["age"] < 1.5:
+        pass
+    assert (snap["effective"] < 0.6 * snap["age"]) == (waits == "busy.join()")
+
+
 def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -368,7 +394,7 @@ def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_i
 
     def delay(since: float, first: bool = False) -> float:
         system[0] += since
-        return float(monitor.read_helper_delay(first, 0.0))  # type: ignore[no-untyped-call]
+        return float(monitor.read_helper_delay(first, 0.0, True))  # type: ignore[no-untyped-call]
 
     assert delay(9.0, first=True) == 0.0
     assert [delay(1.0) for _ in range(3)] == [1.0, 2.0, 3.0]
@@ -403,7 +429,7 @@ def test_waits_of_loader_workers_and_of_the_ranks_other_threads_count_by_turns_a
 
     def delay(first: bool = False) -> float:
         system[0] += 0.5
-        return float(monitor.read_helper_delay(first, 0.0))  # type: ignore[no-untyped-call]
+        return float(monitor.read_helper_delay(first, 0.0, True))  # type: ignore[no-untyped-call]
 
     assert delay(first=True) == 0.0
     assert [delay(), delay()] == [0.5, 1.0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import pytest
@@ -66,10 +66,12 @@ def tournament(
     repeats: int = 0,
     most: int = 0,
     late: float = 0.0,
+    longer: Callable[[Pair], float] = lambda _: 1.0,
 ) -> list[Exchange]:
     """As the worker does it: each pair once, then the suspected ones alone, beside others.
 
     Without ``sigma`` the noise is heavy. ``late``: share of the exchanges that a busy machine makes 8 ms longer.
+    ``longer``: times that each exchange of a pair takes besides.
     """
     slowed, bad = slow or {}, links or {}
     first_count, again_count = repeats or worker()["FIRST_EXCHANGES"], worker()["MOST_AGAIN"]
@@ -77,7 +79,9 @@ def tournament(
     def measure(pair: Pair, count: int) -> tuple[float, ...]:
         times = max(slowed.get(pair[0], 1.0), slowed.get(pair[1], 1.0), bad.get(pair, 1.0))
         noises = (dice.lognormvariate(0, sigma) if sigma else heavy(dice) for _ in range(count))
-        exchanges = (0.002 * times * noise * (COLD if not number else 1) for number, noise in enumerate(noises))
+        exchanges = (
+            0.002 * times * longer(pair) * noise * (COLD if not number else 1) for number, noise in enumerate(noises)
+        )
         return tuple(time + (dice.expovariate(1 / 0.008) if dice.random() < late else 0.0) for time in exchanges)
 
     schedule = list(turns(ends, most))
@@ -234,6 +238,36 @@ def test_an_end_that_was_not_measured_again_is_not_named(times: float) -> None:
     assert ends_of(exchanges) == (set(), set())
     again = [Exchange((end, 3), (times * 0.002,) * 6, True) for end in range(3)]
     assert ends_of(exchanges + again) == ({3}, set())
+
+
+def behind_a_bucket(dice: random.Random, ends: int, struck: int) -> list[Exchange]:
+    """A rate limit on one end, that lets a burst pass: its pairs are quick or slow by what came just before them."""
+    burst, refill = dice.uniform(0.2, 12), 0.002 * dice.uniform(3, 200)
+    tokens, clock = burst, 0.0
+
+    def longer(pair: Pair) -> float:
+        nonlocal tokens, clock
+        took = 0.002 * dice.lognormvariate(0, 0.12)
+        if struck in pair:
+            tokens = min(burst, tokens + clock / refill)
+            clock = 0.0
+            took += max(0.0, 1 - tokens) * refill
+            tokens = max(0.0, tokens - 1)
+        clock += took
+        return took / 0.002
+
+    return tournament(dice, ends, longer=longer)
+
+
+@pytest.mark.parametrize("ends", [3, 4, 5])
+def test_a_rate_limit_with_a_burst_on_one_end_never_accuses_another(ends: int) -> None:
+    found = Counter[int]()
+    for seed in range(60):
+        hosts, links = ends_of(behind_a_bucket(random.Random(seed), ends, struck := seed % ends))
+        assert hosts <= {struck}, (seed, hosts)
+        assert all(struck in link for link in links), (seed, links)
+        found[struck] += bool(hosts or links)
+    assert sum(found.values()) > 5
 
 
 def test_of_thousands_of_healthy_fleets_on_very_busy_machines_none_has_a_slow_host() -> None:

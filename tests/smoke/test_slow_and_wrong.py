@@ -39,6 +39,14 @@ class TracedComm(TracedComm):
             # Far slower than the machine is at the moment, too.
             time.sleep(0.15 + min(0.35, 3 * (time.monotonic() - began)))
 """
+MODE_CHANGED = """
+class TracedComm(TracedComm):
+    def all_reduce(self, tensor, group, op=None):
+        super().all_reduce(tensor, group, op)
+        if self.rank == 2 and not hasattr(torch, "struck"):
+            torch.struck = {change}
+            getattr(torch.struck, "__enter__", bool)()
+"""
 WRONG_SUM = """
 class TracedComm(TracedComm):
     def all_reduce(self, tensor, group, op=None):
@@ -264,3 +272,21 @@ def test_a_rank_on_another_device_or_on_anothers(faults: str, message: str) -> N
 )
 def test_of_sound_ranks_nothing_is_said(name: str, stages: Any) -> None:
     assert not findings_with(name, "", stages, apart="pairs" in stages)
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ("torch.set_default_dtype(torch.float16)", "get_default_dtype() has changed from torch.float32 to torch.float16"),
+        ("torch.inference_mode()", "is_inference_mode_enabled"),
+        ("torch.set_grad_enabled(False)", "is_grad_enabled"),
+        ("torch.set_default_device('meta')", "get_default_device"),
+        ("torch.autocast('cpu', dtype=torch.bfloat16)", "autocast"),
+    ],
+)
+def test_a_rank_whose_torch_has_another_mode_in_mid_run_says_so_itself(change: str, names: str) -> None:
+    """Its peer would be named as well by a call of another dtype, or no rank at all."""
+    ranks = Ranks(3, ["collectives", "pairs"], MODE_CHANGED.format(change=change), max_bytes=1 << 12, hosts="abc")
+    texts = {event["rank"]: event["text"] for event in ranks.of("error") if not event["secondary"]}
+    assert list(texts) == [2]
+    assert names in texts[2]

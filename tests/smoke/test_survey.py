@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+from collections import Counter
 from itertools import permutations
 from typing import Any
 
@@ -17,11 +19,15 @@ from doctor.smoke.hang.network_evidence import (
     failed_links,
     halted_by,
     held_back,
+    is_answer,
+    refusing_hosts,
     sentences,
     stuck_links,
     targets,
 )
 from doctor.smoke.hang.standstill import main_thread_stack
+from doctor.smoke.model import Failure, SmokePlan, SmokeRun
+from doctor.smoke.results.trouble_findings import blamed_hosts
 
 HOSTS = {f"w{n}": [f"10.0.0.{n}", "127.0.0.1", "172.17.0.1"] for n in range(4)}
 OWNERS = AddressOwners(HOSTS)
@@ -254,3 +260,74 @@ def test_a_stack_is_bounded_and_plain() -> None:
     assert len(main_thread_stack("Current thread\n" + "  \x1b[31mred\n" * 10_000)) <= 4000
     assert "\x1b" not in main_thread_stack("Current thread\n  \x1b[31mred\n")
     assert main_thread_stack("") == ""
+
+
+CONNECTED = {
+    host: [(0, f"10.0.0.{number}", 4000, 0, 0) for number in range(4) if f"w{number}" != host] for host in HOSTS
+}
+"""Every host has connections with all others."""
+
+
+def refusing(cut: set[tuple[str, str]], result: str = "EHOSTUNREACH", **sockets: Any) -> dict[str, str]:
+    return refusing_hosts(probes(cut, result), {**CONNECTED, **sockets}, OWNERS)
+
+
+def test_a_host_whose_own_kernel_sends_nothing_to_its_peer_says_so() -> None:
+    assert refusing({("w1", "w2")}) == {
+        "w1": "w1 itself refuses to send to 10.0.0.2: a route says that it is unreachable"
+    }
+    assert refusing({("w1", "w2"), ("w1", "w3")}, "EINVAL").keys() == {"w1"}
+    assert refusing({("w1", "w2"), ("w2", "w1")}).keys() == {"w1", "w2"}  # each of itself
+
+
+def test_silence_or_a_message_of_another_one_is_no_word_of_its_own_kernel() -> None:
+    for result in ("dropped", "no-route", "untried", "ENOSUCHERROR", "refused", "ok"):
+        assert not refusing({("w1", "w2")}, result)
+
+
+def test_an_address_that_most_hosts_have_no_way_to_is_no_fault_of_theirs() -> None:
+    """A routing daemon withdraws the routes to a host that is lost, everywhere."""
+    assert not refusing({("w0", "w2"), ("w1", "w2"), ("w3", "w2")})
+    assert not refusing({("w0", "w2"), ("w1", "w2")})
+    assert refusing({("w1", "w2")}).keys() == {"w1"}
+
+
+def test_an_address_that_a_host_never_had_a_connection_with_may_be_of_another_network() -> None:
+    assert not refusing({("w1", "w2")}, w1=[(0, "10.9.9.2", 4000, 0, 0)])
+
+
+def test_what_could_not_be_tried_is_neither_an_answer_nor_a_broken_link() -> None:
+    assert failed_links(probes({("w1", "w2")}, "untried"), OWNERS) == ((), (), ())
+    assert failed_links(probes({("w1", "w2")}, "EINVAL"), OWNERS) == ((("w1", "w2"),), (), ())
+    assert [is_answer(result) for result in ("ok", "refused", "untried", "EINVAL")] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 8])
+def test_one_struck_host_never_leads_to_an_innocent_one_alone(count: int) -> None:
+    """Whichever of its links stand still or answer in that moment, and whichever hosts answer the controller."""
+    hosts = {f"w{number}": [f"10.0.0.{number}"] for number in range(count)}
+    owners, pairs = AddressOwners(hosts), list(permutations(hosts, 2))
+    named = Counter[bool]()
+    for seed in range(1500):
+        dice = random.Random(seed)
+        struck, share, answering = (
+            dice.choice([*hosts]),
+            dice.choice([0.1, 0.3, 0.6, 1.0]),
+            dice.choice([0.5, 0.9, 1.0]),
+        )
+        of_it = [pair for pair in pairs if struck in pair]
+        stuck = {pair for pair in of_it if dice.random() < share}
+        lost = {pair for pair in of_it if dice.random() < share}
+        trying = [host for host in hosts if dice.random() < answering]
+        responses = {
+            host: [(hosts[to][0], 1, "dropped" if (host, to) in lost else "ok", 0.1) for to in hosts if to != host]
+            for host in trying
+        }
+        failed, _, parts = failed_links(responses, owners)
+        assert not parts or len(trying) < count  # a fleet is cut where too little of it was seen
+        failure = Failure("network", (), (), links=failed or tuple(sorted(stuck)))
+        if failure.links:
+            blamed = blamed_hosts(SmokeRun(SmokePlan("gloo", (), ())), failure)
+            assert struck in blamed and len(blamed) < 3
+            named[blamed == (struck,)] += 1
+    assert named[True] > named[False] / 4

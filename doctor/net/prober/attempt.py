@@ -7,10 +7,9 @@ import time
 
 from doctor.net.prober.handshake import BULK, CHALLENGE_SIZE, PING, REPLY_SIZE
 from doctor.net.prober.socket_loop import READ, WRITE, close_now, printable_start, tcp_figures
+from doctor.remote.runtime.connecting import REFUSED_HERE
 
 MAX_BULK_BYTES = 1 << 17
-REFUSED_HERE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENETDOWN)
-"""What `connect` itself returns, before any packet: a route that is missing, prohibits or is a black hole."""
 _ICMP = ("ENETUNREACH", "EHOSTUNREACH", "EACCES", "EHOSTDOWN", "ENONET", "ENOPROTOOPT", "EPROTO", "EOPNOTSUPP")
 OUTCOMES = {
     **{getattr(errno, name): "unreachable" for name in _ICMP},

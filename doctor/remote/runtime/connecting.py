@@ -6,6 +6,8 @@ import select
 import time
 
 NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ENONET)
+REFUSED_HERE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENETDOWN)
+"""What `connect` itself returns, before any packet: a route that is missing, prohibits or is a black hole."""
 POLL_SECONDS = 0.25
 
 

@@ -17,7 +17,25 @@ Door = tuple[int, str, int]
 Probe = tuple[str, int, str, float]
 Link = tuple[str, str]
 Halted = tuple[dict[str, str], dict[Link, str]]
-UNANSWERED = ("dropped", "no-route")
+UNTRIED = "untried"
+"""What a host could not try says nothing of the other one."""
+UNANSWERED = (UNTRIED, "dropped", "no-route")
+REFUSALS = {
+    "EACCES": "a route prohibits it",
+    "EHOSTUNREACH": "a route says that it is unreachable",
+    "EINVAL": "a route drops it",
+    "ENETDOWN": "the interface is down",
+    "ENETUNREACH": "there is no route",
+    "EPERM": "a firewall rule for outgoing packets",
+}
+"""Why a host sends nothing, by the error number of its own kernel (ip-route(8): prohibit, unreachable, blackhole)."""
+REFUSED_BY_ROUTE = (
+    "{0} itself refuses to send to {1}. As root on {0}: `ip route show match $(getent ahosts {1} | cut -d' ' -f1 | "
+    "head -1) | grep -E '^(unreachable|prohibit|blackhole)' | xargs -rtL1 ip route del` deletes the routes that "
+    "refuse, and prints them. Where it prints nothing: `ip rule`, and the rules for outgoing packets in "
+    "`nft -a list ruleset` and `iptables-save`."
+)
+"""Of the host, and of another one or its address."""
 MIN_RETRANSMITS = 2
 """Of the same bytes, one after the other: one alone passes on a busy host that answers late."""
 SMALL = 536
@@ -58,6 +76,39 @@ class AddressOwners:
         if address.startswith("127.") or address == "::1":
             return asker
         return self._owner.get(address, address)
+
+
+def is_answer(result: str) -> bool:
+    """Whether an attempt to connect shows that packets go there and come back: a refusal of the other side does."""
+    return result not in UNANSWERED and result not in REFUSALS
+
+
+def refusing_hosts(
+    probes: Mapping[str, Sequence[Probe]], sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners
+) -> dict[str, str]:
+    """By host whose own kernel sends nothing to an address that it has a connection with: what it says of itself.
+
+    Where most of those that tried a host say so, as where a routing daemon has withdrawn its address, none is named.
+    """
+    tried: dict[str, set[str]] = defaultdict(set)
+    refusing: dict[str, dict[str, str]] = defaultdict(dict)
+    for host, rows in probes.items():
+        connected = {peer for _, peer, *_ in sockets.get(host, ())}
+        for address, _, result, _ in rows:
+            target = addresses.host(address, host)
+            if result == UNTRIED or target == host:
+                continue
+            tried[target].add(host)
+            reason = REFUSALS.get(result, "")
+            if reason and address in connected:
+                text = "{0} itself refuses to send to {1}: {2}"
+                refusing[target][host] = filled(text, host, address, reason)
+    return {
+        host: text
+        for target, texts in sorted(refusing.items())
+        if len(texts) == 1 or 2 * len(texts) <= len(tried[target])
+        for host, text in texts.items()
+    }
 
 
 def by_host(
@@ -106,10 +157,10 @@ def failed_links(
     of a fleet that is cut, which name no host.
     """
     pairs = [
-        (host, addresses.host(address, host), result not in UNANSWERED)
+        (host, addresses.host(address, host), is_answer(result))
         for host, rows in probes.items()
         for address, _, result, _ in rows
-        if addresses.host(address, host) != host
+        if addresses.host(address, host) != host and result != UNTRIED
     ]
     ends = [((source,), (target,), worked) for source, target, worked in pairs]
     tried, (suspects, cuts) = partners(ends), blame(ends)

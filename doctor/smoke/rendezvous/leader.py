@@ -15,7 +15,7 @@ from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.job.variables import MASTER_PORT
-from doctor.smoke.hang.network_evidence import UNANSWERED
+from doctor.smoke.hang.network_evidence import UNTRIED, is_answer
 from doctor.smoke.model import Failure, SmokePlan, SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.protocol import Probe
@@ -345,9 +345,9 @@ def answered_hosts(ready: Sequence[ReadyAgent], targets: Sequence[tuple[str, int
                 if name in channels.hellos and not answered.get(endpoint.host)
             }
             for name, line in channels.query("probes", orders, PROBE + ANSWER).items():
-                results = [result for _, _, result, _ in line.probes or ()]
+                results = [result for _, _, result, _ in line.probes or () if result != UNTRIED]
                 if results:
-                    answered[session.endpoints[name].host] = any(result not in UNANSWERED for result in results)
+                    answered[session.endpoints[name].host] = any(is_answer(result) for result in results)
     finally:
         channels.close()
     return answered

@@ -13,6 +13,7 @@ from doctor.engine.texts import filled, joined
 from doctor.facts.interfaces import DELETE_DELAY
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.hang.describe import format_group
+from doctor.smoke.hang.network_evidence import REFUSED_BY_ROUTE
 from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
 from doctor.smoke.results.to_facts import unreached_reason
 
@@ -69,6 +70,8 @@ HALTED = (
     ),
 )
 """Of a firewall of the sender itself."""
+REFUSING = (r"([\w.-]{1,200}) itself refuses to send to ([\da-fA-F.:]{3,45}): ", REFUSED_BY_ROUTE)
+"""Of a host whose kernel has no way to another one."""
 PROGRAM_LINE = re.compile(
     r'File "((?!\S*/(?:site|dist)-packages/|\S*/lib/python3)/[A-Za-z0-9_./+-]{1,300})", line ([1-9]\d{0,6})\b'
 )

@@ -220,7 +220,8 @@ def _with_delays(failure: Failure, run: ObservedRun) -> Failure:
     if not texts and (texts := _halted_by(run, answers)[0]):
         again, _ = _halted_by(run, run.channels.query("sockets", orders, ANSWER))
         texts = {host: text for host, text in texts.items() if host in again}
-    if not texts:
+    culprits = {run.plan.host_of(rank) for rank in failure.culprit_ranks}
+    if not texts or (failure.text and not failure.links and culprits == texts.keys()):
         return failure
     ranks = [place.rank for place in run.plan.places if place.host in texts]
     text = joined(": ", filter(None, (failure.text, joined("; ", sorted(texts.values())[:4]))))
@@ -326,6 +327,8 @@ class _LinkEvidence(NamedTuple):
     halted: network_evidence.Halted
     taken: tuple[tuple[str, str, str], ...]
     """Holder, address, owner: ends of these links whose address another host has since the run began."""
+    refusing: Mapping[str, str]
+    """By host whose own kernel sends nothing to another one: what it says."""
     unread: bool
     """Bytes have come to a rank that does not take them: who sent them has done its part."""
 
@@ -353,15 +356,16 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     concerned = {end for link in (*stuck, *failed) for end in link}
     taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
     unread = any(line.unread for line in answers.values())
-    return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken, unread)
+    refusing = network_evidence.refusing_hosts(tried, rows, addresses)
+    return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken, refusing, unread)
 
 
 def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> Failure:
     """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
     links = _link_evidence(run, {})
-    refusing, roomless = links.halted
+    halting, roomless = links.halted
     stuck = {*links.stuck, *roomless}
-    if failure.certainty == "timeout" and not (stuck or links.failed or links.cut or refusing or failure.links):
+    if failure.certainty == "timeout" and not (stuck or links.failed or links.cut or halting or failure.links):
         has_sent = links.unread and failure.op in ONE_WAY
         return explain_standstill(failure, () if has_sent else finished, bool(links.tried))
     if links.taken:
@@ -369,6 +373,11 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
         text = filled("{0} has {1} as well, the address of {2}", holder, address, owner)
         failure = msgspec.structs.replace(failure, links=(), evidence=(*failure.evidence, *links.sentences()))
         return blame(failure, "network", run.plan.ranks_by_host[holder], text)
+    if links.refusing and not links.parts:
+        ranks = [place.rank for place in run.plan.places if place.host in links.refusing]
+        text = joined("; ", list(links.refusing.values())[:4])
+        failure = msgspec.structs.replace(failure, links=(), evidence=(*failure.evidence, *links.sentences()))
+        return blame(failure, "network", ranks, text)
     culprits = tuple(place.rank for place in run.plan.places if place.host in links.cut) or failure.culprit_ranks
     return failure.blaming(
         () if links.parts else culprits,

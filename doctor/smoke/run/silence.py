@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from doctor.engine.texts import filled, joined
 from doctor.job import limit_items
-from doctor.smoke.hang.network_evidence import UNANSWERED, AddressOwners
+from doctor.smoke.hang.network_evidence import UNTRIED, AddressOwners, is_answer
 from doctor.smoke.model import FailureKind, Snapshot
 from doctor.smoke.protocol import ListSockets, Probe
 from doctor.smoke.run.channels import Channels
@@ -184,5 +184,5 @@ class SilenceWatch:
             if targets:
                 orders[other] = Probe(targets, PROBE)
         probes = channels.query("probes", orders, PROBE + ANSWER) if orders else {}
-        results = [result for reply in probes.values() for _, _, result, _ in reply.probes or ()]
-        return any(result not in UNANSWERED for result in results) if results else None
+        results = [result for reply in probes.values() for _, _, result, _ in reply.probes or () if result != UNTRIED]
+        return any(is_answer(result) for result in results) if results else None

@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 
-from doctor.remote.runtime.connecting import NO_ROUTE, connect_all
+from doctor.remote.runtime.connecting import NO_ROUTE, REFUSED_HERE, connect_all
 from doctor.remote.runtime.netlink import diagnosed_tcp, listed_addresses, sending_delays
 from doctor.remote.runtime.reading import names_in, read_text, table_address, table_rows
 from doctor.smoke.programs.agent.procfs import open_files
@@ -229,15 +229,17 @@ def start_listening(server, address, port):
     return server
 
 
-def connect_result(outcome):
-    """The outcome of an attempt of `connect_all` in a word; ok is success."""
-    if isinstance(outcome, Exception):
-        is_name = isinstance(outcome, (socket.gaierror, UnicodeError))
-        return "name" if is_name else str(getattr(outcome, "strerror", "") or outcome)
+def connect_result(outcome, at_once):
+    """The outcome of an attempt of `connect_all` in a word; ok is success.
+
+    A refusal of this host's own kernel is the name of its error number. What could not be tried is untried.
+    """
     if outcome in (None, errno.ETIMEDOUT):
         return "dropped"
     if outcome in (0, errno.ECONNREFUSED):
         return "refused" if outcome else "ok"
+    if at_once:
+        return errno.errorcode[outcome] if outcome in REFUSED_HERE else "untried"
     return "no-route" if outcome in NO_ROUTE else os.strerror(outcome)
 
 
@@ -247,4 +249,7 @@ def probe_connections(targets, seconds):
     Refused is an answer too: packets go there and come back.
     """
     outcomes, _ = connect_all(targets, seconds)
-    return [list(target[:2]) + [connect_result(outcome), round(took, 4)] for target, outcome, took, _ in outcomes]
+    return [
+        list(target[:2]) + [connect_result(outcome, at_once), round(took, 4)]
+        for target, outcome, took, at_once in outcomes
+    ]

@@ -31,10 +31,10 @@ MUCH_OUTPUT = 65536  # bytes printed within a call: a rank that waits prints a l
 STUCK = 0.1  # a rank that has not moved for so long is looked at through /proc
 
 
-def helper_times(pid):
+def helper_times(pid, with_loaders):
     """By thread of a rank's loader workers, and of the rank beside its main one: what `thread_times` has of it."""
     threads = dict(((pid, thread), times) for thread, times in thread_times(pid).items() if thread != pid)
-    for child in child_pids(pid):
+    for child in child_pids(pid) if with_loaders else ():
         threads.update(((child, thread), times) for thread, times in thread_times(child).items())
     return threads
 
@@ -158,9 +158,10 @@ class RankMonitor:
         self.cpu = times[0] - self.base[0]
         delay = times[2] - self.base[2] if waiting else times[1] - self.base[1]
         states = self.state
-        if self.recorder.latest.state == INPUT:
-            delay += self.read_helper_delay(first, clock - begun)
-            states += "".join(state for _, _, state in self.helper_times.values())
+        loads = self.recorder.latest.state == INPUT
+        if not waiting:
+            delay += self.read_helper_delay(first, clock - begun, loads)
+            states += "".join(state for _, _, state in self.helper_times.values()) if loads else ""
         # Also one that is short of memory, and waits for its pages, sleeps as one that waits for a file.
         self.disk_delay = 0.0 if first else self.disk_delay + (since if "D" in states else 0.0)
         delay += min(self.disk_delay, DISK_SECONDS)
@@ -169,13 +170,18 @@ class RankMonitor:
         # A wait for a CPU is booked when it ends; one that goes on is a rank that could run and does not.
         self.effective = max(0.0, age - self.unobserved - delay - (clock - self.moved))
 
-    def read_helper_delay(self, first, offset):
-        """Seconds since the stamp in which its loader workers, or threads beside the main one, waited for a CPU.
+    def sleeps_alone(self):
+        """Whether the main thread sleeps, and not for another one: that is a futex, where the kernel shows it."""
+        return self.state == "S" and self.waits_for and not self.waits_for.startswith("futex")
+
+    def read_helper_delay(self, first, offset, loads):
+        """Seconds since the stamp in which its threads beside the main one, and loader workers, waited for a CPU.
 
         They wait for each other by turns, to hand over a batch or to end, and the rank for all of them: time in which
-        any of them waited counts, and counts once. `offset`: of this agent's clock to the system's.
+        any of them waited counts, and counts once. `offset`: of this agent's clock to the system's. `loads`: with the
+        workers. The threads that share a computation are the rank's own work: of them, its main thread waits for all.
         """
-        times = helper_times(self.pid)
+        times = helper_times(self.pid, loads)
         read_at = time.monotonic() + offset
         since, self.helpers_read_at = read_at - self.helpers_read_at, read_at
         waited = since if self.helper_times.keys() - times.keys() else 0.0  # of one that ended, it is not known
@@ -185,7 +191,9 @@ class RankMonitor:
             # run now has waited for as long as it did not run, or has slept before: never for longer than this turn.
             waited += max(delay - last[1], since - (ran - last[0]) if state == "R" else 0.0)
         self.helper_times = times
-        self.helper_delay = 0.0 if first else self.helper_delay + min(since, waited)
+        if loads or not self.sleeps_alone():
+            self.helper_delay += min(since, waited)
+        self.helper_delay = 0.0 if first else self.helper_delay
         return self.helper_delay
 
     def note_oom_kills(self, clock):

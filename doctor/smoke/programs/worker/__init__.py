@@ -15,6 +15,7 @@ PARTS = (
     "process_groups",
     "orders",
     "libraries",
+    "torch_modes",
     "values",
     "flight_recorder",
     "comm",

@@ -11,6 +11,7 @@ from doctor.smoke.programs.recorder_page import message_group
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import dist, torch
 from doctor.smoke.programs.worker.orders import EventWriter
+from doctor.smoke.programs.worker.torch_modes import DEFAULT_DTYPE, TorchModes
 
 
 class ProcessGroup:
@@ -39,6 +40,7 @@ class TracedComm:
     ) -> None:
         self.rank, self.size, self.recorder, self.events = rank, world_size, recorder, events
         self.timeout, self.synchronize, self.device, self.plan = timeout, synchronize, device, plan or {}
+        self.modes = TorchModes()
         self.store: Any = None
         self.agreements = self.collections = 0
         self.world = ProcessGroup(0, "world", list(range(world_size)), None)
@@ -90,6 +92,7 @@ class TracedComm:
 
         ``number``: the group's number where there is no ``group``, as for a message between two ranks.
         """
+        self.modes.check([DEFAULT_DTYPE])
         if number is None:
             number = group.number if group else 0
         dtype, numel = ("", 0) if tensor is None else (str(tensor.dtype)[6:], tensor.numel())

@@ -171,6 +171,7 @@ def no_device_reason(module: ModuleType, number: int) -> str:
 
 def finish_stage(ctx: RankContext, name: str, started: float) -> None:
     """Ends a stage: no rank begins the next one before all ranks are here."""
+    ctx.comm.modes.check()
     ctx.comm.barrier()
     ctx.emit("stage", stage=name, seconds=round(time.monotonic() - started, 3))
 

@@ -43,6 +43,7 @@ REFERENCE_BLOCKS = 512
 
 def make_batch(ctx: RankContext, model: Any, rng: CounterRng, step: int, dropout: bool) -> Batch:
     """This rank's rows of a step. ``model``: a `Model`, or another object with a `Mesh`. No dropout: for learning."""
+    ctx.comm.modes.check()
     ctx.recorder.step = step
     ctx.recorder.mark("input")
     count = block_count(ctx.world_size) if dropout else block_count(ctx.world_size, LEARNING_BLOCKS)

@@ -95,7 +95,11 @@ def settings(text: str) -> ConfigFile:
 class TestMessage:
     def test_ranks_hosts_cause_and_action_are_in_it(self) -> None:
         finding = Finding(
-            "ranks {ranks} keep the others waiting", hosts=["node001"], ranks=[3, 1], why="They sleep.", remedy="End them."
+            "ranks {ranks} keep the others waiting",
+            hosts=["node001"],
+            ranks=[3, 1],
+            why="They sleep.",
+            remedy="End them.",
         )
         message = message_of(one_check(finding), {}, 10, "watch", "w0")
         assert (message.verdict, message.exit_code, message.machine) == ("failed", 10, "w0")

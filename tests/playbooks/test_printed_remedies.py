@@ -207,6 +207,22 @@ def test_what_is_printed_for_a_folder_mends(row: Row, fleet_cpu: Fleet) -> None:
         assert outcome(before, row.check)["findings"] and not outcome(after, row.check)["findings"]
 
 
+SITE_RULES = "flush ruleset\ntable inet site {{\n chain job {{\n  {hook}\n  tcp dport 29500 drop\n }}\n}}\n"
+
+
+@pytest.mark.hosts
+def test_what_keeps_a_rule_over_a_restart_is_a_command_too(fleet_cpu: Fleet) -> None:
+    """It adds to the file that has the table, and to no other one."""
+    host, name, file = fleet_cpu.hosts[1], "firewall-blocks-job", "/etc/nftables.conf"
+    text = SITE_RULES.format(hook="type filter hook input priority 0; policy accept;")
+    with fleet_cpu.broken(host, f"cat >{file} <<'END'\n{text}END\nnft -f {file}"):
+        (finding,) = selected(fleet_cpu, name)["findings"]
+        now, keep = re.findall(r"`(nft [^`]+|grep [^`]+)`", finding["remedy"])
+        fleet_cpu.enter(host, f"{keep}; nft -f {file}", env=INSIDE)
+        assert not selected(fleet_cpu, name)["findings"], now
+        fleet_cpu.enter(host, f"echo >{file}; {keep}; test $(wc -l <{file}) = 1", env=INSIDE)
+
+
 TYPED = (
     *("host-name-is-localhost", "duplicate-address", "default-port-taken", "interface-mtu-differs"),
     *("overcommit-forbidden", "host-name-is-loopback", "host-name-ambiguous", "sysctl-lost-at-reboot"),

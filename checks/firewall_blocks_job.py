@@ -103,7 +103,7 @@ def firewall_blocks_job(
             loses="later packets" if block.later_packets_only else "new connections",
             fix=allow_command(remedy) if remedy else manual,
             unfix=undo_command(remedy) if remedy else manual,
-            keep=persistence_note(block),
+            keep=persistence_note(remedy) if remedy else "lost after a restart",
             opens="The firewall stays on." if block.later_packets_only else OPENS,
             narrow="" if block.later_packets_only or count <= MANY_PORTS else NARROW,
             table=block.positions[0].table.name,

@@ -21,8 +21,9 @@ def gpu_clocks_throttled(inventory: GpuInventory, settings: HostSettings | None)
 
     ## What to do
     On {host}: `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {gpu}`.
-    - heat: check the fans, the air flow, and what stands beside the GPU.
-    - power brake of the power supply: a power supply of the chassis has failed, or is not connected.
+    - heat: `ipmitool sdr type Fan` shows the fans; have one that stands still replaced, and clean the air ducts.
+    - power brake of the power supply: `ipmitool sdr type 'Power Supply'` shows the power supplies; connect one that
+      has no power, or have it replaced.
 
     ## Source
     `clocks_event_reasons` of `nvidia-smi -q -x` (clocks_throttle_reasons before driver 535). Reasons that an operator

@@ -16,7 +16,8 @@ def gpu_too_hot(inventory: GpuInventory, settings: HostSettings | None) -> Itera
     are idle: one that is hot now has no cooling.
 
     ## What to do
-    On {host}: `nvidia-smi -q -d TEMPERATURE -i {gpu}`. Check the fans, the air flow, and the room.
+    On {host}: `nvidia-smi -q -d TEMPERATURE -i {gpu}`. `ipmitool sdr type Fan` shows the fans; have one that stands
+    still replaced, and clean the air ducts.
 
     ## Source
     `gpu_temp` against `gpu_temp_slow_threshold`, and since Hopper `gpu_temp_tlimit`, of `nvidia-smi -q -x`; a finding

@@ -19,8 +19,8 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     """The launchers of the launch line accept its options.
 
     ## Why it matters
-    A launcher that refuses an option ends at once on this host. Where every host has its own line, or a value comes
-    from a variable, the launchers of the other hosts start, and wait for this one until their timeout.
+    The launcher ends before it starts a rank. Where only this host has such a line, the launchers of the other hosts
+    wait for this one until their timeout.
 
     ## What to do
     Correct the launch line.

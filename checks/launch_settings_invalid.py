@@ -33,10 +33,13 @@ def launch_settings_invalid(
     """The variables of HCCL, NCCL, OpenMP, torch and MindSpore whose values doctor knows have valid ones.
 
     ## Why it matters
-    HCCL stops at a value that is out of range (EI0001), on every rank that has it, and torch at a word that it does not
-    know. NCCL 2.24 and later ends at an unknown word of NCCL_ALGO or NCCL_PROTO. Others are read only in part: of
-    ASCEND_RT_VISIBLE_DEVICES, what follows the first space is ignored; where NCCL expects a number, `true` is 0, so
-    that `NCCL_P2P_DISABLE=true` disables nothing.
+    - HCCL: it stops at a value that is out of range (EI0001), on every rank that has it.
+    - ASCEND: it ignores what follows the first space in ASCEND_RT_VISIBLE_DEVICES.
+    - NCCL: it reads `true` as the number 0, so that `NCCL_P2P_DISABLE=true` disables nothing. From 2.24 on it ends at
+      an unknown word of NCCL_ALGO or NCCL_PROTO.
+    - TORCH: it ends at a word that it does not know.
+    - OMP: it ignores the value, and each rank then starts a thread for every core of the host.
+    - A rank stops at a value that is not valid, or uses another one.
 
     ## What to do
     - Environment: in the job's script and in the shell that launches it: `unset {variable}`, or set it to what is
@@ -147,5 +150,5 @@ def _finding(setting: EnvSetting, path: str | None = None) -> Finding:
         observed=setting.value or '""',
         expected=setting.expected,
         path=shlex.quote(path) if path else None,
-        case="File" if path else "Environment",
+        case=("File" if path else "Environment", setting.variable.partition("_")[0]),
     )

@@ -20,7 +20,8 @@ def network_module_out_of_range(
     ## What to do
     On {host}: `ethtool -m {interface}` shows the module.
     - Low Rx power: clean the fibre on both ends, then compare the Tx power at its other end.
-    - High temperature: check the fans and the air flow; if it stays high, replace the module.
+    - High temperature: `ipmitool sdr type Fan` shows the fans; have one that stands still replaced, and clean the
+      air ducts. If it stays high, replace the module.
     - Another value: replace the module.
     - Another FEC: `ethtool --set-fec {interface} encoding {encoding}`, and the same on the switch's port.
 

@@ -18,8 +18,10 @@ def npu_clock_throttled(frequencies: NpuFrequencies) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `npu-smi info -t common -i {card}`, `npu-smi info -t temp -i {card}`, `npu-smi info -t power -i
-    {card}`. Check the fans, the air flow, and the power supplies; a card that stays slow is reported to the vendor.
-    For the vendor: `npu-smi info -t board -i {card}` and `dmidecode -s system-serial-number`.
+    {card}`. `ipmitool sdr type Fan` shows the fans; have one that stands still replaced, and clean the air ducts.
+    `ipmitool sdr type 'Power Supply'` shows the power supplies; connect one that has no power, or have it replaced.
+    Report a card that stays slow to the vendor. For the vendor: `npu-smi info -t board -i {card}` and `dmidecode -s
+    system-serial-number`.
 
     ## Source
     `Aicore curFreq(MHZ)` against `Aicore Freq(MHZ)` of `npu-smi info -t common`, where `Aicore Usage Rate(%)` is 50 or

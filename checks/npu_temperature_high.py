@@ -18,7 +18,8 @@ def npu_temperature_high(tables: PerHost[NpuTable]) -> Iterator[Finding]:
     cooling plate without flow shows before the job starts.
 
     ## What to do
-    `npu-smi info -t temp -i {card} -c {chip}` on {host}; check fans, air ducts and the flow of the coolant there.
+    `npu-smi info -t temp -i {card} -c {chip}` on {host}. `ipmitool sdr type Fan` shows the fans; have one that
+    stands still replaced, and clean the air ducts. Check the flow of the coolant.
 
     ## Source
     Temp(C) of `npu-smi info`, compared with the median of the fleet's NPUs of the same name. The limits, 75 C and 20

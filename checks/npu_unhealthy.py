@@ -21,9 +21,9 @@ def npu_unhealthy(
 
     ## What to do
     {repair}
-    Until then leave {host} out of the job (in Slurm: `scontrol update NodeName={host} State=DRAIN Reason=npu`). A fault
-    that returns: report it to the vendor, with `npu-smi info -t board -i {card}` and `dmidecode -s
-    system-serial-number`.
+    Until the fault is gone, keep jobs off {host} (in Slurm: `scontrol update NodeName={host} State=DRAIN
+    Reason=npu`). Report a fault that returns to the vendor, with `npu-smi info -t board -i {card}` and `dmidecode
+    -s system-serial-number`.
 
     ## Source
     The Health column of `npu-smi info`, whose words are OK, Warning, Alarm, Critical and UNKNOWN, and `npu-smi info -t

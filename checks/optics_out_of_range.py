@@ -32,7 +32,8 @@ def optics_out_of_range(
     On {host}: `hccn_tool -i {npu} -optical -g` shows the module.
     - No module or no answer: reseat it, then replace it.
     - Low Rx power: clean the fibre on both ends, then compare the Tx power at its other end.
-    - High temperature: check the fans and the air flow; if it stays high, replace the module.
+    - High temperature: `ipmitool sdr type Fan` shows the fans; have one that stands still replaced, and clean the
+      air ducts. If it stays high, replace the module.
     - Low SNR: clean the fibre on both ends, then replace the module, then the one at its other end.
     - Another value: replace the module.
 

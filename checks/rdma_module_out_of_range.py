@@ -20,7 +20,8 @@ def rdma_module_out_of_range(modules: PerHost[RdmaModules]) -> Iterator[Finding]
     ## What to do
     On {host}: `mlxlink -d {device} -m -c` shows the module.
     - Low Rx power: clean the fibre on both ends, then compare the Tx power at its other end.
-    - High temperature: check the fans and the air flow; if it stays high, replace the module.
+    - High temperature: `ipmitool sdr type Fan` shows the fans; have one that stands still replaced, and clean the
+      air ducts. If it stays high, replace the module.
     - Another value: replace the module.
     - Bit errors: reseat and clean the cable on both ends, then replace it.
     - Another FEC: set it as on the other ports (`mlxlink -d {device} --fec`), on the switch as well.

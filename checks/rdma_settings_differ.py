@@ -13,9 +13,9 @@ def rdma_settings_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """All hosts have the same MTU and quality of service on their RoCE ports.
 
     ## Why it matters
-    RoCE loses packets where one host marks its traffic with another class, or does not react to congestion. Its
-    packets land in a queue that is not protected, and the others slow down for it. A larger MTU than the others' fails
-    only with large messages.
+    - Quality of service: RoCE loses packets where one host marks its traffic with another class, or does not react to
+      congestion. Its packets land in a queue that is not protected, and the others slow down for it.
+    - MTU: a host whose MTU is larger than that of the others loses its large messages, and no small ones.
 
     ## What to do
     On {host}: `{command}`. Put the same where the host sets it at each start.
@@ -38,6 +38,7 @@ def rdma_settings_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
                 for finding in differing(found, template, setting=setting, port=name):
                     expected = str(finding.values.get("expected", "<value>"))
                     interface = ports[finding.hosts[0]].interface
+                    finding.values["case"] = "MTU" if setting == "MTU" else "Quality of service"
                     finding.values["command"] = _command(setting, name.partition(":")[0], interface, expected)
                     yield finding
 

@@ -95,14 +95,18 @@ def settings(text: str) -> ConfigFile:
 class TestMessage:
     def test_ranks_hosts_cause_and_action_are_in_it(self) -> None:
         finding = Finding(
-            "ranks {ranks} hold up the others", hosts=["node001"], ranks=[3, 1], why="They sleep.", remedy="End them."
+            "ranks {ranks} keep the others waiting",
+            hosts=["node001"],
+            ranks=[3, 1],
+            why="They sleep.",
+            remedy="End them.",
         )
         message = message_of(one_check(finding), {}, 10, "watch", "w0")
         assert (message.verdict, message.exit_code, message.machine) == ("failed", 10, "w0")
         assert message.headline.startswith("FAILED: ") and message.hosts == ("node001",)
         told_finding = message.findings[0]
         assert told_finding.ranks == (1, 3) and told_finding.hosts == ("node001",)
-        assert told_finding.text == "ranks 3 and 1 hold up the others"
+        assert told_finding.text == "ranks 3 and 1 keep the others waiting"
         assert (told_finding.cause, told_finding.action) == ("They sleep.", "End them.")
         assert told_finding.text in message.text and "End them." in message.text and message.headline in message.text
 

@@ -232,9 +232,11 @@ def first_evidence(events: Iterable[Event]) -> tuple[Event, ...]:
     return tuple(list(chosen.values())[:MAX_EVIDENCE])
 
 
-def holds_up(who: str, count: int, call: str) -> str:
+def keeps_waiting(who: str, count: int, call: str) -> str:
     """Of ranks that have not entered a call that others wait in; the same words as `doctor smoke` has for them."""
-    return filled("{0} holds up {1}", who, call) if count == 1 else filled("{0} hold up {1}", who, call)
+    if count == 1:
+        return filled("{0} keeps the others waiting in {1}", who, call)
+    return filled("{0} keep the others waiting in {1}", who, call)
 
 
 def others_wait(number: int) -> str:

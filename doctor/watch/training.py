@@ -15,6 +15,7 @@ from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import beginning, filled, joined
 from doctor.engine.watch_summary import PaceComparison, RankPace, RunPace
 from doctor.smoke.model import UNKNOWN_HOST, Failure
+from doctor.smoke.run.progress import innermost_first
 from doctor.watch.cpu_waits import CpuWaits
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
@@ -62,7 +63,7 @@ class Training:
         self.pace = StepPace()
         self.notes: dict[str, None] = {}
         self.errors: dict[int, str] = {}
-        """By rank: the traceback of the error that ended it."""
+        """By rank: the stack of the error that ended it, innermost call first."""
         self.times: dict[int, tuple[int, int, int]] = {}
         """By rank: nanoseconds of compute, in collectives, of input."""
         self.paths: dict[int, tuple[PathRow, ...]] = {}
@@ -121,7 +122,7 @@ class Training:
         """Of a rank of this host, or of another one."""
         self.watch.take_event(rank, event, now)
         if event.get("ev") == "error":
-            self.errors[rank] = str(event.get("stack", ""))[:6000]
+            self.errors[rank] = innermost_first(str(event.get("stack", ""))[:6000])
         if event.get("ev") == "hook":
             self.notes[filled("Rank {0}: the hook: {1}", rank, beginning(str(event.get("text", "")), 300))] = None
 

@@ -23,7 +23,7 @@ from tests.watch.test_odd_ranks import COMPUTES, WAITS, host, looks, rank
 from tests.watch.test_verdict import PATIENCE, Ranks
 
 CHECK = "smoke-rank-blocked"
-SENTENCE = "rank 2 holds up all_reduce"
+SENTENCE = "rank 2 keeps the others waiting in all_reduce"
 """How the main sentence begins, whatever the source; a log has the name of the call as NCCL prints it."""
 NCCL = (
     "[rank{0}]:[E ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: "

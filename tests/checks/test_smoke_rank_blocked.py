@@ -17,7 +17,9 @@ def test_where_it_is_and_what_it_sleeps_in() -> None:
     finding, todo = only_finding(
         NAME, ran(4, 2, trouble("blocked", 2, states={2: state}, stacks={2: stack}, limit=1.0), watched=True)
     )
-    assert str(finding).startswith("rank 2 holds up all_reduce #7 (128 x float32, group dp4; layout dp4, step 2)")
+    assert str(finding).startswith(
+        "rank 2 keeps the others waiting in all_reduce #7 (128 x float32, group dp4; layout dp4, step 2)"
+    )
     assert state in str(finding)
     assert 'File "train.py", line 7 in save' in todo
 

@@ -127,6 +127,9 @@ class TestAddress:
     def test_a_host_that_was_not_reached_without_a_reason_is_named_in_what_is_not_decided(self) -> None:
         undecidable = logs(rank_0=GAVE_UP.format("n7"), rank_1=GAVE_UP.format("n7")).undecidable
         assert undecidable and "host n7 was not reached" in undecidable.reason
+        key = "torch.distributed.DistStoreError: wait timeout after 25000ms, keys: /default_pg/0//cpu//0/1\n"
+        awaited = logs(rank_0=key, rank_2=key)
+        assert [culprit.rank for cause in awaited.causes for culprit in cause.culprits] == [1]
         lost = logs(train=f"[rank0]: {CLOSED}\n[rank1]: {CLOSED}").undecidable  # it was reached, and ended
         assert lost and "reached" not in lost.reason
 

@@ -58,7 +58,7 @@ RUN_ALONE = {
 """The same on a host with the first fault of the check in `tests.faults`."""
 NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
-        hccn_tool npu-smi ascend-dmi nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
+        hccn_tool npu-smi ascend-dmi ipmitool nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
         {up} {command} sminfo msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
         ethtool nmcli rdma mlxfwmanager perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos
         flint devlink nvidia-bug-report.sh""",
@@ -205,6 +205,22 @@ def test_what_is_printed_for_a_folder_mends(row: Row, fleet_cpu: Fleet) -> None:
                 fleet_cpu.enter(name, commands[0], env=INSIDE)
         _, after = check_fleet(fleet_cpu, *arguments, environ=row.environ)
         assert outcome(before, row.check)["findings"] and not outcome(after, row.check)["findings"]
+
+
+SITE_RULES = "flush ruleset\ntable inet site {{\n chain job {{\n  {hook}\n  tcp dport 29500 drop\n }}\n}}\n"
+
+
+@pytest.mark.hosts
+def test_what_keeps_a_rule_over_a_restart_is_a_command_too(fleet_cpu: Fleet) -> None:
+    """It adds to the file that has the table, and to no other one."""
+    host, name, file = fleet_cpu.hosts[1], "firewall-blocks-job", "/etc/nftables.conf"
+    text = SITE_RULES.format(hook="type filter hook input priority 0; policy accept;")
+    with fleet_cpu.broken(host, f"cat >{file} <<'END'\n{text}END\nnft -f {file}"):
+        (finding,) = selected(fleet_cpu, name)["findings"]
+        now, keep = re.findall(r"`(nft [^`]+|grep [^`]+)`", finding["remedy"])
+        fleet_cpu.enter(host, f"{keep}; nft -f {file}", env=INSIDE)
+        assert not selected(fleet_cpu, name)["findings"], now
+        fleet_cpu.enter(host, f"echo >{file}; {keep}; test $(wc -l <{file}) = 1", env=INSIDE)
 
 
 TYPED = (

@@ -111,7 +111,7 @@ def test_what_is_likely_is_a_warning_and_leaves_the_job_undecided() -> None:
     computes = rank(1, looks("running", "R", ran=9.0), None, shared=[7, 7, 7], samples=[("solver", 900)])
     code, report = judged(reports={"node1": msgspec.structs.replace(host(computes, *waiting), seconds=20.0)})
     [finding] = [finding for outcome in report.outcomes for finding in outcome.findings]
-    assert code == 12 and finding.is_warning and "rank 1 holds up ranks 0, 2 and 3: it computes" in str(finding)
+    assert code == 12 and finding.is_warning and "rank 1 keeps ranks 0, 2 and 3 waiting: it computes" in str(finding)
     assert any("No message passed meanwhile" in str(why) for o in report.outcomes for why in o.unknown.values())
 
 
@@ -190,7 +190,7 @@ def test_what_a_recorder_says_of_the_odd_rank_is_evidence() -> None:
 
 def test_what_a_recorder_says_decides_where_nothing_else_does() -> None:
     code, report = judged(*(rank(number) for number in range(4)), recorded=[SURE])
-    assert (code, findings(report)) == (10, [f"smoke-rank-blocked: rank 2 holds up ranks 0, 1 and 3: {SURE.text}"])
+    assert (code, findings(report)) == (10, [f"smoke-rank-blocked: rank 2 keeps ranks 0, 1 and 3 waiting: {SURE.text}"])
 
 
 @pytest.mark.parametrize(("member", "code"), [(102, 10), (302, 12), (9, 10)], ids=["its own", "of another", "no one's"])
@@ -209,7 +209,7 @@ def test_a_device_that_is_named_is_the_rank_that_holds_it() -> None:
     named = RecordedCause("HCCL: HCCL's heartbeat names host 127.10.0.1, device 3: LOST", places=(("127.10.0.1", 3),))
     _, report = judged(*ranks, recorded=[named])
     [finding] = findings(report)
-    assert "rank 3 (NPU 3) holds up ranks 0, 1 and 2: HCCL" in finding
+    assert "rank 3 (NPU 3) keeps ranks 0, 1 and 2 waiting: HCCL" in finding
 
 
 @pytest.mark.parametrize(

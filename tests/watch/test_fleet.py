@@ -403,3 +403,12 @@ def test_paces_of_hosts_are_not_compared_where_their_clocks_are_not_known_well_e
     training = two_hosts(round_trip=0.04)
     assert list(training.comparable_work()) == [0]
     assert "paces of different hosts were not compared" in next(iter(training.notes))
+
+
+def test_the_stack_of_an_error_begins_with_the_line_that_raised_it() -> None:
+    """A traceback has that line last; the remedy names the first one of the program."""
+    training = Training(2, 10.0, "w0", 0.0)
+    frames = ((9, "<module>"), (3, "step"))
+    stack = "".join(f'  File "/job/train.py", line {line}, in {name}\n    call()\n' for line, name in frames)
+    training.take_event(1, {"ev": "error", "text": "ValueError: odd", "stack": stack}, 1.0)
+    assert training.errors[1].splitlines()[0] == 'File "/job/train.py", line 3 in step'

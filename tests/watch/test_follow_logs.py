@@ -232,7 +232,7 @@ def test_a_device_that_hccl_s_heartbeat_names(tmp_path: Path, options: tuple[str
     assert "HCCL's heartbeat names host 127.10.0.2, device 2" in findings(report)["smoke-rank-blocked"]
     argv = [sys.executable, "-m", "doctor", "report", str(tmp_path / "run")]
     again = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-    assert again.returncode == 10 and "holds up the others: HCCL's heartbeat names" in again.stdout
+    assert again.returncode == 10 and "keeps the others waiting: HCCL's heartbeat names" in again.stdout
 
 
 def test_an_interrupt_ends_with_the_report(tmp_path: Path) -> None:

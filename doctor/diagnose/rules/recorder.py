@@ -17,7 +17,7 @@ from doctor.diagnose.diagnosis import (
     culprit_of,
     culprit_of_rank,
     first_evidence,
-    holds_up,
+    keeps_waiting,
     one_of_two,
 )
 from doctor.diagnose.events import Event, RecordedCollective, RecordedGroup
@@ -149,7 +149,7 @@ def _behind(case: Case, members: list[_Member]) -> list[Cause] | None:
     who = count_ranks(call.member.rank for call in late)
     entered = len(members) - len(late)
     others = "1 other rank has entered it" if entered == 1 else filled("{0} other ranks have entered it", entered)
-    head = holds_up(who, len(late), first.operation)
+    head = keeps_waiting(who, len(late), first.operation)
     text = "{0}, collective {1} of process group {2}: {3}"
     summary = filled(text, head, first.sequence, members[0].group.name, others)
     last = [(call.member, where.lowest) for call in late]

@@ -18,7 +18,7 @@ from doctor.diagnose.diagnosis import (
     culprit_of,
     culprit_of_rank,
     first_evidence,
-    holds_up,
+    keeps_waiting,
     names_of,
     sorted_culprits,
 )
@@ -124,7 +124,7 @@ def _behind(case: Case, calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
             return Undecidable(named, ("the program's stacks of all ranks: `doctor watch -- <the launch line>`",))
     reached = [call for call in calls if call.sequence == where.highest]
     operation = next((call.operation for call in reached if call.operation), "the others")
-    head = holds_up(names_of(culprits), len(late), operation)
+    head = keeps_waiting(names_of(culprits), len(late), operation)
     summary = filled("{0}: behind in sequence, at {1} where others are at {2}", head, where.lowest, where.highest)
     events = first_evidence(
         call.member.event for call in (*late, *(call for call in calls if call.sequence is not None))
@@ -182,8 +182,12 @@ def _late_report(case: Case) -> list[Cause]:
     if timeout is None or end - before <= timeout * 0.9:
         return []
     culprit = culprit_of(process)
-    lag = filled("{0} s after the first, more than the timeout of {1} s", f"{end - start:.0f}", f"{timeout:.0f}")
-    summary = filled("{0} reports {1}: it came too late", culprit.name, lag)
+    summary = filled(
+        "{0} came too late: its timeout is {1} s after the first one, and each rank waits only {2} s",
+        culprit.name,
+        f"{end - start:.0f}",
+        f"{timeout:.0f}",
+    )
     return [Cause(event.signature, "late", "likely", (culprit,), summary, first_evidence([earliest, event]))]
 
 

@@ -19,22 +19,24 @@ _SAVE_NOTE = (
     "lost after a restart unless saved: `netfilter-persistent save` on Debian and Ubuntu, `service iptables save` on "
     "RHEL and openEuler"
 )
-_PERSISTENCE = {
-    "ufw": "ufw saves it",
-    "firewalld": "firewalld saves it",
-    "nftables": "lost after a restart unless it is also in `/etc/nftables.conf`",
-}
+_PERSISTENCE = {"ufw": "ufw saves it", "firewalld": "firewalld saves it", "firewalld-policy": "firewalld saves it"}
+_NFT_FILES = "/etc/nftables.conf /etc/sysconfig/nftables.conf"
 
 
 def persistence_note(block: BlockedConnections) -> str:
     """Whether the command outlives a restart, for the brackets behind it."""
     if _before_ufw(block):
         return "lost after a restart: the blocking rule is in `/etc/ufw/before.rules`"
-    return (
-        _SAVE_NOTE
-        if block.later_packets_only and block.manager == "ufw"
-        else _PERSISTENCE.get(block.manager, _SAVE_NOTE)
+    method = _method(block)
+    if method != "nft":
+        return _PERSISTENCE.get(method, _SAVE_NOTE)
+    table = block.positions[0].table
+    find = shlex.quote(rf"^[[:space:]]*table {table.family} {table.name}\b")
+    add = shlex.quote(
+        f"$a add chain {_nft_chain(block)}; insert rule {_nft_chain(block)} {_tagged(_nft_accept(block))}"
     )
+    append = f"grep -lEs {find} {_NFT_FILES} | xargs -r sed -i {add}"
+    return filled("lost after a restart; where a file of nftables has this table, `{0}` adds the rule to it", append)
 
 
 def allow_command(block: BlockedConnections) -> str:
@@ -68,7 +70,7 @@ def undo_command(block: BlockedConnections) -> str:
 def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
     """What the playbook's fixed commands read, for each way to change the rules; ``method`` names the one that fits."""
     sources = networks(block.addresses)
-    nft_rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, sources)} accept"
+    nft_rule = _nft_accept(block)
     matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, sources)
     table = block.positions[0].table
     tool = "ip6tables" if table.family == "ip6" else "iptables"
@@ -102,8 +104,7 @@ def _method(block: BlockedConnections) -> str:
 def boot_lines(block: BlockedConnections) -> list[str]:
     """What the file that the rules are loaded from at boot must hold as well; for iptables what comes after ``-I``."""
     if block.manager == "nftables":
-        rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, networks(block.addresses))} accept"
-        return [f"insert rule {_nft_chain(block)} {_tagged(rule)}"]
+        return [f"insert rule {_nft_chain(block)} {_tagged(_nft_accept(block))}"]
     if block.manager in ("iptables", "iptables-legacy"):
         matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, networks(block.addresses))
         return [f"{shlex.quote(block.positions[0].base.name)} {match} -j ACCEPT" for match in matches]
@@ -198,6 +199,10 @@ _POLICY = "firewall-cmd --permanent --policy=training"
 
 def _nft_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
     return _nft_rule(block, f"{_nft_match(block, sources)} accept")
+
+
+def _nft_accept(block: BlockedConnections) -> str:
+    return _LATER_NFT if block.later_packets_only else f"{_nft_match(block, networks(block.addresses))} accept"
 
 
 def _nft_match(block: BlockedConnections, sources: Sequence[str]) -> str:

@@ -79,9 +79,9 @@ def failure_entry(
 
 
 def why_text(check: Check | None, findings: Sequence[Finding]) -> str:
-    """Why a finding matters: of the check's page; without a page the finding's own ``why``."""
+    """Why a finding matters: of the check's page, for its cases; without a page the finding's own ``why``."""
     if check:
-        return localized(check.section("Why it matters"))
+        return _for_findings(check.section("Why it matters"), findings)
     return "\n\n".join(own_lines(findings[0], "why")) if findings else ""
 
 
@@ -116,16 +116,20 @@ def fix_template(check: Check | None, findings: Sequence[Finding]) -> str:
     if not check:
         return OF_THE_CAUSE if any(finding.values.get("remedy") for finding in findings) else ""
     contained = {bool(finding.values.get(CONTAINER)) for finding in findings}
-    cases = {str(case) for finding in findings for case in _cases(finding)}
-    pages = [check.section(title) for title in ("What to do", IN_CONTAINER)]
-    fix, inside = (for_cases(localized(page), case_labels(page), cases) for page in pages)
+    fix, inside = (_for_findings(check.section(title), findings) for title in ("What to do", IN_CONTAINER))
     if not inside or True not in contained:
         return fix
     return f"{fix}\n\n{inside}" if False in contained else inside
 
 
+def _for_findings(page: str, findings: Sequence[Finding]) -> str:
+    """A section of a page in this language, without the items of its list that are for other cases."""
+    cases = {str(case) for finding in findings for case in _cases(finding)}
+    return for_cases(localized(page), case_labels(page), cases)
+
+
 def _cases(finding: Finding) -> Sequence[str]:
-    """Which items of the list in the page's fix are for this finding; empty: not known."""
+    """Which items of the lists on the page are for this finding; empty: not known."""
     case = finding.values.get("case") or finding.values.get("accelerator") or ()
     return (case,) if isinstance(case, str) else tuple(case)
 

@@ -327,7 +327,16 @@ def describe_wait_status(status: int) -> str:
 def traceback_stack(tail: str) -> str:
     """The last traceback in an output, innermost call first; empty where there is none."""
     _, found, body = tail[-TAIL_CHARS:].rpartition("Traceback (most recent call last):")
-    frames = [_FRAME.match(line) for line in body.splitlines()] if found else []
+    return innermost_first(body) if found else ""
+
+
+def innermost_first(body: str) -> str:
+    r"""The frames of a traceback, innermost call first.
+
+    >>> innermost_first('  File "t.py", line 9, in <module>\n    run()\n  File "t.py", line 3, in run\n')
+    'File "t.py", line 3 in run\nFile "t.py", line 9 in <module>'
+    """
+    frames = [_FRAME.match(line) for line in body.splitlines()]
     return _stack([match.groups() for match in frames if match][::-1])
 
 

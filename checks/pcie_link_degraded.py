@@ -12,7 +12,7 @@ CAUSES = {"gpu-lost": ("device",)}
 
 @check(severity=ERROR, area="links", follows_from=CAUSES, advisory=ADVISORY)
 def pcie_link_degraded(links: PerHost[PcieLinks], places: PerHost[HostContainer] | None) -> Iterator[Finding]:
-    """Every accelerator, network card and NVMe disk answers over PCIe, and its link has the lanes and the speed it should.
+    """Every accelerator, network card and NVMe disk answers over PCIe, with the lanes and the speed it should have.
 
     ## Why it matters
     A device that reads as ones has dropped out, although it is still listed: what opens it fails or hangs. A link that
@@ -20,22 +20,22 @@ def pcie_link_degraded(links: PerHost[PcieLinks], places: PerHost[HostContainer]
     wait for the slowest.
 
     ## What to do
-    On {host}: `lspci -vv -s {slot} | grep -E 'LnkCap|LnkSta'` and `dmesg | grep -E '{slot}|AER|pcieport'`. Shut the host
-    down, not only restart it: `ipmitool chassis power cycle`. If it is the same, clean and reseat the card and its
+    On {host}: `lspci -vv -s {slot} | grep -E 'LnkCap|LnkSta'` and `dmesg | grep -E '{slot}|AER|pcieport'`. Shut the
+    host down, not only restart it: `ipmitool chassis power cycle`. If it is the same, clean and reseat the card and its
     riser, compare the PCIe settings of the firmware with another host, then have riser or card replaced.
 
     ## Source
-    `current_link_width`, `current_link_speed`, `max_link_*` of /sys/bus/pci/devices (Linux ABI, sysfs-bus-pci). A device
-    that does not answer shows 63 lanes: all bits of its register are set (PCIe, Link Status); one that is suspended, or
-    kept for a virtual machine, may do so. Fewer lanes than an accelerator and its port support are a warning on one
-    host; so is a lower speed of an NPU, which keeps its speed while it is idle, as others do not. All are compared with
-    the same card in the same slot of other hosts. gpu-pcie-width-low has the lanes of NVIDIA's GPUs, rdma-port-slow
-    those of RDMA adapters. In virtual machines only silent devices count; in a container, which may not use the device,
-    they are a warning.
+    `current_link_width`, `current_link_speed`, `max_link_*` of /sys/bus/pci/devices (Linux ABI, sysfs-bus-pci). A
+    device that does not answer shows 63 lanes: all bits of its register are set (PCIe, Link Status); one that is
+    suspended, or kept for a virtual machine, may do so. Fewer lanes than an accelerator and its port support are a
+    warning on one host; so is a lower speed of an NPU, which keeps its speed while it is idle, as others do not. All
+    are compared with the same card in the same slot of other hosts. gpu-pcie-width-low has the lanes of NVIDIA's GPUs,
+    rdma-port-slow those of RDMA adapters. In virtual machines only silent devices count; in a container, which may not
+    use the device, they are a warning.
     """
     alike: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for host, of_host in links.items():
-        place = (places or {}).get(host)
+        place = places.get(host) if places else None
         for link in of_host.links:
             if link.is_silent:
                 yield Finding(

@@ -139,7 +139,8 @@ class PcieLinks(Fact, frozen=True):
     Raw output, as JSON; slot, ids, class, driver, link, port, power and whether it is an RDMA adapter::
 
         {"links": [["0000:c1:00.0", "19e5:d802", "1200", "devdrv_device_driver",
-                    ["16", "16.0 GT/s PCIe", "16", "16.0 GT/s PCIe"], ["16", "16.0 GT/s PCIe"], ["active", "D0"], false]],
+                    ["16", "16.0 GT/s PCIe", "16", "16.0 GT/s PCIe"], ["16", "16.0 GT/s PCIe"],
+                    ["active", "D0"], false]],
          "machine": "Huawei Atlas 800T A2"}
     """
 

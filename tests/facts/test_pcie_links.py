@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,20 +11,21 @@ import pytest
 from doctor.engine.fact import Absent
 from doctor.facts import pcie_links
 from doctor.facts.pcie_links import PcieLink, PcieLinks, read_pcie_links
+from doctor.remote.runtime.reading import matching_paths, read_text
 from tests.facts.answers import answered
 
 
-def link(
-    current: str = "16 at 16.0", most: str = "16 at 16.0", port: str = "16 at 16.0", **more: object
-) -> PcieLink:
+def link(current: str = "16 at 16.0", most: str = "16 at 16.0", port: str = "16 at 16.0", **more: object) -> PcieLink:
     """Of ``lanes at gigatransfers``; an empty text where the kernel shows nothing."""
 
     def files(text: str) -> tuple[str, str]:
         lanes, _, speed = text.partition(" at ")
         return lanes, f"{speed} GT/s PCIe" if speed[:1].isdigit() else speed
 
-    base = PcieLink("0000:c1:00.0", "19e5:d802", "1200", "devdrv_device_driver", (*files(current), *files(most)), files(port))
-    return PcieLink(**{name: getattr(base, name) for name in base.__struct_fields__} | more)  # type: ignore[arg-type]
+    base = PcieLink(
+        "0000:c1:00.0", "19e5:d802", "1200", "devdrv_device_driver", (*files(current), *files(most)), files(port)
+    )
+    return PcieLink(**{name: getattr(base, name) for name in base.__struct_fields__} | more)
 
 
 @pytest.mark.parametrize(
@@ -97,10 +99,10 @@ def test_the_files_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def moved(path: str) -> str:
         return path.replace("/sys/bus/pci/devices", str(devices), 1)
 
-    real_paths, real_text, real = pcie_links.matching_paths, pcie_links.read_text, os.path.realpath
-    monkeypatch.setattr(pcie_links, "matching_paths", lambda pattern: real_paths(moved(pattern)))
-    monkeypatch.setattr(pcie_links, "read_text", lambda path, *limit: real_text(moved(path), *limit))
-    monkeypatch.setattr(pcie_links.os.path, "realpath", lambda path: real(moved(path)))
+    real = os.path.realpath
+    monkeypatch.setattr(pcie_links, "matching_paths", lambda pattern: matching_paths(moved(pattern)))
+    monkeypatch.setattr(pcie_links, "read_text", lambda path, *limit: read_text(moved(path), *limit))
+    monkeypatch.setattr(os.path, "realpath", lambda path: real(moved(path)))
     fact = answered(PcieLinks, read_pcie_links({}))
     assert isinstance(fact, PcieLinks)
     (value,) = fact.links
@@ -109,9 +111,9 @@ def test_the_files_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     (npu / "current_link_width").write_text("63\n")
     pauses: list[float] = []
-    monkeypatch.setattr(pcie_links.time, "sleep", lambda seconds: pauses.append(seconds))
+    monkeypatch.setattr(time, "sleep", pauses.append)
     assert answered(PcieLinks, read_pcie_links({})).links[0].is_silent
-    monkeypatch.setattr(pcie_links.time, "sleep", lambda _: (npu / "current_link_width").write_text("16\n"))
+    monkeypatch.setattr(time, "sleep", lambda _: (npu / "current_link_width").write_text("16\n"))
     assert not answered(PcieLinks, read_pcie_links({})).links[0].is_silent  # it was being reset
     assert pauses == [pcie_links.RESET]
 

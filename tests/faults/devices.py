@@ -141,7 +141,7 @@ ROWS: list[Row] = [
         BEHIND_A_PORT + "echo 8 >$npu/current_link_width\n",
         values={"slot": "0000:c2:00.0", "observed": "x8 at 16.0 GT/s", "expected": "x16 at 16.0 GT/s"},
         apart=("*",),
-        clause="has the lanes",
+        clause="the lanes",
     ),
     npu_row(
         "pcie-link-degraded",

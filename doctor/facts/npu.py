@@ -56,6 +56,7 @@ def detect_npus(arguments: ProbeArguments) -> dict[str, object]:
     pci = {slot: pci_id for slot, pci_id in ids.items() if pci_id.startswith("d8") or pci_id in ("d100", "d500")}
     boot = [line.split()[1] for line in read_text("/proc/stat", 1 << 22).splitlines() if line.startswith("btime ")]
     since = int(boot[0]) + 60 if boot and boot[0].isdigit() else None
+    packages = [base + part + "/version.info" for part in ("driver", "firmware")]
     chips = None
     if tools["npu-smi"] and not pci:
         import subprocess
@@ -72,9 +73,7 @@ def detect_npus(arguments: ProbeArguments) -> dict[str, object]:
         "refused": [path for path in files if not os.access(path, os.R_OK | os.W_OK)],
         "tools": sorted(tool for tool in tools if tools[tool]),
         "chips": chips,
-        "newer": [
-            path for path in (matching_paths(base + "*/version.info")) if since and os.stat(path).st_ctime > since
-        ],
+        "newer": [path for path in packages if since and os.path.exists(path) and os.stat(path).st_ctime > since],
     }
 
 

@@ -46,11 +46,11 @@ class NvLinks(Fact, frozen=True):
                     unread[gpu] = filled("its answer stands there twice")
                 active[gpu] = 0
                 products[gpu] = match[2].strip()
-            elif gpu >= 0 and re.match(r"\s+Link [0-9]+: [0-9.]+ GB/s", line):
+            elif gpu >= 0 and re.match(r"\s+Link {1,4}[0-9]{1,3}: [0-9.]+ GB/s", line):
                 active[gpu] += 1
-            elif gpu >= 0 and (match := re.match(r"\s+Link ([0-9]{1,3}): <?inactive>?", line, re.I)):
+            elif gpu >= 0 and (match := re.match(r"\s+Link {1,4}([0-9]{1,3}): <?inactive>?", line, re.I)):
                 inactive.setdefault(gpu, []).append(int(match[1]))
-            elif gpu >= 0 and (match := re.match(r"\s+Link [0-9]{1,3}: .", line)):
+            elif gpu >= 0 and (match := re.match(r"\s+Link {1,4}[0-9]{1,3}: .", line)):
                 unread.setdefault(gpu, strip_control_chars(line.strip(), 80))
         # A card that can have links, and has none in use: without a bridge, or all of them failed.
         is_any_dark = "all links are inactive" in f"{text}\n{answer[''].err}".lower()
@@ -111,7 +111,7 @@ class NvLinkErrors(Fact, frozen=True):
         for line in tool_text(answer).splitlines():
             if match := re.match(r"GPU ([0-9]{1,3}): ", line):
                 gpu = int(match[1])
-            elif match := re.match(r"\s+Link ([0-9]{1,3}): ([A-Z][\w -]{2,40}): {0,20}(.{0,40})$", line):
+            elif match := re.match(r"\s+Link {1,4}([0-9]{1,3}): ([A-Z][\w -]{2,40}): {0,20}(.{0,40})$", line):
                 if gpu < 0:
                     raise Unreadable("nvidia-smi reports NVLinks before the first GPU")
                 counters.setdefault(gpu, match[2])

@@ -32,6 +32,12 @@ def test_an_installation_after_the_last_start_wants_a_restart() -> None:
     assert finding.values["files"] == ["/usr/local/Ascend/driver/version.info"]
 
 
+def test_an_image_has_version_files_that_are_newer_than_the_host_is_up() -> None:
+    newer = inventory(newer_than_boot=("/usr/local/Ascend/driver/version.info",))
+    (finding,) = look(failed(), newer, place(engine="docker"))
+    assert str(finding) == "the NPU driver is loaded but does not answer"
+
+
 def test_a_loaded_driver_that_says_nothing() -> None:
     (finding,) = look(failed(), inventory())
     assert str(finding) == "the NPU driver is loaded but does not answer"

@@ -20,7 +20,8 @@ from doctor.facts.npu import NpuChips, NpuProduct
 from doctor.facts.npu_counters import NpuCompatibility
 from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
-from doctor.facts.nvlink import NvLinkErrors, NvLinks
+from doctor.facts.nvlink import GpuTopology, NvLinkErrors, NvLinks
+from doctor.facts.pcie_links import PcieLinks
 from doctor.facts.rdma import RdmaPorts
 from doctor.facts.rdma_modules import RdmaModules
 
@@ -236,6 +237,40 @@ DARK, REQUIRES_RESET = ("0.0001 mW / -40.00",) * 4, "[GPU requires reset]"
 
 def fabric(state: str, status: str, rest: str = "") -> str:
     return f"<fabric><state>{state}</state><status>{status}</status>{rest}</fabric>"
+
+
+BRAKE = (
+    "<clocks_event_reasons><clocks_event_reason_hw_slowdown>Active</clocks_event_reason_hw_slowdown>"
+    "<clocks_event_reason_hw_thermal_slowdown>Not Active</clocks_event_reason_hw_thermal_slowdown>"
+    "<clocks_event_reason_hw_power_brake_slowdown>Active</clocks_event_reason_hw_power_brake_slowdown>"
+    "</clocks_event_reasons>"
+)
+COPPER = """State                              : Active
+Physical state                     : LinkUp
+Speed                              : 100G
+FEC                                : Standard RS-FEC - RS(528,514)
+Status Opcode                      : 0
+Recommendation                     : No issue was observed
+Temperature [C]                    : N/A
+Rx Power Current [dBm]             : N/A
+Identifier                         : QSFP28
+Cable Technology                   : Copper cable, passive, unequalized
+Effective Physical Errors          : 0
+Effective Physical BER             : 15E-255
+Raw Physical Errors Per Lane       : 0,0,0,0
+Link Down Counter                  : 0
+Raw Physical BER                   : 15E-255
+"""
+
+
+def lost(bus: str) -> str:
+    return f"Unable to determine the device handle for GPU1: {bus}: Unknown Error\n"
+
+
+def link_of(slot: str, pci_id: str, current: tuple[str, ...], pci_class: str = "0300") -> str:
+    """Of one PCI function whose port supports 16 lanes at 16 GT/s."""
+    port, power = ("16", "16.0 GT/s PCIe"), ("active", "D0")
+    return json.dumps({"links": [[slot, pci_id, pci_class, "nvidia", current, port, power, False]], "machine": ""})
 
 
 SICK = (
@@ -542,6 +577,77 @@ SICK = (
         found("gpu-reset-needed", "GPU 0 waits for a reset"),
         frozenset({"gpu-too-hot"}),
     ),
+    *(
+        Report(f"{source} (GPU 1)", {GpuInventory: lost(bus)}, found("gpu-lost", bus.lower()))
+        for source, bus in (
+            ("53221706704", "0000:82:00.0"),
+            ("61530146662", "0000:28:00.0"),
+            ("56821482331", "0000:3B:00.0"),
+            ("71068929126", "0000:07:00.0"),
+        )
+    ),
+    Report(
+        "59679572498 (the other GPU is gone, too)",
+        {GpuInventory: lost("0000:02:00.0") + "No devices were found\n"},
+        found("gpu-lost", "0000:02:00.0"),
+    ),
+    Report(
+        "62551622726 (exit status 0, and a report of the GPUs that answer)",
+        {GpuInventory: lost("0000:44:00.0") + gpus("570.124", "00000000:0A:00.0 ")},
+        found("gpu-lost", "0000:44:00.0"),
+    ),
+    *(
+        Report(
+            source, {GpuInventory: gpus(driver, f"00000000:06:00.0 {BRAKE}")}, found("gpu-clocks-throttled", "GPU 0")
+        )
+        for source, driver in (
+            ("30268516776 (V100 of another server's maker)", "515.65"),
+            ("30620164557 (A10 in a virtual machine, idle)", "550.127.05"),
+        )
+    ),
+    Report(
+        "62767642738 (one of 18 links; blanks before its number)",
+        {
+            NvLinkErrors: "GPU 3: NVIDIA H100 80GB HBM3 (UUID: GPU-f19a0d34)\n         Link  4: Replay Errors: 18422\n"
+            "         Link  4: Recovery Errors: 3\n         Link  4: CRC Errors: 211\n"
+        },
+        found("nvlink-errors", "GPU 3", "18422"),
+    ),
+    Report(
+        "67351891534 (HDR at 100 Gbit/s in a slot with eight lanes of PCIe 3.0)",
+        {
+            RdmaPorts: json.dumps(
+                [
+                    {
+                        **json.loads(adapters(("mlx5_0", UP, "100 Gb/sec (2X HDR) InfiniBand", "MT_1")))[0],
+                        "pcie": ["8.0 GT/s PCIe", "8", "16"],
+                    }
+                ]
+            )
+        },
+        found("rdma-port-slow", "mlx5_0"),
+    ),
+    Report(
+        "53916508195 (an injected fault of one port)",
+        {
+            NpuProduct: '{"pci": {"0000:c1:00.0": "d802"}, "files": [], "refused": [], "tools": [], "chips": null, "newer": []}',
+            DeviceHealth: {"0": "net health status: Fault\n", "1": "net health status: Success\n"},
+            DeviceLinks: {"0": "link status: DOWN\n", "1": "link status: UP\n"},
+        },
+        found("device-link-down", "NPU 0"),
+    ),
+    *(
+        Report(
+            f"{source} (current_link_width 63, current_link_speed Unknown)",
+            {PcieLinks: link_of(slot, device, ("63", "Unknown", "63", "Unknown"))},
+            found("pcie-link-degraded", slot),
+        )
+        for source, slot, device in (
+            ("59679572498", "0000:02:00.0", "10de:2b85"),
+            ("62699482110", "0000:01:00.0", "10de:2204"),
+            ("53408368712", "0000:3a:00.0", "10de:2684"),
+        )
+    ),
 )
 
 
@@ -843,6 +949,84 @@ HEALTHY = (
                 ("42.068", "37.926", "38.870", "37.968"),
                 ("1.0778 mW / 0.33", "1.0394 mW / 0.17", "0.9198 mW / -0.36", "1.1533 mW / 0.62"),
                 ("0.9969 mW / -0.01", "0.9100 mW / -0.41", "0.9101 mW / -0.41", "0.9713 mW / -0.13"),
+            )
+        },
+    ),
+    Report(
+        "12126538394 (H100 PCIe with bridges: 12 of its links)",
+        {NvLinks: nvlinks("NVIDIA H100 PCIe", "26.562", 17, (4, 9, 10, 15, 16))},
+    ),
+    Report(
+        "18180642103 (two H100 PCIe with bridges)",
+        {
+            NvLinks: nvlinks("NVIDIA H100 PCIe", "26.562", 18, *[(4, 5, 10, 11, 16, 17)] * 2),
+            GpuTopology: "        GPU0    GPU1    CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+            "GPU0     X      NV12    32-63,96-127    1               N/A\n"
+            "GPU1    NV12     X      32-63,96-127    1               N/A\n\nLegend:\n\n  X    = Self\n",
+        },
+    ),
+    Report(
+        "2324800492 (H100, nvlink -e)",
+        {
+            NvLinkErrors: "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-abcdefab)\n         Link 0: Replay Errors: 0\n"
+            "         Link 0: Recovery Errors: 0\n         Link 0: CRC Errors: 0\n"
+        },
+    ),
+    Report(
+        "68598607334 (910B3, npu-smi 25.5.1)",
+        {
+            NpuTable: hbm_table(
+                "| 0     910B3               | OK            | 102.8       45                0    / 0             |\n"
+                "| 0                         | 0000:C1:00.0  | 0           0    / 0          3445 / 65536         |"
+            )
+        },
+        unknown=WITHOUT_PROCESSES,
+    ),
+    *(
+        Report(
+            f"55597941938 (BlueField-3 with copper, {device})",
+            {RdmaModules: block(device, COPPER)},
+        )
+        for device in ("mlx5_0", "mlx5_1")
+    ),
+    Report(
+        "58866378813 (910B: 16 GT/s and 16 lanes, as the most)",
+        {PcieLinks: link_of("0000:c1:00.0", "19e5:d802", ("16", "16.0 GT/s PCIe", "16", "16.0 GT/s PCIe"), "1200")},
+    ),
+    Report(
+        f"{GITHUB}/janhq/jan/issues/183 (an idle RTX 4090 at 2.5 of 16 GT/s)",
+        {PcieLinks: link_of("0000:01:00.0", "10de:2684", ("16", "2.5 GT/s PCIe", "16", "16.0 GT/s PCIe"))},
+    ),
+    Report(
+        f"{GITHUB}/tinygrad/open-gpu-kernel-modules/issues/6 (the same, in a workstation)",
+        {PcieLinks: link_of("0000:62:00.0", "10de:2684", ("16", "2.5 GT/s PCIe", "16", "16.0 GT/s PCIe"))},
+    ),
+    Report(
+        f"{GITHUB}/ROCm/rocm-systems/pull/2987 (MI350X)",
+        {
+            AmdGpus: block("list", json.dumps([{"gpu": 0, "bdf": "0000:05:00.0"}]))
+            + block(
+                "metric --ecc",
+                json.dumps([{"gpu": 0, "ecc": {"total_uncorrectable_count": 0, "total_deferred_count": 0}}]),
+            )
+            + block(
+                "static --asic --bus --driver",
+                json.dumps(
+                    {
+                        "gpu_data": [
+                            {
+                                "gpu": 0,
+                                "asic": {"market_name": "AMD Instinct MI350X"},
+                                "bus": {"bdf": "0000:05:00.0", "max_pcie_width": 16, "slot_type": "OAM"},
+                                "driver": {"name": "amdgpu", "version": "6.18.3"},
+                            }
+                        ]
+                    }
+                ),
+            )
+            + block(
+                "static --ras",
+                json.dumps({"gpu_data": [{"gpu": 0, "ras": {"bad_page_threshold_exceeded": "N/A"}}]}),
             )
         },
     ),

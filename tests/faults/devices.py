@@ -58,6 +58,14 @@ END
 """
 
 
+BEHIND_A_PORT = f"""
+port=/sys/devices/pci0000:c0/0000:c0:02.0
+mkdir -p $port; echo 16 >$port/max_link_width; echo 16.0 GT/s PCIe >$port/max_link_speed
+npu=$port/0000:c2:00.0; mkdir $npu; cp {PCI}/0000:c2:00.0/* $npu/
+rm -r {PCI}/0000:c2:00.0; ln -s $npu {PCI}/0000:c2:00.0
+"""
+"""The second NPU as sysfs has it: a link to its place below the port."""
+
 ROWS: list[Row] = [
     Row(
         "npu-switch-fault",
@@ -128,6 +136,19 @@ ROWS: list[Row] = [
     npu_row("npu-temperature-high", f"echo 88 >{NPU}/1/temp", npu=1, observed=88),
     npu_row("npu-frequency-differs", f"echo 1500 >{NPU}/0/freq", npus=[0], observed=1500, expected=1800),
     npu_row("npu-pcie-errors", f"echo 12 >{NPU}/7/pcie", card=7, observed=12),
+    Row(
+        "pcie-link-degraded",
+        BEHIND_A_PORT + "echo 8 >$npu/current_link_width\n",
+        values={"slot": "0000:c2:00.0", "observed": "x8 at 16.0 GT/s", "expected": "x16 at 16.0 GT/s"},
+        apart=("*",),
+        clause="the lanes",
+    ),
+    npu_row(
+        "pcie-link-degraded",
+        f"cd {PCI}/0000:c2:00.0; echo 63 | tee current_link_width >max_link_width; echo Unknown >current_link_speed",
+        slot="0000:c2:00.0",
+        kind="the NPU",
+    ),
     npu_row("npu-topology-differs", f"echo 0-5 SYS >{NPU}/topo", pair="0, 5", observed="SYS", expected="HCCS"),
     npu_row(
         "hccl-rootinfo-stale",

@@ -102,6 +102,9 @@ def npu_host(
     for device in range(count):
         pci = f"/sys/bus/pci/devices/{bus_id(family, device)}"
         files |= {f"{pci}/vendor": "0x19e5\n", f"{pci}/device": f"{PCI_IDS[family]}\n", f"{pci}/class": "0x120000\n"}
+        if family == "A2":  # PCIe 4.0 with 16 lanes (Atlas 300T A2, specifications)
+            for end in ("current", "max"):
+                files |= {f"{pci}/{end}_link_width": "16\n", f"{pci}/{end}_link_speed": "16.0 GT/s PCIe\n"}
     names = [f"davinci{device}" for device in range(count)] + ["davinci_manager", "devmm_svm", "hisi_hdc"]
     base: Overrides = {
         "share": STATE,

@@ -1,0 +1,102 @@
+from collections.abc import Iterator, Mapping
+
+from doctor import ERROR, Finding, PerHost, check, filled
+from doctor.analysis.majority import unlike_most
+from doctor.facts.container import HostContainer
+from doctor.facts.pcie_links import PcieLink, PcieLinks
+
+NVIDIA = "10de"
+ADVISORY = ("places",)
+CAUSES = {"gpu-lost": ("device",)}
+
+
+@check(severity=ERROR, area="links", follows_from=CAUSES, advisory=ADVISORY)
+def pcie_link_degraded(links: PerHost[PcieLinks], places: PerHost[HostContainer] | None) -> Iterator[Finding]:
+    """Every accelerator, network card and NVMe disk answers over PCIe, with the lanes and the speed it should have.
+
+    ## Why it matters
+    A device that reads as ones has dropped out, although it is still listed: what opens it fails or hangs. A link that
+    came up with half of its lanes, or at a lower speed, halves every copy between host and NPU, and all other ranks
+    wait for the slowest.
+
+    ## What to do
+    On {host}: `lspci -vv -s {slot} | grep -E 'LnkCap|LnkSta'` and `dmesg | grep -E '{slot}|AER|pcieport'`. Shut the
+    host down, not only restart it: `ipmitool chassis power cycle`. If it is the same, clean and reseat the card and its
+    riser, compare the PCIe settings of the firmware with another host, then have riser or card replaced.
+
+    ## Source
+    `current_link_width`, `current_link_speed`, `max_link_*` of /sys/bus/pci/devices (Linux ABI, sysfs-bus-pci). A
+    device that does not answer shows 63 lanes: all bits of its register are set (PCIe, Link Status); one that is
+    suspended, or kept for a virtual machine, may do so. Fewer lanes than an accelerator and its port support are a
+    warning on one host; so is a lower speed of an NPU, which keeps its speed while it is idle, as others do not. All
+    are compared with the same card in the same slot of other hosts. gpu-pcie-width-low has the lanes of NVIDIA's GPUs,
+    rdma-port-slow those of RDMA adapters. In virtual machines only silent devices count; in a container, which may not
+    use the device, they are a warning.
+    """
+    alike: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    for host, of_host in links.items():
+        place = places.get(host) if places else None
+        for link in of_host.links:
+            if link.is_silent:
+                yield Finding(
+                    "{kind} at {slot} is on the PCI bus and does not answer: its registers read as ones",
+                    hosts=[host],
+                    kind=link.kind,
+                    slot=link.slot,
+                    device=link.slot.partition(".")[0],
+                ).as_warning(bool(place and place.engine))
+            elif not of_host.is_virtual:
+                yield from _below_support(host, link)
+                if _has_peers(link):
+                    alike.setdefault((link.pci_id, link.slot), {})[host, link.slot] = _compared(link)
+    yield from _unlike_others(links, alike)
+
+
+def _below_support(host: str, link: PcieLink) -> Iterator[Finding]:
+    if _lacks(link):
+        yield Finding(
+            "the PCIe link of {kind} at {slot} is {observed}; both its ends support {expected}",
+            hosts=[host],
+            kind=link.kind,
+            slot=link.slot,
+            device=link.slot.partition(".")[0],
+            observed=str(link.rate),
+            expected=str(link.supported),
+        ).as_warning(True)
+
+
+def _lacks(link: PcieLink) -> bool:
+    """An accelerator whose link has less than both its ends support: fewer lanes, of an NPU also a lower speed."""
+    rate, supported = link.rate, link.supported
+    if not link.pci_class.startswith("12") or not rate or not supported:
+        return False
+    return rate.lanes < supported.lanes or (link.is_npu and rate.gigatransfers < supported.gigatransfers)
+
+
+def _has_peers(link: PcieLink) -> bool:
+    """Whether it is compared with the same card in the same slot of other hosts."""
+    return bool(link.rate) and not (_lacks(link) or link.is_rdma or link.pci_id.startswith(NVIDIA))
+
+
+def _compared(link: PcieLink) -> str:
+    is_steady = link.is_npu or link.pci_class.startswith(("01", "02"))
+    return str(link.rate) if is_steady or not link.rate else filled("x{0}", link.rate.lanes)
+
+
+def _unlike_others(
+    links: Mapping[str, PcieLinks], alike: Mapping[tuple[str, str], Mapping[tuple[str, str], str]]
+) -> Iterator[Finding]:
+    kinds = {(host, link.slot): link.kind for host, of_host in links.items() for link in of_host.links}
+    for by_place in alike.values():
+        for host, slot, observed, expected, count in unlike_most(by_place):
+            yield Finding(
+                "the PCIe link of {kind} at {slot} is {observed}; {count} of {total} hosts have {expected}",
+                hosts=[host],
+                kind=kinds[host, slot],
+                slot=slot,
+                device=slot.partition(".")[0],
+                observed=observed,
+                expected=expected,
+                count=count,
+                total=len(by_place),
+            ).as_warning(True)

@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.collect.collector_request import CollectOptions, RequestTemplate, parse_response
 from doctor.engine.fact import Visit
+from doctor.engine.quantities import number_text
 from doctor.engine.record import HostRecord, SharedOutputs
 from doctor.engine.texts import filled
 from doctor.remote.request import Request
@@ -61,7 +62,7 @@ def gather(
         raise RunInterrupted(
             _with_unanswered(hosts, records, "the run was interrupted before the host answered"), stop
         ) from None
-    return _with_unanswered(hosts, records, filled("no answer within {0} s", f"{limits.budget:.3g}"))
+    return _with_unanswered(hosts, records, filled("no answer within {0} s", number_text(limits.budget)))
 
 
 class RunInterrupted(Exception):

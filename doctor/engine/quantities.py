@@ -52,8 +52,13 @@ def clock_seconds(text: str) -> int | None:
     return sum(int(part) * factor for part, factor in zip(reversed(parts), (1, 60, HOUR, DAY), strict=False))
 
 
-def _digits(value: float) -> str:
-    return f"{value:.3g}" if value < 99.95 else f"{value:.0f}"
+def number_text(value: float, digits: int = 3) -> str:
+    """A number in so many digits, and in all of those before the point: an exponent only where it is tiny.
+
+    >>> number_text(2.4567), number_text(99.97, 2), number_text(3711.64), number_text(0.0016)
+    ('2.46', '100', '3712', '0.0016')
+    """
+    return f"{value:.{digits}g}" if abs(value) < 10**digits - 0.5 else f"{value:.0f}"
 
 
 def seconds_text(seconds: float) -> str:
@@ -66,7 +71,7 @@ def seconds_text(seconds: float) -> str:
         return f"{seconds * 1e6:.3g} us"
     if seconds < 0.09995:
         return f"{seconds * 1e3:.3g} ms"
-    return f"{_digits(seconds)} s"
+    return f"{number_text(seconds)} s"
 
 
 def span_text(seconds: float) -> str:
@@ -110,5 +115,5 @@ def bytes_text(count: int) -> str:
     """
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if count >= unit:
-            return f"{_digits(count / unit)} {name}"
+            return f"{number_text(count / unit)} {name}"
     return f"{count} B"

@@ -15,7 +15,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.quantities import seconds_text
+from doctor.engine.quantities import number_text, seconds_text
 from doctor.engine.texts import filled, joined
 from doctor.facts.network import CONTAINER_INTERFACES, MAX_ADDRESSES, is_external
 from doctor.remote.runtime.netlink import (
@@ -173,8 +173,8 @@ class SendingDelay(msgspec.Struct, frozen=True, array_like=True):
     def deeds(self) -> str:
         texts = (
             filled("delays by {0}", seconds_text(self.seconds)) if self.seconds > 0 else "",
-            filled("drops {0} %", f"{100 * self.loss:.2g}") if self.loss > 0 else "",
-            filled("limits to {0} Mbit/s", f"{self.rate / 125e3:.4g}") if self.rate > 0 else "",
+            filled("drops {0} %", number_text(100 * self.loss, 2)) if self.loss > 0 else "",
+            filled("limits to {0} Mbit/s", number_text(self.rate / 125e3, 4)) if self.rate > 0 else "",
         )
         return joined(" and ", filter(None, texts))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, not_reached, visit
+from doctor.engine.quantities import number_text
 from doctor.engine.texts import filled
 
 
@@ -66,8 +67,8 @@ class ClockOffset(Fact, frozen=True):
             raise Unreadable(
                 filled(
                     "by the host's clock its visit took {0} s; expected 0 to {1} s",
-                    f"{on_host:.3g}",
-                    f"{all_in_all:.3g}",
+                    number_text(on_host),
+                    number_text(all_in_all),
                 )
             )
         return cls(minimum=host_visit.ended - host_visit.received, maximum=host_visit.began - host_visit.sent)

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.check import Skip, once_per_fleet
 from doctor.engine.fact import PerHost
+from doctor.engine.quantities import number_text
 from doctor.engine.result import CUT_PARTS, Finding
 from doctor.engine.texts import filled, joined
 from doctor.facts.interfaces import Interfaces, SendingDelay, delaying
@@ -320,5 +321,5 @@ def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, object]
 
 def _show(figure: SpeedFigure, value: float) -> str:
     if figure == "retransmissions":
-        return f"{100 * value:.2g} %"
-    return f"{value / 1e6:.4g} MB/s" if figure in RATES else f"{value * 1000000.0:.4g} us"
+        return f"{number_text(100 * value, 2)} %"
+    return f"{number_text(value / 1e6, 4)} MB/s" if figure in RATES else f"{number_text(value * 1000000.0, 4)} us"

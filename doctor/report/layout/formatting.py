@@ -8,6 +8,7 @@ from collections import namedtuple
 from doctor.engine import sanitize
 from doctor.engine.language import is_english, localized, phrase
 from doctor.engine.output_encoding import display_width
+from doctor.engine.quantities import number_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 
@@ -204,7 +205,7 @@ BYTE_RATES = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 def byte_rate(*rates: float) -> str:
     """Bytes a second, all in the unit of the largest: ``1.2 / 2.4 GB/s``."""
     unit, name = next(((unit, name) for unit, name in BYTE_RATES if max(rates) >= unit), BYTE_RATES[-1])
-    return f"{' / '.join(f'{rate / unit:.3g}' for rate in rates)} {name}"
+    return f"{' / '.join(number_text(rate / unit) for rate in rates)} {name}"
 
 
 _RUN = re.compile(r"(.)\1*", re.DOTALL)

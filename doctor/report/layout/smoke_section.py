@@ -8,7 +8,7 @@ from statistics import median_low
 
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.quantities import bytes_text, seconds_text
+from doctor.engine.quantities import bytes_text, number_text, seconds_text
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, DeviceRate, Failure, PairSpeed, SmokeSummary, SoakMinute
@@ -275,10 +275,10 @@ def _device_speeds(speeds: Sequence[DeviceRate]) -> list[str]:
             model = speed.model
             lines.append(phrase("{ranks} with {model}", ranks=count_noun(speed.ranks, "rank"), model=clean(model, 80)))
         unit, prefix = next(((u, p) for u, p in _PREFIXES if speed.median >= u), (1.0, ""))
-        value = f"{speed.slowest / unit:.3g}"
+        value = number_text(speed.slowest / unit)
         slowest = phrase(", slowest {value} (rank {rank})", value=value, rank=speed.slowest_rank)
         slowest = slowest if speed.ranks > 1 else ""
-        lines.append(f"  {clean(speed.test, 40)}: {speed.median / unit:.3g} {prefix}{speed.unit}{slowest}")
+        lines.append(f"  {clean(speed.test, 40)}: {number_text(speed.median / unit)} {prefix}{speed.unit}{slowest}")
     return lines
 
 

@@ -12,6 +12,7 @@ import msgspec
 from doctor import __version__
 from doctor.engine.check import Check
 from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.quantities import number_text
 from doctor.engine.result import Outcome, Report, Severity
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_summary import Failure, SmokeSummary
@@ -336,4 +337,4 @@ def hang_timeline(failure: Failure) -> Timeline | None:
 
 
 def _before(seconds: float) -> str:
-    return f"-{seconds:.3g} s" if seconds else localized("verdict")
+    return f"-{number_text(seconds)} s" if seconds else localized("verdict")

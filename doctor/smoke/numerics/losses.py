@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from doctor.analysis.values.splits import format_ranges
+from doctor.engine.quantities import number_text
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.model import Layout
@@ -147,7 +148,7 @@ def likely_cause(trace: LayoutTrace, reference: MajorityReference, deviation: De
     if layout.zero:
         return "a ZeRO rank updates another shard of the parameters than the one whose gradient it was given"
     moved = list(movement_ratios(trace, reference).values())
-    times = f"{sum(moved) / max(1, len(moved)):.3g}"
+    times = number_text(sum(moved) / max(1, len(moved)))
     if deviation.step == 1 and moved and max(moved) - min(moved) <= 0.02 * max(moved) and times != "1":
         return filled("the updates are {0} times as large as they should be (learning rate)", times)
     if deviation.step == 1:
@@ -184,7 +185,9 @@ def _backward_cause(layout: Layout, deviation: Deviation) -> str:
         return "a pipeline stage gets another gradient than the stage after it sent, or loses a micro-batch"
     if layout.dp > 1 and deviation.share > 0.01:
         ratio = deviation.observed / deviation.expected
-        return filled("the reduction weighs the ranks wrongly: the gradient is {0} times as long", f"{ratio:.4g}")
+        return filled(
+            "the reduction weighs the ranks wrongly: the gradient is {0} times as long", number_text(ratio, 4)
+        )
     return "single numbers of the gradient are wrong: a lossy or damaged transfer"
 
 

@@ -9,6 +9,7 @@ from doctor.analysis.outliers.peers import MIN_TIMES, SLOW, Straggler, by_attemp
 from doctor.analysis.values.splits import majority_split
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
+from doctor.engine.quantities import number_text
 from doctor.engine.smoke_summary import DeviceRate
 from doctor.engine.texts import filled
 from doctor.facts.smoke.devices import DeviceTimes, SmokeDevices
@@ -104,7 +105,7 @@ def describe_rate(amount: float, seconds: float, test: str) -> str:
     value = amount / seconds
     rate = "OPS" if "int8" in test else "FLOPS" if test.startswith(PRODUCT) else "B/s"
     unit, prefix = next(((u, p) for u, p in ((1e12, "T"), (1e9, "G"), (1e6, "M")) if value >= u), (1.0, ""))
-    return f"{value / unit:.3g} {prefix}{rate}"
+    return f"{number_text(value / unit)} {prefix}{rate}"
 
 
 def other_fingerprints(facts: Mapping[str, SmokeDevices], torch_by_rank: Mapping[int, str]) -> dict[str, list[int]]:

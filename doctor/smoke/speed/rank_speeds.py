@@ -16,6 +16,7 @@ from doctor.analysis.outliers.peers import (
 )
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
+from doctor.engine.quantities import number_text
 from doctor.engine.texts import filled
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.facts.smoke.further_stages import SmokePace, SmokePairs
@@ -122,4 +123,4 @@ def percent(confidence: float) -> str:
 
 def megabytes(size: int) -> str:
     """Such as ``1.05 MB``; small messages in bytes."""
-    return f"{size / 1e6:.3g} MB" if size >= 10**5 else filled("{0} bytes", size)
+    return f"{number_text(size / 1e6)} MB" if size >= 10**5 else filled("{0} bytes", size)

@@ -311,7 +311,7 @@ def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, object]
         "value": value,
         "norm": norm,
         "measured": path.measured,
-        "confidence": f"{100 * path.confidence:.2f} %",
+        "confidence": f"{min(99.99, 100 * path.confidence):.2f} %",
         "ends": names,
         "other": next((name for name in hosts if name not in names), names[-1]) if len(names) < 2 else names[-1],
         "observed": value,

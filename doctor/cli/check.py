@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from doctor.engine.check import Check
+    from doctor.engine.record import LaunchOptions
     from doctor.environment.inventory import Inventory
-    from doctor.job import LaunchOptions
     from doctor.net.plan import NetOptions
     from doctor.smoke.plan import SmokeOptions
 

@@ -12,8 +12,8 @@ IN_ENVIRONMENT = (
 )
 IN_FILES = (
     "A file of NCCL sets {0} on some hosts, and counts where the environment does not set it. On {1}: `grep -n '^{0}=' "
-    "~/.nccl.conf /etc/nccl.conf $NCCL_CONF_FILE`. Write the same line on all hosts, or take it out: `sed -i '/^{0}=/d' "
-    "/etc/nccl.conf`."
+    "~/.nccl.conf /etc/nccl.conf $NCCL_CONF_FILE`. Write the same line on all hosts, or take it out: "
+    "`sed -i '/^{0}=/d' /etc/nccl.conf`."
 )
 
 
@@ -36,9 +36,9 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
     torch/distributed/distributed_c10d.py (_create_process_group_wrapper); MindSpore documentation, dynamic cluster
     (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM); NCCL documentation, environment variables (NCCL_ALGO and NCCL_PROTO
     must be equal on all ranks), and its issue 969; HCCL documentation, the variables of algorithm, expansion and
-    transport. Only `doctor merge` has the environment of each host's job: it cannot be read over SSH; the files of NCCL can. What a launch
-    line computes is seen where a shell on each host does it: bash(1), HOSTNAME and RANDOM. On the master itself the
-    address may be localhost, as the PyTorch operator of Kubernetes sets it.
+    transport. Only `doctor merge` has the environment of each host's job: it cannot be read over SSH; the files of NCCL
+    can. What a launch line computes is seen where a shell on each host does it: bash(1), HOSTNAME and RANDOM. On the
+    master itself the address may be localhost, as the PyTorch operator of Kubernetes sets it.
     """
     for name, source in launch.differing.items():
         yield Finding(

@@ -1,13 +1,17 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
+from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
+from doctor.facts.interfaces import Interfaces
 from doctor.facts.slurm import SlurmDaemon
 from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="connectivity")
-def slurmd_not_running(daemon: SlurmDaemon, launch: LaunchConfig, place: HostContainer | None) -> Iterator[Finding]:
+def slurmd_not_running(
+    daemon: SlurmDaemon, launch: LaunchConfig, place: HostContainer | None, interfaces: Interfaces | None
+) -> Iterator[Finding]:
     """In a job of Slurm, slurmd runs on every node and takes connections.
 
     ## Why it matters
@@ -34,4 +38,6 @@ def slurmd_not_running(daemon: SlurmDaemon, launch: LaunchConfig, place: HostCon
     elif len(stopped) == len(daemon.states):
         yield Finding("slurmd is stopped (state {state}): it answers no request", state=stopped[0], port=daemon.port)
     elif daemon.port and not daemon.answers:
+        if interfaces and any(link.is_loopback and not link.is_up for link in interfaces.links):
+            raise Unreadable("lo is down, and no program of this host reaches another: `ip link set lo up`")
         yield Finding("slurmd runs, and its port {port} takes no connections", port=daemon.port)

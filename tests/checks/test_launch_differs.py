@@ -143,7 +143,7 @@ def test_what_a_file_of_nccl_sets_is_corrected_there() -> None:
 
 
 def test_a_host_without_the_line_that_the_files_of_others_have() -> None:
-    launch = LaunchConfig(files={**dict.fromkeys(("w1", "w2"), {"NCCL_ALGO": "Tree"}), "w3": {}})
+    launch = LaunchConfig(files={"w1": {"NCCL_ALGO": "Tree"}, "w2": {"NCCL_ALGO": "Tree"}, "w3": {}})
     outcome = evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
     assert [(finding.hosts, "grep -n" in finding.values["remedy"]) for finding in outcome.findings] == [(("w3",), True)]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from doctor.facts.container import HostContainer
+from doctor.facts.interfaces import Interfaces
 from doctor.facts.slurm import SlurmDaemon
 from tests.checks.containers import view
+from tests.checks.network import link
 from tests.checks.run_check import job, messages, run_check, skipped
 
 NAME = "slurmd-not-running"
@@ -27,6 +29,18 @@ JOB = job(SLURM_JOB_ID="7")
 )
 def test_states_of_a_daemon(daemon: SlurmDaemon, text: str) -> None:
     assert messages(run_check(NAME, {"n1": [daemon]}, JOB)) == ([("n1", text)] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("up", "answers", "is_unknown"), [(False, False, True), (False, True, False), (True, False, False)]
+)
+def test_no_daemon_is_accused_where_lo_is_down(up: bool, answers: bool, is_unknown: bool) -> None:
+    """A host comes to its own addresses through lo alone."""
+    lo = Interfaces(links=(link("lo", up=up),), addresses=(), routes=(), has_rules=False)
+    outcome = run_check(NAME, {"n1": [SlurmDaemon(("S",), 6818, answers), lo]}, JOB)
+    assert bool(outcome.unknown) is is_unknown
+    assert bool(outcome.findings) is (up and not answers)
+    assert not is_unknown or "`ip link set lo up`" in str(outcome.unknown["n1"])
 
 
 def test_where_it_does_not_apply() -> None:

@@ -1,8 +1,8 @@
 """The lines of a job script that a batch scheduler reads: ``#SBATCH``, ``#PBS``, ``#BSUB``, ``#DSUB``, ``#$``. Pure.
 
 Sources: Slurm, sbatch(1) (https://slurm.schedmd.com/sbatch.html); PBS Professional, qsub(1B), "select"; IBM Spectrum
-LSF, bsub (https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=bsub-options), "job_script"; Huawei Donau Scheduler user guide, dsub;
-Grid Engine, qsub(1), "-pe".
+LSF, bsub (https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=bsub-options), "job_script"; Huawei Donau Scheduler
+user guide, dsub; Grid Engine, qsub(1), "-pe".
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def name_text(value):
 
 
 def driver_values(asking, name, words):
-    """What the driver of an interface answers to the 32-bit ``words`` of an ``ethtool`` request; [] where it has no answer."""
+    """What an interface's driver answers to the 32-bit ``words`` of an ``ethtool`` request; [] where it does not."""
     import array  # in here: it loads `collections`
     import fcntl
 

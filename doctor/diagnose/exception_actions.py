@@ -86,10 +86,11 @@ def kind_of_code(code: str) -> str:
 def package_of(module: str) -> str:
     """What pip installs for a module, or for a package of that name; empty for one that is not in the table.
 
-    >>> package_of("yaml.nodes"), package_of("torch")
-    ('PyYAML', '')
+    >>> package_of("yaml.nodes"), package_of("torch"), package_of("google.protobuf.text"), package_of("google.cloud")
+    ('PyYAML', '', 'protobuf', '')
     """
-    return _table().packages.get(module.partition(".")[0].replace("-", "_").lower(), "")
+    parts, packages = module.replace("-", "_").lower().split("."), _table().packages
+    return packages.get(".".join(parts[:2]), packages.get(parts[0], ""))
 
 
 def _kind_of_event(event: Event) -> str:

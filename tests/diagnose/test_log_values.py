@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from doctor.diagnose.diagnosis import Culprit
 from doctor.diagnose.events import Event
 from doctor.diagnose.render.log_values import fill_values, requested_settings, values_in_logs
 from tests.diagnose.test_command import run
+from tests.diagnose.test_rules import SIGNATURES
 
 REFUSED = (
     b"[E416 15:40:10.861069241 socket.cpp:1023] [c10d] The client socket has timed out after 300000ms while trying \
@@ -20,6 +22,38 @@ to connect to (%s, 40613).\n"
 
 def event(**values: str) -> Event:
     return Event("a-signature", 0, 1, "a line", values)
+
+
+def test_a_mount_that_no_longer_answers_is_looked_up_without_touching_it() -> None:
+    """findmnt, df and stat ask the mount itself, and fail or wait there."""
+    commands = " ".join(SIGNATURES["file-handle-stale"].fix)
+    assert "/proc/self/mounts" in commands and not re.search(r"\b(?:findmnt|df|stat|ls)\b", commands)
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("ValueError: DeepSpeed Zero-3 is not compatible with passing a `device_map`.", "take one of both settings"),
+        ("ValueError: Number of devices 8 must be equal to the product of mesh_shape (4, 4)", "jax.make_mesh"),
+        (
+            "AssertionError: num_layers value from checkpoint (32) is not equal to the input argument value (24).",
+            "--use-checkpoint-args",
+        ),
+        ("AssertionError: only support equal chunk. Got size of DataProto 512 and chunk 6.", "set the whole batch"),
+        (
+            "ValueError: Total number of attention heads (40) must be divisible by tensor parallel size (5).",
+            "--tensor-parallel-size 4",
+        ),
+        ("Failed to initialize NVML: Driver/library version mismatch", "modprobe -r nvidia_uvm"),
+        ("RuntimeError: Triton Error [CUDA]: device kernel image is invalid", "rm -rf ~/.triton/cache"),
+        ("ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'", "pip install -U torch triton"),
+        ("AttributeError: module 'numpy' has no attribute 'float'", "pip install -r requirements.txt"),
+    ],
+)
+def test_the_first_remedy_fits_the_line(line: str, command: str) -> None:
+    """Rows for other lines have the same class, and another remedy."""
+    document = json.loads(run("-", "--json", text=line.encode() + b"\n").stdout)
+    assert command in document["causes"][0]["fix"][0]
 
 
 def test_a_device_of_all_culprits_a_host_and_a_port_are_known() -> None:
@@ -43,6 +77,9 @@ def test_a_device_of_all_culprits_a_host_and_a_port_are_known() -> None:
         ("./b.sh: line 2: /x;reboot: Permission denied", "chmod +x <file>"),
         ("RuntimeError: Parent directory /ckpt/run7 does not exist.", "mkdir -p /ckpt/run7"),
         ("RuntimeError: Parent directory /x$(id) does not exist.", "mkdir -p <folder>"),
+        ("OSError: Stale file handle: '/data/part-7.bin'", "awk -v f=/data/part-7.bin '$3"),
+        ("OSError: Stale file handle: '/data/$(id)'", "awk -v f=<file> '$3"),
+        ("ModuleNotFoundError: No module named 'google.cloud'", "python3 -m pip install --upgrade '<package>'"),
     ],
 )
 def test_a_package_of_the_table_a_file_and_a_folder_of_the_line_are_in_the_command(line: str, command: str) -> None:

@@ -77,6 +77,19 @@ def test_a_terminal_that_is_gone_ends_no_run() -> None:
     observed_progress_line.close()
 
 
+def test_no_bar_is_there_for_files_that_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(progress_line.time, "monotonic", lambda: clock[0])
+    stream = Terminal()
+    bar = ProgressLine(1, stream, hosts=False)
+    clock[0] += 0.9
+    bar.read(500, 1000)
+    assert stream.getvalue() == ""
+    clock[0] += 0.3
+    bar.read(900, 1000)
+    assert "90% of 1000 bytes read" in stream.getvalue()
+
+
 def test_the_stages_of_a_smoke_run_take_its_place() -> None:
     stream = Terminal()
     observed_progress_line = ProgressLine(1, stream)

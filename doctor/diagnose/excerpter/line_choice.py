@@ -18,7 +18,7 @@ NUMBER_GRAM = 2
 RECORDING_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
 LABEL_BYTES = 1 << 20  # at the beginning of a file, in which labels are looked for
 RANK_LINES = 4  # that name each of the ranks, on average: few errors do not tell whose output a log holds
-CTIME = r"\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4}"
+CTIME = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \w{3} {1,2}\d{1,2} [\d:]{8} \d{4}"
 MPIRUN_LABEL = (
     rf"(?:{CTIME}|\[{CTIME}\])?\[(?:(?:[\w.-]{{1,80}}@)?\d{{1,10}},(?:mpirank:)?)?(\d{{1,6}})(?:,[\w.-]{{1,80}})?\]"
     r"(?:\[[\w.-]{1,80}:\w{1,10}\])?<std(?:out|err|diag)>:"

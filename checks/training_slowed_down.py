@@ -17,8 +17,8 @@ def training_slowed_down(watch: WatchResult) -> Iterator[Finding]:
     `doctor changes -- <launch line>` tells what has changed since the job last worked. Input: the file system of the
     data set (`doctor check --select mount-missing`), `num_workers`, other jobs that read there. Compute of one host:
     its clocks, temperature and other programs (`doctor smoke`), and the CPU quota of its container
-    (`cat /sys/fs/cgroup/cpu.max`). Compute of all ranks: the code, its settings, the version of torch. Network: the card
-    and the links of the host that is named (`doctor net`).
+    (`cat /sys/fs/cgroup/cpu.max`). Compute of all ranks: the code, its settings, the version of torch. Network: the
+    card and the links of the host that is named (`doctor net`).
 
     ## Source
     `doctor watch` measures what each step of each rank consists of, and keeps the usual ones of a run in the user's

@@ -12,7 +12,7 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
     ## Why it matters
     The stages that were not reached are unknown. No fault was found: the run needed more time than its budget, or ranks
-    gave up waiting for others that had not joined yet.
+    gave up waiting for others that had not joined yet, or that got no CPU for most of that time.
 
     ## What to do
     {remedy}

@@ -275,7 +275,10 @@ class TrainingWatch:
         self.likely = self._likely_hang() if failure is None else None
         if failure is None:
             return None
-        return msgspec.structs.replace(failure, stage="training" if failure.stage == STAGE else failure.stage)
+        kind = "network" if failure.kind == "budget" else failure.kind  # a job has no budget of this program
+        return msgspec.structs.replace(
+            failure, kind=kind, stage="training" if failure.stage == STAGE else failure.stage
+        )
 
     def _plausible(self, failure: Failure, stack: Callable[[int], str | None]) -> Failure | None:
         """The failure, as far as it is one in a program of the user; None where it is none yet."""

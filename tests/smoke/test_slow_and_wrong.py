@@ -277,7 +277,10 @@ def test_of_sound_ranks_nothing_is_said(name: str, stages: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        ("torch.set_default_dtype(torch.float16)", "get_default_dtype() has changed from torch.float32 to torch.float16"),
+        (
+            "torch.set_default_dtype(torch.float16)",
+            "get_default_dtype() has changed from torch.float32 to torch.float16",
+        ),
         ("torch.inference_mode()", "is_inference_mode_enabled"),
         ("torch.set_grad_enabled(False)", "is_grad_enabled"),
         ("torch.set_default_device('meta')", "get_default_device"),

@@ -716,6 +716,17 @@ def test_the_rank_that_others_gave_up_waiting_for_is_named(error: str, end: str)
     assert failure.evidence == (f"Rank 0 gave up waiting: {error}",)
 
 
+def test_a_rank_that_could_not_run_while_others_gave_up_waiting_for_it_is_not_named() -> None:
+    """All hosts may be short of CPUs: to be late is no fault."""
+    ranks = three_after_two_steps()
+    two_end_in_a_call(ranks, GAVE_UP)
+    ranks.show(2, "compute", 2, 60.0, effective=7.0)
+    ranks.verdict(60.5)
+    failure = ranks.verdict(63.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("network", ())
+    assert "gave up waiting for rank 2, which could run for 7 of" in failure.text
+
+
 @pytest.mark.parametrize("end", ["signal 15", "signal 9", UNKNOWN_END])
 @pytest.mark.parametrize("found_first", [True, False])
 def test_the_rank_that_others_gave_up_waiting_for_is_named_where_all_ends_are_found_at_once(

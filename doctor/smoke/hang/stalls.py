@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from doctor.analysis.collectives.waits import ONE_WAY
+from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
@@ -60,9 +61,10 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
     """Ranks outside of any collective that others waited for until they gave up.
 
     What ended them comes after it: a launcher ends those that are left. Where a broken connection ended the others, a
-    rank that has not come yet may only be on its way, and no rank is named.
+    rank that has not come yet may only be on its way, and no rank is named; nor is one that could not run for most of
+    that time, as where all hosts are short of CPUs: to be late is no fault.
     """
-    missed: set[int] = set()
+    missed, starved = set[int](), set[int]()
     evidence: list[str] = []
     for wait in waits.values():
         waiting = [state.snaps[rank] for rank in wait.blocked_ranks]
@@ -76,10 +78,12 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
         if given_up:  # the process ends a while after that, and may have come to a later call meanwhile
             late = [rank for rank in late if state.entered(rank, waiting[0].group) < given_up]
         if gave_up and late:
+            starved.update(rank for rank in late if state.snaps[rank].effective < state.snaps[rank].age / 2)
             missed.update(late)
             evidence += gave_up
+    missed -= starved
     if not missed:
-        return None
+        return _out_of_time(state, starved, evidence) if starved else None
     worst = max((state.snaps[rank] for rank in missed), key=lambda snap: snap.effective)
     return state.build_failure(
         _kind_of_stall(worst),
@@ -89,6 +93,19 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
         text="the others gave up waiting for it",
         evidence=tuple(evidence[:1]),
     )
+
+
+def _out_of_time(state: RunState, starved: set[int], evidence: Sequence[str]) -> Failure:
+    """Ranks gave up waiting for others that could not run: nothing went wrong but that the time was not enough."""
+    worst = max((state.snaps[rank] for rank in starved), key=lambda snap: snap.age)
+    text = filled(
+        "others gave up waiting for {0}, which could run for {1} of {2} s",
+        rank_names(starved),
+        f"{worst.effective:.0f}",
+        f"{worst.age:.0f}",
+    )
+    about = state.awaited_collective(starved)
+    return state.build_failure("budget", (), about=about, certainty="evidence", text=text, evidence=tuple(evidence[:1]))
 
 
 def _is_apart(snap: Snapshot) -> bool:

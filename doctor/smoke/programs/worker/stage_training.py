@@ -43,7 +43,6 @@ REFERENCE_BLOCKS = 512
 
 def make_batch(ctx: RankContext, model: Any, rng: CounterRng, step: int, dropout: bool) -> Batch:
     """This rank's rows of a step. ``model``: a `Model`, or another object with a `Mesh`. No dropout: for learning."""
-    ctx.comm.modes.check()
     ctx.recorder.step = step
     ctx.recorder.mark("input")
     count = block_count(ctx.world_size) if dropout else block_count(ctx.world_size, LEARNING_BLOCKS)
@@ -158,6 +157,7 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> None:
     ctx.emit("begin", layout=index, before=before, error=error, **model.digests())
     start = model.flat.clone()
     for step in range(ctx.plan["steps"]):
+        ctx.comm.modes.check()
         batch = make_batch(ctx, model, rng, step, True)
         weights = ctx.reference[step - 1].weights if 0 < step <= len(ctx.reference) else ctx.initial_weights
         trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None, weights)
@@ -224,6 +224,7 @@ def stage_learning(ctx: RankContext) -> None:
     compared = steps_to_compare(ctx)
     learned, losses = (model.flat, gradient), []
     for step in range(ctx.plan["learn_steps"]):
+        ctx.comm.modes.check()
         loss = model.forward_backward(make_batch(ctx, model, rng, step, False))
         if loss is not None:
             ctx.emit("learn", step=step, loss=finite_or_none(loss))

@@ -59,7 +59,7 @@ END
 
 
 BEHIND_A_PORT = f"""
-port=/sys/devices/pci0000:c0/0000:c0:02.0
+port={PCI}/0000:c0:02.0
 mkdir -p $port; echo 16 >$port/max_link_width; echo 16.0 GT/s PCIe >$port/max_link_speed
 npu=$port/0000:c2:00.0; mkdir $npu; cp {PCI}/0000:c2:00.0/* $npu/
 rm -r {PCI}/0000:c2:00.0; ln -s $npu {PCI}/0000:c2:00.0

@@ -84,8 +84,7 @@ def time_option(option: str, text: str, usual: float) -> float:
     """Seconds of an option that takes a time, ``usual`` where it is not given. Raises: UsageError."""
     seconds = parse_time_limit(text) if text else usual
     if seconds is None:
-        template = "{0} {1}: expected a time from 1s to 24h, for example 90s or 10m"
-        raise UsageError(filled(template, option, f"{text!r}"))
+        raise UsageError(filled("{0} {1}: expected a time from 1s to 24h, for example 90s or 10m", option, f"{text!r}"))
     return seconds
 
 

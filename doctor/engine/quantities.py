@@ -83,7 +83,7 @@ def span_text(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds <= 90 * 60:
-        return f"{seconds / 60:.0f} min"
+        return filled("{0} min", f"{seconds / 60:.0f}")
     if seconds < 2 * DAY:
         return f"{seconds / HOUR:.0f} h"
     return filled("{0} days", f"{seconds / DAY:.0f}")

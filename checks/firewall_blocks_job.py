@@ -32,8 +32,8 @@ TOO_MANY = filled(
 MANY_PORTS = 1000
 OPENS = "It opens these ports to these hosts only; the firewall stays on."
 NARROW = (
-    "If that many ports must not be opened, make the kernel's range small on all hosts, and open that: `sysctl -w "
-    'net.ipv4.ip_local_port_range="50000 51999"`.'
+    'Where so many ports may not be opened: on all hosts, `sysctl -w net.ipv4.ip_local_port_range="50000 51999"` makes '
+    "the kernel's range small; then check again, and open those ports alone."
 )
 WITNESS = ("hardware", "proofs")
 

@@ -15,6 +15,7 @@ from doctor.job import LaunchConfig
 from doctor.job.variables import AGENT_STORE
 
 ONE_HOST = "only one host: the master is the host itself"
+EACH = "each host that this finding is about"
 
 
 def _not_on_one_host(settings: Mapping[type, object]) -> str:
@@ -33,6 +34,8 @@ BY_NAME = (
     "and an address on each other one. Correct /etc/hosts; or give that host `--rdzv-conf is_host=1`, all others "
     "`--rdzv-conf is_host=0`, and each its address with `--local-addr`."
 )
+
+EACH = "each host that this finding is about"
 
 
 @check(severity=ERROR, area="connectivity", single_host=SINGLE, follows_from=BY_LINE)
@@ -100,7 +103,7 @@ def master_address_wrong(
         remedy = BY_NAME if (hosts[0], reason) in by_name else ""
         if not remedy and usual and (lines := hosts_file_lines([master], names, addresses or {}, fleet)):
             correction = hosts_file_correction(master, lines)
-            remedy = filled("Correct the name on each host that is named here: `{0}`.", correction)
+            remedy = filled("As root on {0}: `{1}`.", ", ".join(hosts) if len(hosts) <= 8 else EACH, correction)
         yield Finding(
             "MASTER_ADDR {master} {reason}",
             hosts=hosts,

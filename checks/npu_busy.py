@@ -16,8 +16,8 @@ def npu_busy(table: NpuTable, holders: NpuProcesses | None) -> Iterator[Finding]
     or out of memory.
 
     ## What to do
-    Find its owner: `ps -o user,pid,lstart,args -p {pid}` on {host}. When it is not needed: `kill {pid}`, then `kill -9
-    {pid}`, and wait ten seconds.
+    Find its owner: `ps -o user,pid,lstart,args -p {pid}` on {host}. When it is not needed: `kill {pid}`; if it
+    is still there after ten seconds: `kill -9 {pid}`.
 
     ## Source
     The process table of `npu-smi info`, not the memory in use, which is 3 to 4 GB on an idle NPU.

@@ -19,9 +19,9 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
     """All ranks of a group call the same collective, of the same size, type and root.
 
     ## Why it matters
-    Collectives carry no name: call number 3 of a rank in a group is matched with call number 3 of the others, and so
-    on. If one rank calls another operation, or with another size, type or root, the job hangs, aborts, or goes on with
-    wrong numbers.
+    All ranks of a group must make the same calls in the same order: collectives have no names, and are matched by
+    their order alone. If one rank calls another operation, or with another size, type or root, the job hangs,
+    aborts, or goes on with wrong numbers.
 
     ## What to do
     {look}

@@ -92,7 +92,7 @@ _ANNOUNCED = {
         "the output of the process that it is about",
     ),
     "traceback-cut": ("the log ends within a traceback: {0}", "the lines behind it"),
-    "error-unknown": ("no signature is about the last error: {0}", ""),
+    "error-unknown": ("doctor does not know the last error: {0}", ""),
 }
 """Of lines that only announce a failure: what is known by them, and the output that would tell more."""
 _LOST = "the logs show that the connection to {0} ended, and not why"
@@ -350,7 +350,7 @@ def _needed_logs(case: Case) -> list[str]:
     unnamed = sum(process.rank is None for process in case.processes)
     lacks_rank_numbers = unnamed > 1 and (0 < len(absent) <= unnamed if size else not logged_ranks)
     if lacks_rank_numbers:  # the ranks that wrote them are not known; more logs are not there to be asked for
-        needed.append("which rank wrote each log: in its lines, or as the number in its name")
+        needed.append("logs of known ranks: name each file after its rank, such as rank_0.log")
     elif absent:
         listed = joined(
             "", (", ".join(absent[:8]), filled(" and {0} more", len(absent) - 8) if len(absent) > 8 else "")

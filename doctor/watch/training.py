@@ -119,8 +119,7 @@ class Training:
         self.hosts[rank] = self._host_list[rank] = host
 
     def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
-        """Of a rank of this host, or of another one."""
-        self.watch.take_event(rank, event, now)
+        self.watch.take_event(rank, event, now)  # of a rank of this host, or of another one
         if event.get("ev") == "error":
             self.errors[rank] = innermost_first(str(event.get("stack", ""))[:6000])
         if event.get("ev") == "hook":

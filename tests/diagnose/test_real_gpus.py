@@ -78,7 +78,7 @@ def test_of_ranks_that_are_all_in_one_collective_none_is_named_and_no_dump_is_as
         assert not diagnosis.causes and diagnosis.undecidable
         reason, needed = diagnosis.undecidable.reason, " ".join(diagnosis.undecidable.needed)
         assert "all ranks that the logs show are in" in reason and "121" in reason and ": 15 s" in reason
-        assert "watch --attach" in needed and "BUFFER_SIZE" not in needed and "which rank wrote" not in needed
+        assert "watch --attach" in needed and "BUFFER_SIZE" not in needed and "logs of known ranks" not in needed
 
 
 def test_one_of_three_ranks_that_shows_nothing_is_not_in_the_collective_of_the_others() -> None:

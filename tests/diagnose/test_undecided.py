@@ -77,7 +77,7 @@ def test_logs_that_were_given_are_not_asked_for() -> None:
     result = logs(first=waits, second=waits)
     assert result.undecidable is not None
     assert not [text for text in result.undecidable.needed if "all other ranks" in text]
-    assert [text for text in result.undecidable.needed if "which rank wrote each log" in text]
+    assert [text for text in result.undecidable.needed if "logs of known ranks" in text]
     assert "the logs of all other ranks" in logs(only=waits).undecidable.needed  # type: ignore[union-attr]
 
 

@@ -58,7 +58,8 @@ RUN_ALONE = {
 """The same on a host with the first fault of the check in `tests.faults`."""
 NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
-        hccn_tool npu-smi ascend-dmi ipmitool nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
+        ipmitool
+        hccn_tool npu-smi ascend-dmi nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
         {up} {command} sminfo msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
         ethtool nmcli rdma mlxfwmanager perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos
         flint devlink nvidia-bug-report.sh""",

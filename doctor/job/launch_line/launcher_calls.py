@@ -68,7 +68,9 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
     is_single = "standalone" in options or is_default(options, "nnodes")
     if "standalone" in options and (options.number("nnodes") or 1) > 1:
-        options.refuse(["nnodes"], "1: with --standalone the job is on one host, and waits for the others")
+        options.refuse(
+            ["nnodes"], "1, as --standalone is for one host; for several, put --rdzv-endpoint <host>:29500 in its place"
+        )
     least, most = (1, 1) if is_single else least_and_most(options, "nnodes", "2:4")
     per_node, by_devices = options.text("nproc-per-node"), ""
     ranks_per_node = None

@@ -7,7 +7,7 @@ from doctor.facts.pcie_links import PcieLink, PcieLinks
 
 NVIDIA = "10de"
 ADVISORY = ("places",)
-CAUSES = {"gpu-lost": ("device",)}
+CAUSES = {"gpu-lost": ("device=devices",)}
 
 
 @check(severity=ERROR, area="links", follows_from=CAUSES, advisory=ADVISORY)

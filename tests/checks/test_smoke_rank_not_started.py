@@ -28,11 +28,11 @@ def test_the_rank_and_its_words() -> None:
         ("RuntimeError: Invalid device ordinal", "Check ASCEND_RT_VISIBLE_DEVICES"),
         (
             "ImportError: cannot import name 'x' from 'peft.utils'",
-            "with the interpreter of the job, on each host: `python3 -m pip install --upgrade 'peft'`",
+            "with the interpreter of the job, on each host, in the program's folder, the versions that it names: ",
         ),
         (
             "ImportError: cannot import name 'x' from 'torch'",
-            "with the interpreter of the job, on each host: `python3 -m pip install --upgrade '<package>'`",
+            "with the interpreter of the job, on each host, in the program's folder, the versions that it names: ",
         ),
         ("CUDA driver is a stub library", "`unset LD_LIBRARY_PATH`"),
         ("Unrecognized key 'bogus' in CUDA allocator config.", "`unset PYTORCH_CUDA_ALLOC_CONF"),

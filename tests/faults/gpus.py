@@ -376,6 +376,16 @@ ROWS: list[Row] = [
         values={"devices": ["0000:02:00"]},
         prepare=nothing,  # the numbers of the other GPUs change
     ),
+    Row(
+        "gpu-lost",
+        f"rm {GPU}/2.xml; cd {PCI}/0000:02:00.0; echo 63 | tee current_link_width >max_link_width\n"
+        "echo Unknown | tee current_link_speed >max_link_speed\n"
+        + logged("NVRM: Xid (PCI:0000:02:00): 79, pid=1122, GPU has fallen off the bus."),
+        fleet="gpu",
+        also=("gpu-xid-logged", "gpu-count-differs", "pcie-link-degraded"),
+        values={"devices": ["0000:02:00"]},
+        prepare=nothing,
+    ),
     failing(
         "gpu-driver-mismatch",
         "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.144",

@@ -30,6 +30,7 @@ CONSTANT_WORDS = {
     *("CLOCK", "ECC", "PERFORMANCE", "POWER", "ROW_REMAPPER", "TEMPERATURE"),  # sections of nvidia-smi -d
     *(
         "ACCEPT",
+        "AER",
         "DEFAULT",
         "DRAIN",
         "DROP",
@@ -51,6 +52,7 @@ CONSTANT_WORDS = {
     *(
         "LD_PRELOAD",
         "LOCAL_RANK",
+        "NCCL_IB_GID_IDX",
         "MASTER_ADDR",
         "RANK",
         "TORCHINDUCTOR_CACHE_DIR",

@@ -87,7 +87,7 @@ def test_no_bar_is_there_for_files_that_are_read_at_once(monkeypatch: pytest.Mon
     assert stream.getvalue() == ""
     clock[0] += 0.3
     bar.read(900, 1000)
-    assert "90% of 1000 bytes read" in stream.getvalue()
+    assert "90% of 1000 B read" in stream.getvalue()
 
 
 def test_the_stages_of_a_smoke_run_take_its_place() -> None:

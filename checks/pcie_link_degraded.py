@@ -6,6 +6,7 @@ from doctor.facts.container import HostContainer
 from doctor.facts.pcie_links import PcieLink, PcieLinks
 
 NVIDIA = "10de"
+ACCELERATORS = ("03", "12")
 ADVISORY = ("places",)
 CAUSES = {"gpu-lost": ("device=devices",)}
 
@@ -30,8 +31,9 @@ def pcie_link_degraded(links: PerHost[PcieLinks], places: PerHost[HostContainer]
     suspended, or kept for a virtual machine, may do so. Fewer lanes than an accelerator and its port support are a
     warning on one host; so is a lower speed of an NPU, which keeps its speed while it is idle, as others do not. All
     are compared with the same card in the same slot of other hosts. gpu-pcie-width-low has the lanes of NVIDIA's GPUs,
-    rdma-port-slow those of RDMA adapters. In virtual machines only silent devices count; in a container, which may not
-    use the device, they are a warning.
+    rdma-port-slow those of RDMA adapters. In virtual machines only silent devices count. A silent accelerator or
+    RDMA adapter is an error; in a container, which may not use it, and of another network card or a disk, which the job
+    may do without, it is a warning.
     """
     alike: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for host, of_host in links.items():
@@ -44,7 +46,7 @@ def pcie_link_degraded(links: PerHost[PcieLinks], places: PerHost[HostContainer]
                     kind=link.kind,
                     slot=link.slot,
                     device=link.slot.partition(".")[0],
-                ).as_warning(bool(place and place.engine))
+                ).as_warning(bool(place and place.engine) or not _carries_jobs(link))
             elif not of_host.is_virtual:
                 yield from _below_support(host, link)
                 if _has_peers(link):
@@ -63,6 +65,11 @@ def _below_support(host: str, link: PcieLink) -> Iterator[Finding]:
             observed=str(link.rate),
             expected=str(link.supported),
         ).as_warning(True)
+
+
+def _carries_jobs(link: PcieLink) -> bool:
+    """Whether a job is on it: on an accelerator, or an RDMA adapter. It may do without another card or a disk."""
+    return link.is_rdma or link.pci_class.startswith(ACCELERATORS)
 
 
 def _lacks(link: PcieLink) -> bool:

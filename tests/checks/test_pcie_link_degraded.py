@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -66,6 +68,14 @@ def test_a_silent_device_is_an_error_but_for_a_container_that_may_not_use_it() -
     assert not finding.is_warning
     (finding,) = run_check(CHECK, {"w1": [PcieLinks((SILENT,)), place(engine="docker")]}).findings
     assert finding.is_warning
+
+
+@pytest.mark.parametrize(
+    ("more", "warning"), [(H100, False), (NIC, True), ({**NIC, "is_rdma": True}, False), (DISK, True)]
+)
+def test_a_job_may_do_without_a_silent_card_or_disk(more: dict[str, Any], warning: bool) -> None:
+    (finding,) = run_check(CHECK, {"w1": [PcieLinks((msgspec.structs.replace(SILENT, **more),))]}).findings
+    assert finding.is_warning == warning
 
 
 @pytest.mark.parametrize("more", [H100, {**MI300X, "pci_class": "0300"}])

@@ -44,13 +44,14 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
 
     ## Source
     The program of the launch line after `--`: an absolute path; or a relative one where all ranks start in the folder
-    of this command: a launch on this host alone, or by srun, mpirun or deepspeed without an option for another folder.
+    of this command, or of srun's `--chdir` or mpirun's `--wdir`: a launch on this host alone, or by srun, mpirun or
+    deepspeed.
     The same for configurations in JSON, YAML and TOML; one of a relative path that no host has is a warning, as a
     program may look for it in a folder of its own. Of a job script only absolute paths are looked for. What starts in a
     container or is found on the PATH is not looked for. A module is, where torchrun or python starts it in this folder;
     on other hosts where srun starts all ranks, or mpirun a Python whose path the line names; and what the program
-    imports first, by the interpreter that this shell finds for the line, which imports none of it; not where PYTHONPATH
-    is set, which a login may lack.
+    imports first, by the interpreter that this shell finds for the line, which imports none of it; where PYTHONPATH is
+    set, which a login may lack, under srun alone.
     Behind other statements, which may change where Python looks, a module that no host has is not judged. So are the
     folders of mpirun's `--wdir` and of `--log-dir`; the file of NCCL_GRAPH_FILE, without which NCCL 2.28 ends the ranks
     (measured on an H200); and of `--nproc-per-node gpu` a device file of any GPU.

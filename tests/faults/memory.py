@@ -51,6 +51,7 @@ ROWS = [
         "memory-short",
         *grouped("memory", "memory.limit_in_bytes", "1G", "memory.max=1G"),
         values={"total": "1 GiB", "expected": "8 GiB", "ranks": 8},
+        apart=("npu-count-differs", "npu-missing"),  # a rank for each NPU
     ),
     Row("memory-short", MEMINFO + "mount --bind /run/meminfo /proc/meminfo", "umount /proc/meminfo", fleet="cpu"),
     Row(

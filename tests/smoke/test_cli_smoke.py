@@ -199,7 +199,7 @@ def test_sizes_and_lists() -> None:
     ]
     assert wish(devices="0-2,7").devices == (0, 1, 2, 7)
     assert (wish().python, wish().master_port, wish().backend, wish().max_bytes) == ("p", 5, None, 1 << 20)
-    for bad in ("3", "4G", "-1", "1.5M", ""):
+    for bad in ("3", "4G", "-1", "1.5", ""):
         with pytest.raises(CommandError):
             wish(max_bytes=bad)
 

@@ -246,7 +246,8 @@ def test_the_process_below_a_shell_that_holds_a_rank_up_is_named(tmp_path: Path)
     process = subprocess.Popen(["sh", "-c", 'sh -c "cat $0; true"; true', str(path)], start_new_session=True)
     try:
         limit = time.monotonic() + 60
-        while "open" not in (calls := {row[2]: row for row in children_of(process.pid)}) and time.monotonic() < limit:
+        while not {"open", "wait"} <= (calls := {row[2]: row for row in children_of(process.pid)}).keys():
+            assert time.monotonic() < limit, calls
             time.sleep(0.05)
         assert calls["wait"][0] != calls["open"][0]  # the inner shell, and what it has started
         children = [(pid, state, call, str(path)) for pid, state, call, _ in calls.values()]

@@ -76,32 +76,33 @@ def test_no_line_of_a_block_that_a_pattern_matches_is_passed_over(parts: list[tu
         assert expected <= chosen and (not expected or not MATCHER.is_quiet(line.encode()))
 
 
-FAMILIES = {
-    "an NPU": (
-        ("doctor.facts.npu", "doctor.facts.hccn", "doctor.facts.versions"),
-        {"cuda", "hip", "rocm", "nccl", "nvshmem", "tensorrt-llm", "gloo", "rdma", "ucx", "libfabric"},
-    ),
-    "a GPU": (
-        ("doctor.facts.gpu", "doctor.facts.nvlink", "doctor.facts.imex", "doctor.facts.amd_smi"),
-        {"hccl", "hccp", "cann", "torch_npu", "aicpu", "ascendcl", "ge", "mindie", "gloo"},
-    ),
+FACTS_OF = {
+    "an NPU": ("doctor.facts.npu", "doctor.facts.hccn", "doctor.facts.versions"),
+    "a GPU": ("doctor.facts.gpu", "doctor.facts.nvlink", "doctor.facts.imex", "doctor.facts.amd_smi"),
 }
-"""By kind of device: the modules of the facts that only its hosts have, and the components that do not run on it."""
+"""By kind of device: the modules of the facts that only its hosts have."""
+COMPONENTS_OF = {
+    "an NPU": {"hccl", "hccp", "cann", "torch_npu", "aicpu", "ascendcl", "ge", "mindie", "mindspore", "runtime"},
+    "a GPU": {"cuda", "hip", "rocm", "nccl", "nvshmem", "tensorrt-llm"},
+    "none": {"gloo", "rdma", "ucx", "libfabric"},
+}
+"""By kind of device: the components of signatures that run on it alone."""
 
 
-@pytest.mark.parametrize("device", FAMILIES)
+@pytest.mark.parametrize("device", FACTS_OF)
 def test_a_failure_of_one_kind_of_device_is_looked_for_with_no_check_of_another_kind(device: str) -> None:
     """A check brings its playbooks: the log of an NVIDIA job once recommended `doctor fix install-npu-driver`."""
-    modules, foreign = FAMILIES[device]
     of_the_device = {
         check.name
         for check in load_checks()
-        if any(need.is_fact and not need.optional and need.type.__module__.startswith(modules) for need in check.needs)
+        for need in check.needs
+        if need.is_fact and not need.optional and need.type.__module__.startswith(FACTS_OF[device])
     }
+    foreign = set[str]().union(*(words for kind, words in COMPONENTS_OF.items() if kind != device))
     named = {
         signature.id: sorted(of_the_device & set(signature.checks))
         for signature in SIGNATURES.values()
-        if signature.components and set(signature.components) <= foreign
+        if foreign & set(signature.components) and not COMPONENTS_OF[device] & set(signature.components)
     }
     assert not {name: checks for name, checks in named.items() if checks}
 

@@ -35,8 +35,6 @@ BY_NAME = (
     "`--rdzv-conf is_host=0`, and each its address with `--local-addr`."
 )
 
-EACH = "each host that this finding is about"
-
 
 @check(severity=ERROR, area="connectivity", single_host=SINGLE, follows_from=BY_LINE)
 def master_address_wrong(

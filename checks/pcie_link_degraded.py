@@ -1,4 +1,5 @@
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.analysis.majority import unlike_most
@@ -35,36 +36,31 @@ def pcie_link_degraded(links: PerHost[PcieLinks], places: PerHost[HostContainer]
     RDMA adapter is an error; in a container, which may not use it, and of another network card or a disk, which the job
     may do without, it is a warning.
     """
-    alike: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    alike: dict[tuple[str, str], dict[str, PcieLink]] = defaultdict(dict)
     for host, of_host in links.items():
         place = places.get(host) if places else None
         for link in of_host.links:
             if link.is_silent:
-                yield Finding(
-                    "{kind} at {slot} is on the PCI bus and does not answer: its registers read as ones",
-                    hosts=[host],
-                    kind=link.kind,
-                    slot=link.slot,
-                    device=link.slot.partition(".")[0],
-                ).as_warning(bool(place and place.engine) or not _carries_jobs(link))
-            elif not of_host.is_virtual:
-                yield from _below_support(host, link)
-                if _has_peers(link):
-                    alike.setdefault((link.pci_id, link.slot), {})[host, link.slot] = _compared(link)
-    yield from _unlike_others(links, alike)
+                text = "{kind} at {slot} is on the PCI bus and does not answer: its registers read as ones"
+                yield _finding(text, host, link).as_warning(bool(place and place.engine) or not _carries_jobs(link))
+            elif not of_host.is_virtual and _lacks(link):
+                text = "the PCIe link of {kind} at {slot} is {observed}; both its ends support {expected}"
+                values = {"observed": str(link.rate), "expected": str(link.supported)}
+                yield _finding(text, host, link, **values).as_warning(True)
+            elif not of_host.is_virtual and _has_peers(link):
+                alike[link.pci_id, link.slot][host] = link
+    for by_host in alike.values():
+        compared = {(host, link.slot): _compared(link) for host, link in by_host.items()}
+        for host, _, observed, expected, count in unlike_most(compared):
+            text = "the PCIe link of {kind} at {slot} is {observed}; {count} of {total} hosts have {expected}"
+            numbers = {"count": count, "total": len(by_host)}
+            finding = _finding(text, host, by_host[host], observed=observed, expected=expected, **numbers)
+            yield finding.as_warning(True)
 
 
-def _below_support(host: str, link: PcieLink) -> Iterator[Finding]:
-    if _lacks(link):
-        yield Finding(
-            "the PCIe link of {kind} at {slot} is {observed}; both its ends support {expected}",
-            hosts=[host],
-            kind=link.kind,
-            slot=link.slot,
-            device=link.slot.partition(".")[0],
-            observed=str(link.rate),
-            expected=str(link.supported),
-        ).as_warning(True)
+def _finding(text: str, host: str, link: PcieLink, **values: object) -> Finding:
+    device = link.slot.partition(".")[0]
+    return Finding(text, hosts=[host], kind=link.kind, slot=link.slot, device=device, **values)
 
 
 def _carries_jobs(link: PcieLink) -> bool:
@@ -82,28 +78,9 @@ def _lacks(link: PcieLink) -> bool:
 
 def _has_peers(link: PcieLink) -> bool:
     """Whether it is compared with the same card in the same slot of other hosts."""
-    return bool(link.rate) and not (_lacks(link) or link.is_rdma or link.pci_id.startswith(NVIDIA))
+    return bool(link.rate) and not (link.is_rdma or link.pci_id.startswith(NVIDIA))
 
 
 def _compared(link: PcieLink) -> str:
     is_steady = link.is_npu or link.pci_class.startswith(("01", "02"))
     return str(link.rate) if is_steady or not link.rate else filled("x{0}", link.rate.lanes)
-
-
-def _unlike_others(
-    links: Mapping[str, PcieLinks], alike: Mapping[tuple[str, str], Mapping[tuple[str, str], str]]
-) -> Iterator[Finding]:
-    kinds = {(host, link.slot): link.kind for host, of_host in links.items() for link in of_host.links}
-    for by_place in alike.values():
-        for host, slot, observed, expected, count in unlike_most(by_place):
-            yield Finding(
-                "the PCIe link of {kind} at {slot} is {observed}; {count} of {total} hosts have {expected}",
-                hosts=[host],
-                kind=kinds[host, slot],
-                slot=slot,
-                device=slot.partition(".")[0],
-                observed=observed,
-                expected=expected,
-                count=count,
-                total=len(by_place),
-            ).as_warning(True)

@@ -119,7 +119,8 @@ class Training:
         self.hosts[rank] = self._host_list[rank] = host
 
     def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
-        self.watch.take_event(rank, event, now)  # of a rank of this host, or of another one
+        """Of a rank of this host, or of another one."""
+        self.watch.take_event(rank, event, now)
         if event.get("ev") == "error":
             self.errors[rank] = innermost_first(str(event.get("stack", ""))[:6000])
         if event.get("ev") == "hook":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 
 from doctor.facts.interfaces import SendingDelay
+from doctor.remote.runtime.connecting import REFUSED_HERE
 from doctor.smoke.hang.network_evidence import (
+    REFUSALS,
     AddressOwners,
     by_host,
     failed_links,
@@ -331,3 +334,8 @@ def test_one_struck_host_never_leads_to_an_innocent_one_alone(count: int) -> Non
             assert struck in blamed and len(blamed) < 3
             named[blamed == (struck,)] += 1
     assert named[True] > named[False] / 4
+
+
+def test_each_error_that_connect_gives_at_once_has_its_words() -> None:
+    """The hosts name the number, and the controller says what it means: two lists, which cannot import each other."""
+    assert {errno.errorcode[number] for number in REFUSED_HERE} == REFUSALS.keys()

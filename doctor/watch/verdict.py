@@ -17,7 +17,7 @@ import msgspec
 from doctor.analysis.collectives.deaths import Death, EndCause, follows
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
-from doctor.smoke.hang.detector import Detector
+from doctor.smoke.hang.detector import Detector, joined_snapshots
 from doctor.smoke.hang.stalls import locked_out
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
@@ -97,6 +97,8 @@ class TrainingWatch:
         self._numbers: dict[int, dict[int, int]] = {}
         """By rank: from its own number of a group to ours."""
         self._deaths: dict[int, Death] = {}
+        self._unread: set[int] = set()
+        """Ranks whose newest calls were not judged yet: ranks are looked at more often than judged."""
         self._alive_at: dict[int, float] = {}
         """When each rank was last seen alive."""
         self._suspicion = Suspicion()
@@ -203,6 +205,8 @@ class TrainingWatch:
 
     def _joined_to_last(self, snapshot: Snapshot) -> Snapshot:
         before = self.snapshots.get(snapshot.rank)
+        snapshot = joined_snapshots(before if snapshot.rank in self._unread else None, snapshot)
+        self._unread.add(snapshot.rank)
         if before is None:
             return snapshot
         if before.stamp != snapshot.stamp:
@@ -226,7 +230,8 @@ class TrainingWatch:
         for rank in self._deaths:
             snap = self.snapshots[rank]
             if self._follows(snap) != snap.secondary:
-                self.snapshots[rank] = msgspec.structs.replace(snap, secondary=not snap.secondary, calls=())
+                calls = snap.calls if rank in self._unread else ()
+                self.snapshots[rank] = msgspec.structs.replace(snap, secondary=not snap.secondary, calls=calls)
 
     def _follows(self, snap: Snapshot) -> bool:
         """Whether the end of this rank follows from another's. Memory does not run out as another waits or breaks."""
@@ -267,6 +272,7 @@ class TrainingWatch:
             return late_ranks
         self._order_deaths()
         failure = self.detector.feed(self.snapshots, now, late) if self.snapshots else None
+        self._unread.clear()
         self._place_ended()
         failure = self._plausible(failure, stack) if failure is not None else None
         self.overdue = (self.detector.overdue(self.patience) or self._all_ask()) if failure is None else None

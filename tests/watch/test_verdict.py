@@ -417,6 +417,38 @@ def test_a_rank_that_computes_with_a_call_under_way_is_not_taken_for_one_that_wa
     assert ranks.verdict(60.0) is None
 
 
+def test_calls_that_are_seen_between_two_judgements_are_all_judged() -> None:
+    """Ranks are looked at more often than judged; a lost call left its place open for ever, as if one had not come."""
+    ranks = three_after_two_steps()
+    for step in (2, 3):
+        for rank in range(3):
+            ranks.call(rank, step)  # without a judgement between the steps
+    for rank in range(3):
+        assert [call.seq for call in ranks.watch.snapshots[rank].calls] == [3, 4]
+    ranks.verdict(4.0)
+    for rank in (0, 1):
+        ranks.call(rank, 4)
+        ranks.call(rank, 5)
+    ranks.verdict(5.0)
+    for rank, state in enumerate(("enqueued", "enqueued", "compute")):
+        ranks.show(rank, state, 5, 2 * PATIENCE)
+    failure = ranks.verdict(30.0)
+    assert failure and failure.culprit_ranks == (2,) and ranks.watch.snapshots[0].seq == 5
+
+
+def test_a_place_that_all_have_entered_by_their_counters_is_open_for_nobody() -> None:
+    """A recorder keeps a bounded number of calls; what it could not keep, its counters still tell."""
+    ranks = three_after_two_steps()
+    for rank in range(3):
+        ranks.call(rank, 2)
+    ranks.calls[0].append([0, 4, "all_reduce", "float32", 8, -1, 3, "training"])
+    for rank in (1, 2):
+        ranks.call(rank, 3)
+    ranks.show(0, "enqueued", 3, 0.0, entered={"0": 4})
+    ranks.verdict(3.0)
+    assert ranks.watch.detector.open_call(1) is None
+
+
 def test_ranks_that_count_their_steps_differently_are_no_mismatch() -> None:
     ranks = Ranks(2)
     for call in range(6):

@@ -29,7 +29,7 @@ from doctor.smoke.hang.stalls import (
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED, forms
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait, blocked_collectives, find_deadlock
-from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
+from doctor.smoke.model import MOST_CALLS, Collective, Failure, FailureKind, Snapshot
 
 __all__ = ["Detector", "Resend", "joined_snapshots"]
 
@@ -189,10 +189,10 @@ def _blame_of_cycle(
 
 
 def joined_snapshots(older: Snapshot | None, newer: Snapshot) -> Snapshot:
-    """The newer snapshot with the calls of both, for an older one that was not fed yet."""
+    """The newer snapshot with the calls of both, the last `2 * MOST_CALLS`, for an older one that was not fed yet."""
     if older is None or not older.calls:
         return newer
-    return msgspec.structs.replace(newer, calls=older.calls + newer.calls)
+    return msgspec.structs.replace(newer, calls=(older.calls + newer.calls)[-2 * MOST_CALLS :])
 
 
 class Detector:
@@ -239,7 +239,8 @@ class Detector:
 
     def open_call(self, rank: int) -> Collective | None:
         """The first collective that this rank has entered and another of its members has not, of those fed so far."""
-        return self._state.ledger.first_open(rank)
+        absent = self._state.absent_members
+        return next((call for call in self._state.ledger.open_calls(rank) if absent(call.group, call.seq)), None)
 
     def feed(
         self, snapshots: Mapping[int, Snapshot], now: float, late: float = 0.0, evidence: Sequence[Resend] = ()

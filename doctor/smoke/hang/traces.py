@@ -67,10 +67,10 @@ class CallLedger:
             if self.mismatch is None and seq in places:
                 self._close(places, seq)
 
-    def first_open(self, rank: int) -> Collective | None:
-        """The earliest call of this rank, of any group's, in a place that not every member has entered."""
-        calls = (calls[rank] for by_seq in self.open.values() for calls in by_seq.values() if rank in calls)
-        return min(calls, key=lambda call: (call.step, call.seq), default=None)
+    def open_calls(self, rank: int) -> list[Collective]:
+        """The calls of this rank, of any group's, in places where no call of every member was recorded; oldest first."""
+        calls = [calls[rank] for by_seq in self.open.values() for calls in by_seq.values() if rank in calls]
+        return sorted(calls, key=lambda call: (call.step, call.seq))
 
     def calls(self, group: int, seq: int) -> dict[int, Collective]:
         """The calls of a place that is still open; empty for one that all ranks have entered, or none."""

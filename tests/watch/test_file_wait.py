@@ -64,6 +64,33 @@ def writer(path: Path | str, **options: object) -> Iterator[int]:
             process.kill()
 
 
+def test_the_age_of_a_sleep_is_read_on_the_cpu_that_the_process_slept_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPUs' scheduler clocks differ by what interrupts and other guests took of each: here by an hour."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    real = file_waits.last_ran
+
+    def last_ran(pid: int) -> float | None:
+        cpu = int(file_waits.stat_fields(pid)[36])
+        clock = real(pid)
+        return None if clock is None else clock + 3600.0 * cpu
+
+    monkeypatch.setattr(file_waits, "last_ran", last_ran)
+    for cpu in cpus[:2]:
+        with subprocess.Popen(["taskset", "-c", str(cpu), "sleep", "60"]) as sleeper:
+            time.sleep(0.5)
+            age = file_waits.seconds_off_cpu(sleeper.pid)
+            sleeper.kill()
+        assert 0.2 < age < 30
+    assert sorted(os.sched_getaffinity(0)) == cpus
+
+
+def test_a_process_that_was_moved_and_has_not_run_since_has_no_known_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_waits, "read_text", lambda *_: "se.exec_start    :   0.000000\n")
+    assert file_waits.last_ran(1) is None
+
+
 def test_a_file_system_that_stands_still_and_who_else_waits_for_it(tmp_path: Path) -> None:
     with frozen_mount(tmp_path) as point, writer(point / "a.pt") as first, writer(point / "b.pt") as second:
         waits = {first: file_wait(first)}

@@ -68,7 +68,7 @@ class CallLedger:
                 self._close(places, seq)
 
     def open_calls(self, rank: int) -> list[Collective]:
-        """The calls of this rank, of any group's, in places where no call of every member was recorded; oldest first."""
+        """The calls of this rank, of any group's, in places that lack a member's call; oldest first."""
         calls = [calls[rank] for by_seq in self.open.values() for calls in by_seq.values() if rank in calls]
         return sorted(calls, key=lambda call: (call.step, call.seq))
 

@@ -5,7 +5,7 @@ import platform
 import re
 
 from doctor.remote.runtime.reading import link_at, read_text
-from doctor.smoke.programs.agent.procfs import process_status
+from doctor.smoke.programs.agent.procfs import process_status, stat_fields
 from doctor.watch.attach.inspector.live_environment import memory_at, memory_maps
 from doctor.watch.attach.inspector.rank_state import PAGE, thread_call
 
@@ -92,16 +92,37 @@ def mount_of(pid, path):
 
 
 def seconds_off_cpu(pid):
-    """Seconds since the main thread last ran; -1 where the kernel does not tell."""
-    last, now = last_ran(pid), last_ran(os.getpid())  # the same clock, as this process runs now
+    """Seconds since a thread last ran; -1 where the kernel does not tell."""
+    last, now = last_ran(pid), scheduler_clock(pid)
     return max(0.0, now - last) if last is not None and now is not None else -1.0
 
 
 def last_ran(pid):
-    """When the main thread last ran, in seconds of the scheduler's clock; None where the kernel does not tell."""
+    """When a thread last ran, in seconds of its CPU's scheduler clock; None where the kernel does not tell.
+
+    The kernel writes 0 for one that it has moved to another CPU and that has not run there yet.
+    """
     text = read_text("/proc/%d/task/%d/sched" % (pid, pid))
     match = re.search(r"^se\.exec_start\s*:\s*([0-9]+)", text, re.M)
-    return int(match.group(1)) / 1000.0 if match else None
+    return int(match.group(1)) / 1000.0 or None if match else None
+
+
+def scheduler_clock(pid):
+    """Now, by the scheduler clock of the CPU that a thread last ran on; None where this process may not run there.
+
+    Each CPU has its own: it leaves out what interrupts and other guests took, which differs by minutes between CPUs.
+    """
+    fields = stat_fields(pid)
+    if len(fields) < 37:
+        return None
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, [int(fields[36])])
+        return last_ran(os.getpid())
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def file_wait(pid):

@@ -249,7 +249,13 @@ class Training:
         if several and now - self._judged_at < max(JUDGE_SECONDS, self._judge_took / JUDGE_SHARE):
             return
         began, self._judged_at = time.monotonic(), now
-        self.failure = self.watch.judge(now, late, self._stack, self._unseen())
+        names = self.host_names()
+        if self.watch.rendezvous.late():
+            local = [rank for rank, host in names.items() if host == self.host]
+            pids = {rank: process.pid for rank, process in self.processes.items()}
+            self.watch.efforts.update(self.watch.rendezvous.look(pids, local, now))
+        unseen = [rank for rank in range(self.world) if rank not in names]
+        self.failure = self.watch.judge(now, late, self._stack, unseen)
         if self.failure is None and self.post is not None and (cut := self.post.cut_ranks(now)):
             self.failure = self.watch.host_cut(cut, now)
         self._keep_stacks(self.watch.likely)
@@ -272,18 +278,11 @@ class Training:
         elif self.decides:
             self.without_sign = self.watch.without_sign()
 
-    def _unseen(self) -> Collection[int]:
-        """Ranks that no watch can tell of, for all that is known."""
-        if self.meeting is None and self.is_on_one_host:
-            return ()
-        names = self.host_names()
-        return [rank for rank in range(self.world) if rank not in names]
-
     def host_names(self) -> dict[int, str]:
         """The host of each rank that was seen, and of those that must be on the same hosts."""
         names = dict(self.hosts)
         if self.meeting is None:
-            return names
+            return {**dict.fromkeys(range(self.world), self.host), **names} if self.is_on_one_host else names
         for rank in block_of(self.meeting.context, self.world):
             names.setdefault(rank, self.host)
         return {**(self.post.blocks(self.world) if self.post is not None else {}), **names}
@@ -307,7 +306,8 @@ class Training:
             return ""
         rank = working[0]
         stack = self.processes[rank].stack() if rank in self.processes else ""
-        hosts = ", ".join(sorted({self.hosts.get(culprit, UNKNOWN_HOST) for culprit in failure.culprit_ranks}))
+        names = self.host_names()
+        hosts = ", ".join(sorted({names.get(culprit, UNKNOWN_HOST) for culprit in failure.culprit_ranks}))
         effort = self.watch.efforts[rank][1]
         limit = self.watch.limit_of(failure)
         sentence = wait_sentence(failure, hosts, effort, program_line(stack or ""), limit)

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.analysis.collectives.deaths import Death, EndCause, follows
-from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.hang.detector import Detector, joined_snapshots
 from doctor.smoke.hang.stalls import locked_out
@@ -24,6 +23,7 @@ from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary
 from doctor.watch.call_repeats import CallRepeats
 from doctor.watch.pace import Entry
+from doctor.watch.rendezvous_wait import RendezvousWait
 from doctor.watch.suspicion import Suspicion
 
 UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
@@ -87,10 +87,7 @@ class TrainingWatch:
         self.library: Literal["torch", "mindspore"] = "torch"
         self.on_device = self.runs_ahead = False
         """A call ends before its collective does; who waits for a device, or for a result, uses a CPU."""
-        self.joined: dict[int, float] = {}
-        """When each rank had met the others."""
-        self.arrived: dict[int, float] = {}
-        """When each rank was first seen."""
+        self.rendezvous = RendezvousWait(world)
         self.steps: dict[int, int] = {}
         self.store_port = ""  # of the job's store; empty: not known
         self._groups: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -120,9 +117,8 @@ class TrainingWatch:
 
     def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
         """An event of a rank. What is malformed is left out."""
-        self.arrived.setdefault(rank, now)
+        self.rendezvous.take_event(rank, event, now)
         if event.get("ev") == "joined":
-            self.joined.setdefault(rank, now)
             self.backend = str(event.get("backend", ""))
             self.library = "mindspore" if event.get("library") == "mindspore" else "torch"
             self.on_device = bool(_ON_DEVICE.search(self.backend))
@@ -268,8 +264,8 @@ class TrainingWatch:
         answer in time; it raises `StackPending` while the answer may still come. ``unseen``: ranks without any
         information, as no watch runs on their hosts.
         """
-        if late_ranks := self._never_joined(now, unseen):
-            return late_ranks
+        if late_ranks := self.rendezvous.late():
+            return self._never_joined(late_ranks, now, unseen)
         self._order_deaths()
         failure = self.detector.feed(self.snapshots, now, late) if self.snapshots else None
         self._unread.clear()
@@ -377,6 +373,8 @@ class TrainingWatch:
 
     def limit_of(self, failure: Failure) -> float:
         """Seconds for which the ranks that wait may do so: the limits of their own groups."""
+        if failure.kind == "never-joined":
+            return self._longest_rendezvous()
         known = [
             self.timeouts[group]
             for rank in failure.waiting_ranks
@@ -424,18 +422,22 @@ class TrainingWatch:
             text=text,
         )
 
-    def _never_joined(self, now: float, unseen: Collection[int]) -> Failure | None:
-        """Ranks that the others have been waiting for in the rendezvous."""
-        waiting = [rank for rank in self.arrived if rank not in self.joined]
-        if not waiting or self.joined or len(self.arrived) >= self.world:
+    def _never_joined(self, late_ranks: Sequence[int], now: float, unseen: Collection[int]) -> Failure | None:
+        """Ranks that the others have been waiting for in the rendezvous.
+
+        One that was not started is named, as is one that has come to rest; one that works, or that cannot be seen, when
+        the others give up.
+        """
+        waited, limit = self.rendezvous.waited(now), self._longest_rendezvous()
+        if waited < min(STARTING * self.patience, limit):
             return None
-        if now - max(self.arrived.values()) < STARTING * self.patience:
-            return None
-        absent_ranks = [rank for rank in range(self.world) if rank not in self.arrived]
-        known_ranks = tuple(rank for rank in absent_ranks if rank not in unseen)
-        seconds = f"{now - min(self.arrived.values()):.0f}"
-        text = filled("it has not called init_process_group since {0} s", seconds)
-        if not known_ranks:
-            text = "{0} did not call init_process_group for {1} s, or run where no doctor watch is"
-            text = filled(text, rank_names(absent_ranks), seconds)
-        return Failure("never-joined", known_ranks, tuple(sorted(waiting)), stage="rendezvous", text=text)
+        named = [rank for rank in late_ranks if waited >= limit or self._will_not_come(rank)]
+        failure = self.rendezvous.failure(named or late_ranks, unseen, now)
+        self.overdue = None if named else failure
+        return failure if named else None
+
+    def _will_not_come(self, rank: int) -> bool:
+        return rank in self.rendezvous.not_started or (rank in self.efforts and self._rests(rank))
+
+    def _longest_rendezvous(self) -> float:
+        return min(self.rendezvous.timeouts.values(), default=LONG_WORK * self.patience)

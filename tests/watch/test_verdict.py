@@ -607,12 +607,43 @@ def test_a_rank_whose_hook_has_removed_itself_and_that_dies_is_named() -> None:
     assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (2,))
 
 
-def test_ranks_that_never_join_are_named_by_those_that_wait_in_the_rendezvous() -> None:
-    watch = TrainingWatch(4, PATIENCE)
-    for rank in (0, 1, 3):
-        watch.take_event(rank, {"ev": "rank"}, 1.0)
+def in_the_rendezvous(world: int, arrived: tuple[int, ...], **event: object) -> TrainingWatch:
+    watch = TrainingWatch(world, PATIENCE)
+    for rank in arrived:
+        watch.take_event(rank, {"ev": "rank", **event}, 1.0)
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("effort", "named"),
+    [(None, False), ((0.1, "works"), False), ((0.1, "sleeps"), False), ((0.1, ""), False), ((40.0, ""), True)],
+)
+def test_of_the_late_ranks_one_that_has_come_to_rest_is_named(effort: tuple[float, str] | None, named: bool) -> None:
+    """One that prepares its data before it joins is waited for, as `init_process_group` does."""
+    watch = in_the_rendezvous(4, (0, 1, 3))
+    if effort is not None:
+        watch.efforts[2] = effort
     assert watch.judge(4 * PATIENCE, 0.0, lambda _: "") is None
     failure = watch.judge(6 * PATIENCE, 0.0, lambda _: "")
+    assert (failure.culprit_ranks if failure else ()) == ((2,) if named else ())
+    assert named or (watch.overdue and watch.overdue.culprit_ranks == (2,))
+
+
+def test_a_rank_that_was_not_started_is_named_beside_one_that_is_at_work() -> None:
+    watch = in_the_rendezvous(4, (0, 1))
+    watch.efforts[2] = 0.1, "works"
+    watch.rendezvous.not_started = frozenset({3})
+    failure = watch.judge(6 * PATIENCE, 0.0, lambda _: "")
+    assert failure and (failure.kind, failure.culprit_ranks) == ("never-joined", (3,))
+    assert "no process was started for it" in failure.text
+
+
+@pytest.mark.parametrize(("timeout", "waited"), [(100.0, 100.0), (None, 300.0), (float("inf"), 300.0), ("x", 300.0)])
+def test_whoever_is_late_is_named_when_the_others_give_up(timeout: object, waited: float) -> None:
+    watch = in_the_rendezvous(4, (0, 1, 3), timeout=timeout)
+    watch.efforts[2] = 0.1, "works"
+    assert watch.judge(0.9 * waited, 0.0, lambda _: "") is None
+    failure = watch.judge(waited + 1.0, 0.0, lambda _: "")
     assert failure and (failure.kind, failure.culprit_ranks) == ("never-joined", (2,))
 
 
@@ -651,19 +682,15 @@ def test_of_ranks_on_several_hosts_the_one_that_ended_first_is_named_whichever_i
 
 
 def test_ranks_of_hosts_without_a_watch_are_not_named_for_not_being_seen() -> None:
-    watch = TrainingWatch(4, PATIENCE)
-    for rank in (0, 1):
-        watch.take_event(rank, {"ev": "rank"}, 1.0)
-    failure = watch.judge(6 * PATIENCE, 0.0, lambda _: "", unseen=[2, 3])
+    watch = in_the_rendezvous(4, (0, 1))
+    assert watch.judge(6 * PATIENCE, 0.0, lambda _: "", unseen=[2, 3]) is None
+    failure = watch.judge(31 * PATIENCE, 0.0, lambda _: "", unseen=[2, 3])
     assert failure and (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("never-joined", (), (0, 1))
     assert "ranks 2-3 did not call init_process_group" in failure.text and "no doctor watch" in failure.text
 
 
 def test_of_unseen_ranks_only_those_on_a_watched_host_are_named() -> None:
-    watch = TrainingWatch(4, PATIENCE)
-    for rank in (0, 1, 2):
-        watch.take_event(rank, {"ev": "rank"}, 1.0)
-    failure = watch.judge(6 * PATIENCE, 0.0, lambda _: "", unseen=[])
+    failure = in_the_rendezvous(4, (0, 1, 2)).judge(31 * PATIENCE, 0.0, lambda _: "", unseen=[])
     assert failure and failure.culprit_ranks == (3,)
 
 

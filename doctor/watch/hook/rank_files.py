@@ -31,7 +31,7 @@ ACTIVE = None
 class RankFiles(FlightRecorder):
     """What this process writes. Any thread may: each piece is written under a lock."""
 
-    def __init__(self, rank, world, address=""):
+    def __init__(self, rank, world, address="", timeout=0):
         name = os.path.join(FOLDER, "ranks", "%d-%d" % (os.getpid(), time.monotonic_ns()))
         self.lock = threading.Lock()
         self.events_path = name + ".events"
@@ -53,6 +53,7 @@ class RankFiles(FlightRecorder):
             argv=_argv(),
             meeting=meeting[:200],
             stacks=self.stacks.fileno(),
+            timeout=timeout,
         )
         super().__init__(page, 0)
         os.close(page)
@@ -142,10 +143,13 @@ def recording():
     return ACTIVE
 
 
-def start_recording(rank, world, address=""):
-    """Begins anew, also where an earlier process group was recorded before. ``address``: where the ranks meet."""
+def start_recording(rank, world, address="", timeout=0):
+    """Begins anew, also where an earlier process group was recorded before.
+
+    ``address``: where the ranks meet; ``timeout``: seconds for which they wait for each other, 0: not known.
+    """
     global ACTIVE
-    ACTIVE = RankFiles(rank, world, address)
+    ACTIVE = RankFiles(rank, world, address, timeout)
     return ACTIVE
 
 

@@ -204,7 +204,7 @@ def begin(c10d, args, kwargs):
         world = int(world if world is not None and world > 0 else os.environ.get("WORLD_SIZE", "-1"))
         method = kwargs.get("init_method", args[1] if len(args) > 1 else None)
         address = method[6:].partition("?")[0] if isinstance(method, str) and method.startswith("tcp://") else ""
-        files = start_recording(rank, world, address)
+        files = start_recording(rank, world, address, longest_wait(c10d, args, kwargs))
         import torch
 
         if not KEPT:
@@ -220,6 +220,17 @@ def begin(c10d, args, kwargs):
     except Exception as error:
         stop_recording("%s: %s" % (type(error).__name__, error))
         print_line("cannot watch this process: %s: %s" % (type(error).__name__, error))
+
+
+def longest_wait(c10d, args, kwargs):
+    """Seconds for which `init_process_group` waits for the others; 0 where that is not known."""
+    backend = kwargs.get("backend", args[0] if args else None)
+    timeout = kwargs.get("timeout", args[2] if len(args) > 2 else None)
+    try:
+        timeout = timeout or c10d._get_default_timeout(c10d.Backend(str(backend or "undefined").partition(":")[0]))
+    except Exception:
+        timeout = timeout or getattr(c10d, "default_pg_timeout", None)
+    return timeout.total_seconds() if hasattr(timeout, "total_seconds") else 0
 
 
 def collect_data():

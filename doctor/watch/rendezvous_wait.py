@@ -1,0 +1,121 @@
+"""Ranks that the others wait for in the rendezvous: at work on something before, at rest, or never started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from doctor.engine.sanitize import rank_names
+from doctor.engine.texts import filled
+from doctor.remote.runtime.reading import names_in
+from doctor.smoke.model import Failure
+from doctor.watch.effort import Effort
+from doctor.watch.fleet.meeting import rank_environment
+from doctor.watch.rehearsal.rank_view import RANK_NAMES
+
+SEARCH_SECONDS = 5.0
+"""Between two searches for the processes of ranks that are late."""
+MOST_SEARCHED = 1 << 16
+SAME_JOB = ("MASTER_ADDR", "MASTER_PORT", "MS_SCHED_HOST", "MS_SCHED_PORT", "SLURM_STEP_ID", "PMIX_NAMESPACE")
+"""Variables that processes of one job have alike; where one has none of them, neither have the others."""
+
+
+class RendezvousWait:
+    """Who has come to the rendezvous of one training, and what those do that have not."""
+
+    def __init__(self, world: int) -> None:
+        self.world = world
+        self.joined: dict[int, float] = {}
+        """When each rank had met the others."""
+        self.arrived: dict[int, float] = {}
+        """When each rank was first seen."""
+        self.timeouts: dict[int, float] = {}
+        """By rank: seconds for which its `init_process_group` waits; only where that is known."""
+        self.not_started: frozenset[int] = frozenset()
+        """Late ranks that no process of this host has the number of, where that of each rank that has come is found."""
+        self._pids: dict[int, int] = {}
+        self._efforts: dict[int, Effort] = {}
+        self._searched_at = 0.0
+
+    def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
+        self.arrived.setdefault(rank, now)
+        timeout = event.get("timeout")
+        if event.get("ev") == "joined":
+            self.joined.setdefault(rank, now)
+        elif event.get("ev") == "rank" and isinstance(timeout, (int, float)) and 0 < timeout < 1e9:
+            self.timeouts[rank] = float(timeout)
+
+    def late(self) -> list[int]:
+        """Ranks that have not come, while all others wait for them; empty where some have met, or all have come."""
+        if not self.arrived or self.joined or len(self.arrived) >= self.world:
+            return []
+        return [rank for rank in range(self.world) if rank not in self.arrived]
+
+    def waited(self, now: float) -> float:
+        """Seconds since the last rank that has come came."""
+        return now - max(self.arrived.values(), default=now)
+
+    def look(self, pids: Mapping[int, int], local: Collection[int], now: float) -> dict[int, tuple[float, str]]:
+        """By late rank whose process was found: seconds since its processes got on, and by what, as `Effort`.
+
+        ``pids``: of ranks of this host that have come; ``local``: ranks that must be on this host.
+        """
+        late = set(self.late())
+        if not late or not pids:
+            return {}
+        if now - self._searched_at >= SEARCH_SECONDS:
+            self._searched_at = now
+            found = _processes_of({*late, *pids}, *min(pids.items()))
+            self._pids = {rank: pid for rank, pid in found.items() if rank in late}
+            sees_all = found.keys() >= pids.keys()
+            self.not_started = frozenset(late.intersection(local) - found.keys()) if sees_all else frozenset()
+        efforts = {}
+        for rank, pid in self._pids.items():
+            if rank not in self._efforts:
+                self._efforts[rank] = Effort()
+                self._efforts[rank].begin(now)
+            self._efforts[rank].look(pid, now, self.waited(now), loads=False)
+            efforts[rank] = self._efforts[rank].rest(now), self._efforts[rank].kind
+        return efforts
+
+    def failure(self, ranks: Collection[int], unseen: Collection[int], now: float) -> Failure:
+        """``ranks``: the late ones to name. ``unseen``: ranks that may run where no watch is."""
+        known_ranks = tuple(rank for rank in sorted(ranks) if rank not in unseen)
+        seconds = now - min(self.arrived.values())
+        text = filled("it has not called init_process_group since {0} s", f"{seconds:.0f}")
+        if not known_ranks:
+            text = "{0} did not call init_process_group for {1} s, or run where no doctor watch is"
+            text = filled(text, rank_names(sorted(ranks)), f"{seconds:.0f}")
+        elif self.not_started.issuperset(known_ranks):
+            text = filled("no process was started for it; the others wait for {0} s", f"{seconds:.0f}")
+        return Failure(
+            "never-joined",
+            known_ranks,
+            tuple(sorted(self.arrived)),
+            stage="rendezvous",
+            op="init_process_group",
+            seconds=round(seconds, 3),
+            text=text,
+        )
+
+
+def _processes_of(ranks: Collection[int], known: int, known_pid: int) -> dict[int, int]:
+    """By rank: the first process of this host and user that was started with its number, in the known one's job."""
+    like = rank_environment(known_pid)
+    name = next((name for name in RANK_NAMES if like.get(name) == str(known)), "")
+    job = [like.get(variable) for variable in SAME_JOB]
+    found: dict[int, int] = {}
+    for entry in sorted(map(int, filter(str.isdigit, names_in("/proc", MOST_SEARCHED)))) if name else ():
+        environ = rank_environment(entry) if _is_own(entry) else {}
+        number = environ.get(name, "")
+        if number.isdecimal() and int(number) in ranks and [environ.get(variable) for variable in SAME_JOB] == job:
+            found.setdefault(int(number), entry)
+    return found
+
+
+def _is_own(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+    except OSError:
+        return False

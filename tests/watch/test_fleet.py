@@ -231,12 +231,12 @@ def test_ranks_that_may_be_on_another_host_are_not_named_for_not_joining(
     """Those that meet by a file that hosts share have no address: where they are nobody knows."""
     training = Training(4, 1.0, "here", 0.0)
     training.is_on_one_host = meets_on_loopback({**environ, "MASTER_PORT": "29500"}, 0, 4, "")
-    training.processes = {rank: SimpleNamespace(ended=False) for rank in (0, 1)}  # type: ignore[dict-item]
+    training.processes = {rank: SimpleNamespace(ended=False, pid=0) for rank in (0, 1)}  # type: ignore[dict-item]
     for rank in (0, 1):
         training.hosts[rank] = "here"
         training.take_event(rank, {"ev": "rank"}, 0.0)
     training.meet(None, 0.0)
-    training.judge(9.0, 0.0)
+    training.judge(31.0, 0.0)
     assert training.failure and training.failure.kind == "never-joined"
     assert training.failure.culprit_ranks == accused
 

@@ -46,6 +46,12 @@ def wait_sentence(failure: Failure, hosts: str, effort: str, line: str, limit: f
     return filled(text, who, hosts, does, place, f"{failure.seconds:.0f}", failure.op, waiting, f"{limit:.0f}")
 
 
+def unseen_sentence(absent_ranks: Sequence[int]) -> str:
+    """Which ranks were not seen; empty where all were."""
+    text = "Nothing is known of {0}, which no watch has seen."
+    return filled(text, rank_names(absent_ranks)) if absent_ranks else ""
+
+
 def quiet_sentence(without_sign: Mapping[int, tuple[float, str]], store_port: str) -> str:
     """For whom ranks waited outside of all collectives when the job was ended; empty where none did."""
     ranks_by_peer: dict[str, list[int]] = {}

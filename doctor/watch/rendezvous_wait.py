@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from doctor.engine.sanitize import rank_names
@@ -32,19 +32,36 @@ class RendezvousWait:
         """When each rank was first seen."""
         self.timeouts: dict[int, float] = {}
         """By rank: seconds for which its `init_process_group` waits; only where that is known."""
-        self.not_started: frozenset[int] = frozenset()
-        """Late ranks that no process of this host has the number of, where that of each rank that has come is found."""
+        self.not_started: set[int] = set()
+        """Late ranks that no process of their host has the number of, where it shows those of all that have come."""
+        self._at_rest: set[int] = set()
+        """Of other hosts."""
+        self._told: set[int] = set()
         self._pids: dict[int, int] = {}
         self._efforts: dict[int, Effort] = {}
         self._searched_at = 0.0
 
     def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
+        if event.get("ev") == "late":
+            (self.not_started if event.get("missing") else self._at_rest).add(late_rank(event))
+            return
         self.arrived.setdefault(rank, now)
         timeout = event.get("timeout")
         if event.get("ev") == "joined":
             self.joined.setdefault(rank, now)
         elif event.get("ev") == "rank" and isinstance(timeout, (int, float)) and 0 < timeout < 1e9:
             self.timeouts[rank] = float(timeout)
+
+    @property
+    def away(self) -> set[int]:
+        """Ranks that will not come, as far as their own hosts can tell."""
+        return self.not_started | self._at_rest
+
+    def new_events(self, ranks: Iterable[int]) -> list[dict[str, Any]]:
+        """For the leader: of late ranks of this host that will not come, each once."""
+        fresh = [rank for rank in ranks if rank not in self.arrived and rank not in self._told]
+        self._told.update(fresh)
+        return [{"ev": "late", "rank": rank, "missing": rank in self.not_started} for rank in fresh]
 
     def late(self) -> list[int]:
         """Ranks that have not come, while all others wait for them; empty where some have met, or all have come."""
@@ -69,7 +86,8 @@ class RendezvousWait:
             found = _processes_of({*late, *pids}, *min(pids.items()))
             self._pids = {rank: pid for rank, pid in found.items() if rank in late}
             sees_all = found.keys() >= pids.keys()
-            self.not_started = frozenset(late.intersection(local) - found.keys()) if sees_all else frozenset()
+            self.not_started -= set(local)
+            self.not_started |= late.intersection(local) - found.keys() if sees_all else set()
         efforts = {}
         for rank, pid in self._pids.items():
             if rank not in self._efforts:
@@ -98,6 +116,12 @@ class RendezvousWait:
             seconds=round(seconds, 3),
             text=text,
         )
+
+
+def late_rank(event: Mapping[str, Any]) -> int:
+    """Of an event ``late``: its rank; -1 for one that no watch sends."""
+    rank = event.get("rank")
+    return rank if isinstance(rank, int) else -1
 
 
 def _processes_of(ranks: Collection[int], known: int, known_pid: int) -> dict[int, int]:

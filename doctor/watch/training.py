@@ -22,11 +22,12 @@ from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
 from doctor.watch.fleet.messages import FleetVerdict, RankNews
 from doctor.watch.fleet.outbox import Outbox
-from doctor.watch.long_wait import no_fault, program_line, quiet_sentence, wait_sentence
+from doctor.watch.long_wait import no_fault, program_line, quiet_sentence, unseen_sentence, wait_sentence
 from doctor.watch.outcome import with_stacks
 from doctor.watch.pace import Entry, StepPace, StepTimes
 from doctor.watch.paths import PathRow, joined_paths
 from doctor.watch.rank_process import RankProcess
+from doctor.watch.rendezvous_wait import late_rank
 from doctor.watch.verdict import TrainingWatch
 
 GATHER_SECONDS = 2.0
@@ -220,7 +221,8 @@ class Training:
     def _take_news(self, host: OtherHost, news: RankNews, now: float) -> None:
         self._place(news.rank, host.name)
         for event in news.events:
-            self.take_event(news.rank, event, now)
+            if event.get("ev") != "late" or self.host_names().get(late_rank(event)) == host.name:
+                self.take_event(news.rank, event, now)
         offset = host.clock.offset(now)
         if news.moment is None:
             self._take_steps(news.rank, news.steps, self._cpu_seconds.get(news.rank, 0.0))
@@ -243,23 +245,29 @@ class Training:
 
     def judge(self, now: float, late: float) -> None:
         """Decides, where it is this host that does, whether something has stopped the training."""
-        if self.failure is not None or not self.decides or not (self.has_met or self.over):
+        if self.failure is not None or not (self.has_met or self.over):
+            return
+        self._look_for_late_ranks(now)
+        if not self.decides:
             return
         several = self.post is not None or self.follower is not None
         if several and now - self._judged_at < max(JUDGE_SECONDS, self._judge_took / JUDGE_SHARE):
             return
         began, self._judged_at = time.monotonic(), now
-        names = self.host_names()
-        if self.watch.rendezvous.late():
-            local = [rank for rank, host in names.items() if host == self.host]
-            pids = {rank: process.pid for rank, process in self.processes.items()}
-            self.watch.efforts.update(self.watch.rendezvous.look(pids, local, now))
-        unseen = [rank for rank in range(self.world) if rank not in names]
+        unseen = set(range(self.world)).difference(self.host_names())
         self.failure = self.watch.judge(now, late, self._stack, unseen)
         if self.failure is None and self.post is not None and (cut := self.post.cut_ranks(now)):
             self.failure = self.watch.host_cut(cut, now)
         self._keep_stacks(self.watch.likely)
         self._judge_took = time.monotonic() - began
+
+    def _look_for_late_ranks(self, now: float) -> None:
+        if self.processes and self.watch.rendezvous.late():
+            local = [rank for rank, host in self.host_names().items() if host == self.host]
+            pids = {rank: process.pid for rank, process in self.processes.items()}
+            events = self.watch.look_for_late_ranks(pids, local, now)
+            if events and self._outbox is not None:
+                self._outbox.add(min(pids), events, None, ())
 
     def _keep_stacks(self, likely: Failure | None) -> None:
         """The stacks of this host's ranks, once for each long wait: who ends the job may end all of them at once."""
@@ -316,19 +324,16 @@ class Training:
 
     def headline(self, failure: Failure) -> str:
         """Such as ``smoke-rank-blocked: rank 3 on w1``."""
-        names = self.host_names()
-        hosts = sorted({names.get(rank, UNKNOWN_HOST) for rank in failure.culprit_ranks})
-        who = f"{rank_names(failure.culprit_ranks)} on {', '.join(hosts)}" if hosts else "not known which rank"
-        return filled("{0}: {1}", FAILURE_KINDS[failure.kind].check, who)
+        return self._headline(FAILURE_KINDS[failure.kind].check, failure.culprit_ranks)
 
     def slow_headlines(self, slow: Mapping[WorkPart, Collection[int]]) -> list[str]:
         """The same of slow ranks, by the part that is longer."""
-        lines = []
-        for part, ranks in slow.items():
-            hosts = sorted({self.hosts.get(rank, UNKNOWN_HOST) for rank in ranks})
-            if hosts:
-                lines.append(filled("{0}: {1}", SLOW_CHECKS[part], f"{rank_names(ranks)} on {', '.join(hosts)}"))
-        return lines
+        return [self._headline(SLOW_CHECKS[part], ranks) for part, ranks in slow.items() if ranks]
+
+    def _headline(self, check: str, ranks: Collection[int]) -> str:
+        hosts = sorted(set(map(self.host_names().get, ranks, [UNKNOWN_HOST] * len(ranks))))
+        who = f"{rank_names(ranks)} on {', '.join(hosts)}" if hosts else "not known which rank"
+        return filled("{0}: {1}", check, who)
 
     def verdict(self) -> str:
         """The headline of what was found, as far as something stopped the training; else empty."""
@@ -410,9 +415,7 @@ class Training:
 
     def unseen_sentence(self) -> str:
         """Which ranks were not seen; empty where all were."""
-        absent_ranks = [rank for rank in range(self.world) if rank not in self.hosts]
-        text = "Nothing is known of {0}, which no watch has seen."
-        return filled(text, rank_names(absent_ranks)) if absent_ranks else ""
+        return unseen_sentence([rank for rank in range(self.world) if rank not in self.hosts])
 
     def unjudged(self) -> list[int]:
         """Ranks that had not completed a first step when the job was cut."""

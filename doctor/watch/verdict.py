@@ -436,8 +436,15 @@ class TrainingWatch:
         self.overdue = None if named else failure
         return failure if named else None
 
+    def look_for_late_ranks(self, pids: Mapping[int, int], local: Collection[int], now: float) -> list[dict[str, Any]]:
+        """As `RendezvousWait.look`; returns events for the leader, of those of this host that will not come."""
+        self.efforts.update(self.rendezvous.look(pids, local, now))
+        if self.rendezvous.waited(now) < STARTING * self.patience:
+            return []
+        return self.rendezvous.new_events(rank for rank in local if self._will_not_come(rank))
+
     def _will_not_come(self, rank: int) -> bool:
-        return rank in self.rendezvous.not_started or (rank in self.efforts and self._rests(rank))
+        return rank in self.rendezvous.away or (rank in self.efforts and self._rests(rank))
 
     def _longest_rendezvous(self) -> float:
         return min(self.rendezvous.timeouts.values(), default=LONG_WORK * self.patience)

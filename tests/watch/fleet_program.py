@@ -12,6 +12,7 @@ import atexit
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 
@@ -57,7 +58,7 @@ def train(steps: int, name: str, at_rank: int, at_step: int) -> None:
     rank = int(os.environ["RANK"])
     first_start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     if name == "absent" and rank == at_rank:
-        time.sleep(1000)
+        threading.Event().wait()
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     model = torch.nn.Linear(WIDTH, 1)

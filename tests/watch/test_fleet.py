@@ -214,6 +214,22 @@ def test_what_a_rank_tells_before_its_host_has_met_the_leader_is_heard_too(
     assert job.news[0] == ("w1", RankNews(2, ({"ev": "rank", "rank": 2},)))
 
 
+@pytest.mark.parametrize(("teller", "named"), [("w1", (3,)), ("w0", ())])
+def test_of_late_ranks_their_own_host_alone_is_believed(teller: str, named: tuple[int, ...]) -> None:
+    training = Training(4, 1.0, "here", 0.0)
+    training.has_met = True
+    training.hosts = {2: "w1", 3: "w1", 0: "w0", 1: "w0"}
+    for rank in (0, 1, 2):
+        training.take_event(rank, {"ev": "rank"}, 0.0)
+    host = SimpleNamespace(name=teller, clock=SimpleNamespace(offset=lambda _: None))
+    late = {"ev": "late", "rank": 3, "missing": True}
+    sender = 2 if teller == "w1" else 0
+    training.meeting = SimpleNamespace(context=msgspec.structs.replace(HERE, rank=0, world_size=4, local_world_size=2))  # type: ignore[assignment]
+    training._take_news(host, RankNews(sender, (late, {"ev": "late", "rank": [3]})), 0.0)  # type: ignore[arg-type]
+    training.judge(9.0, 0.0)
+    assert (training.failure.culprit_ranks if training.failure else ()) == named
+
+
 def test_without_a_leader_a_host_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("doctor.watch.fleet.follower.UNREACHED_SECONDS", 0.2)
     follower = FollowingHost(Meeting(HERE, b"nobody listens here" * 2), 4, 2, 2, Outbox())

@@ -632,7 +632,7 @@ def test_of_the_late_ranks_one_that_has_come_to_rest_is_named(effort: tuple[floa
 def test_a_rank_that_was_not_started_is_named_beside_one_that_is_at_work() -> None:
     watch = in_the_rendezvous(4, (0, 1))
     watch.efforts[2] = 0.1, "works"
-    watch.rendezvous.not_started = frozenset({3})
+    watch.rendezvous.not_started = {3}
     failure = watch.judge(6 * PATIENCE, 0.0, lambda _: "")
     assert failure and (failure.kind, failure.culprit_ranks) == ("never-joined", (3,))
     assert "no process was started for it" in failure.text

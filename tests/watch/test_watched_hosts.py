@@ -217,9 +217,9 @@ class TestTrainings:
         assert f"smoke-rank-slow: rank 1 on {fleet.hosts[1]}" in hosts[1].stderr or hosts[1].code == 0
 
     def test_a_rank_that_never_joins_is_named_with_its_host(self, fleet: Fleet) -> None:
-        options = ("--patience", "5", "--exit-on", "fault")
-        futures = Job(fleet, fleet.hosts[:2], 2).forked(40, "absent", 3, 0, options=options)
-        hosts = [future.result(LIMIT) for future in futures]
+        """Its own host sees that it has come to rest, and says so to the one that decides."""
+        options = ("--patience", "3", "--exit-on", "fault")
+        hosts = Job(fleet, fleet.hosts[:2], 2).torchrun(40, "absent", 3, 0, options=options)
         is_one_report(hosts, f"smoke-rank-never-joined: rank 3 on {fleet.hosts[1]}")
 
 

@@ -70,10 +70,19 @@ def test_ranks_that_only_lost_a_peer_in_different_collectives_accuse_nobody() ->
 
 
 def test_the_rank_that_both_neighbors_in_the_ring_wait_for_is_named() -> None:
-    """Its packets are dropped: rank 1 receives from it, rank 3 sends to it, and it waits like all others."""
-    ends = ("recv", "recv", "recv", "send")
+    """Rank 1 receives from it, rank 3 sends to it, and it lost them when they gave up."""
+    ends = ("recv", "recv", "closed", "send")
     diagnosis = logs(**{f"rank_{rank}": call("all_reduce", end) for rank, end in enumerate(ends)})
     assert verdict(diagnosis) == ("common target", [2], "possible")
+
+
+def test_of_two_ranks_between_which_nothing_passes_either_may_be_struck() -> None:
+    """Rank 3 sends to rank 2, which receives from it. So it was where all packets of rank 2 were dropped, and so where
+    the large ones that rank 3 sent were (three hosts, `nft ip length gt 1200 drop`): it named the host that received.
+    """
+    ends = ("recv", "recv", "recv", "send")
+    diagnosis = logs(**{f"rank_{rank}": call("all_reduce", end) for rank, end in enumerate(ends)})
+    assert verdict(diagnosis) == (ONE_OF_TWO, [2, 3], "possible")
 
 
 def test_two_ranks_that_wait_for_each_other_are_both_possible() -> None:

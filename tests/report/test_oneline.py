@@ -196,9 +196,27 @@ def test_whatever_hosts_are_called_it_is_one_line_of_key_and_value(
 def test_advice_is_what_to_do_about_errors_root_causes_first() -> None:
     (output,) = advice(example_reports.folded(), example_reports.PAGES)
     assert output == (
-        "FAIL driver-differs on node[003,011-012,040] (4/64): the driver is not the fleet's."
+        "FAIL driver-differs on node[003,011-012,040] (4/64): node[003,011-012]: the driver is not the fleet's."
         " Fix: Install the driver 24.1.0 on node[003,011-012,040]."
     )
+
+
+def test_hosts_with_a_warning_of_the_same_check_are_no_cause_and_no_place_of_the_error() -> None:
+    """/dev/shm of 4 KiB on one host was told "on all 3 hosts", as 256 MiB of the others were a warning."""
+    small = Finding("/dev/shm holds 4 KiB", hosts=("n2",))
+    warned = Finding("/dev/shm holds 256 MiB", hosts=("n1", "n3")).as_warning()
+    outcome = Outcome("shm-too-small", Severity.ERROR, "memory", "", (warned, small))
+    report = Report("3 hosts", ("n1", "n2", "n3"), (outcome,))
+    assert causes(report) == [("shm-too-small", ("n2",))]
+    assert advice(report, {}) == ["FAIL shm-too-small on n2 (1/3): /dev/shm holds 4 KiB"]
+
+
+def test_of_hosts_with_different_values_the_first_line_names_its_own() -> None:
+    findings = [Finding("{size} KiB", hosts=(host,), size=size) for host, size in (("n1", 4), ("n2", 8))]
+    outcome = Outcome("shm-too-small", Severity.ERROR, "memory", "", tuple(findings))
+    report = Report("3 hosts", ("n1", "n2", "n3"), (outcome,))
+    assert causes(report) == [("shm-too-small", ("n1", "n2"))]
+    assert advice(report, {}) == ["FAIL shm-too-small on n[1-2] (2/3): n1: 4 KiB"]
 
 
 def test_advice_where_something_is_unknown() -> None:

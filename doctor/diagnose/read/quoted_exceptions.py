@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from doctor.diagnose.excerpter.tracebacks import REFUSED, TRACEBACK_HEAD
 
+_CALL = re.compile(r"""(?!raise )[^"'#]{0,200}?\w\([^"'#]{0,200}""")
 OF_OTHERS = re.compile(
     r"reported as above|reader raises an exception"
     r"|\b(?:[Ss]ee|[Cc]heck|[Rr]ead|[Ll]ook at|[Rr]efer to) (?:the )?(?:\w{1,20} )?"
@@ -71,6 +72,20 @@ def continued(exception: str, message: str, below: Sequence[str]) -> str:
         refused = next((text for text in texts if " [type=" in text), "").rpartition(" [type=")[0]
         return ": ".join(("ValueError", refused.removeprefix("Value error, "))) if refused else ""
     return "" if message or not texts else ": ".join((exception, texts[0]))
+
+
+def with_call(values: Mapping[str, str], statement: str) -> str:
+    """An exception with the call of its innermost frame behind it, where patterns see both; empty without a call.
+
+    Text that a call quotes is what the program may print, and not what it printed.
+
+    >>> with_call({"exception": "OSError", "message": "[Errno 28] No space left on device"}, "lock = m.SemLock(")
+    'OSError: [Errno 28] No space left on device at: lock = m.SemLock('
+    >>> with_call({"exception": "RuntimeError"}, "raise RuntimeError('no space')")
+    ''
+    """
+    text = ": ".join(filter(None, (values.get("exception", ""), values.get("message", ""))))
+    return f"{text} at: {statement}" if _CALL.fullmatch(statement) else ""
 
 
 def thrown(text: str, reason: str) -> str:

@@ -30,7 +30,16 @@ from doctor.diagnose.excerpter.tracebacks import (
 )
 from doctor.diagnose.read import quoted_exceptions as quotes
 from doctor.diagnose.read.matcher import Candidate, Matcher, StepsBehind
-from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, continued, is_error, raised, reason_below, thrown
+from doctor.diagnose.read.quoted_exceptions import (
+    OF_OTHERS,
+    QUOTED,
+    continued,
+    is_error,
+    raised,
+    reason_below,
+    thrown,
+    with_call,
+)
 from doctor.diagnose.read.stamps import KUBELET, kubelet_time, read_stamp, stamp_of_message, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
@@ -346,16 +355,18 @@ class _Scanner:
                 values.setdefault("rank", str(self.opener))
 
     def _read_beside(self, values: dict[str, str], matched: dict[str, dict[str, str]], place: _Line) -> None:
-        """What says more of an exception than its line: the condition of a bare assertion, or the lines below."""
+        """What says more of an exception than its line: a bare assertion, lines below, the call it is of."""
         count = BELOW if values.get("message") or place.lines[place.at].rstrip().endswith(b":") else 0
         below = [line[:MAX_LINE].decode("utf-8", "replace") for line in place.lines[place.at + 1 :][:count]]
         texts = [line[len(self.tracebacks.label_of(line)) :] for line in below]  # type: ignore[no-untyped-call]
         texts[:0] = [self.tracebacks.statement] if self.tracebacks.statement.startswith("assert ") else []
-        if exception := continued(values["exception"], values.get("message", ""), texts):
+        exception = continued(values["exception"], values.get("message", ""), texts)
+        if exception:
             values["message"] = exception.partition(": ")[2]
-            more = self._matches_of_exception(exception)
+        for longer in filter(None, (exception, with_call(values, self.tracebacks.statement))):
+            more = self._matches_of_exception(longer)
             more.pop(TRACEBACK, None)
-            if more:
+            if more.keys() - matched.keys():
                 matched.clear()
                 matched |= more
 

@@ -114,18 +114,24 @@ def ring_target(case: Case, rank: int, call: TracebackCall) -> int | None:
 
 
 def ring_neighbors(case: Case) -> list[Cause]:
-    """Both neighbors in gloo's ring waited for one rank, and for no other rank more than one did. Of two ranks, which
-    are each other's neighbors, either may be the culprit.
+    """Both neighbors in gloo's ring waited for one rank, and for no other rank more than one did. Of two that waited
+    for each other, as where what one sends does not reach the other, either may be the culprit.
     """
     calls = {call.process.rank: call for call in collective_calls(case) if call.process.rank is not None}
     targets = {rank: ring_target(case, rank, call) for rank, call in calls.items() if rank is not None}
     awaited = most_awaited((target for target in targets.values() if target is not None), least=2)
     if len({call.operation for call in calls.values()}) > 1:
         return []
-    if targets == {0: 1, 1: 0}:
-        claim = "ranks 0 and 1 wait for each other: one of them, or the network between them, did not answer"
-        pair = culprit_of_rank(case, 0), culprit_of_rank(case, 1)
-        return [one_of_two("gloo-timeout", pair, claim, first_evidence(call.waiting for call in calls.values()))]
+    mutual = [(one, other) for one, other in targets.items() if other is not None and targets.get(other) == one]
+    if len(mutual) == 2:  # one pair, from both sides
+        one, other = sorted(rank for rank, _ in mutual)
+        claim = filled(
+            "ranks {0} and {1} wait for each other: one of them, or the network between them, did not answer",
+            one,
+            other,
+        )
+        pair = culprit_of_rank(case, one), culprit_of_rank(case, other)
+        return [one_of_two("gloo-timeout", pair, claim, first_evidence(calls[rank].waiting for rank in (one, other)))]
     if awaited is None:
         return []
     culprit = culprit_of_rank(case, awaited)

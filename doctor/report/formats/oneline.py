@@ -116,7 +116,7 @@ def causes(report: Report, code: int | None = None) -> list[tuple[str, tuple[str
     is not named.
     """
     failures = fold(report).failures
-    selected = [failure for failure in failures if failure.is_error]
+    selected = [failure.errors_alone() for failure in failures if failure.is_error]
     if not selected and report.hosts_unknown:
         return [("hosts-unknown", ()), *_unknown_causes(report)]
     if not selected and verdict(report, code) is not Verdict.UNKNOWN:

@@ -43,6 +43,18 @@ class CheckFailure(msgspec.Struct, frozen=True):
         )
         return is_own_error or any(other.is_error for other in self.following)
 
+    def errors_alone(self) -> CheckFailure:
+        """Without its warnings and their hosts, where some of its findings are errors."""
+        if self.outcome.severity is not Severity.ERROR:
+            return self
+        groups = tuple(group for group in self.groups if not group.finding.is_warning)
+        if not groups or len(groups) == len(self.groups):
+            return self
+        following = tuple(other for other in self.following if other.is_error)
+        kept = {host for one in (*groups, *following) for host in one.hosts}
+        hosts = tuple(host for host in self.hosts if host in kept)
+        return msgspec.structs.replace(self, groups=groups, following=following, hosts=hosts)
+
 
 class Gap(msgspec.Struct, frozen=True):
     """Checks that did not evaluate some hosts, all for one reason. No hosts: the fleet as a whole."""

@@ -24,7 +24,7 @@ def advice(report: Report, pages: Mapping[str, Check], limit: int = 5) -> list[s
     is unknown, and why, which may decide alone, and then warnings. The last line counts what is left.
     """
     folded = fold(report, BRIEF_LEVEL.max_chars)
-    errors = [failure for failure in folded.failures if failure.is_error]
+    errors = [failure.errors_alone() for failure in folded.failures if failure.is_error]
     lines = [] if errors else _unknown(folded)
     lines += [
         _failure(failure_entry(failure, pages.get(failure.outcome.check), BRIEF_LEVEL, folded.fleet))
@@ -42,6 +42,9 @@ def _failure(entry: ReportEntry) -> str:
     fix = next((text for label, text in (*entry.parts[0].details, *entry.details) if label == "fix"), "")
     name = phrase("{name} on {where}", name=entry.name, where=entry.where) if entry.where else entry.name
     summary = clean(entry.parts[0].text, MAX_LINE_CHARS // 2)
+    place = entry.parts[0].hosts
+    if len(entry.parts) > 1 and place and place not in summary:  # other hosts have other values
+        summary = f"{place}{localized(': ')}{summary}"
     head = f"{entry.status_word} {name}{localized(': ')}{summary}"
     if not fix:
         return clean(head, MAX_LINE_CHARS)

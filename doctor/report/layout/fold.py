@@ -51,7 +51,7 @@ class CheckFailure(msgspec.Struct, frozen=True):
         if not groups or len(groups) == len(self.groups):
             return self
         following = tuple(other for other in self.following if other.is_error)
-        kept = {host for one in (*groups, *following) for host in one.hosts}
+        kept = {host for group in groups for host in group.hosts}.union(*(other.hosts for other in following))
         hosts = tuple(host for host in self.hosts if host in kept)
         return msgspec.structs.replace(self, groups=groups, following=following, hosts=hosts)
 

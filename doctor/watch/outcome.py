@@ -27,6 +27,7 @@ from doctor.smoke.results.to_facts import fact_outputs
 CHECKS = (
     "smoke-rank-never-joined", "smoke-collective-mismatched", "smoke-collective-order", "smoke-rank-died",
     "smoke-rank-left", "smoke-rank-stopped", "smoke-rank-blocked", "smoke-input-stalled", "smoke-network-silent",
+    "smoke-budget-spent",
 )  # fmt: skip
 """What can be said of any program."""
 PACE_CHECKS = ("smoke-rank-slow", "smoke-input-slow")

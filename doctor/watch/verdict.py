@@ -277,10 +277,7 @@ class TrainingWatch:
         self.likely = self._likely_hang() if failure is None else None
         if failure is None:
             return None
-        kind = "network" if failure.kind == "budget" else failure.kind  # a job has no budget of this program
-        return msgspec.structs.replace(
-            failure, kind=kind, stage="training" if failure.stage == STAGE else failure.stage
-        )
+        return msgspec.structs.replace(failure, stage="training") if failure.stage == STAGE else failure
 
     def _plausible(self, failure: Failure, stack: Callable[[int], str | None]) -> Failure | None:
         """The failure, as far as it is one in a program of the user; None where it is none yet."""

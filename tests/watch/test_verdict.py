@@ -782,7 +782,7 @@ def test_a_rank_that_could_not_run_while_others_gave_up_waiting_for_it_is_not_na
     ranks.show(2, "compute", 2, 60.0, effective=7.0)
     ranks.verdict(60.5)
     failure = ranks.verdict(63.0)
-    assert failure and (failure.kind, failure.culprit_ranks) == ("network", ())
+    assert failure and (failure.kind, failure.culprit_ranks) == ("budget", ())
     assert "gave up waiting for rank 2, which could run for 7 of" in failure.text
 
 

@@ -229,6 +229,32 @@ def place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
             process.rank = rank_of_pid[process.pid]
 
 
+def place_on_hosts(processes: Sequence[Process], reports: Sequence[Event], catalog: Catalog) -> None:
+    """Gives failed processes without a host the one that torchrun's list shows: for their rank or pid; and for what
+    one agent alone wrote, as it prints only what workers of its own host print.
+    """
+    headings = Counter(event.file for event in reports if event.signature == TORCHRUN_HEADING)
+    named = (block for block in failure_blocks(reports) if block.host and not block.host.startswith("localhost"))
+    by_file = lists_by_key((block.event.file, block) for block in named)
+    for process in processes:
+        failed = any(catalog[event.signature].role in ERROR_ROLES for event in process.events)
+        if not failed or process.host or process.origin:
+            continue
+        blocks = [block for file in process.files for block in by_file.get(file, ())]
+        hosts = {block.host for block in blocks if _is_of(block, process)}
+        if process.rank is None and not process.pid and sum(headings[file] for file in process.files) == 1:
+            hosts = {block.host for block in blocks}
+        if len(hosts) == 1:
+            (process.host,) = hosts
+
+
+def _is_of(block: FailureBlock, process: Process) -> bool:
+    """By its rank, else by its process id."""
+    if block.rank is not None and process.rank is not None:
+        return block.rank == process.rank
+    return bool(block.pid) and block.pid == process.pid
+
+
 def place_lone_failure(processes: list[Process], reports: list[Event], catalog: Mapping[str, Signature]) -> None:
     """Gives lines without a rank the rank that the launcher of the same log saw fail, where it saw only that."""
     placed = {process.rank for process in processes if process.rank is not None and process.events}

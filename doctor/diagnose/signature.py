@@ -134,9 +134,10 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     traits: tuple[Trait, ...] = ()
     about_others_if: tuple[str, ...] = ()
     """Texts: a line that contains one of them has the trait ``about-others``."""
-    decides: Literal["", "peer", "link", "job"] = ""
+    decides: Literal["", "peer", "link", "job", "own"] = ""
     """The line shows why what it explains failed, and where that lies: with the host that it names, with the link
-    between that and the rank that prints it, or with the settings of the job. It is a variant of what it explains.
+    between that and the rank that prints it, with the settings of the job, or with the host of that rank alone. It is
+    a variant of what it explains.
     """
     reports: Literal["", "certain", "likely"] = ""
     """A driver, monitor or scheduler says that a process, pod or task ended: a cause, with this confidence."""

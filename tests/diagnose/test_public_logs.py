@@ -255,3 +255,16 @@ def test_the_agent_of_torchrun_is_no_process_of_the_job() -> None:
 def test_ray_s_label_shows_the_host_of_an_actor() -> None:
     stamp = read_stamp("(RayWorkerWrapper pid=1890, ip=10.41.0.8) [rank8]:[E ProcessGroupGloo.cpp:144] failed", 2026)
     assert (stamp.host, stamp.rank, stamp.pid) == ("10.41.0.8", 8, "1890")
+
+
+@pytest.mark.parametrize(
+    ("engine", "rank"), [("EngineCore_0", 3), ("EngineCore_DP0", 3), ("EngineCore_1", None), ("EngineCore_DP12", None)]
+)
+def test_a_worker_behind_the_label_of_its_engine_is_the_process_and_its_rank_counts_within_the_copy(
+    engine: str, rank: int | None
+) -> None:
+    """https://github.com/vllm-project/vllm-ascend/issues/1558: of each copy of the model the ranks start at 0."""
+    stamp = read_stamp(
+        f"({engine} pid=113803) (VllmWorker rank=3 pid=114020) ERROR 07-01 08:38:50 [multiproc_executor.py:492]", 2026
+    )
+    assert (stamp.pid, stamp.rank) == ("114020", rank)

@@ -11,7 +11,7 @@ Formats, with their sources:
 - NCCL: ``host:pid:tid [device] NCCL INFO ...``, in new versions with ``[2026-11-20 12:00:00]`` before it, in old
   ones (2.1 to 2.3) without ``NCCL``
 - vLLM: ``ERROR 03-29 12:59:53 [core.py:1099]``; ray puts ``(RayWorkerWrapper pid=858)`` before a line of an actor,
-  vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``; SGLang: ``[2025-03-09 00:57:15 TP4]``
+  vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``, behind the label of the engine; SGLang: ``[2025-03-09 00:57:15 TP4]``
 - Open MPI's crash report: ``[n1:4711] *** Process received signal ***``; fields ``rank`` and ``host`` of a line of JSON
 - UCX: ``[1700000000.123456] [n1:4711:0] file.c:1 UCX  ERROR``
 - OLMo: ``[2024-04-18 15:55:06] CRITICAL [olmo.util:158, rank=6]``; Composer: ``15,331: rank2[3924][MainThread]:``
@@ -70,7 +70,7 @@ _VLLM = re.compile(
     r"\[?[\w./-]{1,80}:\d"
 )
 _ACTOR = re.compile(
-    r"^(?:\([A-Za-z]{1,40} pid=\d{1,10}\) ){0,2}"
+    r"^(?:\((?:[A-Za-z]{1,40}|EngineCore_(?:DP)?(?:0|(?P<copy>\d{1,4}))) pid=\d{1,10}\) ){0,2}"
     r"\((?:(?:Vllm)?Worker(?:_DP0)?(?:_PP0)?(?:_PCP0)?[_ ]TP(?P<tp>\d{1,6})(?:_(?:DCP|EP)\d{1,6}){0,2} "
     r"|[\w.:<> -]{1,60} )?"
     r"(?:rank=(?P<rank>\d{1,6}) )?"
@@ -152,7 +152,7 @@ def read_stamp(text: str, year: int) -> Stamp:
     labels = (_RANK.search(head), _SGLANG.match(head), _JSON_RANK.search(text) if is_json else None)
     numbers = (number for match in labels if match for number in match.groups() if number is not None)
     rank = next(map(int, numbers), None)
-    if rank is None and actor and (actor["tp"] or actor["rank"]):
+    if rank is None and actor and (actor["tp"] or actor["rank"]) and not actor["copy"]:
         rank = int(actor["tp"] or actor["rank"])
     labelled = (_JSON_HOST.search(text) or [""] * 2)[1] if is_json else (actor and actor["ip"]) or ""
     local_rank = int(local["local"]) if local else None

@@ -11,7 +11,8 @@ Formats, with their sources:
 - NCCL: ``host:pid:tid [device] NCCL INFO ...``, in new versions with ``[2026-11-20 12:00:00]`` before it, in old
   ones (2.1 to 2.3) without ``NCCL``
 - vLLM: ``ERROR 03-29 12:59:53 [core.py:1099]``; ray puts ``(RayWorkerWrapper pid=858)`` before a line of an actor,
-  vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``, behind the label of the engine; SGLang: ``[2025-03-09 00:57:15 TP4]``
+  vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``, behind the label of the engine; SGLang:
+  ``[2025-03-09 00:57:15 TP4]``
 - Open MPI's crash report: ``[n1:4711] *** Process received signal ***``; fields ``rank`` and ``host`` of a line of JSON
 - UCX: ``[1700000000.123456] [n1:4711:0] file.c:1 UCX  ERROR``
 - OLMo: ``[2024-04-18 15:55:06] CRITICAL [olmo.util:158, rank=6]``; Composer: ``15,331: rank2[3924][MainThread]:``

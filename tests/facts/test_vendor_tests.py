@@ -93,8 +93,8 @@ def incidents(*sentences: str, system: str = "NVLINK system") -> DcgmHealth:
 DOWN = tuple(f"GPU 0's NvLink link {number} is currently down" for number in range(18))
 CRC = "Detected 9 CRC NvLink errors on GPU 0's NVLink which exceeds threshold of 1"
 IMEX = (
-    "IMEX daemon status is -3 (not READY) Check IMEX installation, configuration, domain and daemon status, and network "
-    "connectivity."
+    "IMEX daemon status is -3 (not READY) Check IMEX installation, configuration, domain and daemon status, and "
+    "network connectivity."
 )
 
 

@@ -27,7 +27,8 @@ PROGRAM = re.compile(
 )
 """One of the programs that people start, with something behind it."""
 HALF = re.compile(
-    r"sbatch --[\w-]+|docker run(?: .*)? -{1,2}[A-Za-z][\w-]*|hccn_tool .*-\w+ -s|iptables -[ADICR]|nc(?: -\w+)+|sysctl -w"
+    r"sbatch --[\w-]+|docker run(?: .*)? -{1,2}[A-Za-z][\w-]*|hccn_tool .*-\w+ -s|iptables -[ADICR]|nc(?: -\w+)+"
+    r"|sysctl -w"
     r"|ethtool -\S+|smartctl -\w|(?:ssh \S+ )?ls -l\w*|(?:timeout \d+ )?stat -\w|chmod \S+|kill -\S+"
     r"|mpirun -(?!-(?:version|do-not-launch)$)\S+|srun (?!--version$|--mpi=list$)-[^=\s]+"
     r"|ssh(?: -o \S+)*|kubectl (?:drain|logs|delete pod)|doctor \w+ --(?:select|hosts|from|path|expect)|ping -\w"

@@ -1,12 +1,15 @@
 import re
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.nvlink import NvLinks
 from doctor.facts.vendor_tests import DcgmHealth
 
 ADVISORY = ("links",)
-LINK_DOWN = re.compile(r"\bNvLink link [0-9]{1,3} is currently down\b", re.IGNORECASE)
+LINK_DOWN = re.compile(r"NVLINK system: GPU [0-9]{1,3}'s NvLink link [0-9]{1,3} is currently down\b.*", re.IGNORECASE)
+IMEX = re.compile(r"[\w ]{1,40}: (?:GPU [0-9]{1,3}'s )?IMEX daemon status is .*")
+"""Of a whole incident: another one of the same system is none of these."""
+SHOWN = 8
 
 
 @check(severity=WARNING, area="devices", advisory=ADVISORY)
@@ -35,14 +38,15 @@ def dcgm_unhealthy(health: DcgmHealth, links: NvLinks | None) -> Iterator[Findin
     problems = [
         problem
         for problem in health.problems
-        if "IMEX daemon status" not in problem[2] and not (problem[0] in bare and LINK_DOWN.search(problem[2]))
+        if not IMEX.fullmatch(problem[2]) and not (problem[0] in bare and LINK_DOWN.fullmatch(problem[2]))
     ]
     if health.problems and not problems:
         return
     for device, _, words in problems:
         by_device.setdefault(device, []).append(words)
     for device, reports in by_device.items():
-        yield Finding("DCGM: {device}: {observed}", device=device, observed=reports)
+        more = [filled("{0} more", len(reports) - SHOWN)] if len(reports) > SHOWN else []
+        yield Finding("DCGM: {device}: {observed}", device=device, observed=[*reports[:SHOWN], *more])
     if not by_device:
         yield Finding(
             "DCGM: overall health is {observed}; expected {expected}", observed=health.overall, expected="Healthy"

@@ -13,9 +13,9 @@ def file_server_silent_logged(log: KernelLog) -> Iterator[Finding]:
     and a job ends with a timeout of its collectives.
 
     ## What to do
-    On {host}: `dmesg | grep -iE 'nfs: server|lustre'`, `mount | grep -iE 'nfs|lustre'`, `timeout 5 stat -f` of the
-    mount. Look at the server {server}, and at the network to it; `nfsstat -m` and `lctl get_param *.*.import` show the
-    connections.
+    On {host}: `dmesg | grep -iE 'nfs: server|lustre'`, `mount | grep -iE 'nfs|lustre'`, `timeout 5 stat -f FOLDER` of
+    the mount. Look at the server {server}, and at the network to it; `nfsstat -m` and `lctl get_param *.*.import` show
+    the connections.
 
     ## Source
     Messages of the kernel: net/sunrpc/clnt.c "nfs: server ... not responding", fs/nfs/nfs4state.c "Lock reclaim

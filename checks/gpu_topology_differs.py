@@ -1,10 +1,12 @@
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, Skip, check, filled
+from doctor.analysis.majority import tied
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.nvlink import GpuTopology
 
 SHOWN = 4
+Form = tuple[tuple[str, ...], ...]
 
 
 @check(severity=WARNING, area="links")
@@ -20,34 +22,57 @@ def gpu_topology_differs(topology: PerHost[GpuTopology]) -> Iterator[Finding]:
     bifurcation), a card in another slot, or an NVLink that is down make the difference.
 
     ## Source
-    `nvidia-smi topo -m`; the form that most hosts have is the norm.
+    `nvidia-smi topo -m`; the form that more than half of the hosts have is the norm; without such a majority the
+    difference is named, and no host.
     """
-    if len(topology) < 3:
-        raise Skip("fewer than three hosts cannot be compared")
-    forms = Counter(own.links for own in topology.values() if not own.unread)
-    norm, count = forms.most_common(1)[0] if forms else ((), 0)
-    if count <= len(topology) / 2:
-        raise Skip("no form has a majority")
-    expected = {row[0]: row[1:] for row in norm}
+    forms = lists_by_key((own.links, host) for host, own in topology.items() if not own.unread)
+    if sum(map(len, forms.values())) < 2:
+        raise Skip("a single host cannot be compared")
+    norm, alike = max(forms.items(), key=lambda form: len(form[1]))
+    if 2 * len(alike) <= len(topology):
+        if len(forms) > 1:
+            yield tied(dict(sorted(_named_apart(forms).items())))
+        return
     for host, own in topology.items():
         if own.links == norm or own.unread:
             continue
-        devices = [row[0] for row in norm]
-        others = {row[0]: row[1:] for row in own.links}
-        if [row[0] for row in own.links] != devices:
-            differences = [filled("devices {0} in place of {1}", ", ".join(others), ", ".join(devices))]
-        else:
-            differences = [
-                filled("{0}-{1} is {2}, not {3}", row, column, found, wanted)
-                for row in devices
-                for column, found, wanted in zip(devices, others[row], expected[row], strict=False)
-                if found != wanted and row < column
-            ]
+        differences = _differences(own.links, norm)
         yield Finding(
             "{observed}; {count} of {total} hosts are alike",
             hosts=[host],
             observed=differences[:SHOWN],
             differences=len(differences),
-            count=count,
+            count=len(alike),
             total=len(topology),
         )
+
+
+def _differences(found: Form, norm: Form) -> list[str]:
+    """Where a form differs from another one, in words."""
+    expected, others = {row[0]: row[1:] for row in norm}, {row[0]: row[1:] for row in found}
+    devices = [*expected]
+    if [*others] != devices:
+        return [filled("devices {0} in place of {1}", ", ".join(others), ", ".join(devices))]
+    return [
+        filled("{0}-{1} is {2}, not {3}", row, column, own, wanted)
+        for row in devices
+        for column, own, wanted in zip(devices, others[row], expected[row], strict=False)
+        if own != wanted and row < column
+    ]
+
+
+def _named_apart(forms: Mapping[Form, list[str]]) -> dict[str, list[str]]:
+    """The hosts of each form, by what tells it from the others: a few links, or else the devices."""
+    tables = {form: {(row[0], cell): link for row in form for cell, link in enumerate(row[1:])} for form in forms}
+    devices = {form: [row[0] for row in form] for form in forms}
+    odd = [place for place in next(iter(tables.values())) if len({table.get(place) for table in tables.values()}) > 1]
+    named: dict[str, list[str]] = {}
+    for form, hosts in forms.items():
+        links = (
+            f"{row}-{devices[form][cell]} {tables[form][row, cell]}"
+            for row, cell in odd[:SHOWN]
+            if cell < len(devices[form]) and row <= devices[form][cell]
+        )
+        alike = len({tuple(names) for names in devices.values()}) == 1
+        named.setdefault(", ".join(links) if alike else ", ".join(devices[form]), []).extend(hosts)
+    return named

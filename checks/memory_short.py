@@ -31,7 +31,8 @@ def memory_short(
     - Host: on {host} `ps -eo pid,user,rss,etime,args --sort=-rss | head` shows first the processes that hold most.
       End those that no job needs: `kill <pid>`. Where all are needed, start fewer ranks on {host}.
     - Control group: on {host}: `{unlimited}`; all processes of the group share the limit. Slurm sets it anew for each
-      job by `sbatch --mem`, docker by `docker run --memory`, Kubernetes by resources.limits.memory.
+      job by `sbatch --mem=<memory> <job>.sh`, docker by `docker run --memory <memory> <as before>`, Kubernetes by
+      resources.limits.memory.
 
     ## Source
     proc_meminfo(5), MemAvailable: what programs can get without swapping. The share is ours.

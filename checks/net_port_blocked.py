@@ -21,7 +21,7 @@ def net_port_blocked(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     the ports to these hosts alone. Where it finds none, as root on {blamed}: `nft -a list ruleset | grep -E
     'table|chain|drop|reject'` prints the rules that block, with their numbers (handles); delete the one of the port:
     `nft delete rule <family> <table> <chain> handle <number>`. A rule of iptables: `iptables-save | grep -iE
-    'drop|reject'`, then `iptables -D` with what follows `-A` in its line. Where the hosts have no such rule: the
+    'drop|reject'`, then `iptables -D <rule>` with what follows `-A` in its line. Where the hosts have no such rule: the
     security group of the cloud, the firewall between the racks; in Kubernetes `kubectl get networkpolicy` in the
     namespace of the pods.
 

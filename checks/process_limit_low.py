@@ -18,7 +18,8 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Ite
 
     ## What to do
     - User: on {host}: `echo '* - nproc unlimited' >> /etc/security/limits.d/99-zz-cluster.conf`, then log in again.
-    - Control group: on {host}: `{unlimited}`. A group of a container has the limit of `docker run --pids-limit`.
+    - Control group: on {host}: `{unlimited}`. A group of a container has the limit of `docker run --pids-limit <number>
+      <as before>`.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit nproc=-1 --pids-limit -1`. In Kubernetes, Volcano and

@@ -1,7 +1,8 @@
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor.analysis.majority import tied
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.rdma import ROCE_V2, RdmaPort, RdmaPorts, chosen_ports
 from doctor.job import LaunchConfig
@@ -47,8 +48,9 @@ def rdma_gid_wrong(
         raise Skip("NCCL_IB_GID_INDEX is not set, or no RoCE port is active")
     for name, ports in chosen.items():
         kinds = {host: _kind(port, index) for host, (port, index) in ports.items()}
-        usual = Counter(kind for kind in kinds.values() if kind).most_common(1)
-        norm = usual[0][0] if usual and usual[0][1] > len(kinds) / 2 else ""
+        groups = lists_by_key((kind, host) for host, kind in kinds.items() if kind)
+        usual = max(groups, key=lambda kind: len(groups[kind]), default="")
+        norm = usual if usual and len(groups[usual]) > len(kinds) / 2 else ""
         for host, kind in kinds.items():
             if not kind or (norm and kind != norm):
                 yield Finding(
@@ -60,6 +62,9 @@ def rdma_gid_wrong(
                     observed=kind or "no address of this network namespace",
                     expected=norm or "an address",
                 )
+        if len(groups) > 1 and not norm:
+            interface = next(iter(ports.values()))[0].interface or "the interface"
+            yield tied(dict(sorted(groups.items())), port=name, interface=interface)
         yield from _unroutable(name, ports, interfaces or {})
 
 

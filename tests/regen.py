@@ -19,7 +19,9 @@ import msgspec
 
 from doctor.cli.app import application
 from doctor.cli.saved_pages import HELP
+from doctor.diagnose.signature import COMPILED, FOLDER, digest_of
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.engine.toml_compat import loads, toml_files
 from doctor.fix.documents import FixedDocument, PlansDocument, UndoDocument
 from doctor.fix.plan import FixPlan
 from tests import help_pages, manual, readme, saved_pages, translations
@@ -78,12 +80,21 @@ def report_schema() -> str:
     return json.dumps(schema, indent=2) + "\n"
 
 
+def compiled_signatures() -> str:
+    """All signatures of the package as JSON, one a line, with the digest of the files that hold them."""
+    texts = [path.read_bytes() for path in toml_files(FOLDER)]
+    rows = [row for text in texts for row in loads(text.decode())["signature"]]
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
+    return f'{{"digest":"{digest_of(texts)}","signatures":[\n{lines}\n]}}\n'
+
+
 def generated() -> Iterator[tuple[Path, str | None]]:
     """Every generated file and what it should hold; None for one that should not exist."""
     yield Path(HELP), help_text("--help")
     for name in DOCUMENTS:
         yield schema_file(name), json.dumps(json_schema(name), indent=2) + "\n"
     yield schema_file("doctor.report/1"), report_schema()
+    yield COMPILED, compiled_signatures()
     yield translations.COMPILED, translations.compiled()
     yield saved_pages.FILE, saved_pages.content()
     yield from help_pages.pages()

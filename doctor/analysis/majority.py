@@ -191,6 +191,16 @@ def crossed(values: Mapping[str, Mapping[str, Any]]) -> Iterator[Crossed]:
                 yield Crossed(host, place, observed, expected, other, agreed[other][1], len(values[other]))
 
 
+def tied(groups: Mapping[str, list[str]], **more: Any) -> Finding:
+    """The finding of hosts, by value, that differ while no value has a majority: a difference, and nobody's fault."""
+    return Finding(
+        "the hosts differ, and no value has a majority: {groups}; expected one",
+        hosts=[host for hosts in groups.values() for host in hosts],
+        groups=dict(groups),
+        **more,
+    )
+
+
 def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator[Finding]:
     """A finding for each value that fewer hosts have than the commonest one; for a tie, one that blames all hosts.
 
@@ -207,13 +217,7 @@ def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator
     if parts is None:
         return
     if parts.tie:
-        hosts_by_value = {str(value): groups[value] for value in ranked}
-        yield Finding(
-            "the hosts differ, and no value has a majority: {groups}; expected one",
-            hosts=list(values),
-            groups=hosts_by_value,
-            **more,
-        )
+        yield tied({str(value): groups[value] for value in ranked}, **more)
         return
     counts = {"expected": parts.common, "count": len(parts.agreeing), "total": len(values)}
     for observed in ranked[1:]:

@@ -23,6 +23,7 @@ from doctor.diagnose.launcher_reports import (
     may_have_failed,
     place_local_ranks,
     place_lone_failure,
+    place_on_hosts,
     ranked_blocks,
     split,
 )
@@ -194,6 +195,7 @@ def _placed(
     processes = _merge(processes)
     place_local_ranks(processes, reports)
     place_lone_failure(processes, reports, signatures)
+    place_on_hosts(processes, reports, signatures)
     return _merge(processes)
 
 

@@ -22,6 +22,7 @@ ONE_OF_TWO = "one of two"
 """The rule of a cause that names two ranks where one is the culprit: the logs would be the same for the other."""
 GROUNDS = {
     "local fault": "its own log shows the fault",
+    "deciding line": "the line itself shows why the connection failed",
     "both ends": "the logs name both ends of the link, not which of them failed",
     "common target": "others report errors of their connections to it",
     "minority": "it reports something else than most ranks",

@@ -13,6 +13,7 @@ from doctor.diagnose.process import Process, name_of_local_rank
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.signature import ERROR_ROLES, Signature
 from doctor.engine.grouping import lists_by_key
+from doctor.engine.texts import filled
 
 Catalog = Mapping[str, Signature]
 MSRUN_ROW = "ms-msrun-worker-exit"
@@ -55,6 +56,11 @@ class FailureBlock(msgspec.Struct):
     """When the launcher saw it end, as it prints it."""
 
     @property
+    def is_placed(self) -> bool:
+        """Its host is known by a name that tells it from others."""
+        return bool(self.host) and not self.host.startswith("localhost")
+
+    @property
     def seconds(self) -> float:
         """That time in seconds; 0 where it is not known."""
         return read_stamp(self.ended_at, 1970).time or 0.0
@@ -65,9 +71,10 @@ AGENT_PATIENCE_S = 25
 
 
 def name_of_block(block: FailureBlock) -> str:
-    """``rank 3``, or the local rank or process id of a worker where only that is known."""
+    """``rank 3 (host n1)``, or the local rank or process id of a worker where only that is known."""
     if block.rank is not None:
-        return f"rank {block.rank}"
+        place = filled("host {0}", block.host) if block.is_placed else ""
+        return filled("rank {0} ({1})", block.rank, place) if place else f"rank {block.rank}"
     if block.local_rank is not None:
         return name_of_local_rank(block.local_rank)
     return f"pid {block.pid}" if block.pid else ""
@@ -227,6 +234,32 @@ def place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
     for process in processes:
         if process.rank is None and process.pid in rank_of_pid:
             process.rank = rank_of_pid[process.pid]
+
+
+def place_on_hosts(processes: Sequence[Process], reports: Sequence[Event], catalog: Catalog) -> None:
+    """Gives failed processes without a host the one that torchrun's list shows: for their rank or pid; and for what
+    one agent alone wrote, as it prints only what workers of its own host print.
+    """
+    headings = Counter(event.file for event in reports if event.signature == TORCHRUN_HEADING)
+    named = (block for block in failure_blocks(reports) if block.is_placed)
+    by_file = lists_by_key((block.event.file, block) for block in named)
+    for process in processes:
+        failed = any(catalog[event.signature].role in ERROR_ROLES for event in process.events)
+        if not failed or process.host or process.origin:
+            continue
+        blocks = [block for file in process.files for block in by_file.get(file, ())]
+        hosts = {block.host for block in blocks if _is_of(block, process)}
+        if process.rank is None and not process.pid and sum(headings[file] for file in process.files) == 1:
+            hosts = {block.host for block in blocks}
+        if len(hosts) == 1:
+            (process.host,) = hosts
+
+
+def _is_of(block: FailureBlock, process: Process) -> bool:
+    """By its rank, else by its process id."""
+    if block.rank is not None and process.rank is not None:
+        return block.rank == process.rank
+    return bool(block.pid) and block.pid == process.pid
 
 
 def place_lone_failure(processes: list[Process], reports: list[Event], catalog: Mapping[str, Signature]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from functools import cache, cached_property
@@ -69,6 +70,8 @@ Remedy = Literal["", "drain-host", "fix-host", "retry", "fix-program", "fix-sett
 """
 
 FOLDER = Path(__file__).with_name("signatures")
+COMPILED = FOLDER / "compiled.json"
+"""What the files of the folder hold, in the form that is read most quickly; ``python -m tests.regen`` writes it."""
 MAX_BYTES = 1 << 20
 """Bytes of one file of signatures."""
 MIN_LITERAL = 3
@@ -134,9 +137,10 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     traits: tuple[Trait, ...] = ()
     about_others_if: tuple[str, ...] = ()
     """Texts: a line that contains one of them has the trait ``about-others``."""
-    decides: Literal["", "peer", "link", "job"] = ""
+    decides: Literal["", "peer", "link", "job", "own"] = ""
     """The line shows why what it explains failed, and where that lies: with the host that it names, with the link
-    between that and the rank that prints it, or with the settings of the job. It is a variant of what it explains.
+    between that and the rank that prints it, with the settings of the job, or with the host of that rank alone. It is
+    a variant of what it explains.
     """
     reports: Literal["", "certain", "likely"] = ""
     """A driver, monitor or scheduler says that a process, pod or task ended: a cause, with this confidence."""
@@ -189,22 +193,24 @@ class _SignatureFile(msgspec.Struct, forbid_unknown_fields=True):
     signature: list[Signature]
 
 
+class _Compiled(msgspec.Struct):
+    digest: str
+    """Of the files that it was made from; with others it is not read."""
+    signatures: list[Signature]
+
+
 def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
     """All signatures by id: the bundled ones, then those of ``folders``.
 
     Raises: SignatureError for a file that cannot be read, a rule that is broken, or an id that exists twice.
     """
     loaded: dict[str, Signature] = {}
-    bundled = _signature_files(FOLDER)
-    for path in (*bundled, *(path for folder in folders for path in _signature_files(folder))):
-        for signature in _read_bundled(path) if path in bundled else _read(path):
-            if path not in bundled:
-                validate_signature(path, signature)
-            if signature.id in loaded:
-                raise SignatureError(
-                    filled("{0}: {1} exists twice; expected an id of its own", _name(path), f"{signature.id!r}")
-                )
-            loaded[signature.id] = signature
+    for signature in _bundled():
+        _enter(loaded, FOLDER, signature)
+    for path in (path for folder in folders for path in _signature_files(folder)):
+        for signature in _read(path):
+            validate_signature(path, signature)
+            _enter(loaded, path, signature)
     for signature in loaded.values():
         for field in ("explains", "wrong_beside", "field_of", "kernel_faults"):
             names: tuple[str, ...] = getattr(signature, field)
@@ -214,6 +220,14 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
                 problem = f"{field} {printable_excerpt(absent)!r}"
                 raise SignatureError(filled("{0}: {1}; expected a signature's id", signature.id, problem))
     return loaded
+
+
+def _enter(loaded: dict[str, Signature], path: Path, signature: Signature) -> None:
+    if signature.id in loaded:
+        raise SignatureError(
+            filled("{0}: {1} exists twice; expected an id of its own", _name(path), f"{signature.id!r}")
+        )
+    loaded[signature.id] = signature
 
 
 def _signature_files(folder: Path) -> list[Path]:
@@ -246,9 +260,25 @@ def validate_signature(path: Path, signature: Signature) -> None:
 
 
 @cache
-def _read_bundled(path: Path) -> Sequence[Signature]:
-    """As `_read`, once for all catalogues; tests validate the files that come with the package."""
-    return _read(path)
+def _bundled() -> Sequence[Signature]:
+    """Those that come with the package, read once for all catalogs; tests validate them."""
+    paths = _signature_files(FOLDER)
+    try:
+        texts = [read_bounded(path, MAX_BYTES) for path in paths]
+        compiled = msgspec.json.decode(read_bounded(COMPILED), type=_Compiled)
+    except (OSError, msgspec.MsgspecError):
+        compiled = None
+    if compiled and compiled.digest == digest_of(texts):
+        return compiled.signatures
+    return [signature for path in paths for signature in _read(path)]
+
+
+def digest_of(texts: Sequence[bytes]) -> str:
+    """Of the contents of these files, in their order."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(hashlib.sha256(text).digest())
+    return digest.hexdigest()[:32]
 
 
 def _read(path: Path) -> Sequence[Signature]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -18,6 +21,8 @@ RESULT = "/var/log/ascend_check/environment_check_before.txt"
 """Where ``ascend-dmi --dg -fmt json`` of root saves its result."""
 MAX_ITEMS = 64
 MAX_CHARS = 200
+MAX_INCIDENTS = 512
+"""Of DCGM: eight GPUs of 18 links each may report every link."""
 
 
 def read_diagnosis(arguments: ProbeArguments) -> dict[str, object]:
@@ -95,7 +100,7 @@ class DcgmHealth(Fact, frozen=True):
     overall: str
     """Healthy, Warning or Failure."""
     problems: tuple[tuple[str, str, str], ...]
-    """Device such as GPU 3, result, and system with the tool's words."""
+    """Of each incident the device such as GPU 3, the result, and the system with the tool's words."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> DcgmHealth:
@@ -112,27 +117,29 @@ class DcgmHealth(Fact, frozen=True):
         try:
             body = json.loads(text[text.find("{") : text.rfind("}") + 1])["body"]
             return cls(
-                overall=beginning(str(body["Overall Health"]["value"]), 40), problems=tuple(_problems(body))[:MAX_ITEMS]
+                overall=beginning(str(body["Overall Health"]["value"]), 40),
+                problems=tuple(itertools.islice(_problems(body), MAX_INCIDENTS)),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Unreadable("dcgmi: not a health report") from None
 
 
-def _problems(body: dict[str, Any]) -> list[tuple[str, str, str]]:
-    problems = []
+_NEXT_INCIDENT = re.compile(r", (?=[A-Z])")
+"""Between the sentences of several incidents of one system, which dcgmi joins before it breaks the text into lines."""
+
+
+def _problems(body: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Each incident on its own: what is said of one of them is not said of those beside it."""
     for kind, group in body.items():
         for number, entity in (group.get("children") or {}).items():
             systems = (entity.get("children") or {}).get("Errors", {}).get("children") or {}
             for system, state in systems.items():
-                sentences = " ".join(str(line) for line in state.get("overflow") or [])
-                problems.append(
-                    (
+                for sentence in _NEXT_INCIDENT.split(" ".join(str(line) for line in state.get("overflow") or [])):
+                    yield (
                         beginning(filled("{0} {1}", kind, number), 40),
                         beginning(str(state.get("value")), 40),
-                        beginning(filled("{0}: {1}", system, sentences), MAX_CHARS),
+                        beginning(filled("{0}: {1}", system, sentence), MAX_CHARS),
                     )
-                )
-    return problems
 
 
 GPUD_FOLDER = "/var/lib/gpud"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from doctor.engine.catalog import load_checks, select_checks
+from doctor.engine.result import accused_hosts
 from doctor.facts.snapshot import CATEGORIES, HostSnapshot
 from tests.checks.run_check import fleet, messages, run_check, skipped
 
@@ -40,6 +41,16 @@ def test_firmware_and_kernel_modules() -> None:
 def test_no_majority_is_no_finding() -> None:
     hosts = {f"w{number}": [snapshot(sysctl={"kernel.x": str(number)})] for number in range(4)}
     assert messages(run_check("host-snapshot-differs", hosts)) == []
+
+
+def test_two_halves_differ_and_no_host_is_at_fault() -> None:
+    other = snapshot(sysctl={"vm.swappiness": "10"}, packages={"rdma-core": "39.0-1"})
+    outcome = run_check("host-snapshot-differs", {**fleet(2, USUAL), "w3": [other], "w4": [other]})
+    (finding,) = outcome.findings
+    assert messages(outcome)[0][1] == (
+        "sysctl: 1 value on which the hosts differ, and none has a majority: vm.swappiness: 10 (w[3-4]); 60 (w[1-2])"
+    )
+    assert accused_hosts(finding, 4) == ()
 
 
 def test_a_long_list_is_cut() -> None:

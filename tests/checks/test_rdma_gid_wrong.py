@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from doctor.engine.result import accused_hosts
 from doctor.facts.rdma import Gid
 from doctor.job import LaunchConfig
 from tests.checks.gpu_hosts import port, rdma
@@ -36,6 +37,15 @@ def test_an_index_of_another_kind() -> None:
     assert messages(run_check("rdma-gid-wrong", {**fleet(2, rdma(port())), "w3": [shifted]}, INDEX_3)) == [
         ("w3", "index 3 of mlx5_0:1 is RoCE v2 over IPv6; expected RoCE v2 over IPv4")
     ]
+
+
+def test_an_index_of_one_kind_on_half_of_the_hosts() -> None:
+    shifted = rdma(port(gids=(Gid(3, "fe80:0000:0000:0000:0ac0:ebff:feda:1cfb", "RoCE v2", "eth1"),)))
+    (finding,) = run_check(
+        "rdma-gid-wrong", {**fleet(2, rdma(port())), "w3": [shifted], "w4": [shifted]}, INDEX_3
+    ).findings
+    assert finding.values["groups"] == {"RoCE v2 over IPv4": ["w1", "w2"], "RoCE v2 over IPv6": ["w3", "w4"]}
+    assert accused_hosts(finding, 4) == ()
 
 
 def test_only_ports_that_nccl_uses() -> None:

@@ -21,7 +21,12 @@ GAVE_UP = (
     "[E1120 07:17:10.3 socket.cpp:1028] [c10d] The client socket has timed out after 12000ms while trying to connect "
     "to ({0}, 29500).\n"
 )
-ERRNO = {111: "111 - Connection refused", 113: "113 - No route to host", 110: "110 - Connection timed out"}
+ERRNO = {
+    111: "111 - Connection refused",
+    113: "113 - No route to host",
+    110: "110 - Connection timed out",
+    99: "99 - Cannot assign requested address",
+}
 LOOPBACK = (
     "Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: Connection refused, "
     "remote=[127.0.0.1]:3728\n"
@@ -54,6 +59,16 @@ class TestErrno:
     ) -> None:
         diagnosis = logs(rank_1=unreached(errno), rank_2=unreached(errno))
         assert verdict(diagnosis) == (signature, "likely", ends)
+
+    def test_that_no_port_is_left_lies_with_the_host_that_connects(self) -> None:
+        """Seen with torch 2.13 in a network namespace with three to six ports; a rank with ports reaches the store."""
+        texts = {f"rank_{rank}": unreached(99).replace("[", f"[rank{rank}]:[", 1) for rank in (2, 3)}
+        assert verdict(logs(**texts)) == ("torch-ports-exhausted", "likely", [(2, ""), (3, "")])
+        assert not logs(rank_2="[rank2]:" + TRIED.format("10.99.0.1", ERRNO[99]) + "step 1 loss 2.5\n").causes
+
+    @pytest.mark.parametrize("address", ["localhost", "::1", "fe80::1%eth0"])
+    def test_99_of_a_name_or_of_ipv6_may_be_an_address_that_this_host_lacks(self, address: str) -> None:
+        assert not logs(rank_1=TRIED.format(address, ERRNO[99]) * 2 + GAVE_UP.format(address)).causes
 
     def test_of_one_rank_names_both_ends_of_its_link(self) -> None:
         """Its own network may be the one that fails."""

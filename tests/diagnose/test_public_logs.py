@@ -219,3 +219,52 @@ def test_one_error_that_stands_there_as_often_as_workers_are_listed_is_that_of_e
 ) -> None:
     (cause,) = logs(train=ALIKE * count + listed(*codes)).causes
     assert sorted(culprit.rank for culprit in cause.culprits if culprit.rank is not None) == ranks
+
+
+USAGE = "train.py: error: unrecognized arguments: --local-rank=1\n"
+
+
+def test_what_one_agent_of_torchrun_wrote_is_of_the_host_that_its_list_shows() -> None:
+    """A list with several hosts, or with no name of one, shows no host for a line without a rank."""
+    one = listed(2, 2, 2)
+    (cause,) = logs(train=USAGE + one).causes
+    assert [culprit.name for culprit in cause.culprits] == ["host n1"]
+    for text in (
+        USAGE + one.replace("host      : n1", "host      : n2", 1),
+        USAGE + one.replace(": n1", ": localhost"),
+    ):
+        (cause,) = logs(train=text).causes
+        assert [culprit.host for culprit in cause.culprits] == [""]
+
+
+def test_a_rank_is_on_the_host_that_the_list_of_torchrun_shows_for_it() -> None:
+    rows = [ROW.format(rank=rank, code=1).replace(": n1", f": n{rank}") for rank in (0, 1)]
+    text = "Failures:\n" + rows[0] + "Root Cause (first observed failure):\n[0]:\n" + rows[1]
+    (cause,) = logs(
+        train="[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n" + text
+    ).causes
+    assert [(culprit.rank, culprit.host) for culprit in cause.culprits] == [(1, "n1")]
+
+
+def test_the_agent_of_torchrun_is_no_process_of_the_job() -> None:
+    text = "W1128 14:45:36.575000 17768 torch/distributed/run.py:874] Setting OMP_NUM_THREADS environment variable for each\n"
+    (cause,) = logs(train=text + "ValueError: no such shard\n" + listed(-15, 1)).causes
+    assert "17768" not in cause.summary
+
+
+def test_ray_s_label_shows_the_host_of_an_actor() -> None:
+    stamp = read_stamp("(RayWorkerWrapper pid=1890, ip=10.41.0.8) [rank8]:[E ProcessGroupGloo.cpp:144] failed", 2026)
+    assert (stamp.host, stamp.rank, stamp.pid) == ("10.41.0.8", 8, "1890")
+
+
+@pytest.mark.parametrize(
+    ("engine", "rank"), [("EngineCore_0", 3), ("EngineCore_DP0", 3), ("EngineCore_1", None), ("EngineCore_DP12", None)]
+)
+def test_a_worker_behind_the_label_of_its_engine_is_the_process_and_its_rank_counts_within_the_copy(
+    engine: str, rank: int | None
+) -> None:
+    """https://github.com/vllm-project/vllm-ascend/issues/1558: of each copy of the model the ranks start at 0."""
+    stamp = read_stamp(
+        f"({engine} pid=113803) (VllmWorker rank=3 pid=114020) ERROR 07-01 08:38:50 [multiproc_executor.py:492]", 2026
+    )
+    assert (stamp.pid, stamp.rank) == ("114020", rank)

@@ -257,7 +257,8 @@ def test_a_flood_of_one_line_is_counted_and_not_kept() -> None:
     [
         ("[rank3]:[E1120 12:00:00.500000 ProcessGroupNCCL.cpp:1] x", 3, "", "11-20 12:00:00"),
         ("[rank12]:[E513 09:08:07.1 ProcessGroupNCCL.cpp:1] x", 12, "", "05-13 09:08:07"),
-        ("E1120 12:00:00.123000 4711 torch/distributed/elastic/x.py:1] y", None, "4711", "11-20 12:00:00"),
+        ("E1120 12:00:00.123000 4711 torch/distributed/elastic/x.py:1] y", None, "", "11-20 12:00:00"),
+        ("[rank3]:W1120 12:00:00.123 4711 torch/distributed/c10d.py:1] y", 3, "4711", "11-20 12:00:00"),
         ("[ERROR] HCCL(77,python):2026-11-20-12:00:00.001.002 [a.cc:1]", None, "77", "11-20 12:00:00"),
         ("[CRITICAL] DEVICE(77,fffd6,python):2026-11-20-12:00:00.001.002 [a.cc:1]", None, "77", "11-20 12:00:00"),
         ("[ERROR] 2026-11-20-12:00:00 (PID:77, Device:0, RankID:5) ERR02200", 5, "77", "11-20 12:00:00"),

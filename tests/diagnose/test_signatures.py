@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import doctor.diagnose.signature as signature_module
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, split_block
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.signature import (
@@ -21,6 +23,7 @@ from doctor.diagnose.signature import (
     validate_signature,
 )
 from doctor.engine.catalog import load_checks
+from doctor.engine.toml_compat import toml_files
 from doctor.remedy.catalog import check_files_by_name, load_playbooks
 
 SIGNATURES = load_signatures()
@@ -210,6 +213,31 @@ def test_a_bad_signature_is_refused_with_its_file(tmp_path: Path, text: str, mes
     (tmp_path / "site.toml").write_text(text)
     with pytest.raises(SignatureError, match=message):
         load_signatures([tmp_path])
+
+
+@pytest.mark.parametrize("content", [None, "{}", "not json", '{"digest":"0","signatures":[]}'])
+def test_the_compiled_file_is_read_only_for_the_files_that_it_was_made_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    """A copy with one file more, and one whose compiled file is broken: both hold what their TOML files say."""
+    folder = shutil.copytree(FOLDER, tmp_path / "signatures")
+    monkeypatch.setattr(signature_module, "FOLDER", folder)
+    monkeypatch.setattr(signature_module, "COMPILED", folder / "compiled.json")
+    (folder / "zz.toml").write_text(VALID)
+    if content is not None:
+        (folder / "compiled.json").write_text(content)
+    signature_module._bundled.cache_clear()
+    try:
+        assert [*load_signatures()] == [*SIGNATURES, "site-switch-down"]
+    finally:
+        signature_module._bundled.cache_clear()
+
+
+def test_the_compiled_file_holds_what_the_files_hold() -> None:
+    texts = [path.read_bytes() for path in toml_files(FOLDER)]
+    assert f'"digest":"{signature_module.digest_of(texts)}"' in signature_module.COMPILED.read_text("utf-8")[:100]
+    read = [row for path in toml_files(FOLDER) for row in signature_module._read(path)]
+    assert read == [*load_signatures().values()]
 
 
 TEXTS = [

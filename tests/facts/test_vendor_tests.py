@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import Any
 
 import pytest
 
 from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.gpu import GpuInventory
+from doctor.facts.nvlink import NvLinks
 from doctor.facts.vendor_tests import AscendDiagnosis, DcgmHealth, DiagnosisGroup, GpudState, GpudStates
+from tests.checks.run_check import messages, run_check
 from tests.facts.answers import read_outputs
 
 BANDWIDTH = {
@@ -76,6 +79,40 @@ def test_health_watches() -> None:
     assert (health.overall, health.problems) == ("Warning", (("GPU 3", "Warning", "PCIe system: 9 replays a minute"),))
     well = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
     assert read_outputs(DcgmHealth, one=Output(out=json.dumps(well))).problems == ()
+
+
+def incidents(*sentences: str, system: str = "NVLINK system") -> DcgmHealth:
+    """As dcgmi joins the sentences of one system, and breaks the text behind the last word that fits 54 characters."""
+    lines = textwrap.wrap(", ".join(sentences), 54)
+    state = {"value": "Failure", "overflow": lines}
+    entity = {"value": "Failure", "children": {"Errors": {"children": {system: state}}}}
+    body = {"Overall Health": {"value": "Failure"}, "GPU": {"children": {"0": entity}}}
+    return read_outputs(DcgmHealth, one=Output(out=json.dumps({"body": body, "header": []})))  # type: ignore[no-any-return]
+
+
+DOWN = tuple(f"GPU 0's NvLink link {number} is currently down" for number in range(18))
+CRC = "Detected 9 CRC NvLink errors on GPU 0's NVLink which exceeds threshold of 1"
+IMEX = (
+    "IMEX daemon status is -3 (not READY) Check IMEX installation, configuration, domain and daemon status, and "
+    "network connectivity."
+)
+
+
+def test_each_incident_of_a_system_is_one_problem() -> None:
+    health = incidents(*DOWN, CRC, IMEX)
+    assert [words for _, _, words in health.problems] == [f"NVLINK system: {text}" for text in (*DOWN, CRC, IMEX)]
+
+
+def test_an_incident_that_is_no_fault_hides_none_beside_it() -> None:
+    """The sentences of dcgmlib/dcgm_errors.h of github.com/NVIDIA/DCGM, beside each other in one text."""
+    bare = NvLinks(active={0: 0}, inactive={}, products={0: "NVIDIA A100 80GB PCIe"})
+    well = {"w1": [incidents(*DOWN, IMEX), bare]}
+    assert messages(run_check("dcgm-unhealthy", well)) == []
+    sick = {"w1": [incidents(*DOWN[:3], CRC, IMEX), bare]}
+    assert messages(run_check("dcgm-unhealthy", sick)) == [("w1", f"DCGM: GPU 0: NVLINK system: {CRC}")]
+    sxm = NvLinks(active={0: 0}, inactive={}, products={0: "NVIDIA A100-SXM4-80GB"})
+    ((_, text),) = messages(run_check("dcgm-unhealthy", {"w1": [incidents(*DOWN), sxm]}))
+    assert text.endswith("link 7 is currently down and 10 more")
 
 
 NO_WATCHES = "Error: Health watches not enabled. Please enable watches. \n"

@@ -79,6 +79,8 @@ UNKNOWN = "error-unknown"
 _ABORTED, _NCCL_FAILED, _CANN_CODE = "process-aborted", "nccl-invalid-usage", "cann-error-code"
 _BAR = re.compile(r"^.{0,400}(?:it/s|s/it)[^\]]{0,80}\]")
 """A progress bar, behind which a process that ends prints in the same line."""
+_CLOCK = re.compile(rb"\d\d:\d\d:\d")
+"""In the head of a line that shows a time."""
 _LAST_LINES = 25
 """Of a log: those in which its last error is looked for."""
 _ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "GeneratorExit"})
@@ -419,7 +421,8 @@ class _Scanner:
                 break
 
     def _first_time(self, lines: Iterable[bytes]) -> float | None:
-        stamps = (read_stamp(line[:400].decode("utf-8", "replace"), self.year).time for line in lines if line)
+        heads = (line[:400] for line in lines)
+        stamps = (read_stamp(head.decode("utf-8", "replace"), self.year).time for head in heads if _CLOCK.search(head))
         return next((time for time in stamps if time is not None), None)
 
     def _decode(self, line: bytes) -> str:

@@ -11,7 +11,8 @@ Formats, with their sources:
 - NCCL: ``host:pid:tid [device] NCCL INFO ...``, in new versions with ``[2026-11-20 12:00:00]`` before it, in old
   ones (2.1 to 2.3) without ``NCCL``
 - vLLM: ``ERROR 03-29 12:59:53 [core.py:1099]``; ray puts ``(RayWorkerWrapper pid=858)`` before a line of an actor,
-  vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``; SGLang: ``[2025-03-09 00:57:15 TP4]``
+  vLLM ``(VllmWorker rank=3 pid=9)`` and ``(Worker_TP3 pid=9)``, behind the label of the engine; SGLang:
+  ``[2025-03-09 00:57:15 TP4]``
 - Open MPI's crash report: ``[n1:4711] *** Process received signal ***``; fields ``rank`` and ``host`` of a line of JSON
 - UCX: ``[1700000000.123456] [n1:4711:0] file.c:1 UCX  ERROR``
 - OLMo: ``[2024-04-18 15:55:06] CRITICAL [olmo.util:158, rank=6]``; Composer: ``15,331: rank2[3924][MainThread]:``
@@ -56,7 +57,8 @@ _C10D = re.compile(
 )
 _GLOG = re.compile(
     r"(?<![\w\[])[IWEF](?:0000 00:00:(?P<epoch>\d{10}\.\d{1,9})|(?P<month>\d\d)(?P<day>\d\d) "
-    r"(?P<clock>\d\d:\d\d:\d\d\.\d{1,9})) {1,10}(?:(?P<pid>\d{1,10})|\d{11,20}) "
+    r"(?P<clock>\d\d:\d\d:\d\d\.\d{1,9})) {1,10}"
+    r"(?:\d{1,10} (?=torch/distributed/(?:elastic/|launch|run\.py))|(?P<pid>\d{1,10}) |\d{11,20} )"
     r"[\w/.-]{1,200}\.(?:py|cc|cpp|cu|h|hpp):\d"
 )
 _NCCL = re.compile(
@@ -69,11 +71,11 @@ _VLLM = re.compile(
     r"\[?[\w./-]{1,80}:\d"
 )
 _ACTOR = re.compile(
-    r"^(?:\([A-Za-z]{1,40} pid=\d{1,10}\) ){0,2}"
+    r"^(?:\((?:[A-Za-z]{1,40}|EngineCore_(?:DP)?(?:0|(?P<copy>\d{1,4}))) pid=\d{1,10}\) ){0,2}"
     r"\((?:(?:Vllm)?Worker(?:_DP0)?(?:_PP0)?(?:_PCP0)?[_ ]TP(?P<tp>\d{1,6})(?:_(?:DCP|EP)\d{1,6}){0,2} "
     r"|[\w.:<> -]{1,60} )?"
     r"(?:rank=(?P<rank>\d{1,6}) )?"
-    r"pid=(?P<pid>\d{1,10})(?:, ip=[\d.]{1,40})?\) "
+    r"pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\d.]{1,40}))?\) "
 )
 _SGLANG = re.compile(
     r"^(?:[\w.-]{1,60} +\| )?\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: DP\d{1,5})? TP(?P<rank>\d{1,6})(?: EP\d{1,5})?\] "
@@ -151,9 +153,9 @@ def read_stamp(text: str, year: int) -> Stamp:
     labels = (_RANK.search(head), _SGLANG.match(head), _JSON_RANK.search(text) if is_json else None)
     numbers = (number for match in labels if match for number in match.groups() if number is not None)
     rank = next(map(int, numbers), None)
-    if rank is None and actor and (actor["tp"] or actor["rank"]):
+    if rank is None and actor and (actor["tp"] or actor["rank"]) and not actor["copy"]:
         rank = int(actor["tp"] or actor["rank"])
-    json_host = _JSON_HOST.search(text) if is_json else None
+    labelled = (_JSON_HOST.search(text) or [""] * 2)[1] if is_json else (actor and actor["ip"]) or ""
     local_rank = int(local["local"]) if local else None
     for literal, pattern in _HEADS:
         match = pattern.search(head) if literal in head else None
@@ -161,8 +163,8 @@ def read_stamp(text: str, year: int) -> Stamp:
             break
     else:
         named = _HOST.match(head)
-        host = json_host["host"] if json_host else (named["pdsh"] or named["tests"]) if named else ""
-        return Stamp(pid=pid, rank=rank, local_rank=local_rank, host=host)
+        host = (named["pdsh"] or named["tests"]) if named else ""
+        return Stamp(pid=pid, rank=rank, local_rank=local_rank, host=labelled or host)
     fields = match.groupdict()
     time = _time(fields, year)
     if time is None and pattern not in (_ISO, _SYSLOG):
@@ -175,7 +177,7 @@ def read_stamp(text: str, year: int) -> Stamp:
         rank=rank if rank is not None else shown_rank if shown_rank >= 0 else None,
         local_rank=local_rank,
         device=device if device >= 0 else None,
-        host=fields.get("host") or (json_host["host"] if json_host else ""),
+        host=fields.get("host") or labelled,
     )
 
 

@@ -86,6 +86,8 @@ def _culprits(case: Case, place: str, lines: Sequence[Proof]) -> tuple[tuple[Cul
         return link_ends(case, lines)
     if place == "job":
         return (), len({process.host or process.origin for process, _ in lines} - {""}) > 1
+    if place == "own":
+        return sorted_culprits({culprit_of(process) for process, _ in lines}), True
     peers = {peer for _, event in lines if (peer := named_peer(case, event)) is not None}
     return sorted_culprits(peers), True
 

@@ -45,6 +45,8 @@ _FIELDS = {
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
 MAX_NODES = 16
 """In one command; Slurm's take a list."""
+_DEFAULT_INTERFACE = r"$(ip route show default | sed -n 's/.* dev \([^ ]*\).*/\1/p' | head -n 1)"
+"""What prints the interface of the host's default route, where a command names the interface of the job's network."""
 _BEFORE, _AFTER = r"(?<![A-Za-z0-9_=./:-])", r"(?![A-Za-z0-9_=./:-])"
 _PLACES = {
     "HOST": rf"{_BEFORE}HOST{_AFTER}",
@@ -194,10 +196,20 @@ def fill_values(text: str, values: Mapping[str, str]) -> str:
     >>> fill_values("`sbatch <job>.sh`", {"JOB": "77"}), fill_values("`sbatch --mem=0 JOB.sh`", {"JOB": "77"})[1:58]
     ('`scontrol requeue 77`', 'scontrol requeuehold 77 && scontrol update jobid=77 minme')
     """
+    text = with_default_interface(text)
     for placeholder, value in values.items():
         text = re.sub(_PLACES.get(placeholder, _NOWHERE), lambda _, value=value: value, text)  # type: ignore[misc]
     job = values.get("JOB", "")
     return _SUBMITTED.sub(lambda match: _started_again(match, job), text)
+
+
+def with_default_interface(text: str) -> str:
+    """The text with the command that prints the interface of the default route, for the name that stands for it.
+
+    >>> with_default_interface("`export GLOO_SOCKET_IFNAME=DEFAULT_INTERFACE`")[:47]
+    '`export GLOO_SOCKET_IFNAME=$(ip route show defa'
+    """
+    return text.replace("DEFAULT_INTERFACE", _DEFAULT_INTERFACE)
 
 
 def _started_again(submitted: re.Match[str], job: str) -> str:

@@ -179,6 +179,29 @@ def requested_settings(evidence: Iterable[Event], fix: Iterable[str]) -> list[st
     return [filled(text, " ".join(settings))] if settings else []
 
 
+_PROGRAM_LINE = re.compile(r"(?:[A-Za-z0-9_.-]{1,100}/)?([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\.py):([1-9][0-9]{0,5})")
+_AROUND = 5
+"""Lines before and behind the one of a traceback, which show what it is in."""
+
+
+def program_line(evidence: Iterable[Event]) -> list[str]:
+    """What prints the line of the program at which the one traceback of the evidence ends.
+
+    >>> program_line([Event("", 0, 0, "", {"place": "job/data.py:23"})])[0][:61]
+    "the line to correct is 23 of data.py, or what calls it: `find"
+    """
+    places = {event.values["place"] for event in evidence if event.values.get("place")}
+    match = _PROGRAM_LINE.fullmatch(places.pop()) if len(places) == 1 else None
+    if match is None:
+        return []
+    name, line = match[1], int(match[2])
+    text = (
+        "the line to correct is {0} of {1}, or what calls it: `find . -name {1} -exec sed -n '{2},{3}p' {} +` in the "
+        "folder of the program prints it"
+    )
+    return [filled(text, line, name, max(1, line - _AROUND), line + _AROUND)]
+
+
 def fill_advice(text: str, values: Mapping[str, str]) -> str:
     """The text with the values that are known; what a command leaves to its reader is marked.
 

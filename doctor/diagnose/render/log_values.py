@@ -196,7 +196,7 @@ def program_line(evidence: Iterable[Event]) -> list[str]:
         return []
     name, line = match[1], int(match[2])
     text = (
-        "the line to correct is {0} of {1}, or what calls it: `find . -name {1} -exec sed -n '{2},{3}p' {} +` in the "
+        "the line to correct is {0} of {1}, or what calls it: `find . -name {1} | xargs -r sed -n '{2},{3}p'` in the "
         "folder of the program prints it"
     )
     return [filled(text, line, name, max(1, line - _AROUND), line + _AROUND)]

@@ -122,9 +122,9 @@ def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
 
 _SWITCHES = re.compile(r"switch(?:es)?(?:'s)? ports?|VLAN|ports? of (?:the|its) switch|on the switch|switches|交换机")
 _PARTS = re.compile(
-    r"reseat|replace (?:it|the|what|riser|cable)|replaced|repaired|fibre|transceiver|the fans|air ducts|power supplies"
+    r"reseat|replace (?:it|the|what|riser|cable)|replaced|fibre|transceiver|the fans|air ducts|power supplies"
     r"|the (?:slot|riser|cable|module|board)\b|examined|the vendor"
-    r"|重新插拔|更换|修复|光纤|光模块|风扇|风道|插槽|线缆|送检|厂商",
+    r"|重新插拔|更换|光纤|光模块|风扇|风道|插槽|线缆|送检|厂商",
     re.IGNORECASE,
 )
 _SERIAL_KNOWN = re.compile(r"serial|nvidia-bug-report|bundle-logs|static --board")

@@ -61,7 +61,7 @@ NOT_RUN = {
         ipmitool
         hccn_tool npu-smi ascend-dmi nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
         {up} {command} sminfo msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
-        ethtool nmcli rdma mlxfwmanager perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos
+        ethtool nmcli netplan rdma mlxfwmanager perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos
         flint devlink nvidia-bug-report.sh v=$(nvidia-smi""",
     "containers: there is none on a test host": """
         docker podman --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",

@@ -49,7 +49,7 @@ _DEFAULT_INTERFACE = r"$(ip route show default | sed -n 's/.* dev \([^ ]*\).*/\1
 """What prints the interface of the host's default route, where a command names the interface of the job's network."""
 _BEFORE, _AFTER = r"(?<![A-Za-z0-9_=./:-])", r"(?![A-Za-z0-9_=./:-])"
 _PLACES = {
-    "HOST": rf"{_BEFORE}HOST{_AFTER}",
+    "HOST": rf"{_BEFORE}HOST{_AFTER}|(?<= )HOST(?=:<)",
     "NODE": rf"(?:(?<=ode[Nn]ame=)|(?<=--exclude=)|{_BEFORE})NODE{_AFTER}",
     "NODES": rf"(?:(?<=ode[Nn]ame=)|(?<=--exclude=)|(?<=srun -w )|(?<=show node )|(?<=doctor check ))NODE{_AFTER}",
     "PORT": rf"{_BEFORE}PORT{_AFTER}|(?<= )PORT(?=/tcp)",
@@ -60,7 +60,7 @@ _PLACES = {
     rf"|(?<=-v f=))FILE{_AFTER}"
     r"|(?<=:)FILE(?= FILE`)|(?<=:FILE )FILE",
     "PID": rf"(?:(?<=worker-\*-)PID(?=\.)|(?<=--pid )PID{_AFTER})",
-    "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous ))POD{_AFTER}",
+    "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous )|(?<=get pod ))POD{_AFTER}",
     "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",
     "CHECK": rf"(?<=doctor explain )CHECK{_AFTER}",
     "FOLDER": rf"(?<=mkdir -p )FOLDER{_AFTER}",

@@ -14,7 +14,7 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.exception_actions import package_of
 from doctor.engine.texts import filled
 from doctor.job.variable_names import documented_variables
-from doctor.report.layout.advice import mark_personal_words, with_tool_paths
+from doctor.report.layout.advice import COMMAND, mark_personal_words, with_tool_paths
 
 HOST_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
 """Of a host's name or address, which no shell and no command reads as anything else."""
@@ -188,7 +188,7 @@ def program_line(evidence: Iterable[Event]) -> list[str]:
     """What prints the line of the program at which the one traceback of the evidence ends.
 
     >>> program_line([Event("", 0, 0, "", {"place": "job/data.py:23"})])[0][:61]
-    "the line to correct is 23 of data.py, or what calls it: `find"
+    'the line to correct is 23 of data.py, or what calls it: `find'
     """
     places = {event.values["place"] for event in evidence if event.values.get("place")}
     match = _PROGRAM_LINE.fullmatch(places.pop()) if len(places) == 1 else None
@@ -220,10 +220,26 @@ def fill_values(text: str, values: Mapping[str, str]) -> str:
     ('`scontrol requeue 77`', 'scontrol requeuehold 77 && scontrol update jobid=77 minme')
     """
     text = with_default_interface(text)
+    if "N" not in values:
+        text = COMMAND.sub(_of_each_device, text)
     for placeholder, value in values.items():
         text = re.sub(_PLACES.get(placeholder, _NOWHERE), lambda _, value=value: value, text)  # type: ignore[misc]
     job = values.get("JOB", "")
     return _SUBMITTED.sub(lambda match: _started_again(match, job), text)
+
+
+def _of_each_device(command: re.Match[str]) -> str:
+    """A command that only looks, or brings up, for all NPUs or GPUs of a host where the log does not name the one.
+
+    >>> fill_values("`hccn_tool -i N -link -g` shows UP", {})[-43:], fill_values("`nvidia-smi -r -i N`", {})
+    ('do hccn_tool -i $n -link -g; done` shows UP', '`nvidia-smi -r`')
+    """
+    text = command[0]
+    if " -i N" not in text or " reset " in text or "<" in text:
+        return text
+    if "nvidia-smi" in text:
+        return text.replace(" -i N", "")
+    return f"`for n in $(ls /dev/davinci[0-9]* | tr -dc '0-9\\n'); do {text[1:-1].replace(' -i N', ' -i $n')}; done`"
 
 
 def with_default_interface(text: str) -> str:

@@ -138,8 +138,8 @@ def hands_notes(text: str, hosts: Sequence[str]) -> list[str]:
     >>> hands_notes("Reseat the card.", ["n1"])
     ['Those who look after the hardware, or its vendor, need the serial number: `dmidecode -s system-serial-number` as \
 root on n1.']
-    >>> hands_notes("`hccn_tool -i 3 -link -g`, then the switch port.", ["n1"])[0][-42:]
-    '`hccn_tool -i 3 -lldp -g` on n1 prints it.'
+    >>> hands_notes("`hccn_tool -i 3 -link -g`, then the switch port.", ["n1"])[0][-41:]
+    'hccn_tool -i 3 -lldp -g` on n1 prints it.'
     >>> hands_notes("Have the card replaced: `nvidia-bug-report.sh`.", ["n1"]), hands_notes("Wait.", ["n1"])
     ([], [])
     """

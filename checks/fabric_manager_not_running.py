@@ -18,7 +18,7 @@ def fabric_manager_not_running(
     ## What to do
     On {host}: `systemctl enable --now nvidia-fabricmanager`. If it is not installed, of exactly the driver's version:
     `v=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader -i 0); apt-get install -y
-    nvidia-fabricmanager-${v%%.*} || dnf install -y nvidia-fabric-manager-$v`. If it ends: `journalctl -u
+    "nvidia-fabricmanager-${v%%.*}=$v*" || dnf install -y nvidia-fabric-manager-$v`. If it ends: `journalctl -u
     nvidia-fabricmanager`.
 
     ## In a container

@@ -72,7 +72,7 @@ NOT_RUN = {
         env --within DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed
         int(os {trial} dos2unix""",
     "would change this machine's clock, services, mounts or frequency": """
-        umount update-grub if grubby cpupower tuned-adm chronyc systemctl timedatectl hwclock reboot
+        umount swapoff update-grub if grubby cpupower tuned-adm chronyc systemctl timedatectl hwclock reboot
         scontrol""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof

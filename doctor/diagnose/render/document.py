@@ -292,8 +292,9 @@ class _DocumentBuilder:
         reports = sorted(self.diagnosis.waiting, key=lambda item: -len(item.culprits))
         for name in dict.fromkeys(item.signature for item in reports):
             if self.catalogue.signatures[name].causes:
-                first_lines = (item.first for item in self.diagnosis.waiting if item.signature == name)
-                yield Advice(**self._advice(name, values_in_logs(first_lines)))
+                first_lines = [item.first for item in self.diagnosis.waiting if item.signature == name]
+                places = places_in_logs(self.diagnosis, first_lines)
+                yield Advice(**self._advice(name, values_in_logs(first_lines) | places))
 
     def _advice(self, name: str, log_values: Mapping[str, str]) -> dict[str, Any]:
         """The fields of `Advice`. Its playbooks: the signature's own, then those that treat its checks.

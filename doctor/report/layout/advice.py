@@ -120,11 +120,16 @@ def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
     return [note]
 
 
-_SWITCHES = re.compile(r"switch(?:es)?(?:'s)? ports?|VLAN|ports? of (?:the|its) switch|on the switch|switches|交换机")
+_SWITCHES = re.compile(
+    r"switch(?:es)?(?:'s)? ports?|VLAN|ports? of (?:the|its) switch|on the switch|switches"
+    r"|交换机(?:端口|管理员|上)"
+)
 _PARTS = re.compile(
-    r"reseat|replace (?:it|the|what|riser|cable)|replaced|fibre|transceiver|the fans|air ducts|power supplies"
-    r"|the (?:slot|riser|cable|module|board)\b|examined|the vendor"
-    r"|重新插拔|更换|光纤|光模块|风扇|风道|插槽|线缆|送检|厂商",
+    r"\breseat|\breplace (?:it\b(?! by)|what has|its (?:cable|memory)|(?:the |that )?(?:optical |memory |defective )?"
+    r"(?:card|GPU|NPU|board|module|adapter|disk|drive|cable|riser|transceiver|fan)s?\b)"
+    r"|(?<!be )\breplaced\b|fibre|transceiver|the fans|air ducts|power supplies"
+    r"|the (?:slot|riser|cable|board)\b|examined\b|the vendor\b(?! of)"
+    r"|重新插拔|更换(?:该|其|它|[NG]PU|磁盘|线缆|网卡|光模块|内存|板卡|有)|光纤|光模块|风扇|风道|插槽|线缆|送检|检修|联系厂商|报告厂商",
     re.IGNORECASE,
 )
 _SERIAL_KNOWN = re.compile(r"serial|nvidia-bug-report|bundle-logs|static --board")

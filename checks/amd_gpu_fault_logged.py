@@ -17,8 +17,8 @@ def amd_gpu_fault_logged(log: KernelLog, accelerators: OtherAccelerators | None)
 
     ## What to do
     On {host}, for the GPU at {device}: `dmesg | grep -i amdgpu`, `amd-smi metric -e`, `amd-smi bad-pages`. Reset it
-    while no program uses it: `amd-smi reset -G -g all`, or restart the host. Have it replaced when the errors return,
-    and where it has too many damaged pages.
+    while no program uses it: `amd-smi reset -G -g all`, or restart the host (`reboot`). Have it replaced when the
+    errors return, and where it has too many damaged pages.
 
     ## Source
     Messages of drivers/gpu/drm/amd/amdgpu: amdgpu_ras.c (RAS blocks), amdgpu_ras_eeprom.c (damaged pages),

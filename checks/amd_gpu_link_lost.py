@@ -16,8 +16,8 @@ def amd_gpu_link_lost(amd: AmdGpus) -> Iterator[Finding]:
     is as slow as that host. Where two GPUs cannot access each other at all, RCCL copies through the host's memory.
 
     ## What to do
-    On {host}: `amd-smi topology`, `amd-smi xgmi`, `dmesg | grep -i xgmi`. Restart the host with a power cycle; if the
-    link stays away, have the GPU or its baseboard replaced.
+    On {host}: `amd-smi topology`, `amd-smi xgmi`, `dmesg | grep -i xgmi`. Restart the host with a power cycle
+    (`ipmitool chassis power cycle`); if the link stays away, have the GPU or its baseboard replaced.
 
     ## Source
     `link_type` and `link_status` of `amd-smi topology --json` (amd-smi's change log, ROCm 6.3; its program prints

@@ -15,8 +15,8 @@ def amd_gpu_missing(amd: AmdGpus, accelerators: OtherAccelerators, place: HostCo
     host than on the others.
 
     ## What to do
-    On {host}: `dmesg | grep -i amdgpu`, `lspci -nnk -d 1002:`, `amd-smi list`. Restart the host with a power cycle; if
-    the GPU stays missing, check its slot and power, and have it replaced.
+    On {host}: `dmesg | grep -i amdgpu`, `lspci -nnk -d 1002:`, `amd-smi list`. Restart the host with a power cycle
+    (`ipmitool chassis power cycle`); if the GPU stays missing, check its slot and power, and have it replaced.
 
     ## Source
     PCI devices of vendor 1002 that are accelerators by their id or class, against `amd-smi list --json`. Partitions of

@@ -17,10 +17,10 @@ def cann_driver_mismatch(versions: NpuVersions, cann: CannVersion) -> Iterator[F
     with an inner error (`EE9999`) that names neither of the two.
 
     ## What to do
-    On {host}, while no job runs, install driver and firmware of Ascend HDK {expected} or newer:
-    `./Ascend-hdk-<package>-npu-driver_<version>_linux-$(uname -m | tr _ -).run --full`, then
-    `./Ascend-hdk-<package>-npu-firmware_<version>.run --full`, then `reboot`. Or install for the job a CANN that
-    belongs to driver {driver}.
+    On {host}, while no job runs, install driver and firmware of Ascend HDK {expected} or newer: in the folder with its
+    two files `./Ascend-hdk-*-npu-driver_*_linux-$(uname -m | tr _ -).run --full`, then
+    `./Ascend-hdk-*-npu-firmware_*.run --full`, then `reboot`. Or install for the job a CANN that belongs to driver
+    {driver}.
 
     ## Source
     The matrix of CANN and drivers in the release notes of CANN (gitcode.com/cann/release-management), and for CANN

@@ -16,7 +16,9 @@ def clock_source_slow(settings: HostSettings) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `dmesg | grep -iE 'tsc|clocksource'` has the reason why the kernel gave up the processor's clock (TSC):
-    often an old firmware. Update it, or start the kernel with `tsc=reliable` if the machine is known to be sound.
+    often an old firmware. Update it; or, if the machine is known to be sound, start the kernel with tsc=reliable: `if
+    command -v grubby; then grubby --update-kernel=ALL --args=tsc=reliable; else sed -i
+    's/^GRUB_CMDLINE_LINUX="/&tsc=reliable /' /etc/default/grub && update-grub; fi`, then `reboot`.
 
     ## Source
     Linux, /sys/devices/system/clocksource/clocksource0/current_clocksource; Red Hat, Managing system clocks to satisfy

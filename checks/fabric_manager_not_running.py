@@ -16,8 +16,10 @@ def fabric_manager_not_running(
     although nvidia-smi lists all GPUs.
 
     ## What to do
-    On {host}: `systemctl enable --now nvidia-fabricmanager`. If it is not installed: the package
-    nvidia-fabricmanager-BRANCH, of exactly the driver's version. If it ends: `journalctl -u nvidia-fabricmanager`.
+    On {host}: `systemctl enable --now nvidia-fabricmanager`. If it is not installed, of exactly the driver's version:
+    `v=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader -i 0); apt-get install -y
+    "nvidia-fabricmanager-${v%%.*}=$v*" || dnf install -y nvidia-fabric-manager-$v`. If it ends: `journalctl -u
+    nvidia-fabricmanager`.
 
     ## In a container
     The service is that of the machine on which the container of {host} runs. There, as root: `systemctl enable --now

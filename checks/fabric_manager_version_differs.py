@@ -14,8 +14,10 @@ def fabric_manager_version_differs(manager: FabricManager, cards: GpuCards) -> I
     then no program can use the GPUs.
 
     ## What to do
-    Install the package of the fabric manager in the version {expected} on {host}, hold both packages, and restart it:
-    `systemctl restart nvidia-fabricmanager`.
+    Install the package of the fabric manager in the version {expected} on {host}: `v=$(nvidia-smi
+    --query-gpu=driver_version --format=csv,noheader -i 0); apt-get install -y "nvidia-fabricmanager-${v%%.*}=$v*" ||
+    dnf install -y nvidia-fabric-manager-$v`. Hold both packages, and restart it: `systemctl restart
+    nvidia-fabricmanager`.
 
     ## Source
     NVIDIA Fabric Manager User Guide: "Fabric Manager and the driver must have the same version"; `nv-fabricmanager

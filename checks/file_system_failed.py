@@ -13,8 +13,9 @@ def file_system_failed(log: KernelLog) -> Iterator[Finding]:
     beneath has errors.
 
     ## What to do
-    On {host}: `dmesg | grep -iE 'ext4|xfs|i/o error|nvme'`, then `smartctl -a /dev/DISK` of the disk. Restart the host,
-    let fsck or xfs_repair run, and have the disk replaced when the errors return.
+    On {host}: `dmesg | grep -iE 'ext4|xfs|i/o error|nvme'`, then `smartctl --scan | cut -d' ' -f1 | xargs -rn1 smartctl
+    -H` tests the disks. Restart the host, which lets fsck or xfs_repair run (`reboot`), and have the disk replaced when
+    the errors return.
 
     ## Source
     Messages of the kernel: fs/ext4/super.c "Remounting filesystem read-only", fs/xfs/xfs_fsops.c "Log I/O Error

@@ -16,9 +16,9 @@ def gpu_fabric_unhealthy(inventory: GpuInventory) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `nvidia-smi -q -i {gpu} | grep -A 12 Fabric`, `nvidia-smi nvlink -s -i {gpu}` and `dmesg | grep -i xid`.
-    Drain the host and reset its GPUs (`nvidia-smi -r`), or restart it. On racks with NVLink switches (GB200, GB300)
-    look at the log of their fabric manager. Behind "incorrect configuration" it names what is wrong: a partition, the
-    GPU's firmware, or its place in the rack.
+    Drain the host and reset its GPUs (`nvidia-smi -r`), or restart it (`reboot`). On racks with NVLink switches (GB200,
+    GB300) look at the log of their fabric manager. Behind "incorrect configuration" it names what is wrong: a
+    partition, the GPU's firmware, or its place in the rack.
 
     ## Source
     `fabric/health` of `nvidia-smi -q -x`, NVML_GPU_FABRIC_HEALTH_SUMMARY and _MASK of NVML (nvml.h): Healthy, Unhealthy

@@ -17,8 +17,10 @@ def gpu_license_missing(inventory: GpuInventory) -> Iterator[Finding]:
     allocates memory slowly, so that the job seems to hang.
 
     ## What to do
-    On {host}: put the client configuration token into /etc/nvidia/ClientConfigToken, `systemctl restart nvidia-gridd`,
-    `grep gridd /var/log/syslog`; the licence server must be reachable. `nvidia-smi -q | grep -A 2 Licensed` shows it.
+    On {host}: put the client configuration token, which the administrator of the licence server (DLS or CLS) gives,
+    into the folder: `cp client_configuration_token_*.tok /etc/nvidia/ClientConfigToken/`, `systemctl restart
+    nvidia-gridd`, `grep gridd /var/log/syslog`; the licence server must be reachable. `nvidia-smi -q | grep -A 2
+    Licensed` shows it.
 
     ## Source
     NVIDIA, Virtual GPU Client Licensing User Guide; NVIDIA/gpu-operator issues 220 and 628. Only GPUs that are virtual

@@ -17,7 +17,8 @@ def gpu_vbios_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `nvidia-smi --query-gpu=index,vbios_version --format=csv`. Have the firmware package of the server's
-    maker installed, in the version of the other hosts, and restart the host with a power cycle.
+    maker installed, in the version of the other hosts, and restart the host with a power cycle (`ipmitool chassis power
+    cycle`).
 
     ## Source
     `vbios_version` of `nvidia-smi -q -x`; the majority is the norm. GPUs of one product name from different makers of

@@ -15,8 +15,8 @@ def hccs_unhealthy(hccs: NpuHccs) -> Iterator[Finding]:
     back to a slower way, and the whole job waits for this host. A link with half of its lanes has half of the rate.
 
     ## What to do
-    `npu-smi info -t hccs -i {card} -c {chip}` on {host} shows the lanes. Stop the jobs there and restart the host;
-    if the fault comes back, report it to the vendor. For the vendor: `npu-smi info -t board -i {card}` and
+    `npu-smi info -t hccs -i {card} -c {chip}` on {host} shows the lanes. Stop the jobs there and restart the host
+    (`reboot`); if the fault comes back, report it to the vendor. For the vendor: `npu-smi info -t board -i {card}` and
     `dmidecode -s system-serial-number`.
 
     ## Source

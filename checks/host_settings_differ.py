@@ -34,14 +34,18 @@ def host_settings_differ(settings: PerHost[HostSettings]) -> Iterator[Finding]:
     ## What to do
     On {host}, set {setting} as on the other hosts.
     - the kernel: install the package of kernel {expected}, then `reboot`.
-    - the CPU frequency governor: `cpupower frequency-set -g {expected}`, and tuned for every start.
-    - transparent huge pages: `echo {expected} > /sys/kernel/mm/transparent_hugepage/enabled`, and tuned for every
-      start.
-    - vm.nr_hugepages: `sysctl -w vm.nr_hugepages={expected}`, and a file in /etc/sysctl.d for every start.
-    - kernel.numa_balancing: `sysctl -w kernel.numa_balancing={expected}`, and a file in /etc/sysctl.d for every start.
+    - the CPU frequency governor: `cpupower frequency-set -g {expected}`; for every start `tuned-adm profile
+      throughput-performance`.
+    - transparent huge pages: `echo {expected} > /sys/kernel/mm/transparent_hugepage/enabled`; for every start `echo 'w
+      /sys/kernel/mm/transparent_hugepage/enabled - - - - {expected}' > /etc/tmpfiles.d/transparent-hugepage.conf`.
+    - vm.nr_hugepages: `sysctl -w vm.nr_hugepages={expected}`; for every start `echo "vm.nr_hugepages = {expected}" >>
+      /etc/sysctl.d/99-zz-cluster.conf`.
+    - kernel.numa_balancing: `sysctl -w kernel.numa_balancing={expected}`; for every start `echo "kernel.numa_balancing
+      = {expected}" >> /etc/sysctl.d/99-zz-cluster.conf`.
     - the number of NUMA nodes: the firmware's setting "NUMA nodes per socket".
     - the clock source: `dmesg | grep -iE 'tsc|clocksource'` has the reason why the kernel chose another one.
-    - swap: /etc/fstab; `swapon --show` lists what is on.
+    - swap: `swapon --show` lists it; `swapoff -a && sed -i.bak -E '/[[:space:]]swap[[:space:]]/s/^/#/' /etc/fstab`
+      turns it off, for every start too.
     - tuning words of the kernel's command line: GRUB_CMDLINE_LINUX in /etc/default/grub, `update-grub`, then `reboot`.
 
     ## Source

@@ -17,9 +17,10 @@ def interface_mtu_differs(interfaces: PerHost[Interfaces]) -> Iterator[Finding]:
     pass, so that the job starts, and its first large transfer hangs.
 
     ## What to do
-    On {host}, with the MTU of the other hosts: `ip link set dev {device} mtu {mtu}`, and the same in the network
-    configuration, else it is lost at the next start. A larger MTU must be allowed by every switch on the path: `ping -c
-    3 -M do -s {payload} {other}` tests it.
+    On {host}, with the MTU of the other hosts: `ip link set dev {device} mtu {mtu}`, which the next start loses. To
+    keep it with NetworkManager: `nmcli connection modify "$(nmcli -g GENERAL.CONNECTION device show {device})"
+    802-3-ethernet.mtu {mtu}`; with netplan: `netplan set ethernets.{device}.mtu={mtu}`. A larger MTU must be allowed by
+    every switch on the path: `ping -c 3 -M do -s {payload} {other}` tests it.
 
     ## Source
     RFC 894 and RFC 1191: hosts of one network must agree on its MTU, since no router can report a frame that is too

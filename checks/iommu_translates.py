@@ -18,9 +18,10 @@ def iommu_translates(iommu: IommuDomains, adapters: RdmaAdapters | None) -> Iter
     IOMMU translates, these transfers fail, hang, or go up to the processor and back: also where it is so on all hosts.
 
     ## What to do
-    On {host}: add `iommu=pt` to the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, `update-grub`), or
-    switch the IOMMU off in the firmware; restart the host. `cat /sys/bus/pci/devices/{slot}/iommu_group/type` then
-    prints `identity`.
+    On {host}: add iommu=pt to the kernel's command line, `if command -v grubby; then grubby --update-kernel=ALL
+    --args=iommu=pt; else sed -i 's/^GRUB_CMDLINE_LINUX="/&iommu=pt /' /etc/default/grub && update-grub; fi`, or switch
+    the IOMMU off in the firmware; then `reboot`. `cat /sys/bus/pci/devices/{slot}/iommu_group/type` then prints
+    `identity`.
 
     ## Source
     NVIDIA, GPUDirect RDMA, Supported Systems: IOMMUs "must be disabled or configured for pass-through translation";

@@ -15,8 +15,8 @@ def kernel_error_logged(log: KernelLog) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `dmesg -T`, and read what stands around the message; look it up with the driver's name and version.
-    Restart the host, and update kernel, driver and firmware. Where the device works and the message is known to be
-    harmless, accept it with a waiver.
+    Restart the host (`reboot`), and update kernel, driver and firmware. Where the device works and the message is known
+    to be harmless, accept it with a waiver.
 
     ## Source
     Messages of the kernel's own checks: arch/x86/mm/fault.c, lib/bug.c, lib/list_debug.c; what it logs as critical, or

@@ -13,9 +13,9 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
     seems to have no effect. With NCCL_SOCKET_IFNAM the job may take a network interface that leads nowhere.
 
     ## What to do
-    Write {expected} instead of {variable} where the job is launched, or in the file of NCCL that has it: `grep -n
-    {variable} ~/.nccl.conf /etc/nccl.conf`. If the name is meant as it is, accept the finding: `doctor explain
-    waivers`.
+    Write {expected} instead of {variable} where the job is launched, which `grep -rn {variable} .` in the folder of the
+    job prints, or in the file of NCCL that has it: `sed -i.bak 's/{variable}/{expected}/' ~/.nccl.conf /etc/nccl.conf`.
+    If the name is meant as it is, accept the finding: `doctor explain waivers`.
 
     ## Source
     The names are those of NCCL, HCCL, Gloo, PyTorch, torch_npu, MindSpore and OpenMP, of their sources and documents.

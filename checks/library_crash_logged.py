@@ -13,8 +13,10 @@ def library_crash_logged(log: KernelLog) -> Iterator[Finding]:
     points to the library's version, its plugins or the driver, and comes back in the next job on this host.
 
     ## What to do
-    On {host}: `dmesg | grep segfault`, `coredumpctl list`. Compare the versions of the library, of its plugins and of
-    the driver with those of the other hosts.
+    On {host}: `dmesg | grep segfault`, `coredumpctl list`. `doctor check {all_hosts} --select
+    torch-version-differs,nccl-version-differs,gpu-driver-differs,driver-version-differs` compares the library and the
+    driver with those of the other hosts; where they are equal, the next release of the library, or its vendor with the
+    output of `coredumpctl info`.
 
     ## Source
     Messages of the kernel, arch/x86/mm/fault.c (show_signal_msg): "NAME[PID]: segfault at ... in libnccl.so"; Lepton

@@ -20,7 +20,8 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
     On {host}: `dmesg | grep -iE 'mlx5|bnxt|hns3|ice |netdev'`. Module (cable error, high temperature): reseat or
     replace the transceiver, or improve its cooling; `mlxlink -d {device} -m` reads it. Insufficient power: the slot,
     riser or power cable. Health, firmware or reset errors, and NETDEV WATCHDOG (a queue of the card stood still):
-    update driver and firmware, restart the host with a power cycle, and have the card replaced when they return.
+    update driver and firmware, restart the host with a power cycle (`ipmitool chassis power cycle`), and have the card
+    replaced when they return.
 
     ## Source
     Messages of drivers/net/ethernet/mellanox/mlx5/core: health.c (poll_health, print_health_info, fatal sensors,
@@ -51,6 +52,7 @@ def _remedy(text: str, device: str) -> str:
         reads = filled("; `mlxlink -d {0} -m` reads it", shlex.quote(device)) if "mlx5" in text and device else ""
         return filled("Reseat or replace the transceiver or cable, or improve its cooling{0}.", reads)
     return (
-        "Update driver and firmware of the card, restart the host with a power cycle, and have it replaced when it "
+        "Update driver and firmware of the card, restart the host with a power cycle (`ipmitool chassis power cycle`), "
+        "and have it replaced when it "
         "returns."
     )

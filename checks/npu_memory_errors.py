@@ -16,8 +16,8 @@ def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
     has failed, others tend to follow.
 
     ## What to do
-    Restart {host} while no job runs, which takes the pages out of use. Have the card replaced when the count grows
-    again: `npu-smi info -t ecc -i {card}` shows it. For the vendor: `npu-smi info -t board -i {card}` and
+    Restart {host} while no job runs, which takes the pages out of use: `reboot`. Have the card replaced when the count
+    grows again: `npu-smi info -t ecc -i {card}` shows it. For the vendor: `npu-smi info -t board -i {card}` and
     `dmidecode -s system-serial-number`.
 
     ## Source

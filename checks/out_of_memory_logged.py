@@ -13,8 +13,9 @@ def out_of_memory_logged(log: KernelLog) -> Iterator[Finding]:
     likely to happen to the next one.
 
     ## What to do
-    On {host}: `dmesg | grep -iE 'out of memory|oom-kill'`. Memory cgroup: raise the limit of the container or the Slurm
-    job. Else start fewer data loader workers, or find what fills the memory.
+    On {host}: `dmesg | grep -iE 'out of memory|oom-kill'`. Memory cgroup: raise the limit, of a Slurm job `#SBATCH
+    --mem=0`, of a container `docker run --memory 512g`. Else start fewer data loader workers (`DataLoader(...,
+    num_workers=2)`), or end what fills the memory: `ps -eo pid,user,rss,args --sort=-rss | head`.
 
     ## Source
     Messages of the kernel, mm/oom_kill.c: "Out of memory: Killed process" and "Memory cgroup out of memory: Killed

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor.analysis.refused_routes import REFUSED_BY_ROUTE
 from doctor.engine.fact import Unreadable
 from doctor.engine.pairwise_blame import Cut, blame, partners
 from doctor.facts.firewall import FirewallRules
@@ -24,12 +25,8 @@ from doctor.job import LaunchConfig
 ONE_HOST = "only one host: there is no other to connect to"
 TRIED_FURTHER: dict[str, tuple[str, ...]] = {"net-unreachable": (), "net-port-blocked": (), "net-answered-by-other": ()}
 NO_ANSWER = "no answer"
-REFUSED_BY_ROUTE = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)))
+REFUSED_BY_KERNEL = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)))
 """As the kernel says it of its own routes: unreachable, prohibit and blackhole (ip-route(8), "Route types")."""
-REFUSING_ROUTE = (
-    "As root on {0}: `for a in {1}; do ip route show match $a | grep -E '^(unreachable|prohibit|blackhole)' | xargs "
-    "-rtL1 ip route del; done` deletes the routes that refuse, and prints them. Go on only where it prints none."
-)
 MOST_REFUSED = 64
 """Addresses in one command."""
 Pair = tuple[str, str]
@@ -116,7 +113,7 @@ def peer_unreachable(
             observed=filled("{0}, from {1} to {2}, port {3}", ones[0].end, source, ones[0].address, ones[0].port),
             expected="connected or refused",
             remedy=(_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "")
-            or (filled(REFUSING_ROUTE, source, " ".join(_refused(source, lost))) if _refused(source, lost) else ""),
+            or (filled(REFUSED_BY_ROUTE, source, " ".join(_refused(source, lost))) if _refused(source, lost) else ""),
         )
     for cut in divided:
         crossing = [(source, target) for (source,), (target,) in cut.failed if not stopped & {source, target}]
@@ -153,7 +150,7 @@ def peer_unreachable(
 def _refused(source: str, lost: Mapping[Pair, list[PeerConnection]]) -> list[str]:
     """The addresses to which this host's routes refuse to send."""
     trials = [one for (host, _), ones in lost.items() if host == source for one in ones]
-    return sorted({one.address for one in trials if one.end in REFUSED_BY_ROUTE})[:MOST_REFUSED]
+    return sorted({one.address for one in trials if one.end in REFUSED_BY_KERNEL})[:MOST_REFUSED]
 
 
 def _prefix_remedy(host: str, interfaces: Mapping[str, Interfaces]) -> str:

@@ -18,7 +18,9 @@ def smoke_device_below_floor(run: SmokeRun, devices: PerHost[SmokeDevices]) -> I
 
     ## What to do
     On {host}: `nvidia-smi -q -d CLOCK,PERFORMANCE,ECC,ROW_REMAPPER` (memory clock, throttle reasons), who else uses the
-    GPU (`nvidia-smi`), then `dcgmi diag -r memory_bandwidth`, which tests with the same limit.
+    GPU (`nvidia-smi`), then `dcgmi diag -r memory_bandwidth`, which tests with the same limit. End what else uses it
+    (`kill <pid>`); reset the GPUs while no program uses them: `nvidia-smi -r`. Where the test fails again, have the GPU
+    replaced. For the vendor: `nvidia-smi -q | grep -i serial` and `nvidia-bug-report.sh`.
 
     ## Source
     The limit of NVIDIA's own test `memory_bandwidth` for this product, in nvvs/diag-skus.yaml.in of

@@ -27,10 +27,11 @@ def smoke_fleet_slow(
     fell back to a lower speed, a library that took TCP instead of RDMA, an update that changed an algorithm.
 
     ## What to do
-    Compare what changed since {baseline}: driver, firmware and library versions (`doctor check --diff`), environment
-    variables (`NCCL_*`, `HCCL_*`, `*_SOCKET_IFNAME`), the speeds of the ports (`grep . /sys/class/net/*/speed`), other
-    jobs on the same switches. If the new speed is as it should be: `doctor smoke --save-baseline baseline.json` adds
-    it.
+    `doctor changes -- <launch line>` compares what changed since {baseline}: driver, firmware, libraries, environment
+    variables. `doctor smoke {all_hosts} --env clean` leaves the job's variables out: where it is fast, unset them.
+    `doctor net {all_hosts}` measures each way, `grep . /sys/class/net/*/speed` shows a port that fell back; ask those
+    who run the switches for other jobs and errors on them. If the new speed is as it should be: `doctor smoke
+    --save-baseline baseline.json` adds it.
 
     ## Source
     Bus bandwidth as nccl-tests define it, of each collective of all ranks from 64 KB on, and what the median pair of

@@ -13,8 +13,8 @@ def smoke_host_left_out(run: SmokeRun) -> Iterator[Finding]:
     with the first one finds the second one tomorrow.
 
     ## What to do
-    `doctor smoke {host},<healthy host>` shows the failure in full, with stacks and advice. Leave {host} out of the job
-    until it passes.
+    `doctor smoke {host},{healthy}` shows the failure in full, with stacks and advice. Leave {host} out of the job until
+    it passes.
 
     ## Source
     More than 32 hosts (or than `--cells N`) first run in cells of 16 hosts (or N), all at the same time; each cell is
@@ -25,6 +25,7 @@ def smoke_host_left_out(run: SmokeRun) -> Iterator[Finding]:
     fleet, and in the end all healthy hosts run together. Cells that ran out of time leave out no host. This verdict
     can be wrong where a failure that comes and goes strikes while its two last suspects are tried apart.
     """
+    names = {left_out.host for left_out in run.left_out}
     for left_out in run.left_out:
         yield Finding(
             "left out in round {round} of the screening: {why}",
@@ -32,4 +33,5 @@ def smoke_host_left_out(run: SmokeRun) -> Iterator[Finding]:
             round=left_out.round,
             why=left_out.why,
             check=left_out.check,
+            healthy=next((host for host in run.plan.ranks_by_host if host not in names), ""),
         )

@@ -24,7 +24,9 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
       `hccn_tool -i {device} -optical -g`.
     - GPU: `ibstat`, `nvidia-smi topo -m`.
 
-    Then measure again: `doctor smoke {all_hosts} --select smoke-host-slow`.
+    A port with errors or below the speed of the others: clean and reseat its cable or transceiver on both ends, then
+    replace it, then look at the switch port. A PCIe width below the card's: reseat the card. Other load: end it. Then
+    measure again: `doctor smoke {all_hosts} --select smoke-host-slow`.
 
     ## Source
     All hosts exchange messages pairwise, in rounds in which each has one partner; with more than 32 hosts, in as many

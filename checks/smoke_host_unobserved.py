@@ -25,9 +25,9 @@ def smoke_host_unobserved(run: SmokeRun, started: PerHost[SmokeStart] | None) ->
     {remedy}
 
     Check the way from the controller to {host}, which may be another network than the one that the job trains on: a
-    jump host, a VPN, a firewall that forgets connections, an sshd or an agent that was stopped. `ping` and
-    `ssh {host} uptime` from here; `journalctl -u ssh` there. Then run `doctor smoke` again, from a machine that is
-    nearer if need be.
+    jump host, a VPN, a firewall that forgets connections, an sshd or an agent that was stopped. `ping -c 20 {host}` and
+    `ssh {host} uptime` from here; `journalctl -u ssh -u sshd -n 50` there. Then `doctor smoke {all_hosts}` again, from
+    one of the hosts themselves if need be.
 
     ## Source
     No message of the host's agent for 14 s, while its ranks completed collectives with other hosts, or no host waited

@@ -31,16 +31,17 @@ STALL_TEXTS = {
 def smoke_loss_stalled(
     run: SmokeRun, learning: PerHost[SmokeLearning], training: PerHost[SmokeTraining] | None
 ) -> Iterator[Finding]:
-    """The loss falls: the model learns what the data contain.
+    r"""The loss falls: the model learns what the data contain.
 
     ## Why it matters
     A job whose loss does not fall is useless, and the slope does not show it. The first losses of any model fall a
     little, while it only learns how often each word occurs. The smoke run's data have known levels instead.
 
     ## What to do
-    Read the other smoke checks that failed: they name what to fix. If there are none, the loop itself does not learn:
-    learning rate ({rate} in this run), labels that do not belong to their rows, a wrong sign, gradients set to zero
-    before the update.
+    Read the other smoke checks that failed: they name what to fix. If there are none, the loop itself does not learn.
+    `grep -rnE '\blr\b|zero_grad|backward\(|\.step\(' --include='*.py' .` in the folder of the program finds its places:
+    in each step `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`, in this order; a learning rate above 0
+    ({rate} in this run); labels that belong to their rows; a loss that falls where the output is right.
 
     ## Source
     Mean of the last three losses after 10 steps of Adam against ln 64 - 0.6, after 40 steps against ln 7 too. In 1000

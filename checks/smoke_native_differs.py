@@ -22,9 +22,10 @@ def smoke_native_differs(
     wrapper, in its version, or in how it works with the backend.
 
     ## What to do
-    The same layout ({layout}) made of plain collectives passes, so the fault is in {api}. Try the next release of torch
-    (and torch_npu). Or take away its options one by one (overlap, mixed precision, bucket sizes,
-    `reshard_after_forward`), and compare the first three losses with those of one process.
+    The same layout ({layout}) made of plain collectives passes, so the fault is in {api}. Install the next release for
+    the job's interpreter on all hosts, `python3 -m pip install --upgrade torch` (with NPUs the torch_npu that belongs
+    to it), and try it: `doctor smoke {all_hosts} --native`. Or take away its options one by one (overlap, mixed
+    precision, bucket sizes, `reshard_after_forward`), and compare the first three losses with those of one process.
 
     ## Source
     Same rows, same start and same optimizer as the reference run; losses compared at 1e-4 relative. On gloo all of them

@@ -18,9 +18,9 @@ def smoke_version_differs(started: PerHost[SmokeStart]) -> Iterator[Finding]:
     same seed, or fail to unpickle what another rank sent.
 
     ## What to do
-    Install {package} {expected} for the job's interpreter on {host}. If another interpreter was meant, name it with
-    `--python`. Where the smoke run completed, its collectives and its training work with these versions as they are;
-    what your program uses besides may still differ.
+    Install {package} {expected} for the job's interpreter on {host}: `python3 -m pip install {package}=={expected}`. If
+    another interpreter was meant, name it with `--python`. Where the smoke run completed, its collectives and its
+    training work with these versions as they are; what your program uses besides may still differ.
 
     ## Source
     Each interpreter reports its versions once it has imported torch. The build ("+cpu") and patch releases of NumPy and

@@ -15,7 +15,9 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `dmesg | grep -A 25 'blocked for more than'` shows the functions in which it hangs: nfs and rpc mean a
-    file server, nvidia a GPU, jbd2 and xfs a disk. Repair that; if the process still does not go on, restart the host.
+    file server, nvidia a GPU, jbd2 and xfs a disk. A file server that does not answer: `for m in $(awk '$3 ~ /^nfs/
+    {print $2}' /proc/self/mounts); do timeout 5 stat -t $m >/dev/null || umount -f -l $m; done`, then `mount -a`. Else
+    repair that; if the process still does not go on: `reboot`.
 
     ## Source
     Linux, kernel/hung_task.c and kernel/watchdog.c: "INFO: task ... blocked for more than 120 seconds", "soft lockup",

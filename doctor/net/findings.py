@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.analysis.refused_routes import REFUSED_BY_ROUTE
 from doctor.engine.check import Skip, once_per_fleet
 from doctor.engine.fact import PerHost
 from doctor.engine.quantities import number_text
@@ -19,7 +20,7 @@ from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, Attempt, AttemptOutcome, ListenerState, Matrix
 from doctor.net.slow_paths import RATES, SlowPath, SpeedFigure, slow_paths
-from doctor.smoke.hang.network_evidence import REFUSALS, REFUSED_BY_ROUTE
+from doctor.smoke.hang.network_evidence import REFUSALS
 
 FailureClass = Literal["unavailable", "foreign", "large", "flows", "port", "path"]
 """unavailable: the host itself cannot listen. foreign: something else answered. large: only small packets pass.
@@ -132,11 +133,11 @@ RULES_BETWEEN = (
     "TCP, all ports, between these hosts."
 )
 WAY_BETWEEN = (
-    "A route for {1} alone may be wrong: as root on {0}, `ip route show to exact $(getent ahosts {1} | cut -d' ' -f1 | "
-    "head -1) | grep -v ' proto ' | xargs -rtL1 ip route del` deletes one that was set by hand, and prints it. Where "
-    "it prints nothing: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the interface and "
-    "the gateway; ask the administrator of the switches to put the ports of these hosts into one VLAN, on the trunk "
-    "between them as well."
+    "A route for {1} alone may be wrong: as root on {0}, `ip route show table all to exact $(getent ahosts {1} | cut "
+    "-d' ' -f1 | head -1) | grep -v ' proto ' | xargs -rtL1 ip route del` deletes one that was set by hand, and prints "
+    "it. Where it prints nothing: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the "
+    "interface and the gateway; ask the administrator of the switches to put the ports of these hosts into one VLAN, "
+    "on the trunk between them as well."
 )
 RULES_OF_HOST = (
     "As root on {2}, for each rule that drops, these print the command that deletes it: `nft -a list ruleset | awk "

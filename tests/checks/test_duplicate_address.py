@@ -74,9 +74,32 @@ def test_what_may_be_one_machine_is_not_compared(reached: dict[str, str]) -> Non
     assert messages(run_check(reached, {"a": [("eth0", A)], "b": [("eth0", A)]})) == []
 
 
-@pytest.mark.parametrize("interface", ["lo", "kube-ipvs0"])
-def test_addresses_of_services_may_be_on_each_host(interface: str) -> None:
-    assert messages(run_check({"a": A, "b": B}, {"a": [("eth0", A)], "b": [("eth0", B), (interface, A)]})) == []
+VIP = "10.0.0.9"
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        ([("eth0", A)], [("eth0", B), ("kube-ipvs0", A)]),
+        ([("eth0", C), ("eth0", A)], [("eth0", B), ("lo", A)]),  # a director of a virtual server, by its second address
+        ([("eth0", C), ("lo", A)], [("eth0", B), ("lo", A)]),  # a service that each host announces
+        ([("lo", A)], [("lo", A), ("eth0", B)]),
+    ],
+)
+def test_addresses_of_services_may_be_on_each_host(own: list[tuple[str, str]], other: list[tuple[str, str]]) -> None:
+    assert messages(run_check({"a": A, "b": B}, {"a": own, "b": other})) == []
+
+
+def test_a_hosts_own_address_on_the_loopback_of_another_host() -> None:
+    outcome = run_check({"a": A, "b": B}, {"a": [("eth0", "fe80::1"), ("eth0", A)], "b": [("eth0", B), ("lo", A)]})
+    assert messages(outcome) == [
+        ("a b", "b has the address of a, 10.0.0.1, on lo: what it sends to a comes back to itself")
+    ]
+
+
+def test_a_service_that_two_hosts_have_beside_their_own_is_none() -> None:
+    both = {"a": [("eth0", A), ("lo", VIP)], "b": [("eth0", B), ("lo", VIP)]}
+    assert messages(run_check({"a": A, "b": B}, both)) == []
 
 
 def test_one_host_has_nothing_to_compare() -> None:

@@ -174,7 +174,7 @@ def test_a_prefix_that_leaves_out_the_others_is_named_with_both() -> None:
 
 def test_a_route_that_refuses_is_deleted_by_the_command_of_the_remedy() -> None:
     (finding,) = look({2: {3: "No route to host"}}, count=4, own_kernel=2).findings
-    assert "As root on w2: `for a in 10.0.0.3; do ip route show match $a |" in finding.values["remedy"]
+    assert "As root on w2: `for n in 10.0.0.3; do ip route show table all match " in finding.values["remedy"]
 
 
 def standing_still(facts_by_host: dict[str, list[Fact]], *names: str) -> dict[str, list[Fact]]:

@@ -25,7 +25,7 @@ def test_each_host_that_was_left_out_is_named() -> None:
     findings = findings_of(NAME, screened("w7", "w9"))
     assert [finding.hosts for finding in findings] == [("w7",), ("w9",)]
     assert str(findings[0]) == "left out in round 2 of the screening: rank 1 died in training"
-    assert "doctor smoke" in page(NAME, findings[0])
+    assert "doctor smoke w7,w1" in page(NAME, findings[0])
 
 
 def test_nothing_else_is_known_of_it() -> None:

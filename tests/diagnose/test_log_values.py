@@ -10,7 +10,7 @@ import pytest
 
 from doctor.diagnose.diagnosis import Culprit
 from doctor.diagnose.events import Event
-from doctor.diagnose.render.log_values import fill_values, requested_settings, values_in_logs
+from doctor.diagnose.render.log_values import fill_values, program_line, requested_settings, values_in_logs
 from tests.diagnose.test_command import run
 from tests.diagnose.test_rules import SIGNATURES
 
@@ -164,3 +164,18 @@ def test_what_a_message_asks_for_is_a_switch_or_a_number_and_no_address_or_libra
     lines = requested_settings([Event("log", 1, 0, text, {})], [])
     assert command in "".join(lines)
     assert bool(lines) == bool(command)
+
+
+def test_the_line_of_the_program_is_printed_where_all_evidence_names_one() -> None:
+    at = [Event("", 0, 0, "", {"place": place}) for place in ("job/data.py:3", "job/data.py:9", "<string>:1")]
+    (text,) = program_line(at[:1])
+    assert "`find . -name data.py | xargs -r sed -n '1,8p'`" in text
+    assert program_line(at[:2]) == program_line(at[2:]) == program_line([]) == []
+
+
+def test_a_command_for_a_device_that_no_line_names_is_for_each_of_the_host() -> None:
+    command = "`hccn_tool -i N -link -g`"
+    assert fill_values(command, {"N": "3"}) == "`hccn_tool -i 3 -link -g`"
+    assert "do hccn_tool -i $n -link -g; done" in fill_values(command, {})
+    resets = "`npu-smi set -t reset -i N -c 0 -m 1`"
+    assert fill_values(resets, {}) == resets, "what ends jobs stays open"

@@ -235,4 +235,15 @@ ROWS = [
         values={"holder": "sb0002", "interface": "dup0"},
         apart=("*",),
     ),
+    Row(
+        "duplicate-address",
+        # Its own packets to the other host never leave it, and all others still reach that one.
+        "ip address add $(getent ahostsv4 sb0003 | awk '{ print $1; exit }')/32 dev lo",
+        "ip address del $(getent ahostsv4 sb0003 | awk '{ print $1; exit }')/32 dev lo",
+        fleet="cpu",
+        blamed=(1, 2),
+        values={"holder": "sb0002", "interface": "lo"},
+        says="comes back to itself",
+        apart=("*",),
+    ),
 ]

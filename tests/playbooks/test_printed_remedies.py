@@ -61,8 +61,8 @@ NOT_RUN = {
         ipmitool
         hccn_tool npu-smi ascend-dmi nvidia-smi amd-smi rocm-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
         {up} {command} sminfo msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
-        ethtool nmcli rdma mlxfwmanager perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos
-        flint devlink nvidia-bug-report.sh""",
+        ethtool nmcli netplan rdma mlxfwmanager perfquery ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos
+        flint devlink nvidia-bug-report.sh v=$(nvidia-smi""",
     "containers: there is none on a test host": """
         docker podman --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
     "software, and the job's own programs and settings": """
@@ -72,7 +72,7 @@ NOT_RUN = {
         env --within DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed
         int(os {trial} dos2unix""",
     "would change this machine's clock, services, mounts or frequency": """
-        umount update-grub cpupower tuned-adm chronyc systemctl timedatectl hwclock reboot
+        umount swapoff update-grub if grubby cpupower tuned-adm chronyc systemctl timedatectl hwclock reboot
         scontrol""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof

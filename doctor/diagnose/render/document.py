@@ -15,12 +15,14 @@ import msgspec
 from doctor.diagnose.diagnosis import CheckedCause, Culprit, Diagnosis, EarlierAttempt, Waiting, hosts_of
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileSummary
+from doctor.diagnose.exception_actions import remedy_of_events
 from doctor.diagnose.render.action import ActionDocument, action_of
 from doctor.diagnose.render.log_values import (
     HOST_FORM,
     fill_advice,
     fill_values,
     places_in_logs,
+    program_line,
     requested_settings,
     slurm_job,
     values_in_logs,
@@ -30,7 +32,7 @@ from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CheckName
 from doctor.engine.texts import TextTable, filled, rewritten
-from doctor.report.layout.advice import marks
+from doctor.report.layout.advice import hands_notes, marks
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
 MAX_ATTEMPT_FILES = 100
@@ -254,7 +256,11 @@ class _DocumentBuilder:
         in_logs = {**slurm_job(self.diagnosis), **values_in_logs(cause.evidence, cause.culprits)}
         in_logs |= places_in_logs(self.diagnosis, cause.evidence)
         advice = self._advice(cause.signature, in_logs)
-        advice["fix"] = (*_localized_all(requested_settings(cause.evidence, advice["fix"])), *advice["fix"])
+        asked = requested_settings(cause.evidence, advice["fix"])
+        of_program = remedy_of_events(self.catalogue.signatures[cause.signature], cause.evidence) == "fix-program"
+        lines = program_line(cause.evidence) if of_program else []
+        advice["fix"] = (*_localized_all([*asked, *lines]), *advice["fix"])
+        advice["fix"] += tuple(hands_notes(" ".join(advice["fix"]), hosts_of(cause.culprits)[:MAX_COMMANDS]))
         return CauseDocument(
             **advice,
             codes=self.catalogue.signatures[cause.signature].codes,
@@ -286,8 +292,9 @@ class _DocumentBuilder:
         reports = sorted(self.diagnosis.waiting, key=lambda item: -len(item.culprits))
         for name in dict.fromkeys(item.signature for item in reports):
             if self.catalogue.signatures[name].causes:
-                first_lines = (item.first for item in self.diagnosis.waiting if item.signature == name)
-                yield Advice(**self._advice(name, values_in_logs(first_lines)))
+                first_lines = [item.first for item in self.diagnosis.waiting if item.signature == name]
+                places = places_in_logs(self.diagnosis, first_lines)
+                yield Advice(**self._advice(name, values_in_logs(first_lines) | places))
 
     def _advice(self, name: str, log_values: Mapping[str, str]) -> dict[str, Any]:
         """The fields of `Advice`. Its playbooks: the signature's own, then those that treat its checks.

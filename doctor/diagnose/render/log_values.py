@@ -14,7 +14,7 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.exception_actions import package_of
 from doctor.engine.texts import filled
 from doctor.job.variable_names import documented_variables
-from doctor.report.layout.advice import mark_personal_words, with_tool_paths
+from doctor.report.layout.advice import COMMAND, mark_personal_words, with_tool_paths
 
 HOST_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
 """Of a host's name or address, which no shell and no command reads as anything else."""
@@ -45,9 +45,11 @@ _FIELDS = {
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
 MAX_NODES = 16
 """In one command; Slurm's take a list."""
+_DEFAULT_INTERFACE = r"$(ip route show default | sed -n 's/.* dev \([^ ]*\).*/\1/p' | head -n 1)"
+"""What prints the interface of the host's default route, where a command names the interface of the job's network."""
 _BEFORE, _AFTER = r"(?<![A-Za-z0-9_=./:-])", r"(?![A-Za-z0-9_=./:-])"
 _PLACES = {
-    "HOST": rf"{_BEFORE}HOST{_AFTER}",
+    "HOST": rf"{_BEFORE}HOST{_AFTER}|(?<= )HOST(?=:<)",
     "NODE": rf"(?:(?<=ode[Nn]ame=)|(?<=--exclude=)|{_BEFORE})NODE{_AFTER}",
     "NODES": rf"(?:(?<=ode[Nn]ame=)|(?<=--exclude=)|(?<=srun -w )|(?<=show node )|(?<=doctor check ))NODE{_AFTER}",
     "PORT": rf"{_BEFORE}PORT{_AFTER}|(?<= )PORT(?=/tcp)",
@@ -58,7 +60,7 @@ _PLACES = {
     rf"|(?<=-v f=))FILE{_AFTER}"
     r"|(?<=:)FILE(?= FILE`)|(?<=:FILE )FILE",
     "PID": rf"(?:(?<=worker-\*-)PID(?=\.)|(?<=--pid )PID{_AFTER})",
-    "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous ))POD{_AFTER}",
+    "POD": rf"(?:(?<=describe pod )|(?<=delete pod )|(?<=logs --previous )|(?<=get pod ))POD{_AFTER}",
     "VARIABLE": rf"(?<=unset )VARIABLE{_AFTER}",
     "CHECK": rf"(?<=doctor explain )CHECK{_AFTER}",
     "FOLDER": rf"(?<=mkdir -p )FOLDER{_AFTER}",
@@ -177,6 +179,29 @@ def requested_settings(evidence: Iterable[Event], fix: Iterable[str]) -> list[st
     return [filled(text, " ".join(settings))] if settings else []
 
 
+_PROGRAM_LINE = re.compile(r"(?:[A-Za-z0-9_.-]{1,100}/)?([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\.py):([1-9][0-9]{0,5})")
+_AROUND = 5
+"""Lines before and behind the one of a traceback, which show what it is in."""
+
+
+def program_line(evidence: Iterable[Event]) -> list[str]:
+    """What prints the line of the program at which the one traceback of the evidence ends.
+
+    >>> program_line([Event("", 0, 0, "", {"place": "job/data.py:23"})])[0][:61]
+    'the line to correct is 23 of data.py, or what calls it: `find'
+    """
+    places = {event.values["place"] for event in evidence if event.values.get("place")}
+    match = _PROGRAM_LINE.fullmatch(places.pop()) if len(places) == 1 else None
+    if match is None:
+        return []
+    name, line = match[1], int(match[2])
+    text = (
+        "the line to correct is {0} of {1}, or what calls it: `find . -name {1} | xargs -r sed -n '{2},{3}p'` in the "
+        "folder of the program prints it"
+    )
+    return [filled(text, line, name, max(1, line - _AROUND), line + _AROUND)]
+
+
 def fill_advice(text: str, values: Mapping[str, str]) -> str:
     """The text with the values that are known; what a command leaves to its reader is marked.
 
@@ -194,10 +219,36 @@ def fill_values(text: str, values: Mapping[str, str]) -> str:
     >>> fill_values("`sbatch <job>.sh`", {"JOB": "77"}), fill_values("`sbatch --mem=0 JOB.sh`", {"JOB": "77"})[1:58]
     ('`scontrol requeue 77`', 'scontrol requeuehold 77 && scontrol update jobid=77 minme')
     """
+    text = with_default_interface(text)
+    if "N" not in values:
+        text = COMMAND.sub(_of_each_device, text)
     for placeholder, value in values.items():
         text = re.sub(_PLACES.get(placeholder, _NOWHERE), lambda _, value=value: value, text)  # type: ignore[misc]
     job = values.get("JOB", "")
     return _SUBMITTED.sub(lambda match: _started_again(match, job), text)
+
+
+def _of_each_device(command: re.Match[str]) -> str:
+    """A command that only looks, or brings up, for all NPUs or GPUs of a host where the log does not name the one.
+
+    >>> fill_values("`hccn_tool -i N -link -g` shows UP", {})[-43:], fill_values("`nvidia-smi -r -i N`", {})
+    ('do hccn_tool -i $n -link -g; done` shows UP', '`nvidia-smi -r`')
+    """
+    text = command[0]
+    if " -i N" not in text or " reset " in text or "<" in text:
+        return text
+    if "nvidia-smi" in text:
+        return text.replace(" -i N", "")
+    return f"`for n in $(ls /dev/davinci[0-9]* | tr -dc '0-9\\n'); do {text[1:-1].replace(' -i N', ' -i $n')}; done`"
+
+
+def with_default_interface(text: str) -> str:
+    """The text with the command that prints the interface of the default route, for the name that stands for it.
+
+    >>> with_default_interface("`export GLOO_SOCKET_IFNAME=DEFAULT_INTERFACE`")[:47]
+    '`export GLOO_SOCKET_IFNAME=$(ip route show defa'
+    """
+    return text.replace("DEFAULT_INTERFACE", _DEFAULT_INTERFACE)
 
 
 def _started_again(submitted: re.Match[str], job: str) -> str:

@@ -120,6 +120,56 @@ def drain_note(text: str, hosts: Sequence[str]) -> list[str]:
     return [note]
 
 
+_SWITCHES = re.compile(
+    r"switch(?:es)?(?:'s)? ports?|VLAN|ports? of (?:the|its) switch|on the switch|switches"
+    r"|交换机(?!允许|或|、|侧管理|过)"
+)
+_PARTS = re.compile(
+    r"\breseat|\breplace (?:it\b(?! by)|what has|its (?:cable|memory)|(?:the |that )?(?:optical |memory |defective )?"
+    r"(?:card|GPU|NPU|board|module|adapter|disk|drive|cable|riser|transceiver|fan)s?\b)"
+    r"|(?<!be )\breplaced\b|fibre|transceiver|the fans|air ducts|power supplies"
+    r"|the (?:slot|riser|cable|board)\b|examined\b|the vendor\b(?!'s| of)"
+    r"|重新插拔|更换 ?(?:该|部件|基板|其|它|[NG]PU|磁盘|线缆|网卡|光模块|内存|板卡|有)"
+    r"|光纤|光模块|风扇|风道|插槽|线缆|送检|检修|联系厂商|报告厂商",
+    re.IGNORECASE,
+)
+_SERIAL_KNOWN = re.compile(r"serial|nvidia-bug-report|bundle-logs|static --board")
+_LLDP = re.compile(r"-lldp -g")
+_NPU = re.compile(r"hccn_tool -i (\d{1,3}) ")
+
+
+def hands_notes(text: str, hosts: Sequence[str]) -> list[str]:
+    """Whom to ask where a fix has work for hands, and what to give them; a text may have said the second already.
+
+    >>> hands_notes("Reseat the card.", ["n1"])
+    ['Those who look after the hardware, or its vendor, need the serial number: `dmidecode -s system-serial-number` as \
+root on n1.']
+    >>> hands_notes("`hccn_tool -i 3 -link -g`, then the switch port.", ["n1"])[0][-41:]
+    'hccn_tool -i 3 -lldp -g` on n1 prints it.'
+    >>> hands_notes("Have the card replaced: `nvidia-bug-report.sh`.", ["n1"]), hands_notes("Wait.", ["n1"])
+    ([], [])
+    """
+    notes: list[str] = []
+    several = localized("each of these hosts") if hosts else localized("its host")
+    place = quote_value(hosts[0]) if len(hosts) == 1 else several
+    if _SWITCHES.search(text) and not _LLDP.search(text):
+        npu = _NPU.search(text)
+        note = phrase(
+            "Those who run the switches need the name of the port, or the hardware address behind it: `{command}` "
+            "on {host} prints it.",
+            command=f"hccn_tool -i {npu[1]} -lldp -g" if npu else "ip -br link", host=place,
+        )  # fmt: skip
+        notes.append(note)
+    if _PARTS.search(text) and not _SERIAL_KNOWN.search(text):
+        note = phrase(
+            "Those who look after the hardware, or its vendor, need the serial number: `dmidecode -s "
+            "system-serial-number` as root on {host}.",
+            host=place,
+        )
+        notes.append(note)
+    return [with_tool_paths(note) for note in notes]
+
+
 def changes_host(text: str) -> bool:
     """Whether a command of a text changes the host: it does more than to look.
 

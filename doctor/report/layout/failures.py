@@ -25,6 +25,7 @@ from doctor.report.layout.advice import (
     drain_note,
     fill_advice,
     for_cases,
+    hands_notes,
     mark_personal_words,
     mark_unknown,
     marks,
@@ -352,7 +353,7 @@ class _FailureEntryBuilder:
         text = " ".join(lines)
         on_hosts = self.own_hosts if is_shared else group.hosts
         drained = [clean(host, 100) for host in on_hosts] if len(on_hosts) <= MAX_DRAINED else []
-        for note in (*command_notes(text), *drain_note(text, drained)):
+        for note in (*command_notes(text), *hands_notes(text, drained), *drain_note(text, drained)):
             lines = self.with_note(lines, note)
         return label_lines("fix", lines) if self.fix else []
 

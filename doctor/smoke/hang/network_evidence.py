@@ -29,13 +29,6 @@ REFUSALS = {
     "EPERM": "a firewall rule for outgoing packets",
 }
 """Why a host sends nothing, by the error number of its own kernel (ip-route(8): prohibit, unreachable, blackhole)."""
-REFUSED_BY_ROUTE = (
-    "{0} itself refuses to send to {1}. As root on {0}: `ip route show match $(getent ahosts {1} | cut -d' ' -f1 | "
-    "head -1) | grep -E '^(unreachable|prohibit|blackhole)' | xargs -rtL1 ip route del` deletes the routes that "
-    "refuse, and prints them. Where it prints nothing: `ip rule`, and the rules for outgoing packets in "
-    "`nft -a list ruleset` and `iptables-save`."
-)
-"""Of the host, and of another one or its address."""
 MIN_RETRANSMITS = 2
 """Of the same bytes, one after the other: one alone passes on a busy host that answers late."""
 SMALL = 536

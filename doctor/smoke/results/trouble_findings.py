@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from doctor.analysis.refused_routes import REFUSED_BY_ROUTE
 from doctor.engine.fact import Unreadable
 from doctor.engine.pairwise_blame import part_values
 from doctor.engine.result import Finding
@@ -13,7 +14,6 @@ from doctor.engine.texts import filled, joined
 from doctor.facts.interfaces import DELETE_DELAY
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.smoke.hang.describe import format_group
-from doctor.smoke.hang.network_evidence import REFUSED_BY_ROUTE
 from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
 from doctor.smoke.results.to_facts import unreached_reason
 

@@ -101,7 +101,11 @@ _GPU_FILES = ("nvidia", "kfd", "dxg", "nvmap", "nvhost", "renderD", "davinci", "
 FIND_MODULES = """
 import ast, os, sys
 name, program = sys.argv[1:]
-sys.path[0] = os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
+folder = os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
+if getattr(sys.flags, "safe_path", False):
+    folder = os.sep
+else:
+    sys.path[0] = folder
 def find(name):
     path, done = None, []
     for part in name.split("."):
@@ -150,7 +154,7 @@ try:
                 spec = sys.modules.get(module) or find(module)
                 states[module] = "there" if spec else "missing" if sure else "elsewhere"
                 origin = getattr(spec, "origin", None) or ""
-                if origin.endswith(".py") and origin.startswith(sys.path[0] + os.sep) and "-packages" not in origin:
+                if origin.endswith(".py") and origin.startswith(folder + os.sep) and "-packages" not in origin:
                     files += [origin] if len(files) < 32 else []
                     sure = False
 except Exception:

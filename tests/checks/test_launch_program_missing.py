@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 
 import msgspec
@@ -96,6 +97,19 @@ def test_what_the_program_imports(text: str, states: dict[str, str], tmp_path: P
     assert {name: state for name, state in seen.items() if name not in ("sys", "__future__")} == states
     outcome = run_check("launch-program-missing", fleet(1, answer))
     assert bool(messages(outcome)) == ("missing" in states.values())
+
+
+@pytest.mark.parametrize(("safe", "state"), [("1", "missing"), ("", "there")])
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="PYTHONSAFEPATH is of Python 3.11")
+def test_without_its_folder_python_finds_nothing_there(safe: str, state: str, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").touch()
+    (tmp_path / "train.py").write_text("import beside\n")
+    environ = {"PYTHONSAFEPATH": safe}
+    of_module = find_program({"module": (sys.executable, "train", str(tmp_path)), "environ": environ})
+    assert answered(JobProgram, of_module).states["-m train"] == state
+    program = str(tmp_path / "train.py")
+    of_file = find_program({"module": (sys.executable, "", "/"), "program": program, "environ": environ})
+    assert answered(JobProgram, of_file).states["import beside"] == state
 
 
 def test_a_module_that_one_host_lacks() -> None:
@@ -214,8 +228,9 @@ def test_modules_and_folders_for_logs(
     (tmp_path / "pkg" / "__init__.py").touch()
     (tmp_path / "file").touch()
     options = with_launch_line(ExamineOptions(), of_launch_line(shlex.split(words), {}))
-    output = str(tmp_path / options.output) if options.output else ""
-    answer = answered(JobProgram, find_program({"module": options.module, "output": output}))
+    asked = _arguments(ProbeInputs(), options, {}, is_local=True)
+    monkeypatch.chdir("/")  # as the program on a host does
+    answer = answered(JobProgram, find_program({**asked, "program": ""}))
     rest = {name: found for name, found in answer.states.items() if not name.startswith("import ")}
     assert rest == {path.format(tmp_path): state}
     outcome = run_check("launch-program-missing", fleet(1, answer))

@@ -29,6 +29,8 @@ class Started(NamedTuple):
     """The program is a Python script, or with ``is_module`` a module, without an interpreter before it."""
     is_module: bool = False
     inherits_environment: bool = True
+    others: tuple[Argv, ...] = ()
+    """Further programs that the launcher starts beside the first."""
 
 
 def host_list(text: str) -> tuple[str, ...]:
@@ -65,6 +67,7 @@ def started(
     options: Options,
     *,
     argv: Argv | None = None,
+    others: tuple[Argv, ...] = (),
     inherits_environment: bool = True,
     exports: Exports = ({}, ()),
     **decided: Any,
@@ -99,7 +102,7 @@ def started(
         **decided,
     )
     argv = options.rest if argv is None else argv
-    return Started(call, argv, runs_python, row.module in options, inherits_environment)
+    return Started(call, argv, runs_python, row.module in options, inherits_environment, others)
 
 
 def _master_port(row: LauncherRow, options: Options) -> int | None:

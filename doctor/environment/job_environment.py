@@ -26,6 +26,7 @@ from doctor.environment.outer_launcher import (
     same_node_rank,
     same_rank_numbers,
     starts_whole_job,
+    store_not_opened,
 )
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
@@ -161,7 +162,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             )
             + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1)
             + ((("", "*", "", ""),) if starts_whole_job(line) else ())
-            + hosts_not_given(line, tasks),
+            + hosts_not_given(line, tasks)
+            + store_not_opened(line, tasks),
             unresolved={
                 name: printable(text, 200)
                 for name, text in sorted({**undecided_options(line), **self.unresolved}.items())[:256]

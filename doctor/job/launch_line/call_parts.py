@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from doctor.engine.texts import filled
+from doctor.job.job_size import python_number
 from doctor.job.launch_line.commands import LauncherRow
 from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import Options
@@ -59,6 +60,40 @@ def refuse_hosts(row: LauncherRow, options: Options) -> None:
             options.refuse([name], expected_host(text))
     if (word := options.word(row.rdzv_endpoint)) and re.fullmatch(r"[^:]+:[A-Za-z_]+", word.text):
         options.refuse([row.rdzv_endpoint], "the number of a port behind the colon")
+
+
+_TRUE, _FALSE = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
+_NUMBERS_OF_RENDEZVOUS = re.compile(
+    r"(?:join|last_call|close|heartbeat|read)_timeout|keep_alive_(?:interval|max_attempt)", re.ASCII
+)
+
+
+def refuse_rendezvous(options: Options) -> None:
+    """Notes what torchrun cannot read of ``--rdzv-conf NAME=VALUE,...``, and with c10d of the values that it knows.
+
+    Source: PyTorch, torch/distributed/elastic/rendezvous: utils.py, ``_parse_rendezvous_config``; api.py,
+    ``get_as_bool``, ``get_as_int``; measured with 2.13.
+    """
+    text = options.text("rdzv-conf").strip()
+    entries = [tuple(part.strip() for part in entry.partition("=")) for entry in text.split(",")] if text else []
+    is_c10d = options.text("rdzv-backend") == "c10d" or "standalone" in options
+    for name, _, value in entries:
+        if not name or not value:
+            options.refuse(["rdzv-conf"], "NAME=VALUE, with commas between several of them")
+        elif is_c10d and name == "is_host" and value.lower() not in (*_TRUE, *_FALSE):
+            options.refuse(["rdzv-conf"], "is_host=1 or is_host=0")
+        elif is_c10d and _NUMBERS_OF_RENDEZVOUS.fullmatch(name) and python_number(value) is None:
+            options.refuse(["rdzv-conf"], filled("a whole number of seconds for {0}", name))
+
+
+def opens_no_store(call: LaunchCall) -> bool:
+    """Whether a launcher leaves the store of a c10d rendezvous to another host.
+
+    >>> opens_no_store(LaunchCall(launcher="torchrun", command="", options={"rdzv-conf": ("a=1,is_host = No",)}))
+    True
+    """
+    given = dict(part.replace(" ", "").partition("=")[::2] for part in call.option("rdzv-conf").split(","))
+    return "rdzv-conf" not in call.unresolved and given.get("is_host", "").lower() in _FALSE
 
 
 def started(

@@ -18,6 +18,7 @@ from doctor.job.launch_line.call_parts import (
     least_and_most,
     node_range,
     positive,
+    refuse_rendezvous,
     refuse_time,
     started,
 )
@@ -66,6 +67,7 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
         port = None  # the source text: its end is a part of an expansion
     if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
+    refuse_rendezvous(options)
     is_single = "standalone" in options or is_default(options, "nnodes")
     if "standalone" in options and (options.number("nnodes") or 1) > 1:
         options.refuse(

@@ -488,7 +488,7 @@ def test_a_module_of_the_job_in_the_working_folder_is_none_of_doctors(words: str
 
 
 @pytest.mark.parametrize(
-    "words", ["preflight --tier quick -- torchrun t.py", "check --save run.json", "rehearse -- ls"]
+    "words", ["preflight --tier quick -- torchrun t.py", "check --save run.json", "rehearse -- torchrun t.py"]
 )
 def test_a_working_folder_that_was_removed(words: str, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()

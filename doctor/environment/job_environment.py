@@ -16,7 +16,7 @@ from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
-from doctor.environment.launch_trials import is_here, launch_refusals, starts_here
+from doctor.environment.launch_trials import is_here, launch_refusals, starts_here, with_app_file
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
     hosts_not_given,
@@ -186,6 +186,8 @@ def of_launch_line(
     """
     try:
         line = read_launch_line(argv, environ)
+        if (whole := with_app_file(argv, line)) != list(argv):
+            argv, line = whole, read_launch_line(whole, environ, text=line.text)
     except NotALaunchLine as error:
         raise InputError(filled("the launch line after --: {0}", error)) from None
     if tries and not line.problems:

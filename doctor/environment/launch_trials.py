@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from doctor.engine.addresses import means_own_host
-from doctor.engine.bounded_read import plain_lines
+from doctor.engine.bounded_read import plain_lines, read_bounded
 from doctor.engine.bounded_run import run_bounded
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.commands import MAX_OUTPUT
 from doctor.environment.schedulers import batch_allocation
+from doctor.hosts.hostfile import parse_hostfile
 from doctor.job.job_size import OF_STEP, STARTS_TASKS
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.commands import is_plain, launcher_rows, wrapper_rows
@@ -40,7 +41,10 @@ _FOLDERS = {"srun": "chdir", "openmpi": "wdir"}
 _OF_SHELL = {"exec", "builtin", "command", "time", "."}
 """Words of the shell, which are no programs."""
 _LEAST_LETTERS = 3
-_MAPS_ALONE = re.compile(r"output-filename$|tv$|d$|debug|xterm$|report-(pid|uri)|preload|dvm|ompi-server|xml")
+_OF_PROGRAM = frozenset(("app", "np", "x", "host", "hostfile", "machinefile", "wdir"))
+"""Options of mpirun that are those of one program."""
+_MOST_OF_FILE, _MOST_PROGRAMS = 1 << 18, 256
+_MAPS_ALONE = re.compile(r"output-filename$|tv$|d$|debug|xterm$|report-(pid|uri)|preload|dvm|ompi-server|xml|app$")
 """Options of mpirun that write files or start more than the program: with them it maps ranks, and starts none."""
 _READ_ALONE = re.compile(r"container|bcast$|multi-prog$|no-allocate$|pty$|x11$")
 """Options of srun that run or copy more than the program: with them it reads its options alone."""
@@ -68,16 +72,20 @@ def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, st
     """
     call = line.launchers[0] if line.launchers and all(is_plain(word.split()[0]) for word in line.wrappers) else None
     places = [at for at, word in enumerate(argv) if call is not None and os.path.basename(word) == call.command]
-    if call is None or not places or "options" in call.unresolved:
+    if call is None or not places or any(word.startswith("$") for word in argv):
         return []
     command, start = argv[places[0]], places[0] + 1
     program = shutil.which(command, path=_path(line, environ)) or ""
     if call.launcher == "openmpi" and os.path.basename(os.path.realpath(program)) in _OPENMPI:
-        if starts_here(line, environ) and not any(map(_MAPS_ALONE.match, call.options)):
+        is_here_alone = "options" not in call.unresolved and (starts_here(line, environ) or _is_this_host(call))
+        if is_here_alone and not any(map(_MAPS_ALONE.match, call.options)):
             return [*argv[:start], *_idle(argv[start:], call)]
         return [*argv[:start], "--do-not-launch", *argv[start:]]
     if call.command != "srun" or not program or environ.get(OF_STEP, _INTERACTIVE) != _INTERACTIVE:
         return []
+    if "options" in call.unresolved:  # it reads its options up to the one that doctor does not know
+        unknown = split_options(command, literal_words(argv[start:]), launcher_rows()["srun"]).unrecognised
+        return [*argv[: argv.index(unknown, start) + 1], "--help"] if unknown in argv[start:] else []
     is_inside = "SLURM_JOB_ID" in environ or "jobid" in call.options
     options = ["--immediate=5", "--output=none", "--error=none", "--input=none"] if is_inside else ["--test-only"]
     options += [f"--{name}={idle}" for name, idle in _HOOKS.items() if name in call.options]
@@ -203,8 +211,47 @@ def launch_refusals(
     if "run as root" in text:
         return [OptionProblem(command, *_ROOT)]
     prefix = environ.get("OPAL_PREFIX") if "unknown option" in text else ""  # without its files it knows no option
-    reason = f"OPAL_PREFIX={printable(prefix, 100)}: {_message(text)}" if prefix else _message(text)
+    reason = _message(text) or filled("exit code {0}", done.returncode)
+    reason = f"OPAL_PREFIX={printable(prefix, 100)}: {reason}" if prefix else reason
     return [OptionProblem(command, WAITS if _WAITS.search(text) else TRIAL, reason, shlex.join(trial))]
+
+
+def _is_this_host(call: LaunchCall) -> bool:
+    """Whether mpirun is given a file of hosts that names this one alone."""
+    if not call.hostfile or call.hosts or _HOST_OPTIONS & call.unresolved.keys():
+        return False
+    try:
+        lines = parse_hostfile(plain_lines(read_bounded(call.hostfile, _MOST_OF_FILE).decode()), call.hostfile)
+    except (OSError, ValueError):
+        return False
+    names = {socket.gethostname(), socket.gethostname().partition(".")[0]}
+    return bool(lines) and all(means_own_host(line.host) or line.host in names for line in lines)
+
+
+def with_app_file(argv: Sequence[str], line: LaunchLine) -> list[str]:
+    """The words of a line of mpirun with the programs of its ``--app`` file, as it starts them.
+
+    Beside the file neither programs nor ``_OF_PROGRAM`` of the line count (measured with Open MPI 4.1.4). Source:
+    mpirun(1), "Specifying Multiple Applications".
+    """
+    call = next(iter(line.launchers), None)
+    places = [at for at, word in enumerate(argv) if call is not None and os.path.basename(word) == call.command]
+    if call is None or call.launcher != "openmpi" or not places or not call.option("app") or call.unresolved:
+        return list(argv)
+    try:
+        text = plain_lines(read_bounded(call.option("app"), _MOST_OF_FILE).decode())
+    except (OSError, ValueError):
+        return list(argv)
+    row, words, kept = launcher_rows()[call.command], list(argv[places[0] + 1 :]), list(argv[: places[0] + 1])
+    while words and words[0].startswith("-"):
+        name = row.canonical(words[0].lstrip("-").partition("=")[0])
+        count = 1 if "=" in words[0] else 1 + row.word_counts.get(name, 0)
+        kept += words[:count] if name not in _OF_PROGRAM else []
+        words = words[count:]
+    programs = [part for part in (entry.partition("#")[0].split() for entry in text.splitlines()) if part]
+    if not programs or len(programs) > _MOST_PROGRAMS:
+        return list(argv)
+    return kept + [word for program in programs for word in (":", *program)][1:]
 
 
 def _own_address_refused(line: LaunchLine) -> OptionProblem | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ MAX_CHARACTERS = 1 << 20
 _DEEPEST = 24
 _LONGEST_TEXT = 4000
 _LONGEST_PREFIX = 4
+_MOST_PROGRAMS = 64
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
@@ -164,6 +166,16 @@ class _Reader:
             starter = self.launchers[-1].launcher if self.launchers else ""
             self.commands.append((printable(argv[0].text, 400), starter))
 
+    def _other_program(self, argv: Argv) -> None:
+        """Notes what a launcher starts beside its first program, also a file that Python runs."""
+        reader = _Reader({}, {})
+        reader.launchers, reader.is_followed = self.launchers[:1], self.is_followed
+        reader.read(argv, _DEEPEST - _LONGEST_PREFIX)
+        self.commands += reader.commands
+        program = reader.fields.get("program", "")
+        if program.endswith(".py") and reader.is_followed and not reader.unresolved:
+            self.commands.append((printable(os.path.join(".", program), 400), self.launchers[-1].launcher))
+
     def _behind_prefix(self, argv: tuple[Word, ...]) -> tuple[Word, ...]:
         """What follows unresolved words that may be a prefix such as ``$PROFILER``, where a launcher or Python does."""
         for position, word in enumerate(argv[:_LONGEST_PREFIX]):
@@ -232,8 +244,8 @@ class _Reader:
             self.launchers.append(call)
         if "/" in path and call.launcher in ONE_ON_EACH_HOST:
             self.paths.append(path)
-        for other in started.others if not started.runs_python else ():
-            self._command(other)
+        for other in started.others[:_MOST_PROGRAMS]:
+            self._other_program(other)
         self._restrict(started.inherits_environment, call.passed)
         self._set(call.environ, {key: text for key, text in call.unresolved.items() if key.endswith("=")})
 

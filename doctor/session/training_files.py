@@ -164,6 +164,8 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
         return ()
     command, folder = _starting(line), _where_it_starts(source, ["."])
     changes = any(name.endswith("prolog") for call in line.launchers for name in call.options)
+    if line.is_module and re.search(r"/|\.py$", line.program):  # no module: `launch-option-refused` tells
+        return ()
     if changes or not folder or not re.match("torchrun|python", os.path.basename(command)):
         return ()
     has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script

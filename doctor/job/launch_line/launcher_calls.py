@@ -284,6 +284,9 @@ def _accelerate(row: LauncherRow, command: str, options: Options, environ: Mappi
     if nodes is None and "num-machines" not in options.unresolved:
         options.unresolved["num-machines"] = "from Accelerate's configuration file"
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
+    devices = [device for device in options.text("gpu-ids").split(",") if device.strip().isdecimal()]
+    if per_node and devices and len(devices) < per_node:
+        options.refuse(["gpu-ids"], filled("{0} devices, one for each process of a machine", per_node))
     names = {*options.by_name, *options.unresolved}
     is_sure = options.is_complete and not options.value_of_flag
     if (nodes or 0) > 1 and is_sure and not names & {row.master_addr, *_OVER_HOSTS}:

@@ -90,9 +90,20 @@ def _interleaved(view: View) -> Iterator[Finding]:
 def _deepspeed(view: View) -> Iterator[Finding]:
     if view.framework != "deepspeed" or view.flag("elastic"):
         raise NotGiven("batch")
-    batch, world = view.number("batch"), view.number("world_size")
+    batch = view.number("batch")
     micro = view.number("micro_batch") if view.has("micro_batch") else 0
     steps = view.number("accumulation") if view.has("accumulation") else 0
+    if batch % ((micro or 1) * (steps or 1)):  # whatever the number of ranks
+        yield Finding(
+            "the train_batch_size at {where} is not {product}",
+            where=view.place("batch"),
+            product=filled("{0} x {1} x {2} ranks", micro or "micro batch", steps or "steps", "any number of"),
+            observed=view.listed("batch", "micro_batch", "accumulation"),
+            expected=filled("a multiple of {0}", (micro or 1) * (steps or 1)),
+            edit="",
+        )
+        return
+    world = view.number("world_size")
     world, least = _of_model_parallel(view, world)
     divisors = [world // parts for parts in range(1, world + 1) if world % parts == 0] if least else [world]
     fitting = [ranks for ranks in divisors if _fits(batch, micro, steps, ranks)]

@@ -10,10 +10,12 @@ _LACKING = {
     "not executable": "not executable",
     "without interpreter": "a script whose interpreter is not there",
     "broken": "no valid Python",
+    "shadowed": "taken for a module of Python or PyTorch",
     "blocked": "no folder that can be made or written to",
 }
 """By the state, what is said of it."""
-_CASES = {"not executable": "Mode", "without interpreter": "Interpreter", "broken": "Text"}
+_SURE = ("blocked", "shadowed")
+_CASES = {"not executable": "Mode", "without interpreter": "Interpreter", "broken": "Text", "shadowed": "Name"}
 _MODULES = ("-m ", "import ")
 """What stands before the name of a module, by how it is loaded."""
 
@@ -39,6 +41,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     - Mode: on {host}, `chmod +x {path}`.
     - Interpreter: on {host}, `head -n 1 {path} | cat -A` shows it. With `^M` at its end: `dos2unix {path}`.
     - Text: `python3 -m py_compile {path}` shows the line. Correct it, or start the program with the Python it is for.
+    - Name: rename {path}, and correct what imports it: Python takes it for the module of that name, which PyTorch
+      needs.
     - All: correct the path in the launch line, or in the variable that has it; or run the command in the folder that
       holds it.
 
@@ -52,6 +56,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     on other hosts where srun starts all ranks, or mpirun a Python whose path the line names; and what the program
     imports first, by the interpreter that this shell finds for the line, which imports none of it; where PYTHONPATH is
     set, which a login may lack, under srun alone.
+    So is what torchrun imports, also for `--rdzv-backend etcd`. A file beside the program, or in PYTHONPATH, that has
+    the name of one of Python's own modules is an error where an empty one ends `import torch.distributed` of PyTorch
+    2.13 (each was tried), unless it has half of that module's names.
     Behind other statements, which may change where Python looks, a module that no host has is not judged. So are the
     folders of mpirun's `--wdir` and of `--log-dir`; the file of NCCL_GRAPH_FILE, without which NCCL 2.28 ends the ranks
     (measured on an H200); and of `--nproc-per-node gpu` a device file of any GPU.
@@ -85,7 +92,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
                 holder=holder,
                 module=module,
                 case=_case(lacking, holder, module),
-            ).as_warning(not (is_program or holder or module or path in launch.launch_line or lacking == "blocked"))
+            ).as_warning(not (is_program or holder or module or path in launch.launch_line or lacking in _SURE))
 
 
 def _case(lacking: str, holder: str | None, module: str | None) -> str:
@@ -98,7 +105,7 @@ def _expected(path: str, lacking: str, is_program: bool) -> str:
     if lacking == "blocked":
         return "a folder for logs, as --log-dir says"
     if path.startswith("import "):
-        return "a module that the program imports"
+        return "a module that the program or its launcher imports"
     if is_program or path.startswith("-m "):
         return "the program of the launch line"
     return "a file or folder of the launch line"

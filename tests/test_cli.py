@@ -485,3 +485,17 @@ def test_a_module_of_the_job_in_the_working_folder_is_none_of_doctors(words: str
     )  # fmt: skip
     assert "not of Python" not in done.stdout + done.stderr
     assert done.returncode in (0, 12, 78), done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["preflight --tier quick -- torchrun t.py", "check --save run.json", "rehearse -- torchrun t.py"]
+)
+def test_a_working_folder_that_was_removed(words: str, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    doctor = f'{sys.executable} -c "from doctor.cli.main import main; main()" {words}'
+    done = subprocess.run(
+        ["sh", "-c", f"rmdir ../gone; exec {doctor}"],
+        cwd=tmp_path / "gone", env={**CLEAN, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr.startswith("doctor: the working folder is not there") and done.stderr.count("\n") == 1

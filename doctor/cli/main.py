@@ -164,29 +164,46 @@ def run_parser(app: typer.Typer, argv: Sequence[str], prog_name: str | None) -> 
 
 def run_guarded(run: Callable[[], None]) -> None:
     """Turns every exception into a documented exit code, without a traceback; none is 0 where the output was lost."""
-    from doctor.engine.errors import CommandError
-    from doctor.engine.streams import exit_code_of_output, note_full_output, print_stderr
+    from doctor.engine.streams import exit_code_of_output
 
     code: int | str | None = 0
     try:
         run()
-    except CommandError as error:
-        from doctor.engine.language import localized_filled
-        from doctor.engine.texts import filled
-
-        print_stderr(filled("doctor: {0}", localized_filled(str(error))))
-        code = error.exit_code
     except SystemExit as stop:
         code = stop.code
     except Exception as error:  # noqa: BLE001 - the rim: our own bug becomes one line, a file, and exit code 70
-        if not note_full_output(error):
-            from doctor.session.console import report_own_bug
-
-            code = report_own_bug(error)
+        code = _told(error)
     if code is None or isinstance(code, int):
         code = exit_code_of_output(code or 0)
     if code:
         sys.exit(code)
+
+
+def _told(error: Exception) -> int:
+    """Tells of an error in one line. Returns the exit code."""
+    from doctor.engine.errors import CommandError, InputError
+    from doctor.engine.language import localized_filled
+    from doctor.engine.streams import note_full_output, print_stderr
+    from doctor.engine.texts import filled
+
+    if isinstance(error, FileNotFoundError) and not _has_folder():
+        error = InputError("the working folder is not there any more: expected another one, as by `cd`")
+    if isinstance(error, CommandError):
+        print_stderr(filled("doctor: {0}", localized_filled(str(error))))
+        return error.exit_code
+    if note_full_output(error):
+        return 0
+    from doctor.session.console import report_own_bug
+
+    return report_own_bug(error)
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.engine.addresses import means_own_host
 from doctor.engine.bounded_read import plain_lines, read_bounded, unreadable_reason
 from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.environment.commands import launch_refusals
 from doctor.environment.inventory import Inventory
+from doctor.environment.launch_trials import is_here, launch_refusals, starts_here, with_app_file
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
     hosts_not_given,
@@ -27,15 +26,14 @@ from doctor.environment.outer_launcher import (
     same_node_rank,
     same_rank_numbers,
     starts_whole_job,
+    store_not_opened,
 )
-from doctor.environment.schedulers import batch_allocation
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
 from doctor.environment.variables import RANK_VARIABLES, parse_environment
 from doctor.job.job_script import CARRIERS, JobScript, Resources, scripts_of
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
-from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
 from doctor.job.launch_line.model import OptionProblem, split_endpoint
 from doctor.job.training.assemble import LaunchText, ReadFile
@@ -54,9 +52,6 @@ _MOST_LAUNCHES = 32
 """Launch lines of one script that are judged."""
 _NAMESPACES = ("net", "mnt", "ipc", "uts")
 _SETS_RANKS = (*ONE_ON_EACH_HOST, "deepspeed", "colossalai")
-_NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
-"""Launchers that start all ranks on their own host where nothing gives them others."""
-_HOST_OPTIONS = frozenset(("host", "hosts", "hostfile", "machinefile", "default-hostfile", "f", "include"))
 _FROM_CALLER = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 
 
@@ -105,7 +100,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     def hosts(self) -> str:
         """The hosts that the launch line names, with commas between; empty where it names this one as localhost."""
         calls = self.line.launchers if self.line else ()
-        return next((",".join(call.hosts) for call in calls if not _is_here(call)), "")
+        return next((",".join(call.hosts) for call in calls if not is_here(call)), "")
 
     @property
     def hostfile(self) -> str:
@@ -167,7 +162,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             )
             + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1)
             + ((("", "*", "", ""),) if starts_whole_job(line) else ())
-            + hosts_not_given(line, tasks),
+            + hosts_not_given(line, tasks)
+            + store_not_opened(line, tasks),
             unresolved={
                 name: printable(text, 200)
                 for name, text in sorted({**undecided_options(line), **self.unresolved}.items())[:256]
@@ -190,6 +186,8 @@ def of_launch_line(
     """
     try:
         line = read_launch_line(argv, environ)
+        if (whole := with_app_file(argv, line)) != list(argv):
+            argv, line = whole, read_launch_line(whole, environ, text=line.text)
     except NotALaunchLine as error:
         raise InputError(filled("the launch line after --: {0}", error)) from None
     if tries and not line.problems:
@@ -201,7 +199,7 @@ def of_launch_line(
         source,
         time_left_s=seconds_left(environ),
         time_limit_s=step_limit(line),
-        starts_here=_starts_here(line, environ),
+        starts_here=starts_here(line, environ),
         login=launcher_login(line, environ),
     )
 
@@ -419,25 +417,3 @@ def _framework(call: LaunchCall | None) -> str:
     if call is None or call.launcher not in _SETS_RANKS:
         return ""
     return {"msrun": "mindspore", "paddle": ""}.get(call.launcher, "torch")
-
-
-def _is_here(call: LaunchCall) -> bool:
-    """No host is named but this one, as localhost."""
-    return all(map(means_own_host, call.hosts))
-
-
-def _starts_here(line: LaunchLine, environ: Mapping[str, str], default_hostfile: str = DEFAULT_HOSTFILE) -> bool:
-    """The one launcher of the line has no hosts: none in its options, in its variables, or from a scheduler.
-
-    Sources: Open MPI, mpirun(1), "Specifying Host Nodes"; MPICH, Hydra; DeepSpeed, ``fetch_hostfile``, which looks for
-    /job/hostfile.
-    """
-    call = line.innermost
-    if call is None or len(line.launchers) > 1 or call.launcher not in _NEEDS_HOSTS:
-        return False
-    named = not _is_here(call) or bool(call.hostfile) or "num-nodes" in call.options
-    named = named or call.nodes not in (None, 1) or bool(_HOST_OPTIONS & call.unresolved.keys())
-    variables = [name for name in environ if re.search(r"(?i)host_?file|hydra_host|machine_?file|node_?file", name)]
-    if named or variables or batch_allocation(environ) is not None:
-        return False
-    return call.launcher != "deepspeed" or not Path(default_hostfile).exists()

@@ -11,6 +11,7 @@ from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.job.job_script import Resources
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchLine
+from doctor.job.launch_line.call_parts import opens_no_store
 from doctor.job.variables import RANK_NUMBERS
 
 _OVER_ALL_HOSTS = {"openmpi", "hydra", "deepspeed", "horovodrun", "colossalai", "accelerate"}
@@ -106,6 +107,17 @@ def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str
         return ()
     reason = "as often as {0} starts it: without the option each start is a job of its own"
     return ((call.command, "?--nnodes", str(tasks), filled(reason, line.launchers[-2].command)),)
+
+
+def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str, str, str], ...]:
+    """Torchrun with ``is_host=0`` on every host: no host opens the store of the c10d rendezvous."""
+    call = line.innermost
+    if call is None or call.launcher != "torchrun" or call.rdzv_backend != "c10d" or not opens_no_store(call):
+        return ()
+    if not (call.max_nodes and call.max_nodes <= max(tasks or 1, 1)):
+        return ()
+    expected = "is_host=1 on the host of the endpoint: of the hosts with this line none opens the store"
+    return ((call.command, "--rdzv-conf", call.option("rdzv-conf"), expected),)
 
 
 def starts_whole_job(line: LaunchLine) -> bool:

@@ -98,10 +98,25 @@ def _state(path: str) -> str:
 
 _GPU_FILES = ("nvidia", "kfd", "dxg", "nvmap", "nvhost", "renderD", "davinci", "mx", "mt")
 """Beginnings of device files, one of which a host has whose torch may see a GPU; also of vendors that it calls cuda."""
+_LOADED_BY_TORCH = """
+ast asyncio base64 binascii bisect cmath collections concurrent contextlib contextvars copy copyreg ctypes
+dataclasses datetime dis email enum fnmatch functools gettext glob heapq http importlib inspect json keyword
+linecache logging math mmap multiprocessing numbers opcode operator pathlib pickle platform pprint queue quopri
+random re reprlib select selectors signal socket ssl string struct subprocess tempfile textwrap threading timeit
+token tokenize traceback types typing unittest urllib warnings weakref zlib
+"""
+"""Modules of Python in whose place an empty file ends ``import torch.distributed``: PyTorch 2.13, each was tried."""
 FIND_MODULES = """
-import ast, os, sys
-name, program = sys.argv[1:]
-sys.path[0] = os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
+import sys
+has_folder = sys.path[:1] == [""]
+del sys.path[: int(has_folder)]
+import ast, os
+name, program, *needs = sys.argv[1:]
+folder = os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
+if has_folder:
+    sys.path.insert(0, folder)
+else:
+    folder = os.sep
 def find(name):
     path, done = None, []
     for part in name.split("."):
@@ -150,24 +165,55 @@ try:
                 spec = sys.modules.get(module) or find(module)
                 states[module] = "there" if spec else "missing" if sure else "elsewhere"
                 origin = getattr(spec, "origin", None) or ""
-                if origin.endswith(".py") and origin.startswith(sys.path[0] + os.sep) and "-packages" not in origin:
+                if origin.endswith(".py") and origin.startswith(folder + os.sep) and "-packages" not in origin:
                     files += [origin] if len(files) < 32 else []
                     sure = False
 except Exception:
     pass
+def names_in(path, is_whole):
+    with open(path, "rb") as file:
+        tree = ast.parse(file.read(1 << 20))
+    nodes = list(ast.walk(tree)) if is_whole else tree.body
+    found = [getattr(node, "name", None) or getattr(node, "id", None) for node in nodes]
+    found += [alias.asname or alias.name for node in nodes for alias in getattr(node, "names", [])
+              if isinstance(alias, ast.alias) and is_whole]
+    return {text for text in found if text and not text.startswith("_")}
+try:
+    own = os.path.dirname(os.__file__)
+    first = [os.path.realpath(part) for part in [folder, *os.environ.get("PYTHONPATH", "").split(":")] if part]
+    for module in SHADOWED.split() if "torch" in states or needs else ():
+        origin = getattr(find(module), "origin", None) or ""
+        home = os.path.dirname(origin[:-12] if origin.endswith("/__init__.py") else origin)
+        if not origin.endswith(".py") or os.path.realpath(home) not in first or home == own or "-packages" in home:
+            continue
+        real = [os.path.join(own, module + end) for end in (".py", os.sep + "__init__.py")]
+        real = [path for path in real if os.path.exists(path)]
+        needed = names_in(real[0], False) if real else set()
+        has = names_in(origin, True)
+        if "*" not in has and 2 * len(needed & has) <= len(needed):
+            print("shadowed", origin)
+    torch = find("torch") if "torch" in states else None
+    origin = getattr(torch, "origin", None) or ""
+    if origin.startswith(folder + os.sep) and "-packages" not in origin and find("torch.distributed") is None:
+        print("shadowed", origin)
+    for module in needs:
+        states[module] = "there" if find(module) else "missing"
+except Exception:
+    pass
 for module in sorted(states):
     print(states[module], "import", module)
-"""
+""".replace("SHADOWED", repr(" ".join(_LOADED_BY_TORCH.split())))
 """As ``python -m NAME``, else the file ``program``, looks for its module and for what it imports first; imports none.
 
 What it cannot follow is taken for there. Where other statements, or modules beside the program, come before an import,
-they may change where Python looks: what is not found then is elsewhere.
+they may change where Python looks: what is not found then is elsewhere. ``needs``: modules of the launcher. A file that
+Python takes for a module of its own, which torch imports first, is shadowed, unless it has half of its names.
 """
 _MOST_IMPORTS = 200
 
 
 def _states_of_modules(
-    environ: dict[str, str], program: str, launcher: str, module: str, folder: str
+    environ: dict[str, str], program: str, launcher: str, module: str, folder: str, *needs: str
 ) -> dict[str, str]:
     """By the interpreter of a launcher; empty where that is not sure."""
     folders = environ.get("PYTHONPATH", "").split(":") if not os.path.isabs(folder) else []
@@ -178,7 +224,18 @@ def _states_of_modules(
     python = tool if os.path.basename(tool).startswith("python") else _interpreter_of(tool)
     if not os.path.basename(python).startswith("python") or not os.access(python, os.X_OK):
         return {}
-    command = ["/bin/sh", "-c", 'cd -- "$0" && exec "$@"', folder or "/", python, "-c", FIND_MODULES, module, program]
+    command = [
+        "/bin/sh",
+        "-c",
+        'cd -- "$0" && exec "$@"',
+        folder or "/",
+        python,
+        "-c",
+        FIND_MODULES,
+        module,
+        program,
+        *needs,
+    ]
     code, out, _ = run_tool(command, dict(os.environ, **environ), 18)
     lines = [line.split(" ", 1) for line in out.decode("utf-8", "replace").splitlines()[:_MOST_IMPORTS]]
     return {fields[1]: fields[0] for fields in lines if len(fields) == 2} if not code else {}
@@ -213,7 +270,7 @@ def _state_of_output(path: str) -> str:
         return "blocked" if _is_absence(error) else str(error.strerror)
 
 
-_UNUSABLE = ("without interpreter", "broken")
+_UNUSABLE = ("without interpreter", "broken", "shadowed")
 
 
 def find_program(arguments: ProbeArguments) -> dict[str, object]:
@@ -257,8 +314,9 @@ class JobProgram(Fact, frozen=True):
     state: str
     """there, missing, folder, not executable, without interpreter, broken."""
     files: dict[str, str] = {}
-    """The same by configuration, module (``-m NAME``), ``import NAME`` of the program, which may also be elsewhere, and
-    folder for logs, which is there or blocked."""
+    """The same by configuration, module (``-m NAME``), ``import NAME`` of program or launcher, which may also be
+    elsewhere, file that is shadowed, as Python takes it for another one, and folder for logs, which is there or
+    blocked."""
 
     has_gpus: bool | None = None
     """Of a launch line that starts a rank for each GPU; None: another one."""

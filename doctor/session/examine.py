@@ -133,11 +133,19 @@ def _arguments(
         "program": program,
         "files": sorted({*files} - {""}),
         "is_started": options.is_started,
-        "module": options.module if is_local or _is_sure_elsewhere(options) else (),
+        "module": _module(options) if is_local or _is_sure_elsewhere(options) else (),
         "output": output,
         "counts_gpus": options.counts_gpus,
         "environ": at_start(options.job_environ or caller, is_of_job, options.launch.launchers[:1] == ("srun",)),
     }
+
+
+def _module(options: ExamineOptions) -> tuple[str, ...]:
+    """As in the options, with whole paths: the program on the host starts in another folder."""
+    if not options.module:
+        return ()
+    command, name, folder, *needs = options.module
+    return (os.path.abspath(command) if "/" in command else command, name, os.path.abspath(folder), *needs)
 
 
 def _is_sure_elsewhere(options: ExamineOptions) -> bool:
@@ -147,7 +155,7 @@ def _is_sure_elsewhere(options: ExamineOptions) -> bool:
     """
     is_named = options.launch.python in options.module[:1] and not options.job_environ.get("PYTHONPATH")
     starts = is_named or options.launch.launchers[:1] == ("srun",)
-    return starts and len(options.module) == 3 and all(map(os.path.isabs, options.module[::2]))
+    return starts and len(options.module) > 2 and all(map(os.path.isabs, options.module[:3:2]))
 
 
 def _rank_to_be(inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -156,18 +156,31 @@ def program_path(source: JobEnvironment) -> str:
 
 
 def _module(source: JobEnvironment) -> tuple[str, ...]:
-    """The command that starts Python, the module that it starts, empty of a file, and the folder; none if not sure."""
+    """The command that starts Python, the module that it starts, empty of a file, the folder, and what the launcher
+    imports; none if not sure.
+    """
     line = source.line
     if line is None or "program" in line.unresolved or not (line.is_module or program_path(source).endswith(".py")):
         return ()
     command, folder = _starting(line), _where_it_starts(source, ["."])
     changes = any(name.endswith("prolog") for call in line.launchers for name in call.options)
+    if line.is_module and re.search(r"/|\.py$", line.program):  # no module: `launch-option-refused` tells
+        return ()
     if changes or not folder or not re.match("torchrun|python", os.path.basename(command)):
         return ()
     has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script
     if has_path or not line.is_module:  # another Python of a host says nothing of what this one imports
         command = shutil.which(command, path=source.environ.get("PATH", "")) or (command if line.is_module else "")
-    return (command, line.program if line.is_module else "", *folder) if command else ()
+    return (command, line.program if line.is_module else "", *folder, *_needs(line)) if command else ()
+
+
+def _needs(line: LaunchLine) -> list[str]:
+    """The modules that torchrun imports. Source: PyTorch, torch/distributed/elastic/rendezvous, etcd's backends."""
+    call = line.innermost
+    if call is None or call.launcher != "torchrun":
+        return []
+    needed = {"etcd": ["etcd"], "etcd-v2": ["etcd", "urllib3"]}.get(call.rdzv_backend, [])
+    return [call.command.partition(" -m ")[2] or "torch.distributed.run", *needed]
 
 
 def _starting(line: LaunchLine) -> str:

@@ -11,8 +11,8 @@ import pytest
 
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Status
-from doctor.environment.commands import launch_trial
 from doctor.environment.job_environment import of_launch_line
+from doctor.environment.launch_trials import launch_trial
 from doctor.job import LaunchConfig
 from doctor.session.lint_files import launches_of
 from tests.checks.launch_lines import config, run_check
@@ -140,9 +140,10 @@ def test_the_remedy_says_what_to_write(line: str, remedy: str) -> None:
 
 OPENMPI = """#!/bin/sh
 case "$*" in
-*--do-not-launch*"-np 9"*) printf -- "------\\nThere are not enough slots available in the system\\n"; exit 0 ;;
-"--do-not-launch -np"*) echo "mpirun has detected an attempt to run as root." >&2; exit 1 ;;
+*"-np 9 /bin/true") printf -- "------\\nThere are not enough slots available in the system\\n"; exit 0 ;;
+"-np"*) echo "mpirun has detected an attempt to run as root." >&2; exit 1 ;;
 *cores*) printf 'The specified binding policy is not recognized:\\n\\n  Policy: cores\\n' >&2; exit 1 ;;
+*/bin/true) ;;
 *) printf ' Data for JOB [1,1]\\n\\n =====   JOB MAP   =====\\n' ;;
 esac
 """
@@ -232,7 +233,16 @@ HAS_SRUN = bool(shutil.which("srun", path="/usr/bin:/bin"))
 @pytest.mark.parametrize(
     ("line", "is_told"),
     [
-        ("torchrun-absent t.py", False),  # no launcher that is known
+        ("torchrun-absent t.py", False),  # no launcher that is known: it may be a function of the shell
+        ("torchrum --nproc-per-node 2 t.py", True),
+        ("python3.99 t.py", True),
+        ("./absent t.py", True),
+        ("absent t.py", False),
+        ("numactl-absent -N 0 torchrun t.py", False),
+        ("env PATH={} torchrun --no-python absent", True),
+        ("env PATH={} torchrun --no-python ./absent", False),  # the hosts are asked
+        ("setsid absent", False),
+        ("time -p nohup torchrum t.py", True),
         ("torchrun t.py", True),
         ("env A=b torchrun t.py", True),
         ("env PATH={} torchrun t.py", False),
@@ -281,7 +291,7 @@ def test_an_address_that_the_tasks_do_not_get(export: str, environ: dict[str, st
 
 
 def test_a_launcher_that_does_not_answer_is_unknown(launchers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doctor.environment.commands._TRIAL_SECONDS", 0.5)
+    monkeypatch.setattr("doctor.environment.launch_trials._TRIAL_SECONDS", 0.5)
     variables = {**IN_JOB, "PATH": os.environ["PATH"]}
     launch = of_launch_line(["srun", "-J", "slow", "python", "t.py"], variables, tries=True).complete(LaunchOptions())
     assert run_check("launch-option-refused", LaunchConfig.from_options(launch)).status is Status.UNKNOWN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 
 import msgspec
@@ -98,6 +99,60 @@ def test_what_the_program_imports(text: str, states: dict[str, str], tmp_path: P
     assert bool(messages(outcome)) == ("missing" in states.values())
 
 
+@pytest.mark.parametrize(("safe", "state"), [("1", "missing"), ("", "there")])
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="PYTHONSAFEPATH is of Python 3.11")
+def test_without_its_folder_python_finds_nothing_there(safe: str, state: str, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").touch()
+    (tmp_path / "train.py").write_text("import beside\n")
+    environ = {"PYTHONSAFEPATH": safe}
+    of_module = find_program({"module": (sys.executable, "train", str(tmp_path)), "environ": environ})
+    assert answered(JobProgram, of_module).states["-m train"] == state
+    program = str(tmp_path / "train.py")
+    of_file = find_program({"module": (sys.executable, "", "/"), "program": program, "environ": environ})
+    assert answered(JobProgram, of_file).states["import beside"] == state
+
+
+SHADOWS = [
+    ({"random.py": "x = 1\n"}, "random.py"),
+    ({"types.py": "x = 1\n"}, "types.py"),
+    ({"queue/__init__.py": ""}, "queue/__init__.py"),
+    ({"torch.py": "x = 1\n"}, "torch.py"),
+    ({"torch/__init__.py": ""}, "torch/__init__.py"),
+    ({"queue/readme.txt": "", "torch/readme.txt": ""}, ""),  # Python takes the regular package behind it
+    ({"random.py": "from random_of_python import *\n"}, ""),
+    (
+        {"heapq.py": "def heappush(): ...\ndef heappop(): ...\nheapify = heapreplace = merge = nlargest = 1\n"},
+        "",
+    ),
+    ({"uuid.py": "x = 1\n", "model.py": "", "utils/random.py": ""}, ""),  # torch lives without these
+]
+
+
+@pytest.mark.parametrize(("files", "shadowed"), SHADOWS)
+@pytest.mark.parametrize("module", ["", "train"])
+def test_a_file_that_python_takes_for_a_module_of_its_own(
+    files: dict[str, str], shadowed: str, module: str, tmp_path: Path
+) -> None:
+    for name, text in {**files, "train.py": "import torch\n"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    program = "" if module else str(tmp_path / "train.py")
+    answer = answered(JobProgram, find_program({"program": program, "module": (sys.executable, module, str(tmp_path))}))
+    assert [path for path, state in answer.states.items() if state == "shadowed"] == [
+        str(tmp_path / name) for name in [shadowed] if name
+    ]
+    outcome = run_check("launch-program-missing", fleet(1, answer))
+    told = [text for _, text in messages(outcome) if "taken for" in text]
+    assert len(told) == bool(shadowed)
+    assert not told or f"rename {tmp_path / shadowed}" in advice("launch-program-missing", outcome)
+
+
+@pytest.mark.parametrize("needed", ["etcd_of_nobody", "json.tool", "torch_of_nobody.run"])
+def test_a_module_that_the_launcher_imports(needed: str) -> None:
+    answer = answered(JobProgram, find_program({"module": (sys.executable, "json.tool", "/", needed)}))
+    assert answer.states[f"import {needed}"] == ("there" if needed == "json.tool" else "missing")
+
+
 def test_a_module_that_one_host_lacks() -> None:
     has = JobProgram(path="/work/t.py", state="there", files={"import data": "there", "import gone": "elsewhere"})
     lacks = JobProgram(path="/work/t.py", state="there", files={"import data": "elsewhere", "import gone": "elsewhere"})
@@ -115,7 +170,8 @@ def test_whose_python_and_folder_are_sure(monkeypatch: pytest.MonkeyPatch, tmp_p
         (tmp_path / name).chmod(0o755)
     for words, module in (
         ("srun python3 t.py", (str(tmp_path / "python3"), "", str(tmp_path))),
-        ("torchrun t.py", (str(tmp_path / "torchrun"), "", ".")),
+        ("torchrun t.py", (str(tmp_path / "torchrun"), "", ".", "torch.distributed.run")),
+        ("torchrun --rdzv-backend etcd t.py", (str(tmp_path / "torchrun"), "", ".", "torch.distributed.run", "etcd")),
         ("python3.99 t.py", ()),
         ("srun --task-prolog=/p python3 t.py", ()),
         ("srun --container-image=x python3 t.py", ()),
@@ -214,8 +270,9 @@ def test_modules_and_folders_for_logs(
     (tmp_path / "pkg" / "__init__.py").touch()
     (tmp_path / "file").touch()
     options = with_launch_line(ExamineOptions(), of_launch_line(shlex.split(words), {}))
-    output = str(tmp_path / options.output) if options.output else ""
-    answer = answered(JobProgram, find_program({"module": options.module, "output": output}))
+    asked = _arguments(ProbeInputs(), options, {}, is_local=True)
+    monkeypatch.chdir("/")  # as the program on a host does
+    answer = answered(JobProgram, find_program({**asked, "program": ""}))
     rest = {name: found for name, found in answer.states.items() if not name.startswith("import ")}
     assert rest == {path.format(tmp_path): state}
     outcome = run_check("launch-program-missing", fleet(1, answer))

@@ -17,13 +17,13 @@ from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.environment.job_environment import (
     JobEnvironment,
-    _starts_here,
     of_file,
     of_job_script,
     of_launch_line,
     of_process,
     of_this_shell,
 )
+from doctor.environment.launch_trials import starts_here
 from doctor.environment.variables import parse_environment
 from doctor.job import LaunchConfig
 from doctor.job.launch_line import read_launch_line
@@ -205,4 +205,4 @@ def test_a_launcher_without_hosts_starts_its_ranks_here(line: str, environ: dict
 
 def test_deepspeed_has_a_hostfile_of_its_own(tmp_path: Path) -> None:
     call = read_launch_line(["deepspeed", "t.py"], {})
-    assert not _starts_here(call, {}, str(tmp_path))
+    assert not starts_here(call, {}, str(tmp_path))

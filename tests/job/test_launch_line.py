@@ -34,7 +34,8 @@ ROWS: list[tuple[str, list[str], int | None, int | None, int | None, str, tuple[
     ("mpirun -np 16 -H a:8,b:8 --mca btl tcp,self python3 t.py", ["openmpi"], 2, 8, 16, "t.py", ()),
     ("mpirun --map-by ppr:4:node -np 8 --hostfile h t", ["openmpi"], None, 4, 8, "t", ()),
     ("/usr/bin/mpiexec -n 8 -ppn 4 -hosts a,b -genv X 5 ./a.out", ["hydra"], 2, 4, 8, "./a.out", ()),
-    ("mpirun -np 2 a : -np 4 b", ["openmpi"], None, None, None, "a", ()),
+    ("mpirun -np 2 a : -np 4 b", ["openmpi"], None, None, 6, "a", ()),
+    ("mpirun -np 2 a : b", ["openmpi"], None, None, None, "a", ()),
     ("msrun --worker_num=16 --local_worker_num=8 --join=True t.py --c y", ["msrun"], 2, 8, 16, "t.py", ("--c", "y")),
     ("msrun t.py", ["msrun"], 1, 8, 8, "t.py", ()),
     (

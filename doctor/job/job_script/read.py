@@ -18,10 +18,10 @@ from doctor.job.job_script.directives import (
     variables_of,
 )
 from doctor.job.job_size import ONE_ON_EACH_HOST
+from doctor.job.launch_line.commands import launcher_among
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.read import (
     SHELLS,
-    launcher_among,
     read_launch_line,
     runs_shell_script,
     starts_ranks,

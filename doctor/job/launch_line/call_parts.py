@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from doctor.engine.texts import filled
+from doctor.job.job_size import python_number
 from doctor.job.launch_line.commands import LauncherRow
 from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import Options
@@ -29,6 +30,8 @@ class Started(NamedTuple):
     """The program is a Python script, or with ``is_module`` a module, without an interpreter before it."""
     is_module: bool = False
     inherits_environment: bool = True
+    others: tuple[Argv, ...] = ()
+    """Further programs that the launcher starts beside the first."""
 
 
 def host_list(text: str) -> tuple[str, ...]:
@@ -59,12 +62,47 @@ def refuse_hosts(row: LauncherRow, options: Options) -> None:
         options.refuse([row.rdzv_endpoint], "the number of a port behind the colon")
 
 
+_TRUE, _FALSE = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
+_NUMBERS_OF_RENDEZVOUS = re.compile(
+    r"(?:join|last_call|close|heartbeat|read)_timeout|keep_alive_(?:interval|max_attempt)", re.ASCII
+)
+
+
+def refuse_rendezvous(options: Options) -> None:
+    """Notes what torchrun cannot read of ``--rdzv-conf NAME=VALUE,...``, and with c10d of the values that it knows.
+
+    Source: PyTorch, torch/distributed/elastic/rendezvous: utils.py, ``_parse_rendezvous_config``; api.py,
+    ``get_as_bool``, ``get_as_int``; measured with 2.13.
+    """
+    text = options.text("rdzv-conf").strip()
+    entries = [tuple(part.strip() for part in entry.partition("=")) for entry in text.split(",")] if text else []
+    is_c10d = options.text("rdzv-backend") == "c10d" or "standalone" in options
+    for name, _, value in entries:
+        if not name or not value:
+            options.refuse(["rdzv-conf"], "NAME=VALUE, with commas between several of them")
+        elif is_c10d and name == "is_host" and value.lower() not in (*_TRUE, *_FALSE):
+            options.refuse(["rdzv-conf"], "is_host=1 or is_host=0")
+        elif is_c10d and _NUMBERS_OF_RENDEZVOUS.fullmatch(name) and python_number(value) is None:
+            options.refuse(["rdzv-conf"], filled("a whole number of seconds for {0}", name))
+
+
+def opens_no_store(call: LaunchCall) -> bool:
+    """Whether a launcher leaves the store of a c10d rendezvous to another host.
+
+    >>> opens_no_store(LaunchCall(launcher="torchrun", command="", options={"rdzv-conf": ("a=1,is_host = No",)}))
+    True
+    """
+    given = dict(part.replace(" ", "").partition("=")[::2] for part in call.option("rdzv-conf").split(","))
+    return "rdzv-conf" not in call.unresolved and given.get("is_host", "").lower() in _FALSE
+
+
 def started(
     row: LauncherRow,
     command: str,
     options: Options,
     *,
     argv: Argv | None = None,
+    others: tuple[Argv, ...] = (),
     inherits_environment: bool = True,
     exports: Exports = ({}, ()),
     **decided: Any,
@@ -76,6 +114,8 @@ def started(
         options.refuse_value_of_flag()
         if row.not_python and row.module not in options:
             options.refuse_interpreter()
+        if row.module in options:
+            options.refuse_file_as_module(row.module, options.rest if argv is None else argv)
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
     is_read = (most or 0) > (row.name == "torchrun")  # of one host torchrun ignores it: its ranks meet, in 2.13
     if node_rank is not None and most and is_read and node_rank >= most:
@@ -99,7 +139,7 @@ def started(
         **decided,
     )
     argv = options.rest if argv is None else argv
-    return Started(call, argv, runs_python, row.module in options, inherits_environment)
+    return Started(call, argv, runs_python, row.module in options, inherits_environment, others)
 
 
 def _master_port(row: LauncherRow, options: Options) -> int | None:

@@ -14,6 +14,16 @@ from doctor.engine.toml_compat import read_table
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import OptionTable
 
+_UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleetrun", "torchx", "poe"))
+"""Launchers whose options doctor does not know."""
+_UNREAD_MODULES = frozenset(("oneflow.distributed.launch", "bagua.distributed.launch", "torch.distributed.elastic"))
+_SILENT = """
+pip pip3 conda mamba apt apt-get yum dnf spack module ml git which type command man whereis dpkg rpm pgrep pkill
+killall kill ps grep egrep awk sed tee cat ls cp mv rm ln mkdir chmod find xargs touch export echo printf
+"""
+RUN_NO_WORDS = frozenset(_SILENT.split())
+"""Commands that run none of their words."""
+
 
 class LauncherRow(OptionTable, frozen=True, kw_only=True):
     """A launcher, and the options that say what its name says; other names of an option follow it, the first wins."""
@@ -61,6 +71,8 @@ class WrapperRow(OptionTable, frozen=True, kw_only=True):
     """Options with ``NAME=value`` or ``NAME``."""
     is_remote: bool = False
     """The command is shell text for another host."""
+    is_plain: bool = False
+    """The command runs on this host, as this user, in this environment."""
 
 
 class _NamedTable(OptionTable, frozen=True, kw_only=True):
@@ -96,10 +108,40 @@ def wrapper_rows() -> dict[tuple[str, str], WrapperRow]:
     return {(name, word): row for row in _tables().wrapper for name in row.commands for word in row.subcommands}
 
 
+def is_plain(wrapper: str) -> bool:
+    """Whether what a wrapper runs is what the shell beside it would run, but for variables that ``env`` sets.
+
+    >>> is_plain("nice"), is_plain("env"), is_plain("sudo"), is_plain("docker run")
+    (True, True, False, False)
+    """
+    row = wrapper_rows().get((wrapper, ""))
+    return wrapper == "env" or (row is not None and row.is_plain)
+
+
 @cache
 def option_table(name: str) -> OptionTable:
     """The options of a shell, an interpreter, or the directives of a scheduler."""
     return next(table for table in _tables().table if table.name == name)
+
+
+def launcher_among(command: Sequence[str]) -> str:
+    """The launcher that a command names behind a program that is not followed; empty where it names none.
+
+    >>> launcher_among(["debugpy-run", "-m", "torch.distributed.run", "-p", "1"]), launcher_among(["jsrun", "-n", "4"])
+    ('torch.distributed.run', 'jsrun')
+    >>> launcher_among(["pip", "install", "deepspeed"]), launcher_among(["pkill", "-f", "torchrun", "-9"])
+    ('', '')
+    """
+    names = [word.rpartition("/")[2] for word in command[:64]]
+    if not names or names[0] in RUN_NO_WORDS:
+        return ""
+    for before, name, after in zip(["", *names], names, [*names[1:], ""], strict=False):
+        if before == "-m" and (name in module_rows() or name in _UNREAD_MODULES):
+            return name
+        is_command = name in launcher_rows() or name in _UNREAD_LAUNCHERS
+        if is_command and name not in ("ds", "prun") and (after.startswith("-") or after.endswith(".py")):
+            return name
+    return ""
 
 
 def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequence[str]) -> Iterator[OptionProblem]:

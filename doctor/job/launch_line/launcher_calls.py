@@ -18,6 +18,7 @@ from doctor.job.launch_line.call_parts import (
     least_and_most,
     node_range,
     positive,
+    refuse_rendezvous,
     refuse_time,
     started,
 )
@@ -66,6 +67,7 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
         port = None  # the source text: its end is a part of an expansion
     if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
+    refuse_rendezvous(options)
     is_single = "standalone" in options or is_default(options, "nnodes")
     if "standalone" in options and (options.number("nnodes") or 1) > 1:
         options.refuse(
@@ -153,7 +155,7 @@ def _openmpi(row: LauncherRow, command: str, options: Options, environ: Mapping[
     options.text("host")  # notes what is unresolved
     text = ",".join(word.text for word in options.texts("host") if not word.unresolved)
     hosts = tuple(dict.fromkeys(re.sub(r":[0-9]{1,6}$", "", host) for host in host_list(text)))
-    argv, ranks = _first_program(options, options.number("np") or None)  # 0: as many as there are slots
+    argv, others, ranks = _first_program(row, options, options.number("np") or None)  # 0: as many as there are slots
     per_node = 1 if "pernode" in options else options.number("npernode", least=1, most=65536)
     each = re.fullmatch(r"ppr:([0-9]{1,5}):node(:.*)?", options.text("map-by", "ppr"), re.ASCII)
     return started(
@@ -161,6 +163,7 @@ def _openmpi(row: LauncherRow, command: str, options: Options, environ: Mapping[
         command,
         options,
         argv=argv,
+        others=others,
         exports=exports,
         nodes=_count(hosts),
         ranks=ranks,
@@ -174,13 +177,27 @@ def _count(hosts: tuple[str, ...]) -> int | None:
     return len(hosts) if hosts and not any("[" in host for host in hosts) else None
 
 
-def _first_program(options: Options, ranks: int | None) -> tuple[Argv, int | None]:
-    """The first program's words, and the ranks of all: ``-np 2 a : -np 4 b``."""
-    colon = next((i for i, word in enumerate(options.rest) if word.text == ":" and not word.unresolved), None)
-    if colon is None:
-        return options.rest, ranks
-    options.unresolved["programs"] = "several programs, with : between them"
-    return options.rest[:colon], None
+def programs_of(options: Options, row: LauncherRow) -> list[Options]:
+    """The options of each program, with its words: ``-np 2 a : -np 4 b`` are two. The first has ``options``."""
+    colons = [at for at, word in enumerate(options.rest) if word.text == ":" and not word.unresolved]
+    words, found = options.rest, [options]
+    for start, end in zip(colons, [*colons[1:], len(words)], strict=False):
+        found.append(split_options(options.command, words[start + 1 : end], row))
+    options.rest = words[: colons[0]] if colons else words
+    return found
+
+
+def _first_program(row: LauncherRow, options: Options, ranks: int | None) -> tuple[Argv, tuple[Argv, ...], int | None]:
+    """The first program's words, those of the others, and the ranks of all: ``-np 2 a : -np 4 b``."""
+    first, *others = programs_of(options, row)
+    if not others:
+        return first.rest, (), ranks
+    counts = [ranks, *(other.number("np") or None for other in others)]
+    for other in others:
+        options.problems += [problem for problem in other.problems if problem not in options.problems]
+    if None in counts:
+        options.unresolved["programs"] = "several programs, with : between them"
+    return first.rest, tuple(other.rest for other in others), sum(filter(None, counts)) if None not in counts else None
 
 
 def _openmpi_exports(options: Options) -> Exports:
@@ -214,12 +231,13 @@ def is_hydra(argv: Argv, environ: Mapping[str, str]) -> bool:
 def _hydra(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
     exports = _hydra_exports(options)
     hosts = tuple(dict.fromkeys(host.partition(":")[0] for host in host_list(options.text("host"))))
-    argv, ranks = _first_program(options, options.number("np", least=1))
+    argv, others, ranks = _first_program(row, options, options.number("np", least=1))
     return started(
         row,
         command,
         options,
         argv=argv,
+        others=others,
         inherits_environment=not {"genvnone", "envnone", "genvlist", "envlist"} & options.by_name.keys(),
         exports=exports,
         nodes=_count(hosts),
@@ -266,6 +284,9 @@ def _accelerate(row: LauncherRow, command: str, options: Options, environ: Mappi
     if nodes is None and "num-machines" not in options.unresolved:
         options.unresolved["num-machines"] = "from Accelerate's configuration file"
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
+    devices = [device for device in options.text("gpu-ids").split(",") if device.strip().isdecimal()]
+    if per_node and devices and len(devices) < per_node:
+        options.refuse(["gpu-ids"], filled("{0} devices, one for each process of a machine", per_node))
     names = {*options.by_name, *options.unresolved}
     is_sure = options.is_complete and not options.value_of_flag
     if (nodes or 0) > 1 and is_sure and not names & {row.master_addr, *_OVER_HOSTS}:

@@ -108,6 +108,9 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     is_module: bool = False
     arguments: tuple[str, ...] = ()
     """Of the program; an unresolved word as its source text."""
+    commands: tuple[tuple[str, str], ...] = ()
+    """What is started one by another, as it stands in the line, each with the launcher that starts it, which is empty
+    outside of any: outer to inner, as far as no container, other host or shell's text lies between."""
     paths: tuple[str, ...] = ()
     """Launchers that stand there with a folder, and start on each host."""
     unresolved_arguments: frozenset[int] = frozenset()

@@ -83,6 +83,10 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
         ('port', '')
         """
         close = [long for long in self.word_counts if is_misspelt(name, long)]
+        if not self.abbreviates and len(name) >= _LEAST_LENGTH:  # a beginning, which other commands take
+            close += [
+                long for long in self.word_counts if long.startswith(name.replace("_", "-")) and long not in close
+            ]
         if len(name) < _LEAST_LENGTH:  # the letters of the other in another order, alone
             close = [long for long in close if len(name) == len(long) > _LEAST_LETTERS]
         return close[0] if len(close) == 1 else ""
@@ -200,6 +204,18 @@ class Options:
         if word and not word.unresolved and re.fullmatch(r"(?:/\S{1,200}/)?python[0-9.]{0,8}", word.text, re.ASCII):
             expected = filled("a Python program such as train.py: {0} starts Python for it", self.command)
             self.problems.append(OptionProblem(self.command, "PROGRAM", printable(word.text, 80), expected))
+
+    def refuse_file_as_module(self, option: str, argv: tuple[Word, ...]) -> None:
+        """Notes a path in the place of a module's name, ``-m tools/train.py``."""
+        word = argv[0] if argv else None
+        if (
+            word
+            and not word.unresolved
+            and re.fullmatch(r"(?:[\w.-]{0,99}/)*[\w.-]{1,99}\.py|[\w./-]{1,99}/\w{1,99}", word.text)
+        ):
+            name = re.sub(r"^(?:\.?/)+|\.py$", "", word.text).replace("/", ".")
+            expected = filled("the name of a module, such as {0}", name)
+            self.problems.append(OptionProblem(self.command, _dashed(option), printable(word.text, 80), expected))
 
     def need(self, name: str, expected: str) -> None:
         """Notes an option that is not given, and without which the launcher ends unless a configuration gives it."""

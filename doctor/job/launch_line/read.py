@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,16 @@ from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import recipes
-from doctor.job.launch_line.call_parts import Started
-from doctor.job.launch_line.commands import behind_program, launcher_rows, module_rows, option_table, wrapper_rows
+from doctor.job.launch_line.call_parts import Argv, Started
+from doctor.job.launch_line.commands import (
+    RUN_NO_WORDS,
+    behind_program,
+    is_plain,
+    launcher_rows,
+    module_rows,
+    option_table,
+    wrapper_rows,
+)
 from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.options import split_options
@@ -28,21 +37,13 @@ MAX_CHARACTERS = 1 << 20
 _DEEPEST = 24
 _LONGEST_TEXT = 4000
 _LONGEST_PREFIX = 4
+_MOST_PROGRAMS = 64
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 SHELL_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
-_UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleetrun", "torchx", "poe"))
-"""Launchers whose options doctor does not know."""
-_UNREAD_MODULES = frozenset(("oneflow.distributed.launch", "bagua.distributed.launch", "torch.distributed.elastic"))
 _OF_A_RANK = frozenset(("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID"))
 """Variables that a launcher has set: the line is that of one of its ranks."""
-_SILENT = """
-pip pip3 conda mamba apt apt-get yum dnf spack module ml git which type command man whereis dpkg rpm pgrep pkill
-killall kill ps grep egrep awk sed tee cat ls cp mv rm ln mkdir chmod find xargs touch export echo printf
-"""
-_NO_PREFIXES = frozenset(_SILENT.split())
-"""Commands that run none of their words."""
 
 
 def read_launch_line(
@@ -86,6 +87,9 @@ class _Reader:
         self.unresolved: dict[str, str] = {}
         self.computed: set[str] = set()
         self.paths: list[str] = []
+        self.commands: list[tuple[str, str]] = []
+        self.is_followed = True
+        """What is started next is started here, in the environment that is known."""
 
     def line(self, text: str) -> LaunchLine:
         problems: list[OptionProblem] = [problem for call in self.launchers for problem in call.problems]
@@ -108,6 +112,7 @@ class _Reader:
             unresolved=self.unresolved,
             computed_on_hosts=frozenset(self.computed),
             paths=tuple(self.paths),
+            commands=tuple(self.commands),
             problems=tuple(problems),
             **self.fields,
         )
@@ -127,6 +132,7 @@ class _Reader:
                 self._unresolved_program(argv, "python3" if python else "", is_module)
                 return
             name = argv[0].text.rpartition("/")[2]
+            self._command(() if python else argv)
             started = None if python else self._launcher(name, argv)
             if started:
                 self._enter(started, argv[0].text)
@@ -153,6 +159,22 @@ class _Reader:
                 return
             self._program(argv, "python3" if python else "", is_module)
             return
+
+    def _command(self, argv: Argv) -> None:
+        """Notes the first of these words as one that is started, by the innermost launcher so far."""
+        if self.is_followed and argv and not argv[0].unresolved:
+            starter = self.launchers[-1].launcher if self.launchers else ""
+            self.commands.append((printable(argv[0].text, 400), starter))
+
+    def _other_program(self, argv: Argv) -> None:
+        """Notes what a launcher starts beside its first program, also a file that Python runs."""
+        reader = _Reader({}, {})
+        reader.launchers, reader.is_followed = self.launchers[:1], self.is_followed
+        reader.read(argv, _DEEPEST - _LONGEST_PREFIX)
+        self.commands += reader.commands
+        program = reader.fields.get("program", "")
+        if program.endswith(".py") and reader.is_followed and not reader.unresolved:
+            self.commands.append((printable(os.path.join(".", program), 400), self.launchers[-1].launcher))
 
     def _behind_prefix(self, argv: tuple[Word, ...]) -> tuple[Word, ...]:
         """What follows unresolved words that may be a prefix such as ``$PROFILER``, where a launcher or Python does."""
@@ -212,6 +234,8 @@ class _Reader:
             return recipes.read(name, rest, {**environ, **not_known})
         if row.name == "torchrun":
             environ |= {key: text for key, text in not_known.items() if key.startswith("PET_")}
+        if row.name == "srun" and "MASTER_ADDR" in not_known:
+            environ["MASTER_ADDR"] = not_known["MASTER_ADDR"]
         if name in ("mpirun", "mpiexec") and is_hydra(rest, environ):
             row = rows["mpiexec.hydra"]
         return read_call(row, name, rest, environ)
@@ -222,6 +246,8 @@ class _Reader:
             self.launchers.append(call)
         if "/" in path and call.launcher in ONE_ON_EACH_HOST:
             self.paths.append(path)
+        for other in started.others[:_MOST_PROGRAMS]:
+            self._other_program(other)
         self._restrict(started.inherits_environment, call.passed)
         self._set(call.environ, {key: text for key, text in call.unresolved.items() if key.endswith("=")})
 
@@ -260,6 +286,7 @@ class _Reader:
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
         self.wrappers.append(unwrapped.label)
+        self.is_followed &= is_plain(unwrapped.label.partition(" ")[0])
         self.removed |= unwrapped.removed
         for name in unwrapped.removed:
             self.environ.pop(name, None)
@@ -302,6 +329,7 @@ class _Reader:
 
     def _shell_text(self, argv: tuple[Word, ...], depth: int) -> None:
         """Follows the command of a shell text that starts ranks, else its last one."""
+        self.is_followed = False
         text, open_parts = with_open_parts(argv)
         environ = environ_of_tasks({**(self.outside if self.inherits else {}), **self.environ}, self.launchers)
         shell = evaluate(text, environ, open_parts=open_parts)
@@ -381,7 +409,7 @@ def _command_with_launcher(commands: Sequence[ShellCommand]) -> ShellCommand | N
 def starts_ranks(argv: Sequence[Word]) -> bool:
     """Whether a launcher, or a Python program, is among the first words of a command; quick, for choosing."""
     names = [word.text.rpartition("/")[2] for word in argv[:64] if not word.unresolved]
-    if names[:1] and names[0] in _NO_PREFIXES:
+    if names[:1] and names[0] in RUN_NO_WORDS:
         return False
     if any(name in SHELLS or ((row := wrapper_rows().get((name, ""))) and row.is_remote) for name in names):
         texts = (text for word in argv[1:64] if " " in (text := _known_text(word)))
@@ -409,26 +437,6 @@ def runs_shell_script(argv: Sequence[Word]) -> bool:
     row = wrapper_rows().get((first, ""))
     runs = first in SHELLS or (row is not None and row.is_remote)
     return first.endswith(SHELL_SCRIPTS) or (runs and any(w.text.endswith(SHELL_SCRIPTS) for w in argv[1:]))
-
-
-def launcher_among(command: Sequence[str]) -> str:
-    """The launcher that a command names behind a program that is not followed; empty where it names none.
-
-    >>> launcher_among(["debugpy-run", "-m", "torch.distributed.run", "-p", "1"]), launcher_among(["jsrun", "-n", "4"])
-    ('torch.distributed.run', 'jsrun')
-    >>> launcher_among(["pip", "install", "deepspeed"]), launcher_among(["pkill", "-f", "torchrun", "-9"])
-    ('', '')
-    """
-    names = [word.rpartition("/")[2] for word in command[:64]]
-    if not names or names[0] in _NO_PREFIXES:
-        return ""
-    for before, name, after in zip(["", *names], names, [*names[1:], ""], strict=False):
-        if before == "-m" and (name in module_rows() or name in _UNREAD_MODULES):
-            return name
-        is_command = name in launcher_rows() or name in _UNREAD_LAUNCHERS
-        if is_command and name not in ("ds", "prun") and (after.startswith("-") or after.endswith(".py")):
-            return name
-    return ""
 
 
 def with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:

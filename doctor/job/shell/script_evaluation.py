@@ -302,6 +302,7 @@ class _Evaluation:
         flags = "".join(token.keyword for token in arguments if token.keyword.startswith("-"))
         exports = (command == "export" and "n" not in flags) or "x" in flags
         before = ""
+        self.mistakes += [(command, f"${name}=", f"{command} {name}=") for name in self.variables.expanded(arguments)]
         for number, token in enumerate(arguments):
             name = assigned_name(token)
             if name:

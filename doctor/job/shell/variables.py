@@ -73,6 +73,13 @@ class ShellVariables:
         self._inherited = frozenset(environ)
         self._budget = _BUDGET
 
+    def expanded(self, arguments: list[Token]) -> list[str]:
+        """Each ``NAME`` of ``$NAME=value`` that is not set, so that this sets no variable."""
+        pairs = [token.parts[:2] for token in arguments if len(token.parts) > 1]
+        expansions = [(first, after) for first, after in pairs if first.kind == "variable" and not first.quoted]
+        names = [first.text for first, after in expansions if after.text.startswith("=") and first.default is None]
+        return [name for name in names if name not in self.values]
+
     def assign(self, name: str, value: Value) -> None:
         """Sets a variable; an inherited one stays exported."""
         self.unset.discard(name)

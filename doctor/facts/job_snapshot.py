@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
-from doctor.remote.runtime.processes import run_tool
-from doctor.remote.runtime.reading import find_tool
+from doctor.facts.python_env import ask_interpreter
 
 LIST_EVERYTHING = r"""
 import base64, hashlib, os, sys, time
@@ -169,18 +165,11 @@ A source of an installed package is read only where its size or its time says th
 
 def list_job(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: all packages of the job's interpreter, and digests of compiled libraries."""
-    requested = arguments.get("python", "")
-    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = find_tool(requested or "python3", path)
-    if not python:
-        return {"path": ""}
-    code, out, err = run_tool([python, "-c", LIST_EVERYTHING], dict(os.environ), 30)
-    lines = [line.split(" ", 3) for line in out.decode("utf-8", "replace").splitlines() if line.startswith("doctor ")]
-    if code or not lines or lines[-1][1] not in ("cut", "whole"):
-        errors = err.decode("utf-8", "replace").strip().splitlines()
-        return {"path": python, "error": errors[-1][:300] if errors else "it printed nothing"}
-    answer: dict[str, Any] = {"path": python, "whole": lines[-1][1] == "whole", "package": {}, "library": {}}
-    answer.update(edited={}, source={}, whole_sources=["doctor", "whole", "sources"] in lines)
+    answer, lines = ask_interpreter(arguments, LIST_EVERYTHING, 30, ("cut", "whole"))
+    if not lines:
+        return answer
+    answer.update(whole=lines[-1][1] == "whole", package={}, library={}, edited={}, source={})
+    answer["whole_sources"] = ["doctor", "whole", "sources"] in lines
     for fields in lines[:8000]:
         if len(fields) == 4 and fields[1] in answer and isinstance(answer[fields[1]], dict):
             answer[fields[1]][fields[2][:100]] = fields[3][:100]

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
@@ -170,13 +171,9 @@ def _visit(
     options = replace(
         examine_options(connection, visit, launch, within), reads_settings=True, code=code_of_line(job_environment.line)
     )
-    inventory, progress = job_environment.annotate(fleet), ProgressLine(len(fleet.hosts), sys.stderr)
-    try:
-        examination = examine(
-            inventory, selected, options, environ, rank_table=hosts.rank_table or "", progress=progress.step
-        )
-    finally:
-        progress.close()
+    inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
+    with closing(ProgressLine(len(fleet.hosts), sys.stderr)) as progress:
+        examination = examine(inventory, selected, options, environ, rank_table=table, progress=progress.step)
     if examination.stopped is not None:
         raise examination.stopped
     return examination

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -179,19 +180,13 @@ class LogSource:
         request = LogRequest(
             places=(), since=since, limit=self.limit, timeout=self.visit.timeout, budget=self.visit.budget
         )
-        progress = ProgressLine(len(listing.pods), sys.stderr)
-        try:
+        with closing(ProgressLine(len(listing.pods), sys.stderr)) as progress:
             return read_pod_logs(source, request, self.signatures, lambda host, answered: progress.count(answered))
-        finally:
-            progress.close()
 
     def _of_files(self) -> Diagnosis:
 
-        progress = ProgressLine(1, sys.stderr, hosts=False)
-        try:
+        with closing(ProgressLine(1, sys.stderr, hosts=False)) as progress:
             return diagnose_found(self.selection.paths, self.signatures, progress.read, self.visit.budget)
-        finally:
-            progress.close()
 
     def _places(self) -> tuple[str, ...]:
         if self.selection.logs:
@@ -218,11 +213,8 @@ class LogSource:
             request=request,
             workers=visit.workers,
         )
-        progress = ProgressLine(len(inventory.hosts), sys.stderr)
-        try:
+        with closing(ProgressLine(len(inventory.hosts), sys.stderr)) as progress:
             return collect_logs(inventory, options, self.signatures, lambda host, answered: progress.count(answered))
-        finally:
-            progress.close()
 
     def _job_record(self, job: JobPlace) -> LogRecord:
         """The job's output, read here where it lies here, else on its hosts; and what ``--logs`` names on its hosts."""
@@ -261,10 +253,7 @@ class LogSource:
             self.inventory = select_inventory(self.selection.selection)
         inventory = self.inventory
         options = examine_options(self.connection, self.visit, LaunchOptions(), self.connection.within)
-        progress = ProgressLine(len(inventory.hosts), sys.stderr, hosts=False)
-        try:
+        with closing(ProgressLine(len(inventory.hosts), sys.stderr, hosts=False)) as progress:
             return check_suspects(
                 diagnosis, self.signatures, inventory, load_catalog(()), options, os.environ, progress.step
             )
-        finally:
-            progress.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,11 +143,8 @@ def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> Fi
 def _make_plan(fix_context: FixContext, run: Run | None) -> PlannedFix:
     """Checks the hosts and plans. Raises: SystemExit, when interrupted."""
     if run is None:
-        progress = ProgressLine(len(fix_context.inventory.hosts), sys.stderr)
-        try:
+        with closing(ProgressLine(len(fix_context.inventory.hosts), sys.stderr)) as progress:
             examination = fix_context.examine_hosts(progress=progress.step)
-        finally:
-            progress.close()
         if examination.stopped is not None:
             raise examination.stopped
         run = examination.run

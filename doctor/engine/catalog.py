@@ -81,14 +81,16 @@ def iter_checks(extra: Sequence[Path] = ()) -> Iterator[Check]:
     checks_by_name: dict[str, Check] = {}
     for path, package in check_files(extra):
         check = load_check(path, package)
-        if check.name in checks_by_name:
-            raise BadCheck(
-                filled(
-                    "{0}: the check {1} is already defined in {2}", path, check.name, checks_by_name[check.name].path
-                )
-            )
-        checks_by_name[check.name] = check
+        _add(checks_by_name, check)
         yield check
+
+
+def _add(checks: dict[str, Check], check: Check) -> None:
+    if check.name in checks:
+        raise BadCheck(
+            filled("{0}: the check {1} is already defined in {2}", check.path, check.name, checks[check.name].path)
+        )
+    checks[check.name] = check
 
 
 _read_once = cache(read_declaration)
@@ -128,11 +130,7 @@ def deferred_checks(folders: Sequence[Path] = ()) -> list[Check]:
     for path, package in check_files(folders):
         declaration = _read_once(path, path.stem) if package == "doctor.checks" else None
         check = DeferredCheck(path, package, declaration["area"]) if declaration else load_check(path, package)
-        if check.name in checks:
-            raise BadCheck(
-                filled("{0}: the check {1} is already defined in {2}", path, check.name, checks[check.name].path)
-            )
-        checks[check.name] = check
+        _add(checks, check)
     return list(checks.values())
 
 

@@ -103,18 +103,32 @@ class JobPython(Fact, frozen=True):
     """Empty: there is none."""
 
 
-def list_packages(arguments: ProbeArguments) -> dict[str, object]:
-    """Runs on the host: the versions of the packages that the job's interpreter finds."""
+def ask_interpreter(
+    arguments: ProbeArguments, program: str, seconds: float, ends: tuple[str, ...]
+) -> tuple[dict[str, Any], list[list[str]]]:
+    """Runs on the host: a program in the job's interpreter, and the words of the lines that it marks with ``doctor``.
+
+    No lines: there is no such interpreter, or it failed, as the answer says. ``ends``: what the last line begins with.
+    """
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
     python = find_tool(requested or "python3", path)
+    answer: dict[str, Any] = {"asked": requested, "path": python or ""}
     if not python:
-        return {"asked": requested, "path": ""}
-    code, out, err = run_tool([python, "-c", LIST_PACKAGES], dict(os.environ), 18)
+        return answer, []
+    code, out, err = run_tool([python, "-c", program], dict(os.environ), seconds)
     lines = [line.split(" ", 3) for line in out.decode("utf-8", "replace").splitlines() if line.startswith("doctor ")]
-    if code or not lines or lines[-1][1] != "version":
-        error_lines = err.decode("utf-8", "replace").strip().splitlines()
-        return {"asked": requested, "path": python, "error": error_lines[-1] if error_lines else "it printed nothing"}
+    if code or not lines or lines[-1][1] not in ends:
+        errors = err.decode("utf-8", "replace").strip().splitlines()
+        return dict(answer, error=errors[-1][:300] if errors else "it printed nothing"), []
+    return answer, lines
+
+
+def list_packages(arguments: ProbeArguments) -> dict[str, object]:
+    """Runs on the host: the versions of the packages that the job's interpreter finds."""
+    answer, lines = ask_interpreter(arguments, LIST_PACKAGES, 18, ("version",))
+    if not lines:
+        return answer
     packages: dict[str, list[str]] = {}
     here: dict[str, list[str]] = {}
     for fields in lines:
@@ -124,14 +138,14 @@ def list_packages(arguments: ProbeArguments) -> dict[str, object]:
         packages = dict(here, **packages)  # of several folders the first counts, as for an import
         here = {}
     compat = "compat" in os.environ.get("LD_LIBRARY_PATH", "") or matching_paths("/usr/local/cuda*/compat/libcuda.so*")
-    answer = {"version": lines[-1][2], "packages": packages, "torch": ["doctor", "torch"] in lines}
+    answer.update(version=lines[-1][2], packages=packages, torch=["doctor", "torch"] in lines)
     if any(".nv" in version for version in packages.get("torch", ())):
         # NVIDIA's builds take the NCCL of the system, whose file is named by its version.
         folders = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")][:32]
         folders += ["/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/local/lib", "/usr/local/cuda/lib64"]
         files = {os.path.basename(path) for folder in folders for path in matching_paths(folder + "/libnccl.so.2.*")}
         answer["nccl"] = sorted(files)[:8]
-    return dict(answer, asked=requested, path=python, compat=bool(compat))
+    return dict(answer, compat=bool(compat))
 
 
 def install_command(python: str, package: str, version: str) -> str:

@@ -33,7 +33,27 @@ SETTING_FILES = (
 MOST_FILES, MOST_BYTES = 1000, 1 << 20
 
 
-def _read(path: str) -> str:
+CHANGING_SYSCTLS = (
+    "fs/(dentry|inode|file-nr|aio-nr|quota|binfmt)|kernel/(random|ns_last|pty/nr|hostname|domainname|keys|sched_domain"
+    "|perf_event_max|tainted|bootloader|hung_task_warnings)|net/ipv[46]/(conf|neigh)/(?!all|default)"
+    "|(?<!max_map_)count$|/stat_|flush|sunrpc|net/mptcp|key$|secret|nf_log"
+)
+"""Paths of what changes by itself or names the host."""
+VARIABLES = (
+    "(NCCL|RCCL|HCCL|LCCL|LCAL|GLOO|UCX|UCC|SHARP|OFI|FI|PSM[23]|IBV|RDMAV|MLX5|NVSHMEM|CUDA|CUBLAS|CUDNN|CUFILE|NVML"
+    "|NVIDIA|HIP|HIPBLAS|ROCBLAS|MIOPEN|HSA|ROCR?|ROCM|ASCEND|ASDOPS|ACL|ATB|NPU|TORCH(?:INDUCTOR|DYNAMO)?|C10D|PET"
+    "|PYTORCH|KINETO|TRITON|XLA|JAX|TF|MS|MINDSPORE|DEEPSPEED|DS|ACCELERATE|FSDP|MEGATRON|TE|NVTE|VLLM|SGLANG|RAY|HF"
+    "|TRANSFORMERS|OMP|GOMP|KMP|MKL|OPENBLAS|NUMEXPR|OMPI_MCA|PRTE_MCA|PMIX_MCA|I_MPI|MPICH|MALLOC|PIP|UV)_"
+    r"|PYTHON[A-Z]+$|LD_\w+$|(https?|no|all)_proxy$|(HTTPS?|NO|ALL)_PROXY$|PATH$|SHELL$|VIRTUAL_ENV$"
+    "|CONDA_(DEFAULT_ENV|PREFIX)$|TZ$|LANG$|LC_ALL$|TMPDIR$|XDG_CACHE_HOME$|GLIBC_TUNABLES$|C(C|XX|UDAHOSTCXX)$"
+)
+"""Beginnings of variables' names that libraries of a training, or its build, read; or whole names."""
+DMI = "/sys/class/dmi/id/"
+SECRETS = "PASS|SECRET|TOKEN|CREDENTIAL|KEY"
+
+
+def read_setting(path: str) -> str:
+    """The content of a small file on one line; empty where it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -72,20 +92,26 @@ def _packages() -> dict[str, str]:
     return packages
 
 
-def _file_states(paths: list[str]) -> dict[str, str]:
-    """By path, where a link leads, else size and checksum of the content."""
+def read_file_states(patterns: tuple[str, ...], follows: bool) -> dict[str, str]:
+    """By path, where a link leads, else size and checksum of the content. ``follows``: of a link's content, too."""
+    import glob
+
     files: dict[str, str] = {}
-    for path in paths[:MOST_FILES]:
+    named = [os.path.expandvars(os.path.expanduser(pattern)) for pattern in patterns]
+    for path in [path for pattern in named for path in sorted(glob.glob(pattern))][:MOST_FILES]:
+        target = ""
         try:
             if os.path.islink(path):
-                files[path] = os.readlink(path)
-                continue
+                target = files[path] = os.readlink(path)
+                if not follows:
+                    continue
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
             continue
         try:
             data = os.read(fd, MOST_BYTES)
-            files[path] = "%d bytes, CRC-32 %08x" % (os.fstat(fd).st_size, zlib.crc32(data))  # noqa: UP031
+            state = "%d bytes, CRC-32 %08x" % (os.fstat(fd).st_size, zlib.crc32(data))  # noqa: UP031
+            files[path] = target + ", " + state if target else state
         except OSError:
             pass
         finally:
@@ -97,35 +123,27 @@ def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
     """Runs on the host: by category, values by name; what changes by itself or names the host is left out."""
     import glob
 
-    changing = re.compile(
-        "fs/(dentry|inode|file-nr|aio-nr|quota|binfmt)|kernel/(random|ns_last|pty/nr|hostname|domainname|keys|sched_domain"
-        "|perf_event_max|tainted|bootloader|hung_task_warnings)|net/ipv[46]/(conf|neigh)/(?!all|default)|(?<!max_map_)count$|/stat_|flush|sunrpc"
-        "|net/mptcp|key$|secret|nf_log"
-    )
     sysctl: dict[str, str] = {}
     for folder, _, names in os.walk("/proc/sys"):
         for name in names:
             path = os.path.join(folder, name)
-            if len(sysctl) < 4000 and not changing.search(path):
-                sysctl[path[10:].replace("/", ".")] = _read(path)
-    relevant = re.compile(
-        "(NCCL|RCCL|HCCL|LCCL|GLOO|UCX|UCC|FI|IBV|RDMAV|MLX5|NVSHMEM|CUDA|NVIDIA|HIP|HSA|ROCR?|ROCM|ASCEND|ATB|NPU|TORCH(?:INDUCTOR|DYNAMO)?"
-        "|PYTORCH|TRITON|XLA|JAX|TF|MS|MINDSPORE|DEEPSPEED|ACCELERATE|FSDP|MEGATRON|TE|NVTE|VLLM|SGLANG|HF|TRANSFORMERS"
-        "|OMP|GOMP|KMP|MKL|OPENBLAS|OMPI_MCA|PRTE_MCA|PMIX_MCA|I_MPI|MPICH|MALLOC)_|PYTHON[A-Z]+$|LD_\\w+$"
-        "|(https?|no|all)_proxy$|(HTTPS?|NO|ALL)_PROXY$|PATH$|VIRTUAL_ENV$|CONDA_(DEFAULT_ENV|PREFIX)$|TZ$|LANG$|LC_ALL$|TMPDIR$|XDG_CACHE_HOME$"
-    )
-    hidden = re.compile("PASS|SECRET|TOKEN|CREDENTIAL|KEY")
+            if len(sysctl) < 4000 and not re.search(CHANGING_SYSCTLS, path):
+                sysctl[path[10:].replace("/", ".")] = read_setting(path)
     environment = {
         name: _excerpt(re.sub("//[^/@ ]*@", "//", value), 2000)
         for name, value in sorted(os.environ.items())[:1000]
-        if relevant.match(name) and not hidden.search(name)
+        if re.match(VARIABLES, name) and not re.search(SECRETS, name)
     }
-    firmware = {name: _read("/sys/class/dmi/id/" + name) for name in ("product_name", "bios_version", "bios_date")}
+    firmware = {name: read_setting(DMI + name) for name in ("product_name", "bios_version", "bios_date")}
     for path in sorted(glob.glob("/sys/class/infiniband/*/fw_ver") + glob.glob("/sys/class/nvme/*/firmware_rev"))[:256]:
-        firmware[" ".join(path.split("/")[3:5])] = _read(path)
-    modules = {path.split("/")[3]: _read(path) for path in sorted(glob.glob("/sys/module/*/version"))[:1000]}
-    files = _file_states([path for pattern in SETTING_FILES for path in sorted(glob.glob(pattern))])
-    snapshot = {"sysctl": sysctl, "packages": _packages(), "environment": environment, FILES: files}
+        firmware[" ".join(path.split("/")[3:5])] = read_setting(path)
+    modules = {path.split("/")[3]: read_setting(path) for path in sorted(glob.glob("/sys/module/*/version"))[:1000]}
+    snapshot = {
+        "sysctl": sysctl,
+        "packages": _packages(),
+        "environment": environment,
+        FILES: read_file_states(SETTING_FILES, False),
+    }
     snapshot.update(firmware={name: value for name, value in firmware.items() if value}, modules=modules)
     return snapshot
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor.engine.bounded_read import read_bounded, read_bounded_text
+from doctor.engine.bounded_read import open_bounded, read_bounded, read_bounded_text
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line import LaunchLine
@@ -26,7 +27,14 @@ MAX_SOURCES, MAX_READ, MAX_DEPTH = 1000, 10_000, 3
 """Limits below the program's folder: files that are named one by one, files that are read, levels of folders."""
 MAX_SOURCE_BYTES, SOURCE_SECONDS = 256 << 20, 5.0
 """For all of these files together, with the search for them; beyond it none of them is compared."""
-SOURCES = (".py", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg")
+SOURCES = (
+    *(".py", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".env", ".jinja", "hostfile"),
+    *(".so", ".pyx", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cuh", "requirements.txt"),
+)
+"""How the names of sources and configurations end; of JSON, of which jobs write their results too, `_CONFIGURATION`."""
+_CONFIGURATION = re.compile(r"(?i)(?:.*config|ds_|deepspeed|zero\d?).*\.json\Z|.*config\.json\Z")
+PIECE = 1 << 16
+"""Bytes at the beginning, the middle and the end of a file that is too large to be read."""
 MAX_GIT_BYTES = 4 << 20
 MAX_PARENTS = 12
 """Folders above the program in which ``.git`` is looked for."""
@@ -45,7 +53,7 @@ def code_of_line(line: LaunchLine | None) -> dict[str, str] | None:
     for path in dict.fromkeys(_named_files(line)):
         if len(code) >= MAX_FILES:
             break
-        if digest := _digest(_content(path)):
+        if digest := _digest(_content(path)) or _digest_of_pieces(path):
             code[filled("file {0}", printable(path, 300))] = digest
         elif os.path.islink(path) and os.path.isdir(path):
             code[filled("link {0}", printable(path, 300))] = printable(os.path.realpath(path), 300)
@@ -85,7 +93,7 @@ def _sources(program: str) -> dict[str, str]:
             left -= len(content or b"")
             if left < 0 or time.monotonic() > until:
                 raise TimeoutError
-            read[name] = _digest(content)
+            read[name] = _digest(content) or _digest_of_pieces(os.path.join(place, name))
         below = os.path.normpath(os.path.join(folder, os.path.relpath(place, folder or ".")))
         if is_each:
             digests |= {
@@ -109,7 +117,9 @@ def _source_files(folder: str, until: float) -> Iterator[tuple[str, list[str]]]:
             raise TimeoutError
         depth = place.count("/") - folder.count("/")
         folders[:] = sorted(name for name in folders if name[:1] not in "._" and depth < MAX_DEPTH)
-        sources = sorted(name for name in names if name.endswith(SOURCES))[: MAX_READ - count]
+        sources = sorted(name for name in names if name.endswith(SOURCES) or _CONFIGURATION.match(name))[
+            : MAX_READ - count
+        ]
         count += len(sources)
         if sources:
             yield place, sources
@@ -127,6 +137,19 @@ def _content(path: str) -> bytes | None:
 
 def _digest(content: bytes | None) -> str:
     return "" if content is None else hashlib.sha256(content).hexdigest()[:12]
+
+
+def _digest_of_pieces(path: str) -> str:
+    """Of a regular file that is too large to be read; empty for anything else."""
+    try:
+        with open_bounded(path, sys.maxsize) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size <= MAX_FILE_BYTES:
+                return ""
+            pieces = [os.pread(file.fileno(), PIECE, place) for place in (0, size // 2, size - PIECE)]
+    except (OSError, ValueError):
+        return ""
+    return _digest(b"".join((str(size).encode(), *pieces)))
 
 
 def _repository(folder: Path) -> Path | None:

@@ -21,6 +21,7 @@ from doctor.engine.quantities import ago_text
 from doctor.facts import snapshot
 from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi, detect_gpus
 from doctor.facts.host_settings import HostSettings, NetworkCards
+from doctor.facts.host_state import HostState
 from doctor.facts.kernel_log import KernelLog, read_kernel_log
 from doctor.facts.mounts import MountAnswers, MountTable, try_mounts
 from doctor.facts.nvlink import GpuTopology, NvLinks
@@ -41,7 +42,7 @@ def test_what_is_sent_runs_on_old_interpreters(function: Callable[..., Any]) -> 
 
 def test_it_answers_on_this_machine() -> None:
     """Whatever the machine has: an answer that its fact reads, or the reason why there is none."""
-    for fact in (KernelLog, RdmaPorts, HostSnapshot, GpuCards):
+    for fact in (KernelLog, RdmaPorts, HostSnapshot, HostState, GpuCards):
         assert fact.probe.function is not None
         namespace: dict[str, Any] = {helper.__name__: helper for helper in HELPERS}
         exec(function_source(fact.probe.function), namespace)
@@ -52,7 +53,7 @@ def test_it_answers_on_this_machine() -> None:
 @given(JSON)
 @settings(max_examples=examples(40))
 def test_any_other_answer_is_unreadable(value: Any) -> None:
-    for fact in (KernelLog, RdmaPorts, MountAnswers, HostSnapshot, GpuCards):
+    for fact in (KernelLog, RdmaPorts, MountAnswers, HostSnapshot, HostState, GpuCards):
         assert isinstance(answered(fact, value), (fact, Absent))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
 
@@ -35,6 +36,10 @@ def _file(category: str, name: str, path: str, text: str, everywhere: bool = Fal
 
 def bound_over(category: str, name: str, path: str, text: str, everywhere: bool = False) -> HostChange:
     return HostChange(category, name, f"echo '{text}' >/run/shown; mount --bind /run/shown {path}", everywhere)
+
+
+def _login(name: str, command: str, everywhere: bool = False) -> HostChange:
+    return HostChange("login", name, f"echo {shlex.quote(command)} >>/root/.bashrc", everywhere)
 
 
 SITE = "/usr/lib/python3/dist-packages"
@@ -111,15 +116,62 @@ CHANGES: tuple[HostChange, ...] = (
     bound_over(
         "system", "transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"
     ),
+    _login("umask", "umask 027"),
+    _login("nice", "renice -n 5 -p $$ >/dev/null", everywhere=True),
+    _login("OOM score", "echo 500 >/proc/$$/oom_score_adj"),
+    HostChange("login", "CPUs", "python3 -c 'import os; os.sched_setaffinity(1, {1})'", everywhere=True),
+    _login("scheduler", "chrt -b -p 0 $$"),
+    _login("core dump filter", "echo 0x7f >/proc/$$/coredump_filter", everywhere=True),
+    HostChange("interfaces", "lo", "ip link set lo mtu 16384", everywhere=True),
+    HostChange("interfaces", "neighbour 10.88.0.9 of eth0", "ip neigh add 10.88.0.9 lladdr 02:00:00:00:00:07 dev eth0"),
+    HostChange("interfaces", "router to 10.97.0.0/16", "ip route replace 10.97.0.0/16 via 10.77.9.2", everywhere=True),
+    HostChange("files", "/root/.bashrc", "echo alias python3=/opt/python3 >>/root/.bashrc"),
+    _file("files", "/root/.profile", "/root/.profile", "ulimit -c unlimited\\n", everywhere=True),
+    _file("files", "/etc/pip.conf", "/etc/pip.conf", "[global]\\nindex-url = http://other/simple\\n", everywhere=True),
+    _file("files", "/root/.config/pip/pip.conf", "/root/.config/pip/pip.conf", "[global]\\ntimeout = 1\\n"),
+    _file("files", "/root/.ssh/config", "/root/.ssh/config", "Host *\\n Port 2222\\n", everywhere=True),
+    HostChange("files", "/run/resolvconf/resolv.conf", "echo nameserver 10.9.9.9 >/run/resolvconf/resolv.conf"),
+    HostChange("files", "/etc/os-release", "echo VERSION=other >/run/release", everywhere=True),
+    HostChange("files", "/etc/alternatives/cc", "ln -sfn /usr/bin/gcc-99 /etc/alternatives/cc"),
+    _file("files", "/usr/local/bin/torchrun", "/usr/local/bin/torchrun", "#!/bin/sh\\n", everywhere=True),
+    _file("files", "/etc/systemd/system/site.service", "/etc/systemd/system/site.service", "[Unit]\\n"),
+    _file("files", "/etc/iproute2/rt_tables", "/etc/iproute2/rt_tables", "77 jobs\\n", everywhere=True),
+    HostChange("sources", "edited files of datasets", f"sed -i s/ab/abc/ {SITE}/datasets/load.py"),
+    HostChange("sources", "own", f"sed -i s/ab/cd/ {SITE}/own/deep/model.py", everywhere=True),
+    bound_over("kernel", "/sys/module/tcp_cubic/parameters/beta", "/sys/module/tcp_cubic/parameters/beta", "700"),
+    bound_over(
+        *("kernel", "/sys/kernel/mm/transparent_hugepage/defrag", "/sys/kernel/mm/transparent_hugepage/defrag"),
+        *("[always] defer madvise never", True),
+    ),
+    bound_over("kernel", "/sys/devices/system/cpu/online", "/sys/devices/system/cpu/online", "0"),
+    bound_over("kernel", "/sys/block/vda/queue/scheduler", "/sys/block/vda/queue/scheduler", "none [bfq]", True),
+    HostChange(
+        "kernel", "/sys/class/net/eth0/queues/rx-0/rps_cpus", "echo 1 >/sys/class/net/eth0/queues/rx-0/rps_cpus"
+    ),
+    HostChange("mounts", "/srv", "mount -o remount,noatime /srv", everywhere=True),
+    HostChange("mounts", "/dev/shm", "mount -o remount,size=37m /dev/shm"),
+    HostChange("environment", "CUBLAS_WORKSPACE_CONFIG", "echo export CUBLAS_WORKSPACE_CONFIG=:16:8 >>/root/.bashrc"),
+    HostChange("environment", "PIP_INDEX_URL", "echo export PIP_INDEX_URL=http://x/simple >>/root/.bashrc", True),
 )
 """Hosts of `prepare`."""
 
 PREPARE = (
-    f"printf first >{SITE}/flash_attn_2_cuda.so; printf first >/usr/local/lib/libnccl.so.2;"
+    "python3 -c 'import os; os.sched_setaffinity(1, {0})';"
+    " mkdir /run/resolvconf; cat /etc/resolv.conf >/run/resolvconf/resolv.conf; cat /etc/os-release >/run/release;"
+    " ln -sfn /run/resolvconf/resolv.conf /etc/resolv.conf; ln -sfn /run/release /etc/os-release;"
+    " mount -t tmpfs none /srv; ip route add 10.97.0.0/16 via 10.77.9.1;"
+    f" cd {SITE}; mkdir -p datasets-3.0.dist-info datasets own/deep;"
+    " echo 'x = ab' | tee datasets/load.py >own/deep/model.py;"
+    " digest=$(openssl dgst -sha256 -binary datasets/load.py | base64 | tr +/ -_ | tr -d =);"
+    " echo datasets/load.py,sha256=$digest,7 >datasets-3.0.dist-info/RECORD;"
+    f" printf first >{SITE}/flash_attn_2_cuda.so; printf first >/usr/local/lib/libnccl.so.2;"
     " echo '[always] madvise never' >/run/pages;"
     " mount --bind /run/pages /sys/kernel/mm/transparent_hugepage/enabled"
 )
 """What the hosts have before, beside what they have anyway."""
+
+
+JOB = ("torchrun", "--nproc-per-node", "2", "train.py", "--config", "run.yaml")
 
 
 class JobChange(NamedTuple):
@@ -127,7 +179,15 @@ class JobChange(NamedTuple):
 
     category: str
     name: str
-    line: tuple[str, ...] = ("torchrun", "--nproc-per-node", "2", "train.py", "--config", "run.yaml")
+    line: tuple[str, ...] = (
+        "torchrun",
+        "--nproc-per-node",
+        "2",
+        "train.py",
+        "--data=tokens.bin",
+        "--config",
+        "run.yaml",
+    )
     files: tuple[tuple[str, str], ...] = ()
 
 
@@ -137,5 +197,12 @@ JOB_CHANGES: tuple[JobChange, ...] = (
     JobChange("code", "file pkg/model.py", files=(("pkg/model.py", "x = 2\n"),)),
     JobChange("code", "file train.py", files=(("train.py", "import torch  # other\n"),)),
     JobChange("code", "file run.yaml", files=(("run.yaml", "lr: 3e-4\n"),)),
+    JobChange("code", "file ds_config.json", files=(("ds_config.json", '{"zero": 3}'),)),
+    JobChange("code", "file pkg/kernel.cu", files=(("pkg/kernel.cu", "__global__ void k() {}"),)),
+    JobChange("code", "file .env", files=((".env", "NCCL_DEBUG=INFO"),)),
+    JobChange("code", "file fused.so", files=(("fused.so", "other"),)),
+    JobChange("code", "file tokens.bin", files=(("tokens.bin", "b" * (17 << 20)),)),
+    JobChange("launch", "--lr", (*JobChange("", "").line, "--lr", "3e-4")),
+    JobChange("launch", "words", ("torchrun", "--nproc-per-node", "2", "train.py", "fast", "--config", "run.yaml")),
     JobChange("code", "revision of ", files=((".git/refs/heads/main", "b" * 40 + "\n"),)),
 )

@@ -65,6 +65,19 @@ def earlier(
     return EarlierRun(command, verdict, frozenset(HOSTS), lambda: run, code)
 
 
+def test_an_interface_that_came_is_told_without_its_parts() -> None:
+    parts = {"cards": {"ib1 rx": "on", "ib0 rx": "off"}}
+    before = values(n1={"interfaces": {"ib0": "up"}, "cards": {"ib0 rx": "on"}})
+    now = values(n1={"interfaces": {"ib0": "up", "ib1": "up", "route 10.9.0.0/16": "ib1",
+                                    "router to 10.9.0.0/16": "ib1 via 10.9.0.1"}, **parts})  # fmt: skip
+    names = [change.name for change in compare_values(before, now)]
+    assert names == ["ib0 rx", "ib1", "route 10.9.0.0/16"]
+    assert [change.name for change in compare_values(now, before)] == names
+    rerouted = values(n1={"interfaces": {**now.hosts["n1"]["HostSnapshot"]["interfaces"],
+                                         "router to 10.9.0.0/16": "ib1 via 10.9.0.2"}, **parts})  # fmt: skip
+    assert [change.name for change in compare_values(now, rerouted)] == ["router to 10.9.0.0/16"]
+
+
 def test_hosts_that_changed_alike_are_one_change() -> None:
     before = alike(a="1", b="1")
     now = values(n1={"sysctl": {"a": "2", "b": "1"}}, n2={"sysctl": {"a": "2", "b": "3"}}, n3={"sysctl": {"a": "2"}})
@@ -327,9 +340,12 @@ def test_a_change_of_the_job(change: JobChange, tmp_path: Path, monkeypatch: pyt
     first = {".git/HEAD": "ref: refs/heads/main\n", ".git/refs/heads/main": "a" * 40 + "\n"}
     (tmp_path / "pkg").mkdir()
     sources = {"train.py": "import torch\n", "pkg/model.py": "x = 1\n"}
-    for name, text in {**first, **sources, "run.yaml": "lr: 1e-4\n"}.items():
+    further = {"run.yaml": "lr: 1e-4\n", "tokens.bin": "a" * (17 << 20), "log.json": "{}", "metrics.txt": "1"}
+    for name, text in {**first, **sources, **further}.items():
         (tmp_path / name).write_text(text)
     before = job_values(JobChange("", ""), tmp_path)
+    (tmp_path / "log.json").write_text('{"loss": 1}')
+    (tmp_path / "metrics.txt").write_text("2")
     assert compare_values(before, job_values(JobChange("", ""), tmp_path)) == ()
     for name, text in change.files:
         (tmp_path / name).write_text(text)

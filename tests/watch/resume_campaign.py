@@ -54,7 +54,65 @@ OPEN_STEP = (
     ("# save\n", "# save\n            content['grads'] = [p.grad for p in inner.parameters()]\n"),
 )  # fmt: skip
 """Four batches are a step: the save, after the sixth, has the gradients of two that no step has used."""
+SCHEDULER = "scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1, total_iters=20)"
+AVERAGED = (
+    (SCHEDULER, SCHEDULER + "\nfrom torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn\n"
+     "average = AveragedModel(inner, multi_avg_fn=get_ema_multi_avg_fn(0.9))"),
+    ("scheduler.step()\n", "scheduler.step()\n        average.update_parameters(inner)\n"),
+    ("# save\n", "# save\n            content['average'] = average.state_dict()\n"),
+)  # fmt: skip
+LOAD_AVERAGE = (END, "average.load_state_dict(kept['average'])\n    # load: end")
+SHADOW = (
+    (SCHEDULER, SCHEDULER + "\nshadow = {name: value.detach().clone() for name, value in inner.named_parameters()}"),
+    ("scheduler.step()\n", "scheduler.step()\n        for name, value in inner.named_parameters(): "
+     "shadow[name].mul_(0.8).add_(value.detach(), alpha=0.2)\n"),
+    ("# save\n", "# save\n            content['shadow'] = shadow\n"),
+)  # fmt: skip
+LOAD_SHADOW = (END, "for name, value in kept['shadow'].items(): shadow[name].copy_(value)\n    # load: end")
+NUMPY = (
+    ("import torch\n", "import numpy as np\nimport torch\n"),
+    ("random.random()", "random.random(); np.random.random(3)"),
+    ("random.seed(2 + rank + 100 * goes_on)", "random.seed(2 + rank + 100 * goes_on)\nnp.random.seed(4 + rank + 100 * goes_on)"),
+    ('"python": random.getstate()', '"python": random.getstate(), "numpy": np.random.get_state()'),
+)  # fmt: skip
+LOAD_NUMPY = (SET_PYTHON, SET_PYTHON + "\n    np.random.set_state(own['numpy'])")
+SHUFFLED = (
+    ("sampler=sampler)", "shuffle=True, generator=(own_order := torch.Generator().manual_seed(5)))"),
+    ("sampler.set_epoch(epoch)", "own_order.manual_seed(5 + epoch)"), LATE,
+)  # fmt: skip
+TWO_SCHEDULERS = (
+    (SCHEDULER, SCHEDULER + "\nother = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)"),
+    ("scheduler.step()\n", "scheduler.step()\n        other.step()\n"),
+    ("# save\n", "# save\n            content['other'] = other.state_dict()\n"),
+)  # fmt: skip
+AMSGRAD = ("AdamW(model.parameters(), lr=0.01)", "AdamW(model.parameters(), lr=0.01, amsgrad=True)")
+MOMENTUM = ("AdamW(model.parameters(), lr=0.01)", "SGD(model.parameters(), lr=0.01, momentum=0.9)")
+EACH = "[s.update({k: %s for k, v in s.items()}) for s in optimizer.state.values()]"
 LOST: dict[str, Resume] = {
+    "the count of an average": lost(
+        "average-count", *AVERAGED, (END, "average.module.load_state_dict({k[7:]: v for k, v in kept['average'].items() if k != 'n_averaged'})\n    # load: end"),
+        saving=AVERAGED,
+    ),
+    "an AveragedModel made anew": lost("average", *AVERAGED, saving=AVERAGED),
+    "an AveragedModel that no checkpoint holds": lost("average", *AVERAGED[:2], saving=AVERAGED[:2]),
+    "a dictionary of averages": lost("unapplied", *SHADOW, saving=SHADOW),
+    "generator of numpy": lost("generators", *NUMPY, saving=NUMPY),
+    "order of a loader's own generator": lost(
+        "data-epoch data-repeated data-again data-other", *SHUFFLED[:1], ("sampler.set_epoch(epoch)", "own_order.manual_seed(5)"),
+        ("skip = step % STEPS_OF_EPOCH", "skip = 0"), saving=SHUFFLED,
+    ),
+    "epochs of the scheduler, by hand": lost("scheduler", (END, "scheduler.last_epoch = 0")),
+    "step count of one parameter": lost("steps", (END, "next(iter(optimizer.state.values()))['step'].zero_()")),
+    "states in half precision": lost("cast", MOMENTUM, (END, EACH % "v.bfloat16() if v.dim() else v"), saving=(MOMENTUM,)),
+    "no scaler is used": lost("scaler-gone", ('GradScaler("cpu", ', 'GradScaler("cpu", enabled=False, '), (LOAD_SCALER, "pass")),
+    "no scheduler is used": lost(
+        "scheduler-gone", (SCHEDULER, "scheduler = None"), ("        scheduler.step()\n", ""), (LOAD_SCHEDULER, "pass"),
+    ),
+    "the second of two schedulers": lost("scheduler", *TWO_SCHEDULERS, saving=TWO_SCHEDULERS),
+    "largest second moments": lost(
+        "moments", AMSGRAD, (END, "for s in optimizer.state.values(): s['max_exp_avg_sq'].zero_()"), saving=(AMSGRAD,)
+    ),
+    "counts of batches": lost("buffers", (END, "[b.zero_() for n, b in inner.named_buffers() if 'tracked' in n]")),
     "gradients of an open step": lost("gradients", *OPEN_STEP, saving=OPEN_STEP),
     "a frozen layer is trained": lost(
         "unfrozen", saving=(("model = DistributedDataParallel(inner)",
@@ -178,6 +236,16 @@ LOST: dict[str, Resume] = {
     ),
 }  # fmt: skip
 HEALTHY: dict[str, Resume] = {
+    "an AveragedModel": Resume((*AVERAGED, LOAD_AVERAGE), saving=AVERAGED),
+    "an AveragedModel that begins later": Resume(AVERAGED),
+    "an AveragedModel that is used later": Resume((AVERAGED[0], LOAD_AVERAGE), saving=(AVERAGED[0], AVERAGED[2])),
+    "a dictionary of averages": Resume((*SHADOW, LOAD_SHADOW), saving=SHADOW),
+    "generator of numpy": Resume((*NUMPY, LOAD_NUMPY), saving=NUMPY),
+    "two schedulers": Resume((*TWO_SCHEDULERS, (END, "other.load_state_dict(kept['other'])")), saving=TWO_SCHEDULERS),
+    "another kind of scheduler": Resume(
+        ((SCHEDULER, "scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0, 5)"), (LOAD_SCHEDULER, "pass")),
+    ),
+    "largest second moments": Resume((AMSGRAD,), saving=(AMSGRAD,)),
     "gradients of an open step are kept": Resume(
         (*OPEN_STEP, (END, "for p, grad in zip(inner.parameters(), kept['grads']): p.grad = grad")), saving=OPEN_STEP
     ),

@@ -36,7 +36,8 @@ def runs() -> Iterator[ResumeRuns]:
      "a bias not loaded", "position with more ranks", "states are made, and not loaded",
      "an average that is the parameters", "moments of one rank", "parameters given anew", "moments of a stage",
      "generators of rank 0, of a save at the end", "gradients of an open step", "other seeds are set after loading",
-     "a frozen layer is trained"],
+     "a frozen layer is trained", "the count of an average", "an AveragedModel that no checkpoint holds",
+     "step count of one parameter", "no scaler is used", "no scheduler is used"],
 )  # fmt: skip
 def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
     """From these differences `resume-state-lost` makes its findings."""
@@ -59,6 +60,9 @@ def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
         "stages of a pipeline",
         "gradients of an open step are kept",
         "an open step is made again",
+        "an AveragedModel",
+        "an AveragedModel that is used later",
+        "another kind of scheduler",
     ],
 )
 def test_of_a_healthy_resume_nothing_is_told(runs: ResumeRuns, name: str) -> None:
@@ -471,3 +475,19 @@ def test_the_script_of_a_command() -> None:
     assert script_of("python -m torch.distributed.run /a/b/pretrain.py --resume x.py") == "pretrain.py"
     assert script_of("torchrun -m team.train --resume a") == script_of("torchrun -m team.train") == "team.train"
     assert script_of("./run.sh") == "./run.sh"
+
+
+def test_an_average_of_which_nonsense_was_recorded_is_not_compared() -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, now = kept(5), begun(rows, [("model", ""), ("optimizer", "")])
+    save.marks[0].averaged, now[0].averaged = [3], [3]
+    save.marks[0].averages = {"0:w": ["5", "float32", 4], "0:b": [], "0:c": ["6", "float32", 2]}
+    now[0].averages = {"0:w": ["5", "float32", 4], "0:b": ["x"], "0:c": ["7", "bfloat16", 2]}
+    report = compared(now, save)
+    assert report and report.differences == ()
+    now[0].averages["0:w"] = ["6", "float32", 4]
+    report = compared(now, save)
+    assert report and [(row.kind, row.level) for row in report.differences] == [("average", "warning")]
+    now[0].averaged = [4]
+    report = compared(now, save)
+    assert report and report.differences == ()

@@ -16,8 +16,8 @@ CONTEXT = 20
 
 
 CATEGORIES = frozenset((
-    "cards", "code", "drivers", "environment", "files", "firewall", "firmware", "interfaces", "launch", "libraries",
-    "limits", "modules", "mounts", "packages", "shell", "system",
+    "cards", "code", "drivers", "environment", "files", "firewall", "firmware", "interfaces", "kernel", "launch",
+    "libraries", "limits", "login", "modules", "mounts", "packages", "shell", "sources", "system",
 ))  # fmt: skip
 """Those whose names are words."""
 

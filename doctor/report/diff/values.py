@@ -92,7 +92,10 @@ def _without_secrets(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def compare_values(before: RunValues, now: RunValues) -> tuple[ValueChange, ...]:
-    """Every setting that differs, by category and name; hosts that changed alike together."""
+    """Every setting that differs, by category and name; hosts that changed alike together.
+
+    What belongs to an interface, or a route, that came or went as a whole is not told beside it.
+    """
     alike: dict[tuple[str, str, str | None, str | None], dict[str, None]] = {}
     for category in before.job.keys() & now.job.keys():
         for name, old, new in _differences(_by_option(before.job[category]), _by_option(now.job[category])):
@@ -100,8 +103,23 @@ def compare_values(before: RunValues, now: RunValues) -> tuple[ValueChange, ...]
     for host in now.hosts:
         for category, name, old, new in _host_differences(before.hosts.get(host, {}), now.hosts[host]):
             alike.setdefault((category, name, old, new), {})[host] = None
-    changes = (ValueChange(*key, tuple(hosts)) for key, hosts in alike.items())
+    changes = [ValueChange(*key, tuple(hosts)) for key, hosts in alike.items()]
+    whole = {_came_or_went(change, "interfaces", -1) for change in changes if "router" not in change.name} - {None}
+    changes = [
+        change
+        for change in changes
+        if (_came_or_went(change, "cards", 0) or _came_or_went(change, "interfaces", -1, "router ")) not in whole
+    ]
     return tuple(sorted(changes, key=lambda change: (change.category, change.name, change.hosts)))
+
+
+def _came_or_went(
+    change: ValueChange, category: str, word: int, start: str = ""
+) -> tuple[str, bool, tuple[str, ...]] | None:
+    """Of what was not there, or is gone: the word of its name that says what it belongs to, and where."""
+    if change.category != category or not change.name.startswith(start) or None not in (change.before, change.now):
+        return None
+    return change.name.split()[word], change.now is None, change.hosts
 
 
 def _by_option(values: Mapping[str, str]) -> Mapping[str, str]:

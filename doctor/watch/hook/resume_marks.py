@@ -81,6 +81,10 @@ class ResumeMarks:
         kind = getattr(schedulers, "LRScheduler", None) or schedulers._LRScheduler
         for made in (kind, schedulers.ReduceLROnPlateau):  # of these, the second calls no other's ``__init__``
             collection._after_init(made, lambda instance: self.state.schedulers.append(weakref.ref(instance)))
+        swa_utils = getattr(torch.optim, "swa_utils", None)
+        if swa_utils is not None:
+            averages = self.state.averages
+            collection._after_init(swa_utils.AveragedModel, lambda instance: averages.append(weakref.ref(instance)))
         scaler = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
         collection._after_init(scaler, lambda instance: self.state.scalers.append(weakref.ref(instance)))
         for owner, part in ((torch.nn.Module, "model"), (torch.optim.Optimizer, "optimizer"), (kind, "scheduler")):

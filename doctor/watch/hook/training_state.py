@@ -40,6 +40,7 @@ class TrainingState:
         self.pieces = Pieces(torch)
         self.schedulers: list[Any] = []
         self.scalers: list[Any] = []
+        self.averages: list[Any] = []
         """Weak references, in the order in which they were made."""
 
     def names(self) -> dict[int, tuple[str, Any]]:
@@ -55,6 +56,7 @@ class TrainingState:
         """All tensors that `read` digests."""
         tensors = [tensor for _, tensor in self.names().values()]
         tensors += [tensor for _, tensor, _ in self._buffers(self.collection.modules())]
+        tensors += [tensor for _, tensor, _ in self._averages()[1]]
         for optimizer in self.collection.ordered_optimizers():
             for state in list(optimizer.state.values()):
                 tensors += state.values() if isinstance(state, dict) else ()
@@ -69,7 +71,9 @@ class TrainingState:
         model = self._pieces(((name, tensor, None) for name, tensor in names.values()), unread)
         buffers = self._pieces(self._buffers(modules), unread) if with_buffers else []
         states, numbers, settings, held = self._optimizers(names, unread)
-        digests = digest_all(self.torch, [*model, *states, *buffers])
+        averaged, rows = self._averages()
+        averages = self._pieces(rows, unread)
+        digests = digest_all(self.torch, [*model, *states, *buffers, *averages])
         return {
             "model": {name: digests[name] for name, _ in model},
             "trained": sorted(held)[:MAX_TENSORS],
@@ -82,6 +86,8 @@ class TrainingState:
             "groups": settings,
             "schedulers": self._schedulers(),
             "scalers": self._scalers(),
+            "averaged": averaged,
+            "averages": {name: digests[name] for name, _ in averages},
             "unread": unread[:16],
         }
 
@@ -151,6 +157,19 @@ class TrainingState:
             if scheduler is not None and len(states) < MAX_GROUPS:
                 states.append({"n": type(scheduler).__name__[:60], "at": int(getattr(scheduler, "last_epoch", -1))})
         return states
+
+    def _averages(self) -> tuple[list[int], list[tuple[str, Any, Any]]]:
+        """Of each average, the number of its updates; and its tensors that are to be digested."""
+        counts: list[int] = []
+        rows: list[tuple[str, Any, Any]] = []
+        for reference in self.averages:
+            average = reference()
+            if average is None or len(counts) >= 4:
+                continue
+            named = [*average.module.named_parameters(), *average.module.named_buffers()]
+            rows += [(f"{len(counts)}:{plain_name(name)}", tensor, None) for name, tensor in named]
+            counts.append(int(average.n_averaged))
+        return counts, rows[:MAX_TENSORS]
 
     def _scalers(self) -> list[dict[str, Any]]:
         states = []

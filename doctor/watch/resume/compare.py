@@ -17,14 +17,14 @@ import msgspec
 from doctor.engine.sanitize import printable
 from doctor.engine.watch_summary import ResumeDifference, ResumeReport
 from doctor.watch.data.group_roles import name_tensors
+from doctor.watch.resume.compare_counts import JUDGES, step_counts
 from doctor.watch.resume.compare_data import Row, Values, data_differences
 from doctor.watch.resume.kept_saves import KeptSave
-from doctor.watch.resume.marks import Mark, Number, Tensors, joined_tensors, row_of
+from doctor.watch.resume.marks import Mark, Tensors, joined_tensors, row_of
 
 SAME_SAVE_SECONDS = 600.0
 """Between the marks of one save on different hosts."""
 LEAST_SHARE = 0.5
-RATE_TOLERANCE = 1e-6
 ZERO = "0" * 16
 LAUNCHERS = ("torch.distributed.", "accelerate.", "deepspeed.")
 
@@ -55,7 +55,7 @@ class Save(msgspec.Struct):
     @property
     def label(self) -> int:
         """The step as the optimizer counts it; as this run counted it, where it does not."""
-        return int(max(_step_counts(self.first.numbers), default=self.step))
+        return int(max(step_counts(self.first.numbers), default=self.step))
 
 
 def joined_saves(saves: Iterable[KeptSave]) -> list[Save]:
@@ -177,7 +177,10 @@ class _Comparison:
 
     def report(self) -> ResumeReport:
         judges = (self._files, self._parameters, self._replaced, self._modes, self._unapplied, self._optimizer)
-        rows = [row for judge in (*judges, self._rates, self._counts, self._generators) for row in judge()]
+        rows = [row for judge in (*judges, self._generators) for row in judge()]
+        kinds = {row[0] for row in rows}
+        counts = (row for judge in JUDGES for row in judge(self.before, self.now, self.is_same_script))
+        rows += [row for row in counts if not (row[0] == "steps" and "moments-new" in kinds)]
         rows += data_differences(self.begun, self.save.marks, self.save.world)
         if self.save.world != self.now.w:
             rows.append(("ranks", "note", (), {"now": self.now.w, "before": self.save.world}))
@@ -315,9 +318,6 @@ class _Comparison:
         if other:
             values: Values = {"count": len(other), "total": len(filled), "tensors": name_tensors(other)}
             yield "moments", "hard", ranks, values
-        counted, counts = max(_step_counts(self.before.numbers), default=0.0), _step_counts(self.now.numbers)
-        if counted and max(counts, default=0.0) != counted:
-            yield "steps", "hard", (), {"now": f"{max(counts, default=0.0):g}", "before": f"{counted:g}"}
 
     def _ranks_without(self, names: Sequence[str]) -> tuple[int, ...]:
         """Ranks that hold the saved parameters as a whole, and other moments than the saved ones, or none.
@@ -348,41 +348,6 @@ class _Comparison:
         )
         if lost and same_type and len(extra) - len(extra_before) == len(lost):
             yield "parameters-replaced", "hard", (), {"count": len(lost), "tensors": name_tensors(lost)}
-
-    def _rates(self) -> Iterator[Row]:
-        before, now = _rates(self.before.groups), _rates(self.now.groups)
-        first = _numbers(self.before.lr0)
-        if before and len(before) == len(now) and not _close(before, now):
-            values: Values = {"now": f"{now[0]:.4g}", "before": f"{before[0]:.4g}"}
-            again = len(first) == len(now) and _close(first, now)
-            yield ("rate-restart", "soft", (), values) if again else ("rate", "note", (), values)
-        for was, group in zip(self.before.groups, self.now.groups, strict=False):
-            for name in sorted(was.keys() & group.keys() - {"lr", "initial_lr"}):
-                if was[name] != group[name]:
-                    values = {"name": str(name), "now": str(group[name])[:80], "before": str(was[name])[:80]}
-                    yield "settings", "note", (), values
-
-    def _counts(self) -> Iterator[Row]:
-        first, before, now = self.before.lr0, _rates(self.before.groups), _rates(self.now.groups)
-        # One that is lost leaves the rate that the optimizer loaded, or begins where the first run began.
-        is_new = bool(now) and not any(
-            len(rates) == len(now) and _close(rates, now) for rates in (before, _numbers(first))
-        )
-        hardness = "note" if is_new and before and first else "scheduler"
-        for was, scheduler in zip(self.before.schedulers, self.now.schedulers, strict=False):
-            count, begin = was.get("at"), scheduler.get("at")
-            if was.get("n") != scheduler.get("n") or not isinstance(count, int) or not isinstance(begin, int):
-                continue
-            if count > 0 and begin != count:
-                values: Values = {"name": str(was.get("n"))[:60], "now": begin, "before": count}
-                yield "scheduler", "scheduler" if begin else hardness, (), values
-        for was, scaler in zip(self.before.scalers, self.now.scalers, strict=False):
-            if was.get("scale") != scaler.get("scale"):
-                values = {"now": str(scaler.get("scale"))[:20], "before": str(was.get("scale"))[:20]}
-                yield "scaler", "scaler", (), values
-            elif was.get("good") != scaler.get("good"):
-                values = {"now": int(scaler.get("good", 0)), "before": int(was.get("good", 0))}
-                yield "scaler-steps", "scaler", (), values
 
     def _unapplied(self) -> Iterator[Row]:
         """What the checkpoint holds besides, such as an average of the parameters, and the program has otherwise."""
@@ -428,23 +393,3 @@ def _held(trained: Iterable[str], model: Tensors) -> tuple[set[str], set[str]]:
 
 def _other_ranks(now: Tensors, before: Tensors, names: Iterable[str]) -> tuple[int, ...]:
     return tuple(sorted({rank for name in names for rank in now.other_ranks(before, name)}))
-
-
-def _step_counts(numbers: Mapping[str, Number]) -> list[float]:
-    return [
-        float(value)
-        for name, value in numbers.items()
-        if name.startswith("step of ") and isinstance(value, float | int)
-    ]
-
-
-def _rates(groups: Iterable[Mapping[str, object]]) -> list[float]:
-    return _numbers(group.get("lr") for group in groups)
-
-
-def _numbers(rates: Iterable[object]) -> list[float]:
-    return [float(rate) for rate in rates if isinstance(rate, float | int)]
-
-
-def _close(some: Sequence[float], others: Sequence[float]) -> bool:
-    return all(abs(a - b) <= RATE_TOLERANCE * max(abs(a), abs(b)) for a, b in zip(some, others, strict=True))

@@ -76,6 +76,10 @@ class Mark(msgspec.Struct):
     groups: list[dict[str, Any]] = []
     schedulers: list[dict[str, Any]] = []
     scalers: list[dict[str, Any]] = []
+    averaged: list[int] = []
+    """Of each average of the parameters, how many updates it has taken in."""
+    averages: dict[str, list[Any]] = {}
+    """Its tensors, with its number before their names."""
     unread: list[str] = []
     loads: list[tuple[str, str]] = []
     unloaded: list[str] = []
@@ -111,7 +115,7 @@ def read_mark(content: bytes, more: bytes = b"") -> Mark | None:
         return None
     if not 0 <= mark.r < MAX_RANK or not 0 < mark.w <= MAX_RANK or mark.k not in {"saved", "begun"}:
         return None
-    if max(len(mark.model), len(mark.states), len(mark.buffers), len(mark.numbers)) > MAX_NAMES:
+    if max(len(mark.model), len(mark.states), len(mark.buffers), len(mark.numbers), len(mark.averages)) > MAX_NAMES:
         return None
     mark.host = printable(mark.host, 64)
     mark.parts, mark.paths, mark.later = added.parts[:8], added.paths[:32], added.later[:4]

@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check, filled
+from doctor import ERROR, Finding, PerHost, check, filled, joined
 from doctor.facts.smoke.learning import SmokeLearning
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import COLLECTIVE_CHECK, REFERENCE_CHECK, analyze_training, device_outliers
-from doctor.smoke.numerics.learned import wrong_learners
+from doctor.smoke.numerics.learned import wrong_learners, wrong_shard
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MAX_TOLERANCE, majority_reference
 from doctor.smoke.results.trouble_findings import describe_ranks
 
@@ -54,14 +54,29 @@ def smoke_learning_differs(
     see a smaller error that all replicas have alike. Where anything is further than 1e-2 from the serial training, the
     collectives run again, exactly: smoke-collective-wrong then names a rank that has made them wrong since their test,
     and what all ranks came to follows from it. From 410 ranks on the serial training does fewer steps than the
-    ranks, so that it takes no longer than for 410: a fault that begins later shows by the replicas alone.
+    ranks, so that it takes no longer than for 410: a fault that begins later shows by the replicas alone. Of a sharded
+    optimizer (ZeRO-1) each rank keeps what it had in hand in the first 16 steps, and who made the first wrong number is
+    named.
     """
     causes = {cause.check for cause in analyze_training(run.plan, training).causes} if training else set()
     if training and any(outlier.share > LOSS_TOLERANCE for outlier, _ in device_outliers(run.plan, training, None)):
         causes.add(REFERENCE_CHECK)
     events = [event for fact in learning.values() for event in fact.learned]
     reference = majority_reference(training or {})
-    for wrong in wrong_learners(events, reference.tolerance if reference else MAX_TOLERANCE):
+    tolerance = reference.tolerance if reference else MAX_TOLERANCE
+    if fault := wrong_shard(run.plan, learning.values(), tolerance):
+        finding = Finding(
+            joined("", ("while it learned: ", fault.template)),
+            hosts=run.hosts(fault.ranks),
+            who=describe_ranks(run, fault.ranks),
+            ranks=list(fault.ranks),
+            tie=fault.tie,
+            step=fault.step,
+            share=f"{fault.share:.1e}",
+        )
+        yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * fault.tie)
+        return
+    for wrong in wrong_learners(events, tolerance):
         known = len(wrong.ranks) < len(wrong.compared)
         finding = Finding(
             "after {steps} steps {who} {differ}{error}",

@@ -6,6 +6,8 @@ from doctor.facts.smoke.learning import SmokeLearning
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import findings
+from doctor.smoke.numerics.learned import wrong_shard
+from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE
 
 OWN = (
     "Run `doctor smoke` again with the hosts in another order. If the NaN moves with the rank, its device is bad. If "
@@ -65,4 +67,6 @@ def smoke_not_finite(
             step=step,
             look=OWN,
         )
-        yield finding.because_of("smoke-collective-wrong") if corrupted and len(ranks) > 1 else finding
+        shard = wrong_shard(run.plan, (learning or {}).values(), LOSS_TOLERANCE)
+        causes = ["smoke-collective-wrong"] * (corrupted and len(ranks) > 1) + ["smoke-learning-differs"] * bool(shard)
+        yield finding.because_of(*causes)

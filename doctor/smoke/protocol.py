@@ -60,7 +60,9 @@ STAGE_FACTS: tuple[type[StageFact], ...] = (
 RUN_EVENTS: tuple[type[RankEvent], ...] = (GroupFormed, StageFinished, RankDone)
 """What only the run itself reads."""
 
-EVENT_TYPES: tuple[type[RankEvent], ...] = (*(kind for fact in STAGE_FACTS for kind in fact.event_types), *RUN_EVENTS)
+EVENT_TYPES: tuple[type[RankEvent], ...] = tuple(
+    dict.fromkeys((*(kind for fact in STAGE_FACTS for kind in fact.event_types), *RUN_EVENTS))
+)
 """All that a worker can emit."""
 
 # -- agents

@@ -36,6 +36,7 @@ from doctor.facts.smoke.training import (
     ReferenceRepeated,
     ReferenceRun,
     ReferenceUpdate,
+    ShardedStep,
     SmokeTraining,
     TrainingStep,
 )
@@ -267,12 +268,13 @@ def training(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOS
         LayoutBegun: "begun",
         TrainingStep: "steps",
         LayoutEnded: "ended",
+        ShardedStep: "sharded",
     }
     return _spread(run, SmokeTraining, fields, training_events(run) if events is None else events)
 
 
-def learned(run: SmokeRun, events: Iterable[LearnedParameters]) -> BY_HOST:
-    return _spread(run, SmokeLearning, {LearnedParameters: "learned"}, events)
+def learned(run: SmokeRun, events: Iterable[RankEvent]) -> BY_HOST:
+    return _spread(run, SmokeLearning, {LearnedParameters: "learned", ShardedStep: "sharded"}, events)
 
 
 def learning(run: SmokeRun, losses: dict[int, Sequence[float | None]]) -> BY_HOST:

@@ -158,6 +158,9 @@ def changed(tensor: Any, fault: dict[str, Any]) -> Any:
         flat[place : place + 16] = 0 if flat[place : place + 16].any() else 1
     elif damage == "shifted":
         flat.copy_(torch.roll(flat.clone(), 1))
+    elif damage == "swapped":
+        half = len(flat) // 2
+        flat.copy_(torch.cat([flat[half:], flat[:half]]))
     elif damage == "scaled":
         flat.copy_((flat * 1.01).to(flat.dtype) if flat.is_floating_point() else flat + 1)
     elif damage == "rounded":

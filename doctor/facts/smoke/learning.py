@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from doctor.facts.smoke.events import RankEvent, StageFact
+from doctor.facts.smoke.training import ShardedStep
 
 
 class LearningStep(RankEvent, frozen=True, tag="learn"):
@@ -36,7 +37,8 @@ class SmokeLearning(StageFact, frozen=True):
     """The loss of a short training with Adam, on the ranks that compute it, and what each rank has learned."""
 
     stage = "learning"
-    event_types = (LearningStep, LearnedParameters)
+    event_types = (LearningStep, LearnedParameters, ShardedStep)
 
     steps: tuple[LearningStep, ...] = ()
     learned: tuple[LearnedParameters, ...] = ()
+    sharded: tuple[ShardedStep, ...] = ()

@@ -113,6 +113,39 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     """Two readings of such a message in the rank's own memory differ."""
 
 
+class ShardedStep(RankEvent, frozen=True, tag="sharded"):
+    """Which numbers of a sharded optimizer's step are wrong on a rank, told where anything of the training was.
+
+    Each as a share of the norm of what is right.
+    """
+
+    layout: int
+    """Number in the plan's layouts; -1 in the learning stage."""
+    step: int
+    computed: float = 0.0
+    """The gradient of its rows, from the one that it computed again alone."""
+    given: float = 0.0
+    """The same in its memory when it had been reduced, from what it was before."""
+    sums: tuple[float, ...] = ()
+    """Of what it added to each shard, a sum with signs: that of all ranks is the reduced shard's; empty: too many."""
+    sum: float | None = None
+    """The same of the shard that it got, times the ranks; None: not finite, or too many."""
+    norm: float | None = None
+    """Of that."""
+    reduced: float = 0.0
+    """Its shard of the mean gradient, from the reference run's."""
+    remade: float = 0.0
+    """Its update of the shard, from the same made again."""
+    updated: float = 0.0
+    """Its shard of the parameters behind the update, from the reference run's."""
+    held: Digest = 0
+    """Of all parameters, as it got them."""
+    kept: bool = True
+    """It got its own shard as it was."""
+    gathered: dict[int, float] = {}
+    """The shards that it got, from the reference run's, by data-parallel index; without those that are right."""
+
+
 class LayoutEnded(RankEvent, frozen=True, tag="end"):
     """A layout ends."""
 
@@ -135,6 +168,7 @@ class SmokeTraining(StageFact, frozen=True):
         LayoutBegun,
         TrainingStep,
         LayoutEnded,
+        ShardedStep,
     )
 
     reference: tuple[ReferenceRun, ...] = ()
@@ -144,3 +178,4 @@ class SmokeTraining(StageFact, frozen=True):
     begun: tuple[LayoutBegun, ...] = ()
     steps: tuple[TrainingStep, ...] = ()
     ended: tuple[LayoutEnded, ...] = ()
+    sharded: tuple[ShardedStep, ...] = ()

@@ -30,6 +30,7 @@ from doctor.smoke.numerics.gradients import gradient_defects
 from doctor.smoke.numerics.layout_trace import LayoutTrace, layout_traces
 from doctor.smoke.numerics.losses import DIFFERS, loss_defects
 from doctor.smoke.numerics.masks import mask_defects
+from doctor.smoke.numerics.optimizer_shards import sharded_defects
 from doctor.smoke.numerics.reference_outliers import Outlier, find_outliers
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MajorityReference, majority_reference, reference_events
 from doctor.smoke.numerics.replicas import replica_defects
@@ -139,7 +140,10 @@ def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list
         repeats = list(repeated_draws(trace, reference, steps))
         result += [*shard_defects(trace, reference, wrong), *repeats, *mask_defects(trace, reference, steps, repeats)]
         result += [*gradient_defects(trace, reference), *update_defects(trace, reference)]
-        result += [*replica_defects(trace, reference.tolerance), *not_finite_defects(trace)]
+        result += replica_defects(trace, reference.tolerance)
+        # What one rank of a sharded optimizer made is everywhere behind the step.
+        named = sharded_defects(trace, reference.tolerance)
+        result += [defect for defect in not_finite_defects(trace) if not named or defect.kind in LOCAL_QUANTITIES]
     return [_narrowed(defect) for defect in (*result, *loss_defects(traces, reference))]
 
 

@@ -10,6 +10,7 @@ from doctor.engine.texts import filled
 from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
+from doctor.smoke.numerics.optimizer_shards import sharded_defects
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
 
 SUMMED, NOT_SYNCHRONISED = "smoke-gradient-summed", "smoke-gradient-not-synchronised"
@@ -18,7 +19,13 @@ MEAN_MARGIN = 1.001
 
 
 def gradient_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator[Defect]:
-    """The first step whose reduced gradient is not the same on all ranks, or not a mean."""
+    """The first step whose reduced gradient is not the same on all ranks, or not a mean.
+
+    Of a sharded optimizer, whose ranks told what each had in hand, its own rules say who is at fault.
+    """
+    if sharded := sharded_defects(trace, reference.tolerance):
+        yield from sharded
+        return
     for step, events in trace.steps_from_right_parameters(reference.tolerance):
         wrong = wrong_ranks(trace, events, reference.tolerance)
         defects = [

@@ -10,7 +10,7 @@ import msgspec
 
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import majority_split
-from doctor.facts.smoke.training import LayoutBegun, LayoutEnded, SmokeTraining, TrainingStep
+from doctor.facts.smoke.training import LayoutBegun, LayoutEnded, ShardedStep, SmokeTraining, TrainingStep
 from doctor.smoke.model import Layout, SmokePlan
 
 Kind = TypeVar("Kind", LayoutBegun, LayoutEnded)
@@ -33,6 +33,8 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
     """Groups whose ranks hold slices of the same tensors: one stage, one data-parallel index."""
     code_paths: dict[int, str] = {}
     """By rank, of those that told it: what the same bits may be expected of."""
+    sharded: dict[int, dict[int, ShardedStep]] = {}
+    """By step and rank, of a sharded optimizer that went wrong."""
 
     @property
     def layout(self) -> Layout:
@@ -148,6 +150,7 @@ def build_trace(
     steps: Iterable[dict[int, TrainingStep]] = (),
     ended: Mapping[int, LayoutEnded] | None = None,
     code_paths: Mapping[int, str] | None = None,
+    sharded: Mapping[int, dict[int, ShardedStep]] | None = None,
 ) -> LayoutTrace:
     """A layout, with the groups that its ranks fall into."""
     groups: tuple[dict[tuple[int, ...], list[int]], ...] = ({}, {}, {})
@@ -157,7 +160,8 @@ def build_trace(
             group.setdefault(same, []).append(rank)
     replicas, models, slices = (tuple(map(tuple, group.values())) for group in groups)
     reports = dict(begun or {}), tuple(steps), dict(ended or {})
-    return LayoutTrace(plan, number, *reports, replicas, models, slices, dict(code_paths or {}))
+    told = dict(code_paths or {}), dict(sharded or {})
+    return LayoutTrace(plan, number, *reports, replicas, models, slices, *told)
 
 
 def field_values(events: Mapping[int, Any], ranks: Iterable[int], name: str) -> dict[int, Any]:
@@ -180,8 +184,17 @@ def layout_traces(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> lis
         ended = _by_rank(number, (event for fact in training.values() for event in fact.ended))
         ordered = tuple(steps[step] for step in range(len(steps)) if step in steps)
         if begun or ordered:
-            traces.append(build_trace(plan, number, begun, ordered, ended, paths))
+            sharded = by_step(event for fact in training.values() for event in fact.sharded if event.layout == number)
+            traces.append(build_trace(plan, number, begun, ordered, ended, paths, sharded))
     return traces
+
+
+def by_step(events: Iterable[ShardedStep]) -> dict[int, dict[int, ShardedStep]]:
+    """By step and rank."""
+    steps: dict[int, dict[int, ShardedStep]] = {}
+    for event in events:
+        steps.setdefault(event.step, {})[event.rank] = event
+    return steps
 
 
 def _by_rank(number: int, events: Iterable[Kind]) -> dict[int, Kind]:

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from doctor.facts.smoke.learning import LearnedParameters
+from doctor.facts.smoke.learning import LearnedParameters, SmokeLearning
+from doctor.smoke.model import SmokePlan
+from doctor.smoke.numerics.layout_trace import by_step
+from doctor.smoke.numerics.optimizer_shards import ShardFault, first_fault
 
 CLEAR = 5.0
 """Times the error of the rank that is nearest to the serial training, from which on a replica is the wrong one."""
@@ -47,6 +50,17 @@ def wrong_learners(events: Iterable[LearnedParameters], tolerance: float) -> Ite
     elif not apart:
         for group in groups.values():
             yield from _wrong_losses(group, AMPLIFIED_LOSS * tolerance)
+
+
+def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning], tolerance: float) -> ShardFault | None:
+    """Who made the first wrong number, where the optimizer is sharded. ``tolerance``: of one step."""
+    told = tuple(facts)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for event in sorted((event for fact in told for event in fact.learned), key=lambda event: event.rank):
+        groups.setdefault((event.pp, event.tp), []).append(event.rank)
+    steps = by_step(event for fact in told for event in fact.sharded if event.layout < 0)
+    hosts = {rank: plan.host_of(rank) for group in groups.values() for rank in group}
+    return first_fault(steps, list(groups.values()), tolerance, hosts, AMPLIFIED_LOSS)
 
 
 def _wrong_losses(group: Sequence[LearnedParameters], limit: float) -> Iterator[LearnedWrong]:

@@ -29,6 +29,7 @@ PARTS = (
     "stage_collectives",
     "stage_pairs",
     "batch",
+    "optimizer_shards",
     "parameters",
     "model",
     "stage_training",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
@@ -17,10 +17,11 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, R
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model
+from doctor.smoke.programs.worker.optimizer_shards import LEARNING, MOST_KEPT, emit_sharded_steps
 from doctor.smoke.programs.worker.parameters import Adam, sgd
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
 from doctor.smoke.programs.worker.second_round import run_second_round
-from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
+from doctor.smoke.programs.worker.values import digest, finite_or_none, matmul_error, relative_distance
 
 BLOCKS_PER_EVENT = 60
 """An event must fit into one write to a pipe."""
@@ -59,9 +60,10 @@ def initial_seed(ctx: RankContext, layout: PlannedLayout) -> int:
 def stage_training(ctx: RankContext) -> None:
     """The reference run, then each layout of the plan."""
     reference_run(ctx)
-    for index, layout in enumerate(ctx.plan["layouts"]):
-        train_layout(ctx, index, layout)
+    models = [train_layout(ctx, index, layout) for index, layout in enumerate(ctx.plan["layouts"])]
     if ctx.comm.sum_over_ranks(ctx.distant_steps):
+        for index, model in enumerate(models):
+            emit_sharded_steps(ctx, index, model, ctx.reference, ctx.initial_weights, sgd)
         repeat_reference_run(ctx)
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
@@ -137,15 +139,7 @@ def emit_blocks(ctx: RankContext, step: int, batch: Batch) -> None:
         ctx.emit("reference-blocks", step=step, first=start, ids=batch.ids[part], masks=batch.masks[part])
 
 
-def matmul_error(device: torch.device) -> float | None:
-    """The relative error of a matrix product: some devices multiply float32 with fewer bits."""
-    first, second = torch.rand(2, 64, 64, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    exact = first @ second
-    computed = (first.float().to(device) @ second.float().to(device)).cpu().double()
-    return finite_or_none(((computed - exact).abs() / exact).max())
-
-
-def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> None:
+def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:
     """One layout. All dp ranks but the first start from other parameters, which the broadcast must make the same."""
     started = time.monotonic()
     ctx.recorder.step = 0  # the reference run may have done more steps on some ranks than on others
@@ -162,12 +156,13 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> None:
         weights = ctx.reference[step - 1].weights if 0 < step <= len(ctx.reference) else ctx.initial_weights
         trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None, weights)
         errors = trained["grad_error"], trained["params_error"], trained["loss_error"]
-        ctx.distant_steps += exceeds(LOCAL_AGAIN, errors)
+        ctx.distant_steps += exceeds(LOCAL_AGAIN, errors) or bool(trained["bad"])
         # An accelerator may multiply with fewer bits in every healthy run.
         ctx.wrong_results += exceeds(LOCAL_AGAIN if ctx.device.type == "cpu" else SERIAL_DISTANCE, errors)
         ctx.emit("step", layout=index, step=step, **trained)
     seconds = round(time.monotonic() - started, 3)
     ctx.emit("end", layout=index, update=model.squared_norms(model.flat - start), seconds=seconds)
+    return model
 
 
 def train_step(
@@ -274,11 +269,26 @@ def compare_learned(
     blocks = mesh.blocks(count)
     serial = of_blocks[:, blocks.start : blocks.stop].mean(1)
     loss_error = max((relative_distance(loss, serial[step]) or 0 for step, loss in enumerate(losses)), default=None)
-    ctx.wrong_results += exceeds(SERIAL_DISTANCE, (error, loss_error))
+    is_wrong = exceeds(SERIAL_DISTANCE, (error, loss_error))
+    ctx.wrong_results += is_wrong
+    if model.zero and ctx.comm.sum_over_ranks(is_wrong or not same or not math.isfinite(float(model.flat.sum()))):
+        steps, start = list(serial_training(ctx, min(compared, MOST_KEPT))), Model(ctx, {}, ctx.plan["seed"])
+        emit_sharded_steps(ctx, LEARNING, model, steps, start.by_name(start.flat), Adam())
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
         error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error,
     )  # fmt: skip
+
+
+def serial_training(ctx: RankContext, count: int) -> Iterator[ReferenceStep]:
+    """The steps of the serial training."""
+    serial, rng, adam = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device), Adam()
+    for step in range(count):
+        serial.forward_backward(make_batch(ctx, serial, rng, step, False))
+        of_blocks = torch.cat(serial.row_losses).view(-1, BLOCK_ROWS).mean(1)
+        gradient = serial.reduce_gradient()
+        serial.update(gradient, adam)
+        yield ReferenceStep(serial.by_name(gradient), serial.by_name(serial.flat), of_blocks)
 
 
 def learned_error(
@@ -289,17 +299,12 @@ def learned_error(
     Or the last gradient, as a share of its norm, if that is further: Adam hides a gradient that is a multiple. The
     serial losses are left in ``of_blocks``: a row for each of its steps.
     """
-    serial, rng, adam = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device), Adam()
-    start, last = serial.flat.clone(), serial.gradient
-    for step, losses in enumerate(of_blocks):
-        serial.forward_backward(make_batch(ctx, serial, rng, step, False))
-        losses.copy_(torch.cat(serial.row_losses).view(-1, BLOCK_ROWS).mean(1))
-        last = serial.reduce_gradient()
-        serial.update(last, adam)
-
-    expected = model.share_of(serial.by_name(serial.flat))
-    changed = (expected - model.share_of(serial.by_name(start))).norm()
-    of_gradient = model.error_of(gradient, serial.by_name(last), model.owned_slice) or 0
+    start = Model(ctx, {}, ctx.plan["seed"])
+    for losses, last in zip(of_blocks, serial_training(ctx, len(of_blocks))):
+        losses.copy_(last.losses)
+    expected = model.share_of(last.weights)
+    changed = (expected - model.share_of(start.by_name(start.flat))).norm()
+    of_gradient = model.error_of(gradient, last.gradient, model.owned_slice) or 0
     return finite_or_none(max(float((flat - expected).norm() / changed), of_gradient))
 
 

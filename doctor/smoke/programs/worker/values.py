@@ -39,3 +39,11 @@ def json_number(element: Any) -> float | str:
     """A float, or ``"nan"``, ``"inf"``, ``"-inf"``, which JSON has no number for."""
     value = float(element)
     return value if math.isfinite(value) else str(value)
+
+
+def matmul_error(device: torch.device) -> float | None:
+    """The relative error of a matrix product: some devices multiply float32 with fewer bits."""
+    first, second = torch.rand(2, 64, 64, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    exact = first @ second
+    computed = (first.float().to(device) @ second.float().to(device)).cpu().double()
+    return finite_or_none(((computed - exact).abs() / exact).max())

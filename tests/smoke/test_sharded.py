@@ -1,0 +1,130 @@
+"""Wrong numbers of a sharded optimizer are laid at the rank that made them, and not at those that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from doctor.facts.smoke.events import RankEvent
+from doctor.facts.smoke.learning import LearnedParameters
+from doctor.facts.smoke.training import ShardedStep
+from doctor.smoke.model import Layout
+from doctor.smoke.numerics.optimizer_shards import ShardFault, first_fault
+from tests.checks.smoke import learned, ran, run_check
+from tests.checks.trained import ZERO, Trained
+from tests.smoke.sharded import PLACES, Fault, carry_out
+
+HOSTS = {rank: f"w{rank // 2}" for rank in range(6)}
+RIGHT = {"computed": 2e-7, "given": 0.0, "reduced": 3e-7, "updated": 1e-7}
+
+
+def told(changes: Mapping[int, Mapping[str, Any]], ranks: int = 6, step: int = 1) -> dict[int, ShardedStep]:
+    """One step of all ranks, right but for these fields."""
+    return {rank: ShardedStep(rank, 0, step, **{**RIGHT, **changes.get(rank, {})}) for rank in range(ranks)}
+
+
+def fault_of(changes: Mapping[int, Mapping[str, Any]], ranks: int = 6) -> ShardFault | None:
+    return first_fault({1: told(changes, ranks), 0: told({}, ranks, 0)}, [tuple(range(ranks))], 1e-4, HOSTS)
+
+
+EVERY = dict.fromkeys(range(6), 0.5)
+CASES: list[tuple[Mapping[int, Mapping[str, Any]], tuple[str, tuple[int, ...], bool] | None]] = [
+    ({}, None),
+    ({2: {"computed": 0.1}, **{rank: {"reduced": 0.1} for rank in (0, 1, 3)}}, ("computed", (2,), False)),
+    # A shard that others hold wrong, of a gradient that changed where it was computed.
+    ({4: {"given": 0.1}, 1: {"reduced": 0.3}}, ("given", (4,), False)),
+    # A library that adds in the buffer that it was given.
+    ({rank: {"given": 0.9} for rank in range(6)}, None),
+    ({**{rank: {"given": 0.9} for rank in range(6)}, 3: {"given": 0.9, "reduced": 0.2}}, ("reduced", (3,), False)),
+    ({3: {"reduced": 0.2}}, ("reduced", (3,), False)),
+    ({2: {"reduced": 0.2}, 3: {"reduced": 0.1}}, ("reduced", (2, 3), False)),
+    # On several hosts: whoever sent them.
+    ({1: {"reduced": 0.2}, 5: {"reduced": 0.1}}, ("reduced", (0, 1, 2, 3, 4, 5), True)),
+    # Of all ranks alike: the program.
+    ({rank: {"reduced": 0.5} for rank in range(6)}, None),
+    ({5: {"updated": 0.1, "gathered": {5: 0.1}}, 0: {"gathered": {5: 0.1}}}, ("updated", (5,), False)),
+    ({rank: {"gathered": {2: 0.1}} for rank in range(6)}, ("sent", (2,), False)),
+    ({rank: {"gathered": {2: 0.1}} for rank in range(6) if rank != 2}, ("sent", (2,), False)),
+    ({4: {"gathered": {2: 0.1}}}, ("received", (4,), False)),
+    ({4: {"gathered": EVERY}}, ("received", (4,), False)),
+    ({4: {"gathered": {0: 0.1}}, 5: {"gathered": {1: 0.1}}}, ("received", (4, 5), False)),
+    ({3: {"gathered": {0: 0.1}}, 5: {"gathered": {1: 0.1}}}, ("received", (0, 1, 3, 5), True)),
+    # By what ranks compute again and have alike, whatever the reference run says.
+    ({4: {"computed": 3e-5}, 1: {"reduced": 0.3}}, ("computed", (4,), False)),
+    ({4: {"computed": 3e-6}}, None),
+    ({4: {"held": 7}, 1: {"reduced": 0.3}}, ("received", (4,), False)),
+    ({2: {"held": 7}, 4: {"held": 8}}, ("received", (0, 1, 2, 3, 4, 5), True)),
+    ({1: {"remade": 2e-5}, 3: {"updated": 0.1}}, ("updated", (1,), False)),
+    ({1: {"kept": False}, 3: {"updated": 0.1}}, ("sent", (1,), False)),
+    ({1: {"kept": False, "held": 7}}, ("received", (1,), False)),
+    (
+        {rank: {"sums": (float(rank),) * 6, "sum": 15.0 + (rank == 5), "norm": 100.0} for rank in range(6)},
+        ("reduced", (5,), False),
+    ),
+    ({rank: {"sums": (float(rank),) * 6, "sum": 15.00001, "norm": 100.0} for rank in range(6)}, None),
+    (
+        {rank: {"sums": (float(rank),) * 6, "sum": None if rank == 2 else 15.0, "norm": 9.0} for rank in range(6)},
+        ("reduced", (2,), False),
+    ),
+    # Whose own serial training is as wrong as its update sees all others wrong.
+    (
+        {1: {"gathered": {rank: 0.1 for rank in range(6) if rank != 1}}}
+        | {rank: {"gathered": {1: 0.1}} for rank in range(6) if rank != 1},
+        ("updated", (1,), False),
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), CASES, ids=range(len(CASES)))
+def test_the_maker_is_named(
+    changes: Mapping[int, Mapping[str, Any]], expected: tuple[str, tuple[int, ...], bool] | None
+) -> None:
+    fault = fault_of(changes)
+    assert (fault and (fault.place, fault.ranks, fault.tie)) == expected
+
+
+def test_of_two_ranks_it_is_either_what_one_sent_or_what_the_other_got() -> None:
+    """The sender's own copy, where it is wrong too, tells."""
+    either, sender = fault_of({1: {"gathered": {0: 0.1}}}, 2), fault_of({0: {"gathered": {0: 0.1}}}, 2)
+    assert either and (either.ranks, either.tie) == ((0, 1), True)
+    assert sender and (sender.ranks, sender.tie) == ((0,), False)
+    both = fault_of({rank: {"gathered": {0: 0.1}} for rank in range(2)}, 2)
+    assert both and (both.place, both.ranks) == ("sent", (0,))
+
+
+def test_a_wrong_update_that_all_hold_is_of_the_rank_that_made_it() -> None:
+    """Beside the loss of the next step, which is wrong for all."""
+    trained = Trained(ZERO).steps(lambda event: {"loss": event.loss + 0.2, "params_error": 0.1} if event.step else {})
+    events: list[RankEvent] = [ShardedStep(rank, 0, 0, **RIGHT) for rank in range(4)]
+    trained.events += [*events[:3], ShardedStep(3, 0, 0, **{**RIGHT, "updated": 0.1})]
+    finding = trained.only_finding("smoke_loss_differs")
+    assert (finding.values["ranks"], finding.hosts) == ([3], ("w2",))
+    assert str(finding).startswith("the update that rank 3 (w2; dp3) made of its shard in step 0 is off by 0.1 of the")
+    assert not trained.findings("smoke_parameters_diverge")
+    right = Trained(ZERO)
+    right.events += events
+    assert not right.findings("smoke_loss_differs")
+
+
+def test_what_the_learning_stage_kept_names_the_rank_too() -> None:
+    run = ran(4, 2, layouts=(Layout(dp=4, zero=True),))
+    held: list[RankEvent] = [LearnedParameters(rank, 0, 0, 5, 0, 10, 0.3) for rank in range(4)]
+    told: list[RankEvent] = [
+        ShardedStep(rank, -1, 2, **{**RIGHT, "given": 0.2 if rank == 1 else 0.0}) for rank in range(4)
+    ]
+    [finding] = run_check("smoke_learning_differs", run, learned(run, held + told)).findings
+    assert (finding.values["ranks"], finding.hosts) == ([1], ("w1",))
+    assert str(finding).startswith("while it learned: the gradient of rank 1 changed in its memory by 2.0e-01")
+    assert not run_check("smoke_learning_differs", run, learned(run, held)).findings
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(240)
+@pytest.mark.sample
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("stage", ["training", "learning"])
+def test_real_ranks(place: str, stage: str) -> None:
+    judged = carry_out(Fault(place, "negated", 4, 1, 2, 1, 1, stage, 7, False), 3)
+    assert judged.verdict == "right", judged

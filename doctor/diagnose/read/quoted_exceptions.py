@@ -85,7 +85,7 @@ def with_call(values: Mapping[str, str], statement: str) -> str:
     ''
     """
     text = ": ".join(filter(None, (values.get("exception", ""), values.get("message", ""))))
-    return f"{text} at: {statement}" if _CALL.fullmatch(statement) else ""
+    return " at: ".join((text, statement)) if _CALL.fullmatch(statement) else ""
 
 
 def thrown(text: str, reason: str) -> str:

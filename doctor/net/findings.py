@@ -78,7 +78,7 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "ports": self.ports,
             "failed": self.failed,
             "attempts": self.attempts,
-            "how": joined("; ", (outcome_text, *self.details[:1])),
+            "how": NONE_LEFT if self._has_none_left else joined("; ", (outcome_text, *self.details[:1])),
             "doubt": filled("; equally possible: {0}", self.doubt) if self.doubt else "",
             "look": look,
             "blamed": blamed,
@@ -89,8 +89,15 @@ class LocatedFailure(msgspec.Struct, frozen=True):
         }
 
     @property
+    def _has_none_left(self) -> bool:
+        """Of ports that the kernel chooses none is free: no process holds all of them."""
+        return self.kind == "unavailable" and not self.numbers and set(self.outcomes) == {AttemptOutcome.BOUND.value}
+
+    @property
     def _look(self) -> tuple[str, ...]:
         """What to do first; 0 is the source of an attempt, 1 its target, 2 the hosts to blame, 3 the port."""
+        if self._has_none_left:
+            return (NO_PORT_LEFT,)
         if self.kind == "unavailable":
             return (PORT_HELD if AttemptOutcome.BOUND.value in self.outcomes else PORT_REFUSED,)
         if self.cause.kind == "itself":
@@ -104,6 +111,12 @@ class LocatedFailure(msgspec.Struct, frozen=True):
         return remedies.get(self.details[0] if len(self.details) == 1 else "", (WHICH, rules, ELSE, way))
 
 
+NONE_LEFT = "the kernel has none left to assign"
+NO_PORT_LEFT = (
+    "On {2}: `sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports` prints the ports that the kernel "
+    "assigns, and `ss -s` how many connections use them. As root: `sysctl -w net.ipv4.ip_local_port_range=\"32768 "
+    "60999\"`; `doctor fix local-ports-few -w {2}` keeps it for every start."
+)
 PORT_REFUSED = (
     "No process holds it: {2} says why it cannot listen. A port below 1024 needs root, so give the job another one "
     "(MASTER_PORT); ports that the kernel gives need a range (net.ipv4.ip_local_port_range) that is not reserved."

@@ -36,6 +36,15 @@ def test_a_port_that_no_process_holds_has_its_own_reason_and_no_process_to_find(
     assert "ss -tlnp" not in advice(NAME, outcome)
 
 
+def test_where_the_kernel_has_no_port_left_no_process_is_looked_for() -> None:
+    """Three local ports, all in use: `ss -tlnp "sport = :PORT"` was the advice, and diagnose named MASTER_PORT."""
+    bound = [{"port": number, "state": "bound", "detail": "a process"} for number in (0, 1)]
+    outcome = run_check(NAME, answers(ROWS, (("ephemeral", 0), ("ephemeral-high", 0)), listeners={1: bound}))
+    ((_, text),) = messages(outcome)
+    assert text == "it cannot listen on an ephemeral port: the kernel has none left to assign"
+    assert "ss -tlnp" not in advice(NAME, outcome) and "ip_local_port_range" in advice(NAME, outcome)
+
+
 def test_a_refusal_of_a_host_that_listens_is_no_held_port() -> None:
     assert messages(run_check(NAME, answers(ROWS))) == []
 

@@ -191,11 +191,14 @@ def crossed(values: Mapping[str, Mapping[str, Any]]) -> Iterator[Crossed]:
                 yield Crossed(host, place, observed, expected, other, agreed[other][1], len(values[other]))
 
 
-def tied(groups: Mapping[str, list[str]], **more: Any) -> Finding:
-    """The finding of hosts, by value, that differ while no value has a majority: a difference, and nobody's fault."""
+def tied(groups: Mapping[str, list[str]], hosts: Iterable[str] = (), **more: Any) -> Finding:
+    """The finding of hosts, by value, that differ while no value has a majority: a difference, and nobody's fault.
+
+    ``hosts``: in which order they are named, where that is not by groups.
+    """
     return Finding(
         "the hosts differ, and no value has a majority: {groups}; expected one",
-        hosts=[host for hosts in groups.values() for host in hosts],
+        hosts=list(hosts) or [host for group in groups.values() for host in group],
         groups=dict(groups),
         **more,
     )
@@ -217,7 +220,7 @@ def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator
     if parts is None:
         return
     if parts.tie:
-        yield tied({str(value): groups[value] for value in ranked}, **more)
+        yield tied({str(value): groups[value] for value in ranked}, values, **more)
         return
     counts = {"expected": parts.common, "count": len(parts.agreeing), "total": len(values)}
     for observed in ranked[1:]:

@@ -346,7 +346,7 @@ def test_hosts_in_the_heads_of_ucx_and_nccl() -> None:
 def test_of_two_lists_of_failures_the_earlier_names_who_failed_first() -> None:
     row = "Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:{0}\n  host      : n1\n  rank      : {1} (local_rank: 0)\n  exitcode  : 1 (pid: {1}9)\n"
     undecidable = logs(run=row.format("45:52", 0) + "=" * 60 + "\n" + row.format("45:01", 4)).undecidable
-    assert undecidable and "rank 4 fail first" in undecidable.reason
+    assert undecidable and "rank 4 (host n1) fail first" in undecidable.reason
 
 
 @pytest.mark.parametrize(

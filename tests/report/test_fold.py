@@ -122,6 +122,18 @@ def test_a_chain_of_consequences_leads_to_its_root() -> None:
     assert folded.first_failure.consequences == ("driver-differs", "link-down")
 
 
+def test_a_check_that_stopped_itself_is_none_of_the_others() -> None:
+    """A rank that did not join: the check that says so is unknown for the rest of the run, too."""
+    reason = {example_reports.DEAD: Reason("not reached", "rank-blocked")}
+    alone = example_reports.report(
+        example_reports.outcome("rank-blocked", Finding("blocked", hosts=(example_reports.DEAD,)), unknown=reason),
+        example_reports.outcome("link-down", unknown=reason),
+    )
+    failure = fold(alone).first_failure
+    assert failure is not None
+    assert failure.consequences == ("link-down",)
+
+
 def test_a_circle_of_consequences_ends() -> None:
     circle = example_reports.report(
         example_reports.outcome("driver-differs", unknown={"node001": Reason("a", "link-down")}),
@@ -185,7 +197,8 @@ def test_nothing_is_lost(report: Report) -> None:
         assert rows in (set(outcome.skipped.items()), everywhere)
         unknown = {host for gap in folded.unknown if outcome.check in gap.checks for host in gap.hosts or ("",)}
         hidden = set(outcome.unknown) - unknown
-        assert not hidden or any(outcome.check in failure.consequences for failure in failures.values())
+        shown = [name for failure in failures.values() for name in (failure.outcome.check, *failure.consequences)]
+        assert not hidden or outcome.check in shown
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -651,10 +651,12 @@ def test_nobody_is_examined_while_one_rank_had_no_time_of_its_own(monkeypatch: p
 
 
 def test_the_port_to_meet_at_is_taken() -> None:
-    a = agent("a", port=0, port_error="port 29500: Address already in use")
-    failure = trouble(play(agent("b"), a)[0])
+    a, b = agent("a", port=0, port_error="port 29500: Address already in use"), agent("b")
+    a.answers["pressure"] = b.answers["pressure"] = [{"pressure": {"stalls": {"cpu": 90.0}}}]
+    failure = trouble(play(b, a)[0])
     assert (failure.kind, failure.culprit_ranks) == ("never-joined", (0,))
     assert failure.text == "the rendezvous port cannot be opened: port 29500: Address already in use"
+    assert failure.evidence == ()
     assert not a.orders_of("start")
 
 

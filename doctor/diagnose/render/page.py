@@ -21,6 +21,7 @@ _ROLES = {
     "benign": "noise; never a cause",
     "peer": "the fault is with the host that the line names",
     "job": "the fault is in the settings of the job",
+    "own": "the fault is on the rank or host that prints it",
 }
 """By role, and by what a line decides."""
 

@@ -183,22 +183,28 @@ def _unknown_values(finding: Finding, fleet: Fleet) -> tuple[str, ...]:
     return unknown if fleet.hosts else (*unknown, "all_hosts")
 
 
-def with_place(lines: Sequence[str], place: str, host: str) -> list[str]:
+def with_place(lines: Sequence[str], place: str, hosts: Sequence[str]) -> list[str]:
     """A fix that begins with a command, with the hosts on which it is typed; not where its first sentence names one.
+
+    Any of them: a finding of several hosts may have commands that each say where they are typed.
 
     What is typed where doctor runs, or in the job's script, stays as it is.
 
-    >>> with_place(["`ls /tmp`, then `df`."], "node1", "node1")
-    ['On node1: `ls /tmp`, then `df`.']
-    >>> with_place(["`ls` on node1 shows it."], "node1", "node1"), with_place(["`doctor net`"], "node1", "node1")
-    (['`ls` on node1 shows it.'], ['`doctor net`'])
+    >>> with_place(["`ls /tmp`, then `df`."], "n[1-2]", ["n1", "n2"])
+    ['On n[1-2]: `ls /tmp`, then `df`.']
+    >>> with_place(["`ls` on n2 shows it."], "n[1-2]", ["n1", "n2"]), with_place(["`doctor net`"], "n1", ["n1"])
+    (['`ls` on n2 shows it.'], ['`doctor net`'])
     """
     if not place or not lines or not lines[0].startswith("`") or lines[0].startswith(_TYPED_ELSEWHERE):
         return list(lines)
     first = sentences(lines[0])[0]
-    if host in first or place in first:
+    if place in first or any(_names(first, host) for host in hosts):
         return list(lines)
     return [phrase("On {hosts}: {commands}", hosts=place, commands=lines[0]), *lines[1:]]
+
+
+def _names(text: str, host: str) -> bool:
+    return host in text and bool(re.search(rf"(?<![\w-]){re.escape(host)}(?![\w-])", text))
 
 
 def first_sentences(lines: Sequence[str]) -> str:
@@ -334,7 +340,7 @@ class _FailureEntryBuilder:
         place = self.fleet.fold(hosts) if is_shared else ""
         first = clean(group.hosts[0], 100) if group.hosts else ""
         lines = filled_fix(self.fix, group.example, group.hosts, self.fleet, page, place)
-        lines = with_place(lines, place or first, first)
+        lines = with_place(lines, place or first, [clean(host, 100) for host in hosts] if is_shared else [first])
         # One finding about several hosts whose remedy names one of them by another value is for that one alone.
         is_whole = is_shared or (group.count == 1 and not differ and "{host}" not in self.fix)
         if first and len(hosts) > 1 and not is_whole and (differ or any(first in line for line in lines)):

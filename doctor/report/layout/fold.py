@@ -173,7 +173,8 @@ def _failure(
     others = following.of(outcome.check)
     named = [host for finding in independent for host in finding.hosts]
     hosts = fleet.ordered((*named, *(host for other in others for host in other.hosts)))
-    blocked = {check for name in (outcome.check, *(other.check for other in others)) for check in causes.blocked(name)}
+    own = (outcome.check, *(other.check for other in others))
+    blocked = {check for name in own for check in causes.blocked(name)}.difference(own)
     return CheckFailure(outcome, grouped(independent, fleet), hosts, tuple(sorted(blocked)), others)
 
 

@@ -50,7 +50,7 @@ PROBE = 0.6
 MOST_STACKS = 64
 MAX_TEXTS = 8
 PRESSED = ("blocked", "busy", "input", "network", "budget", "never-joined")
-"""Failures that come of a rank that may not run."""
+"""Failures that may come of a rank that may not run."""
 MAX_ERROR_STACKS = 4
 """Tracebacks of different errors."""
 
@@ -79,7 +79,7 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         )
         members = next((ranks for name, ranks in progress.groups.values() if name == failure.group), ())
         failure = explain_wrong_size(failure, finished, error, members)
-    if failure.kind in PRESSED:
+    if failure.kind in PRESSED and not _is_an_error(failure):
         failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan), len(plan.ranks_by_host))
     if failure.kind == "never-joined":
         failure = _with_taken_address(failure, run) or _with_full_host(failure, run)
@@ -94,6 +94,11 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     if failure.kind in ("network", "budget") and not failure.parts:
         failure = _with_delays(failure, run)
     return _with_logs(failure, progress)
+
+
+def _is_an_error(failure: Failure) -> bool:
+    """An error that the rank itself or the kernel gave, such as a port that is taken, whatever the load."""
+    return failure.kind == "never-joined" and failure.certainty == "certain"
 
 
 def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, HostPressure]:

@@ -230,9 +230,10 @@ def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str])
         if isinstance(words, OptionProblem):
             return words
         program = read_launch_line(["srun", *words], environ)
-        absent = absent_command(program, environ, is_next=True) or program.program
-        is_there = os.path.lexists(os.path.join(folder, absent)) or not ("/" in absent or absent.endswith(".py"))
-        if absent and not (absent == program.program and is_there):
+        absent, file = absent_command(program, environ, is_next=True), program.program
+        if not absent and ("/" in file or file.endswith(".py")) and not os.path.lexists(os.path.join(folder, file)):
+            absent = file
+        if absent:
             return OptionProblem(call.command, TRIAL, filled("{0}: not found", absent), shlex.join(("ls", path)))
     return None
 

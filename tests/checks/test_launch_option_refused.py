@@ -93,6 +93,10 @@ def test_a_variable_in_the_line_of_a_job_script(tmp_path: Path, words: str, stat
         ("srun -nodes=2 python t.py", "-nodes"),
         ("srun -N2 -n4 python t.py", ""),
         ("bash -c 'torchrun t.py'", ""),
+        ("export $MASTER_ADDR=n1\ntorchrun t.py", "export"),
+        ("NAME=NCCL_DEBUG\nexport $NAME=INFO\ntorchrun t.py", ""),  # its own way to a name
+        ("for NAME in A B; do export $NAME=1; done\ntorchrun t.py", ""),
+        ("X=$(date)\nexport ${X}=1\ntorchrun t.py", ""),
     ],
 )
 def test_words_that_were_meant_for_another_place(tmp_path: Path, words: str, option: str) -> None:

@@ -40,8 +40,9 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     ## Source
     PyTorch, torchrun; Slurm, srun(1); Open MPI, mpirun(1); MindSpore, msrun; DeepSpeed and Accelerate, their launchers:
     the types and ranges of the options. Of a line that starts with mpirun of Open MPI or srun, the launcher itself is
-    asked here: `mpirun --do-not-launch` maps the ranks and starts none, srun starts `/bin/true` in the allocation of
-    this shell; measured with Open MPI 4.1.4 and Slurm 22.05. What would wait for busy nodes is a warning. Accelerate of
+    asked here: for ranks on this host alone mpirun starts `/bin/true` in their place, else `mpirun --do-not-launch`
+    maps the ranks and starts none; srun starts `/bin/true` in the allocation of this shell; measured with Open MPI
+    4.1.4 and Slurm 22.05. What would wait for busy nodes is a warning. Accelerate of
     several machines without an address meets at "None:None" (https://github.com/huggingface/accelerate/issues/2240); it
     is a warning, as its default configuration may have one.
     """

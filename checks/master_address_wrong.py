@@ -119,10 +119,12 @@ def master_address_wrong(
 def _rank_zero_elsewhere(meanings: Mapping[str, MasterMeaning], launch: LaunchConfig) -> Iterator[Finding]:
     """Rank 0 opens the store on its own host: MASTER_ADDR must be that one, where the hosts' ranks are known."""
     ranks = {host: environ.get("RANK") or environ.get("NODE_RANK", "") for host, environ in launch.env_by_host.items()}
-    first = [host for host, rank in ranks.items() if rank == "0"]
+    first = [host for host, rank in ranks.items() if rank == "0"] or [launch.first_task_host]
     owners = {host: meaning.owners for host, meaning in meanings.items() if not meaning.is_loopback}
     masters = set().union(*owners.values())
-    if len(first) != 1 or len(masters) != 1 or first[0] in masters or AGENT_STORE in launch.env:
+    if first[1:] or len(masters) != 1 or first[0] in ("", *masters) or AGENT_STORE in launch.env:
+        return
+    if first[0] not in meanings:  # it has another name here
         return
     yield Finding(
         "MASTER_ADDR {master} is the address of {owner}, and rank 0 is on {first}",

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check, filled
+from doctor.engine.addresses import means_own_host
 from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses
 from doctor.facts.ports import Listeners
@@ -31,7 +32,8 @@ def master_port_taken(
         raise Skip("MASTER_ADDR is not given")
     if launch.env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         raise Skip("started by torchrun: its agent listens there for the ranks")
-    if not names.is_master(launch.master_addr, addresses.addresses):
+    is_own = launch.is_on_this_host(1) and means_own_host(launch.master_addr)
+    if not is_own and not names.is_master(launch.master_addr, addresses.addresses):
         raise Skip(filled("not the host of MASTER_ADDR, {0}", launch.master_addr))
     meant = names.names[launch.master_addr].addresses if launch.master_addr in names.names else (launch.master_addr,)
     ipv4_alone = bool(meant) and all(is_address(address) and ":" not in address for address in meant)

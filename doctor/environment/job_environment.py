@@ -28,6 +28,7 @@ from doctor.environment.outer_launcher import (
     starts_whole_job,
     store_not_opened,
 )
+from doctor.environment.slurm_tasks import first_task_host
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
 from doctor.environment.variables import RANK_VARIABLES, parse_environment
@@ -163,7 +164,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1)
             + ((("", "*", "", ""),) if starts_whole_job(line) else ())
             + hosts_not_given(line, tasks)
-            + store_not_opened(line, tasks),
+            + store_not_opened(line, tasks)
+            + (first_task_host(line, environ) if not self.is_of_script else ()),
             unresolved={
                 name: printable(text, 200)
                 for name, text in sorted({**undecided_options(line), **self.unresolved}.items())[:256]

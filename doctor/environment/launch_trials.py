@@ -20,9 +20,10 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.commands import MAX_OUTPUT
 from doctor.environment.schedulers import batch_allocation
+from doctor.environment.slurm_tasks import program_file, programs_of_tasks
 from doctor.hosts.hostfile import parse_hostfile
 from doctor.job.job_size import OF_STEP, STARTS_TASKS
-from doctor.job.launch_line import LaunchLine
+from doctor.job.launch_line import LaunchLine, read_launch_line
 from doctor.job.launch_line.commands import is_plain, launcher_rows, wrapper_rows
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
@@ -153,7 +154,7 @@ def _is_asked_of_hosts(word: str, starter: str, line: LaunchLine) -> bool:
     """Whether `launch-program-missing` or `job-python-missing` looks for a path on each host."""
     is_program = bool(starter) and word == line.program
     is_python = word == line.interpreter and os.path.isabs(word)
-    return is_program or is_python or word in line.paths
+    return is_program or is_python or (word in line.paths and os.path.isabs(word))
 
 
 def _is_no_function(word: str, environ: Mapping[str, str]) -> bool:
@@ -189,7 +190,7 @@ def launch_refusals(
         command = next((call.command for call in line.launchers if call.launcher == starter), "sh")
         ask = shlex.join(("sh", "-c", 'type "$0"', absent))
         return [OptionProblem(command, TRIAL, filled("{0}: not found", absent), ask)]
-    if is_next and (refused := _own_address_refused(line)):
+    if is_next and (refused := _own_address_refused(line) or _cpus_refused(argv) or _of_tasks(line, argv, environ)):
         return [refused]
     if not (trial := launch_trial(line, argv, environ)):
         return []
@@ -214,6 +215,43 @@ def launch_refusals(
     reason = _message(text) or filled("exit code {0}", done.returncode)
     reason = f"OPAL_PREFIX={printable(prefix, 100)}: {reason}" if prefix else reason
     return [OptionProblem(command, WAITS if _WAITS.search(text) else TRIAL, reason, shlex.join(trial))]
+
+
+def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> OptionProblem | None:
+    """What srun refuses of the file of ``--multi-prog``, and the first of its programs that nothing finds."""
+    call = next(iter(line.launchers), None)
+    places = [at for at, word in enumerate(argv) if call is not None and os.path.basename(word) == call.command]
+    if call is None or call.launcher != "srun" or not places:
+        return None
+    rest = split_options(call.command, literal_words(argv[places[0] + 1 :]), launcher_rows()["srun"]).rest
+    path = program_file(call, [word.text for word in rest])
+    folder = os.path.join(os.getcwd(), call.option("chdir"))
+    for words in programs_of_tasks(path, call, call.ranks) if path else ():
+        if isinstance(words, OptionProblem):
+            return words
+        program = read_launch_line(["srun", *words], environ)
+        absent, file = absent_command(program, environ, is_next=True), program.program
+        if not absent and ("/" in file or file.endswith(".py")) and not os.path.lexists(os.path.join(folder, file)):
+            absent = file
+        if absent:
+            return OptionProblem(call.command, TRIAL, filled("{0}: not found", absent), shlex.join(("ls", path)))
+    return None
+
+
+def _cpus_refused(argv: Sequence[str]) -> OptionProblem | None:
+    """CPUs that taskset is to bind to, none of which this host has: it ends then. Source: taskset(1)."""
+    at = next((at for at, word in enumerate(argv[:64]) if os.path.basename(word) == "taskset"), None)
+    listed = argv[at + 2] if at is not None and re.fullmatch(r"-a?c|--cpu-list", "".join(argv[at + 1 : at + 2])) else ""
+    if not re.fullmatch(r"[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?){0,99}", listed, re.ASCII):
+        return None
+    try:
+        present = Path("/sys/devices/system/cpu/possible").read_text("ascii").strip()
+    except OSError:
+        return None
+    last = max(map(int, re.findall("[0-9]+", present)), default=None)
+    if last is None or min(map(int, re.findall("[0-9]+", listed))) <= last:
+        return None
+    return OptionProblem("taskset", "-c", listed, filled("CPUs of this host: {0}", present))
 
 
 def _is_this_host(call: LaunchCall) -> bool:

@@ -149,9 +149,14 @@ class LaunchConfig(LaunchSettings, frozen=True):
         return any(option == "*" for _, option, _, _ in self.refused)
 
     @property
+    def first_task_host(self) -> str:
+        """The host on which srun starts task 0, which is rank 0; empty: not known."""
+        return next((host for _, option, host, _ in self.refused if option == "^"), "")
+
+    @property
     def refused_options(self) -> list[tuple[str, str, str, str]]:
         """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
-        return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?", "!", "="))]
+        return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?", "!", "=", "^"))]
 
     @property
     def trials(self) -> list[tuple[str, str, str, str]]:

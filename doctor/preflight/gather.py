@@ -339,9 +339,11 @@ def _net_options(options: PreflightOptions, gathered: Gathered) -> NetOptions | 
 
 def _of_scope(options: ExamineOptions, inventory: Inventory) -> ExamineOptions:
     """Where each host of the job checks itself, its number of hosts is no matter of one."""
-    if not inventory.source.startswith("this host alone ("):
+    launch = options.launch
+    is_whole = launch.starts_here or (len(launch.launchers) == 1 and launch.nodes == launch.max_nodes == 1)
+    if is_whole or not inventory.source.startswith("this host alone ("):  # a line for one host says all of its job
         return options
-    return msgspec.structs.replace(options, launch=options.launch.of_one_host())
+    return msgspec.structs.replace(options, launch=launch.of_one_host())
 
 
 def _launch(options: PreflightOptions) -> LaunchOptions:

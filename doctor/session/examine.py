@@ -126,6 +126,7 @@ def _arguments(
         os.path.abspath(path) if path and (is_local or os.path.isabs(path)) else ""
         for path in (options.program, options.output, *options.files)
     )
+    module = [os.path.abspath(part) if part == "." or "/" in part else part for part in options.module]
     return {
         **msgspec.to_builtins(inputs),
         "login": login,
@@ -133,19 +134,11 @@ def _arguments(
         "program": program,
         "files": sorted({*files} - {""}),
         "is_started": options.is_started,
-        "module": _module(options) if is_local or _is_sure_elsewhere(options) else (),
+        "module": module if is_local or _is_sure_elsewhere(options) else (),
         "output": output,
         "counts_gpus": options.counts_gpus,
         "environ": at_start(options.job_environ or caller, is_of_job, options.launch.launchers[:1] == ("srun",)),
     }
-
-
-def _module(options: ExamineOptions) -> tuple[str, ...]:
-    """As in the options, with whole paths: the program on the host starts in another folder."""
-    if not options.module:
-        return ()
-    command, name, folder, *needs = options.module
-    return (os.path.abspath(command) if "/" in command else command, name, os.path.abspath(folder), *needs)
 
 
 def _is_sure_elsewhere(options: ExamineOptions) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,10 @@ def test_a_variable_in_the_line_of_a_job_script(tmp_path: Path, words: str, stat
         ("srun -nodes=2 python t.py", "-nodes"),
         ("srun -N2 -n4 python t.py", ""),
         ("bash -c 'torchrun t.py'", ""),
+        ("export $MASTER_ADDR=n1\ntorchrun t.py", "export"),
+        ("NAME=NCCL_DEBUG\nexport $NAME=INFO\ntorchrun t.py", ""),  # its own way to a name
+        ("for NAME in A B; do export $NAME=1; done\ntorchrun t.py", ""),
+        ("X=$(date)\nexport ${X}=1\ntorchrun t.py", ""),
     ],
 )
 def test_words_that_were_meant_for_another_place(tmp_path: Path, words: str, option: str) -> None:
@@ -109,6 +114,7 @@ def test_words_that_were_meant_for_another_place(tmp_path: Path, words: str, opt
         ("#SBATCH -J x\n\n# a remark\n{}\n", []),
         ("#SBATCH -J x\nset -e\n#{}\n", []),  # switched off
         ("set -e\n{}\n", []),  # no job of Slurm
+        ("set -e\n{}\necho $SLURM_JOB_ID\n", ["#SBATCH --nodes=2"]),
         ("#SBATCH -J x\ncat >other.sh <<END\n{}\nEND\n", []),
         ("#PBS -N x\nset -e\n#PBS -l select=2\n", ["#PBS -l select=2"]),
         ("#BSUB -J x\nset -e\n#BSUB -n 16\n", []),  # bsub reads all lines
@@ -122,6 +128,78 @@ def test_a_directive_behind_the_first_command(tmp_path: Path, text: str, told: l
     findings = [finding for finding in outcome.findings if finding.values["option"].startswith("#")]
     assert [finding.values["expected"] for finding in findings if finding.is_warning] == told
     assert not told or f"write `{told[0]}` above the first" in advice("launch-option-refused", outcome)
+
+
+C10D = "--nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint n1:29400"
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        (f"torchrun {C10D} --rdzv-conf is_host=0 t.py", "--rdzv-conf"),
+        (f"srun -N 2 torchrun --nnodes 2 {C10D} --rdzv-conf a=1,is_host=No t.py", "--rdzv-conf"),
+        (f"torchrun --nnodes 2 {C10D} --rdzv-conf is_host=0 t.py", ""),  # the other host's line may open it
+        (f"torchrun {C10D} --rdzv-conf is_host=1,join_timeout=600 t.py", ""),
+        (f"torchrun {C10D} --rdzv-conf is_host=maybe t.py", "--rdzv-conf"),
+        (f"torchrun {C10D} --rdzv-conf is_host t.py", "--rdzv-conf"),
+        (f"torchrun {C10D} --rdzv-conf join_timeout=10m t.py", "--rdzv-conf"),
+        ("torchrun --rdzv-conf join_timeout=10m t.py", ""),  # the static backend does not read it
+        ("torchrun --redirects 9 t.py", "--redirects"),
+        ("torchrun --tee 0:1,1:3 --redirects 3 t.py", ""),
+        ("torchrun -m tools/train.py", "--module"),
+        ("torchrun -m train.py", "--module"),
+        ("torchrun -m tools.train", ""),
+        ("accelerate launch --num_process 8 t.py", "--num_process"),
+        ("accelerate launch --num_processes 8 --num_machines 1 --gpu_ids 0,1 t.py", "--gpu-ids"),
+        ("accelerate launch --num_processes 2 --num_machines 1 --gpu_ids 0,1 t.py", ""),
+        ("accelerate launch --num_processes 8 --num_machines 1 --gpu_ids all t.py", ""),
+    ],
+)
+def test_what_ends_the_launcher_on_all_hosts(line: str, option: str) -> None:
+    outcome = run_check("launch-option-refused", config(line))
+    errors = [finding.values["option"] for finding in outcome.findings if not finding.is_warning]
+    assert errors == [name for name in [option] if name]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("torchrun --standalone --local-addr 192.0.2.77 t.py", "--local-addr"),
+        ("torchrun --standalone --local-addr 127.0.0.1 t.py", ""),
+        ("torchrun --local-addr 192.0.2.77 t.py", ""),  # the static backend does not announce it
+        ("torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1 --local-addr 192.0.2.77 t.py", ""),
+        ("taskset -c 7000-7001 true", "-c"),
+        ("taskset -c 0,7000 true", ""),
+    ],
+)
+def test_what_ends_the_launcher_here(line: str, told: str) -> None:
+    launch = of_launch_line(line.split(), {"PATH": os.environ["PATH"]}, tries=True, is_next=True)
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch.complete(LaunchOptions())))
+    assert [finding.values.get("option") for finding in outcome.findings] == [name for name in [told] if name]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("* true\n", ""),
+        ("# all\n0-2 true %t\n3 \\\n true\n", ""),
+        ("0,1,2,3 true", ""),
+        ("0-2 true\n", "tasks"),
+        ("0-3 ./absent\n", "./absent: not found"),
+        ("0-3 absent-program\n", "absent-program: not found"),
+        (f"0-3 {sys.executable} absent.py\n", "absent.py: not found"),
+    ],
+)
+def test_the_programs_of_several_tasks(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "tasks").write_text(text)
+    argv = ["srun", "-n", "4", "--multi-prog", str(tmp_path / "tasks")]
+    (tmp_path / "srun").write_text("#!/bin/sh\n")
+    (tmp_path / "srun").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    launch = of_launch_line(argv, environ, tries=True, is_next=True).complete(LaunchOptions())
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    found = [finding.values["observed" if ":" in told else "option"] for finding in outcome.findings]
+    assert found == [told if ":" in told else "--multi-prog" for _ in [told] if told]
 
 
 @pytest.mark.parametrize(

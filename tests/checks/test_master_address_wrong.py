@@ -131,6 +131,23 @@ def test_rank_zero_is_on_the_master(first: dict[str, str], second: dict[str, str
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "master", "is_told"),
+    [
+        ("srun python3 t.py", "10.0.0.2", True),
+        ("srun python3 t.py", "10.0.0.1", False),
+        ("srun -w w2,w1 python3 t.py", "10.0.0.2", False),  # another host may be the first
+        ("srun --distribution=arbitrary python3 t.py", "10.0.0.2", False),
+        ("srun torchrun --nnodes 2 --master-addr 10.0.0.2 t.py", "10.0.0.2", False),
+    ],
+)
+def test_srun_starts_rank_zero_on_the_first_host(line: str, master: str, is_told: bool) -> None:
+    environ = {"MASTER_ADDR": master, "SLURM_JOB_NODELIST": "w[1-2]", "SLURM_JOB_ID": "5"}
+    launch = LaunchConfig.from_options(of_launch_line(line.split(), environ).complete(LaunchOptions()))
+    told = [str(finding) for finding in run_check(NAME, alike_hosts(2), launch).findings]
+    assert told == [f"MASTER_ADDR {master} is the address of w2, and rank 0 is on w1"] * is_told
+
+
 def torchrun(line: str, launcher: str = "torchrun") -> LaunchConfig:
     source = of_launch_line([*launcher.split(), *line.split(), "train.py"], {})
     return LaunchConfig.from_options(source.complete(LaunchOptions()))

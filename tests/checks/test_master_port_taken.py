@@ -1,7 +1,10 @@
 import msgspec
 import pytest
 
+from doctor.engine.record import LaunchOptions
+from doctor.environment.job_environment import of_launch_line
 from doctor.facts.ports import Listeners
+from doctor.job import LaunchConfig
 from tests.checks.ports import known_as, taken
 from tests.checks.run_check import job, messages, run_check, skipped
 
@@ -14,6 +17,21 @@ def test_only_the_host_of_rank_0_is_judged(master: str) -> None:
     outcome = run_check(NAME, HOSTS, job(MASTER_ADDR=master))
     assert messages(outcome) == [("w1", "MASTER_PORT 29500 is taken by process 77 of user ann (python train.py)")]
     assert set(outcome.skipped) == {"w2"}
+
+
+@pytest.mark.parametrize(
+    ("line", "is_taken"),
+    [
+        ("torchrun --master-port 29500 t.py", True),
+        ("torchrun --nnodes 2 --master-addr 127.0.0.1 --master-port 29500 t.py", False),  # not surely this host's
+        ("torchrun --master-port 29502 t.py", False),
+        ("torchrun --standalone t.py", False),
+        ("accelerate launch --num_machines 1 --num_processes 2 t.py", False),  # it goes by another address
+    ],
+)
+def test_the_loopback_address_of_a_launch_on_one_host(line: str, is_taken: bool) -> None:
+    launch = LaunchConfig.from_options(of_launch_line(line.split(), {}).complete(LaunchOptions()))
+    assert bool(messages(run_check(NAME, {"w1": HOSTS["w1"]}, launch))) == is_taken
 
 
 def test_a_free_port_is_well() -> None:

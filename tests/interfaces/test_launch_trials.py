@@ -43,19 +43,40 @@ MPIRUN = [
     ("-x TMPDIR={}/two -np 1", {}, False),
     ("--mca oob_tcp_if_include nosuch0 -np 1", {}, True),
     ("--host localhost:1 -np 2", {}, True),
+    ("--host localhost:2 -np 2", {}, False),
+    ("-np 1 --nosuchoption", {}, True),
+    ("--rankfile {}/beyond -np 1", {}, True),
+    ("--rankfile {}/first -np 1", {}, False),
+    ("--hostfile {}/two --rankfile {}/beyond -np 1", {}, True),
+    ("--cpu-set 7777 -np 1", {}, True),
+    ("--app {}/programs", {}, False),
+    ("--app {}/many", {}, True),
+    ("--oversubscribe --app {}/programs", {}, False),
+    ("--app {}/missing", {}, True),
+    ("-np 1 true : -np 1 absent-program :", {}, True),
 ]
+FILES = {
+    "two": "localhost slots=2\n",
+    "beyond": "rank 0=localhost slot=7777\n",
+    "first": "rank 0=localhost slot=0\n",
+    "programs": "# one program\n-np 1 true\n",
+    "many": "-np 40 true\n\n-np 2 true\n",
+    "missing": "-np 1 true\n-np 1 ./absent\n",
+}
 
 
 @pytest.mark.skipif(not shutil.which("orterun"), reason="needs Open MPI")
 @pytest.mark.parametrize(("options", "environ", "dies"), MPIRUN)
 def test_mpirun(options: str, environ: dict[str, str], dies: bool, tmp_path: Path) -> None:
-    (tmp_path / "two").write_text("localhost slots=2\n")
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
     variables = {name: value.format(tmp_path) for name, value in environ.items()}
     variables = {**AS_ROOT, "PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **variables}
-    line = ["mpirun", *shlex.split(options.format(tmp_path)), "true"]
+    program = [] if "--app" in options else ["true"]
+    line = ["mpirun", *shlex.split(options.replace("{}", str(tmp_path))), *program]
     done = subprocess.run(line, env=variables, capture_output=True, timeout=60)
     assert bool(done.returncode) == dies, done.stderr
-    launch = of_launch_line(line, variables, tries=True).complete(LaunchOptions())
+    launch = of_launch_line(line, variables, tries=True, is_next=True).complete(LaunchOptions())
     outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
     assert bool(outcome.findings) == dies
 

@@ -1,4 +1,8 @@
-"""Lines of srun, each as a real gloo job of two hosts beside preflight: an error exactly where the job dies."""
+"""Lines of srun, each as a real gloo job of two hosts beside preflight: an error exactly where the job dies.
+
+Two are no errors: a program may have an address of its own where MASTER_ADDR is not passed on, which is a warning; and
+what a user's prolog does is not tried.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ export GLOO_SOCKET_IFNAME=eth0 OMP_NUM_THREADS=1
 {before}
 doctor preflight --tier quick --select {checks} --budget 90 -- srun {line}
 echo preflight=$?
-timeout 60 srun {line}
+timeout 20 srun {line}
 echo job=$?
 """
 CHECKS = "launch-option-refused,launch-program-missing,master-address-wrong,launch-settings-invalid,rank-numbers-wrong"
@@ -41,6 +45,8 @@ class Row(NamedTuple):
     dies: bool
     files: dict[str, str] = {}
     before: str = FIRST
+    is_error: bool = True
+    """Of a job that dies."""
 
 
 P = f"{sys.executable} train.py"
@@ -54,13 +60,18 @@ ROWS = [
     Row("--multi-prog tasks", True, {"tasks": f"0 {P}\n"}),
     Row("--multi-prog tasks", True, {"tasks": f"0-1 {sys.executable} absent.py\n"}),
     Row("--multi-prog absent", True),
-    Row(f"--export=NONE {P}", True),
-    Row(f"--export=MASTER_PORT {P}", True),
+    Row(f"--export=NONE {P}", True, is_error=False),
+    Row(f"--export=MASTER_PORT {P}", True, is_error=False),
     Row(f"--export=MASTER_ADDR,GLOO_SOCKET_IFNAME {P}", False),
     Row(f"-K1 {P}", False),
-    Row(f"--task-prolog=$PWD/prolog {P}", True, {"prolog": "#!/bin/sh\nexit 3\n"}),
+    Row(f"--task-prolog=$PWD/prolog {P}", True, {"prolog": "#!/bin/sh\nexit 3\n"}, is_error=False),
     Row(f"--task-prolog=$PWD/prolog {P}", False, {"prolog": "#!/bin/sh\necho export A=1\n"}),
-    Row(f"--task-prolog=$PWD/prolog {P}", True, {"prolog": "#!/bin/sh\necho export MASTER_ADDR=10.9.9.9\n"}),
+    Row(
+        f"--task-prolog=$PWD/prolog {P}",
+        True,
+        {"prolog": "#!/bin/sh\necho export MASTER_ADDR=10.9.9.9\n"},
+        is_error=False,
+    ),
     Row(f"--task-epilog=$PWD/epilog {P}", False, {"epilog": "#!/bin/sh\nexit 3\n"}),
     Row(f"taskset -c 999 {P}", True),
     Row(f"taskset -c 0 {P}", False),
@@ -103,4 +114,4 @@ def test_srun(site: Site, number: int) -> None:
     site.wait(site.run("sbatch", "--parsable", "--nodes=2", "--ntasks=2", "--output=out", "job.sh", cwd=folder))
     output = (folder / "out").read_text()
     assert ("job=0" not in output) == row.dies, output
-    assert f"preflight={10 if row.dies else 0}" in output, output
+    assert f"preflight={10 if row.dies and row.is_error else 0}" in output, output

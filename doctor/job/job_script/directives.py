@@ -81,8 +81,9 @@ def read_directives(lines: Sequence[str]) -> list[Directive]:
 
 def late_directives(lines: Sequence[str], scheduler: str) -> tuple[OptionProblem, ...]:
     """Those behind the first command, which the scheduler takes for comments; none where a line may begin a text."""
-    marks = [_BEFORE_COMMANDS.get(scheduler, "")] if scheduler else [*_BEFORE_COMMANDS.values()]  # all may be late
-    mark = next((mark for mark in marks if mark and any(line.startswith(f"{mark} -") for line in lines)), "")
+    mark = _BEFORE_COMMANDS.get(scheduler, "")
+    if not scheduler and any("SLURM_JOB" in line for line in lines):  # a job of Slurm, whose directives may all be late
+        mark = _BEFORE_COMMANDS["slurm"]
     if not mark or any("<<" in line for line in lines):
         return ()
     late = [line.strip() for line in lines[_first_command(lines) :] if re.match(re.escape(mark) + r"\s+-", line)]

@@ -18,12 +18,12 @@ from doctor.job.job_script.directives import (
     variables_of,
 )
 from doctor.job.job_size import ONE_ON_EACH_HOST
-from doctor.job.launch_line.commands import launcher_among
+from doctor.job.launch_line.commands import launcher_among, wrapper_rows
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.read import (
+    SHELL_SCRIPTS,
     SHELLS,
     read_launch_line,
-    runs_shell_script,
     starts_ranks,
     with_script,
 )
@@ -139,7 +139,7 @@ def _of_commands(
     skipped = list(shell.unread)
     for command in shell.commands:
         if not starts_ranks(command.argv):
-            if runs_shell_script(command.argv) and len(scripts) < _MOST_LINES:
+            if _runs_shell_script(command.argv) and len(scripts) < _MOST_LINES:
                 scripts += _launch_line(command, inherited, any_program=True)
             elif launcher := launcher_among(_resolved(command)):
                 strange.append(_strange(command, launcher))
@@ -251,3 +251,11 @@ def _launch_line(command: ShellCommand, inherited: Mapping[str, str], any_progra
     if not line.launchers and not any_program and not (line.interpreter and line.program not in ("", "-c")):
         return []
     return [with_script(line, command)]
+
+
+def _runs_shell_script(argv: Sequence[Word]) -> bool:
+    """Whether a command is ``bash SCRIPT`` or a shell script itself, on this host or over SSH on others."""
+    first = argv[0].text.rpartition("/")[2] if argv else ""
+    row = wrapper_rows().get((first, ""))
+    runs = first in SHELLS or (row is not None and row.is_remote)
+    return first.endswith(SHELL_SCRIPTS) or (runs and any(w.text.endswith(SHELL_SCRIPTS) for w in argv[1:]))

@@ -111,11 +111,7 @@ def started(
     options.refuse_unlisted(row)
     runs_python = row.runs_python or (bool(row.not_python) and row.not_python not in options)
     if runs_python:
-        options.refuse_value_of_flag()
-        if row.not_python and row.module not in options:
-            options.refuse_interpreter()
-        if row.module in options:
-            options.refuse_file_as_module(row.module, options.rest if argv is None else argv)
+        options.refuse_program(row.module, is_optional=bool(row.not_python))
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
     is_read = (most or 0) > (row.name == "torchrun")  # of one host torchrun ignores it: its ranks meet, in 2.13
     if node_rank is not None and most and is_read and node_rank >= most:

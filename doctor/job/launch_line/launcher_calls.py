@@ -68,6 +68,9 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
     if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
     refuse_rendezvous(options)
+    for name in ("redirects", "tee"):  # torch/distributed/elastic/multiprocessing/api.py, `Std.from_str`
+        if not re.fullmatch(r"|[0-3]|(?:[0-9]:[0-3],)*[0-9]:[0-3]", options.text(name)):
+            options.refuse([name], "0, 1, 2 or 3, or such a number for each local rank, as 0:1,1:3")
     is_single = "standalone" in options or is_default(options, "nnodes")
     if "standalone" in options and (options.number("nnodes") or 1) > 1:
         options.refuse(

@@ -205,14 +205,21 @@ class Options:
             expected = filled("a Python program such as train.py: {0} starts Python for it", self.command)
             self.problems.append(OptionProblem(self.command, "PROGRAM", printable(word.text, 80), expected))
 
-    def refuse_file_as_module(self, option: str, argv: tuple[Word, ...]) -> None:
+    def refuse_program(self, module: str, *, is_optional: bool) -> None:
+        """Notes what is no program of Python. ``module``: the option by which it is a module; ``is_optional``: others
+        can be started, too.
+        """
+        self.refuse_value_of_flag()
+        if module in self:
+            self._refuse_file_as_module(module)
+        elif is_optional:
+            self.refuse_interpreter()
+
+    def _refuse_file_as_module(self, option: str) -> None:
         """Notes a path in the place of a module's name, ``-m tools/train.py``."""
-        word = argv[0] if argv else None
-        if (
-            word
-            and not word.unresolved
-            and re.fullmatch(r"(?:[\w.-]{0,99}/)*[\w.-]{1,99}\.py|[\w./-]{1,99}/\w{1,99}", word.text)
-        ):
+        word = self.rest[0] if self.rest else None
+        path = r"(?:[\w.-]{0,99}/)*[\w.-]{1,99}\.py|[\w./-]{1,99}/\w{1,99}"
+        if word and not word.unresolved and re.fullmatch(path, word.text):
             name = re.sub(r"^(?:\.?/)+|\.py$", "", word.text).replace("/", ".")
             expected = filled("the name of a module, such as {0}", name)
             self.problems.append(OptionProblem(self.command, _dashed(option), printable(word.text, 80), expected))

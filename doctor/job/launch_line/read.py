@@ -132,7 +132,6 @@ class _Reader:
                 self._unresolved_program(argv, "python3" if python else "", is_module)
                 return
             name = argv[0].text.rpartition("/")[2]
-            self._command(() if python else argv)
             started = None if python else self._launcher(name, argv)
             if started:
                 self._enter(started, argv[0].text)
@@ -220,6 +219,7 @@ class _Reader:
         self.inherits = False
 
     def _launcher(self, name: str, argv: tuple[Word, ...]) -> Started | None:
+        self._command(argv)
         rows = launcher_rows()
         row, rest = rows.get(name), argv[1:]
         subcommands = row.subcommands.get(name) if row else recipes.SUBCOMMANDS.get(name)
@@ -429,14 +429,6 @@ def _known_text(word: Word) -> str:
     """What is known of a word that is a shell's text."""
     pieces = word.pieces or (word,)
     return "".join("" if piece.unresolved else piece.text for piece in pieces)
-
-
-def runs_shell_script(argv: Sequence[Word]) -> bool:
-    """Whether a command is ``bash SCRIPT`` or a shell script itself, on this host or over SSH on others."""
-    first = argv[0].text.rpartition("/")[2] if argv else ""
-    row = wrapper_rows().get((first, ""))
-    runs = first in SHELLS or (row is not None and row.is_remote)
-    return first.endswith(SHELL_SCRIPTS) or (runs and any(w.text.endswith(SHELL_SCRIPTS) for w in argv[1:]))
 
 
 def with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
+from doctor.smoke.results.file_waits import FILE_WAITS
 from doctor.smoke.results.trouble_findings import PROGRAM_LINE, awaited_call, failure_findings, own_program
 
 HEARTBEAT = (
@@ -50,7 +51,7 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     be wrong for a rank whose CPU time is not shown by the kernel (/proc/PID/schedstat).
     """
     stacks = [failure.stacks.get(rank) for failure in run.failures for rank in failure.culprit_ranks]
-    remedies = HEARTBEAT if any(stacks) else (*HEARTBEAT, *NO_STACK)
+    remedies = (*HEARTBEAT, *FILE_WAITS) if any(stacks) else (*HEARTBEAT, *FILE_WAITS, *NO_STACK)
     for finding in failure_findings(run, _sentence, "blocked", "busy", remedies=remedies):
         finding.values["remedy"] = finding.values["remedy"] or (
             _place(**finding.values) if run.watched else own_program(run)

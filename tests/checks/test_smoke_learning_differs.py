@@ -32,6 +32,16 @@ def test_most_ranks_may_be_the_wrong_ones() -> None:
     assert finding.values["ranks"] == [0, 1, 2]
 
 
+def test_where_the_serial_training_tells_nothing_most_hosts_do() -> None:
+    """Of a rank whose square roots are off, its own serial training is as wrong."""
+    run = ran(6, 3)
+    held = [LearnedParameters(rank, 0, 0, 5 if rank == 3 else 1, 7, 10, 1.1e-2) for rank in range(6)]
+    [finding] = run_check(NAME, run, learned(run, held)).findings
+    assert (finding.values["ranks"], finding.hosts) == ([3], ("w2",))
+    [tied] = outcome({0: 1, 1: 1, 2: 5, 3: 5}, dict.fromkeys(range(4), 1.1e-2)).findings
+    assert tied.values["ranks"] == [0, 1, 2, 3]
+
+
 def test_none_of_them_stands_out() -> None:
     [finding] = outcome({0: 1, 1: 2, 2: 3, 3: 4}, dict.fromkeys(range(4), 4e-6)).findings
     assert finding.values["ranks"] == [0, 1, 2, 3]

@@ -183,3 +183,11 @@ def test_own_losses_that_are_wrong_on_every_rank_blame_the_program() -> None:
     assert not own_loss_off(Trained(DP4), 0, 1, 2, 3).findings(NAME)
     finding = own_loss_off(loss_off(Trained(DP4)), 0, 1, 2, 3).only_finding(NAME)
     assert finding.values["ranks"] == [0, 1, 2, 3] and "most likely" in str(finding)
+
+
+def test_a_norm_that_is_off_where_each_rank_found_its_gradient_right_says_nothing_of_a_transfer() -> None:
+    def events(error: float) -> Trained:
+        return Trained(ZERO).steps(lambda event: {"grad": event.grad * (1 + event.rank / 100), "grad_error": error})
+
+    assert not events(2e-7).findings("smoke_loss_differs")
+    assert events(2e-2).findings("smoke_loss_differs")

@@ -30,6 +30,7 @@ from tests.smoke.campaign import busy
 from tests.smoke.interpreter import visible_folders
 from tests.smoke.outside_cases import CASES as EARLIER
 from tests.smoke.outside_cases import NETWORK, Case
+from tests.smoke.outside_files import FILES
 from tests.smoke.outside_hosts import HOSTS
 from tests.smoke.outside_invented import INVENTED
 from tests.smoke.outside_pairs import PAIRS
@@ -38,7 +39,7 @@ from tests.smoke.outside_settings import SETTINGS
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FOLDER = "/root/outside"
-CASES = (*EARLIER, *INVENTED, *HOSTS, *PAIRS, *SETTINGS)
+CASES = (*EARLIER, *INVENTED, *HOSTS, *PAIRS, *SETTINGS, *FILES)
 WRAPPER = f"{FOLDER}/python"
 LEFT = """ls -d /dev/shm/*torch_* /tmp/*/pymp-* /tmp/pymp-* /var/tmp/pymp-* 2>/dev/null
 for process in /proc/[0-9]*; do

@@ -30,7 +30,7 @@ def wrap(dist: Any, fault: dict[str, Any]) -> None:
     """Replaces the function that the fault spoils."""
     torch = sys.modules["torch"]
     places: dict[str, tuple[Any, str]] = {"garbage": (dist, "batch_isend_irecv"), "layernorm": (torch, "layer_norm")}
-    owners = {"layer_norm": torch, "__matmul__": torch.Tensor, "log_softmax": torch.Tensor}
+    owners = {"layer_norm": torch, "__matmul__": torch.Tensor, "log_softmax": torch.Tensor, "sqrt": torch.Tensor}
     named = fault.get("function", "all_reduce")
     place, name = places.get(fault["kind"], (owners.get(named, dist), named))
     as_before, calls = getattr(place, name), [0]
@@ -130,7 +130,7 @@ def corrupt(baseline: Any, fault: dict[str, Any], first: Any, rest: Any, more: A
         given.copy_(changed(given.clone(), fault))
         return baseline(first, *rest, **more)
     result = baseline(first, *rest, **more)
-    if fault["function"] in ("layer_norm", "__matmul__", "log_softmax"):
+    if fault["function"] in ("layer_norm", "__matmul__", "log_softmax", "sqrt"):
         return result + (changed(result.detach().clone(), fault) - result.detach())
     if hasattr(result, "wait"):
         result.wait()

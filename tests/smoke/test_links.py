@@ -278,6 +278,15 @@ def test_of_thousands_of_healthy_fleets_on_very_busy_machines_none_has_a_slow_ho
             assert ends_of(tournament(dice, ends, sigma=1.5)) == (set(), set())
 
 
+@pytest.mark.parametrize("seed", [2_003_177, 2_009_923, 2_010_233])
+def test_healthy_fleets_of_which_quick_exchanges_alone_named_an_end_or_a_link(seed: int) -> None:
+    """The only three of 20,000: of exchanges that vary by a factor, the quickest of a few differ by chance."""
+    dice = random.Random(seed)
+    ends, sigma = dice.choice([3, 3, 4, 5, 6]), dice.choice([0.05, 0.12, 0.3, 0.0, 1.0, 1.5])
+    late = dice.choice([0.0, 0.0, 0.3, 0.75])
+    assert ends_of(tournament(dice, ends, sigma=sigma, late=late)) == (set(), set())
+
+
 def test_an_end_that_was_ever_as_quick_as_the_others_is_not_slow() -> None:
     exchanges = [Exchange(pair, (0.002,) * 8) for pair in [(0, 1), (0, 2), (1, 2)]]
     exchanges += [Exchange((end, 3), (0.02,) * 6, True) for end in range(3)]

@@ -17,7 +17,7 @@ from tests.checks.trained import ZERO, Trained
 from tests.smoke.sharded import PLACES, Fault, carry_out
 
 HOSTS = {rank: f"w{rank // 2}" for rank in range(6)}
-RIGHT = {"computed": 2e-7, "given": 0.0, "reduced": 3e-7, "updated": 1e-7}
+RIGHT = {"computed": 2e-7, "altered": 0.0, "reduced": 3e-7, "updated": 1e-7}
 
 
 def told(changes: Mapping[int, Mapping[str, Any]], ranks: int = 6, step: int = 1) -> dict[int, ShardedStep]:
@@ -34,10 +34,10 @@ CASES: list[tuple[Mapping[int, Mapping[str, Any]], tuple[str, tuple[int, ...], b
     ({}, None),
     ({2: {"computed": 0.1}, **{rank: {"reduced": 0.1} for rank in (0, 1, 3)}}, ("computed", (2,), False)),
     # A shard that others hold wrong, of a gradient that changed where it was computed.
-    ({4: {"given": 0.1}, 1: {"reduced": 0.3}}, ("given", (4,), False)),
+    ({4: {"altered": 0.1}, 1: {"reduced": 0.3}}, ("given", (4,), False)),
     # A library that adds in the buffer that it was given.
-    ({rank: {"given": 0.9} for rank in range(6)}, None),
-    ({**{rank: {"given": 0.9} for rank in range(6)}, 3: {"given": 0.9, "reduced": 0.2}}, ("reduced", (3,), False)),
+    ({rank: {"altered": 0.9} for rank in range(6)}, None),
+    ({**{rank: {"altered": 0.9} for rank in range(6)}, 3: {"altered": 0.9, "reduced": 0.2}}, ("reduced", (3,), False)),
     ({3: {"reduced": 0.2}}, ("reduced", (3,), False)),
     ({2: {"reduced": 0.2}, 3: {"reduced": 0.1}}, ("reduced", (2, 3), False)),
     # On several hosts: whoever sent them.
@@ -112,7 +112,7 @@ def test_what_the_learning_stage_kept_names_the_rank_too() -> None:
     run = ran(4, 2, layouts=(Layout(dp=4, zero=True),))
     held: list[RankEvent] = [LearnedParameters(rank, 0, 0, 5, 0, 10, 0.3) for rank in range(4)]
     told: list[RankEvent] = [
-        ShardedStep(rank, -1, 2, **{**RIGHT, "given": 0.2 if rank == 1 else 0.0}) for rank in range(4)
+        ShardedStep(rank, -1, 2, **{**RIGHT, "altered": 0.2 if rank == 1 else 0.0}) for rank in range(4)
     ]
     [finding] = run_check("smoke_learning_differs", run, learned(run, held + told)).findings
     assert (finding.values["ranks"], finding.hosts) == ([1], ("w1",))

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from doctor.remote.runtime.kernel_waits import KERNEL_WAITS
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.hang.standstill import (
     collective_threads,
@@ -17,7 +18,8 @@ from doctor.smoke.hang.standstill import (
     foreign_frame,
 )
 from doctor.smoke.model import Collective, Failure, Snapshot
-from doctor.smoke.results.trouble_findings import blamed_hosts
+from doctor.smoke.results.file_waits import FILE_WAITS
+from doctor.smoke.results.trouble_findings import blamed_hosts, remedy_for
 from tests.checks.smoke import ran
 
 IN_TORCH = (
@@ -147,6 +149,24 @@ def test_a_rank_that_is_in_another_call_than_it_means_to_make(stacks: tuple[str,
         ({0: "futex_do_wait", 1: "ep_poll", 2: "do_poll.constprop.0", 3: "hrtimer_nanosleeper"}, ()),
         (dict.fromkeys(range(4), "hrtimer_nanosleep"), ()),
         ({9: "hrtimer_nanosleep"}, ()),
+        *[
+            ({1: function, 2: "futex_do_wait"}, (1,))
+            for function in (
+                "request_wait_answer",
+                "p9_client_rpc",
+                "autofs_wait",
+                "wait_for_response",
+                "ceph_mdsc_wait_request",
+                "ptlrpc_set_wait",
+                "ldlm_completion_ast",
+                "cxiWaitEventWait",
+                "percpu_rwsem_wait",
+                "d_alloc_parallel",
+            )
+        ],
+        # Of the network, of a device, and what any process sleeps in for a moment.
+        ({1: "sk_wait_data", 2: "wait_for_completion"}, ()),
+        ({1: "io_schedule", 2: "folio_wait_bit_common"}, ()),
     ],
 )
 def test_a_rank_whose_stack_is_not_known_and_that_waits_for_no_other(
@@ -155,6 +175,19 @@ def test_a_rank_whose_stack_is_not_known_and_that_waits_for_no_other(
     failure = explain_foreign_call(standstill(0, 1, 2, 3), sleeping)
     assert failure.culprit_ranks == (named or (0, 1, 2, 3))
     assert failure.kind == ("blocked" if named else "network")
+
+
+def test_each_file_system_that_a_rank_waits_for_has_its_own_advice() -> None:
+    told = [meaning for kind, _, meaning in KERNEL_WAITS if kind.startswith("file.") and kind != "file.folder"]
+    advice = {
+        remedy_for(f"inside the call of all_reduce it sleeps in it, and waits for {text}; more", FILE_WAITS)
+        for text in told
+    }
+    assert len(advice) == len(told) == 9 and "" not in advice
+    assert (
+        "of the kernel, and waits for the automounter (autofs)"
+        in explain_foreign_call(standstill(0, 1, 2, 3), {1: "autofs_wait"}).text
+    )
 
 
 def test_where_the_ranks_of_a_standstill_sleep_is_known() -> None:

@@ -6,6 +6,8 @@ is measured again, and is slow only if each time shows at least half of it. No t
 """
 
 import math
+from collections.abc import Mapping, Sequence
+from statistics import median, median_low
 
 FALSE_ALARM_RATE = 0.001
 """The chance at most that a fleet in which nothing is slow is accused of anything."""
@@ -21,3 +23,20 @@ def log_chance(above: int, excess: float, scale: float, degrees: int) -> float:
     (0.5, 0.0338)
     """
     return -above * math.log(2) - degrees * math.log1p(above * excess / (degrees * scale))
+
+
+def difference_of_ends(paths: Mapping[tuple[int, int], Sequence[float]], host: int, scale: float) -> float:
+    """How much other hosts that are alike differ, beside what the noise of their paths makes likely.
+
+    The median deviation of their middle values, as a standard deviation.
+    """
+    by_end: dict[int, list[float]] = {}
+    for path, logs in paths.items():
+        for end in path:
+            by_end.setdefault(end, []).extend(logs)
+    by_end.pop(host, None)
+    middles = [median_low(logs) for logs in by_end.values()]
+    level = median_low(middles)
+    difference = 1.4826 * median_low(abs(middle - level) for middle in middles)
+    by_noise = 2 * scale / math.sqrt(median(map(len, by_end.values())))
+    return math.sqrt(max(0.0, difference**2 - by_noise**2))

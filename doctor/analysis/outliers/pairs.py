@@ -24,7 +24,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.analysis.outliers import FALSE_ALARM_RATE, log_chance
+from doctor.analysis.outliers import FALSE_ALARM_RATE, difference_of_ends, log_chance
 from doctor.engine.grouping import lists_by_key
 
 SLOW_END, SLOW_LINK = 1.15, 1.5
@@ -41,6 +41,8 @@ SUSPICIOUS_RATIO = 2.0
 """A link that is slower by so much is measured again in any case."""
 CLEAR_RATIO = 2.0
 """A path that takes so many times as long as others at the same time is slow, even where all of them were disturbed."""
+MIDDLE_END, MIDDLE_LINK = 1 / 4, 1 / 3
+"""Shares of the excess of the quickest parts, that the middle ones show: what disturbs all paths makes it less."""
 HOST_SPREADS = 4.0
 """Times the usual difference between hosts by which a slow host differs."""
 MOST_SIGMAS, MOST_LOG = 37.0, 700.0
@@ -64,6 +66,8 @@ class PathTime(msgspec.Struct, frozen=True):
     """0 of the first measurement; larger for each that repeats what looks slow."""
     control: bool = False
     """Of a path that does not look slow, measured by turns with those that do."""
+    middle: float | None = None
+    """The same of its middle part, where it has many."""
 
 
 class PathOutlier(msgspec.Struct, frozen=True):
@@ -129,19 +133,23 @@ class PathJudge:
         apart: bool = False,
         noise: tuple[float, int] = (MIN_NOISE, 0),
         disturbed: float = DISTURBED,
+        steady: float = 0.0,
         figures: int = 1,
     ) -> None:
         """``least``: the ratio of a slow host and of a slow link. ``apart``: first measurements are some time apart.
 
-        ``noise``: what repeats of one path differ by, from how many of them. ``disturbed``: as `DISTURBED`.
+        ``noise``: what repeats of one path differ by, from how many of them. ``disturbed``: as `DISTURBED`. ``steady``:
+        the share of its measurements that show a slow host: a busy one is as quick as others in between.
         ``figures``: how many are judged of the same fleet.
         """
         self.least_host, self.least_link = map(math.log, least)
-        self.apart, self.noise, self.disturbed = apart, noise, disturbed
+        self.apart, self.noise, self.disturbed, self.steady = apart, noise, disturbed, steady
         self.first: dict[Path, list[float]] = {}
         self.quickest: dict[Path, float] = {}
         self.again: dict[Path, dict[int, list[float]]] = {}
         self.controls: dict[int, dict[Path, list[float]]] = {}
+        self.middles: dict[bool, list[tuple[Path, float]]] = {False: [], True: []}
+        """Of all that was measured again, of controls apart."""
         self._sort(times)
         self.usual = {
             path: median([*logs, *chain.from_iterable(self.again.get(path, {}).values())])
@@ -158,6 +166,8 @@ class PathJudge:
     def _sort(self, times: Iterable[PathTime]) -> None:
         """First measurements, those that were made again, and those of paths that are not suspected."""
         for time in times:
+            if time.number and time.middle is not None:
+                self.middles[time.control].append((time.path, time.middle))
             if time.control:
                 self.controls.setdefault(time.number, {}).setdefault(time.path, []).append(time.log)
             elif time.number:
@@ -230,10 +240,13 @@ class PathJudge:
             return None
         groups = [(logs, usual), ([*chain.from_iterable(others.values())], norm)]
         scale, _ = self._scale(groups)
-        if more < HOST_SPREADS * _difference_of_ends(others, host, scale):
+        if more < HOST_SPREADS * difference_of_ends(others, host, scale):
+            return None
+        measured = len(logs) + sum(number for number, _ in counts)
+        is_steady = slow + sum(number for _, number in counts) >= self.steady * measured
+        if not is_steady or not self._is_slow_in_the_middle(host_paths, more * MIDDLE_END):
             return None
         noise, chance = self._chances([(len(logs), slow), *counts], more / 2, groups)
-        measured = len(logs) + sum(number for number, _ in counts)
         slow_paths = sum(median_low(rest[path]) > norm + more / 2 for path in host_paths)
         confirmed = bool(confirmations) or (self.apart and len(host_paths) >= MANY_PATHS)
         suspicious = noise < self.figures * SUSPICIOUS
@@ -287,6 +300,15 @@ class PathJudge:
         times = sorted(self.again.get(path, {}).items())
         return [[excess(log, usual_beside(number)) for log in logs] for number, logs in times]
 
+    def _is_slow_in_the_middle(self, paths: Sequence[Path], least: float) -> bool:
+        """Whether what was measured again shows this excess in its middle, too, where that is known.
+
+        Where each exchange varies by a factor, the quickest ones of a few differ by chance.
+        """
+        ours = [log for path, log in self.middles[False] if path in paths]
+        others = [log for path, log in self.middles[True] if path not in paths]
+        return not (ours and others) or median(ours) - median(others) >= least
+
     def _effects(self, hosts: Sequence[PathOutlier]) -> dict[Path, float]:
         """What each path's measurements hold of the slow hosts it leads to or from, as logarithms."""
         effects = dict.fromkeys(self.first, 0.0)
@@ -336,7 +358,8 @@ class PathJudge:
         excess = [log - norm for log in rest[path]] + [*chain.from_iterable(again)]
         more = median_low(excess)
         quick = self.quickest[path] - effect - quickest
-        return excess if more >= self.least_link and min(*excess, quick) >= more / 2 else []
+        is_slow = more >= self.least_link and min(*excess, quick) >= more / 2
+        return excess if is_slow and self._is_slow_in_the_middle((path,), more * MIDDLE_LINK) else []
 
     def _slow_place(
         self,
@@ -420,23 +443,6 @@ class PathJudge:
 
 def _belongs(path: Path, host: int, way: Way) -> bool:
     return host in path if way == "both" else path[0 if way == "outbound" else 1] == host
-
-
-def _difference_of_ends(paths: Mapping[Path, Sequence[float]], host: int, scale: float) -> float:
-    """How much other hosts that are alike differ, beside what the noise of their paths makes likely.
-
-    The median deviation of their middle values, as a standard deviation.
-    """
-    by_end: dict[int, list[float]] = {}
-    for path, logs in paths.items():
-        for end in path:
-            by_end.setdefault(end, []).extend(logs)
-    by_end.pop(host, None)
-    middles = [median_low(logs) for logs in by_end.values()]
-    level = median_low(middles)
-    difference = 1.4826 * median_low(abs(middle - level) for middle in middles)
-    by_noise = 2 * scale / math.sqrt(median(map(len, by_end.values())))
-    return math.sqrt(max(0.0, difference**2 - by_noise**2))
 
 
 def _by_ratio(outlier: PathOutlier) -> tuple[float, tuple[int, ...]]:

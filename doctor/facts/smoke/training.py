@@ -124,7 +124,7 @@ class ShardedStep(RankEvent, frozen=True, tag="sharded"):
     step: int
     computed: float = 0.0
     """The gradient of its rows, from the one that it computed again alone."""
-    given: float = 0.0
+    altered: float = 0.0
     """The same in its memory when it had been reduced, from what it was before."""
     sums: tuple[float, ...] = ()
     """Of what it added to each shard, a sum with signs: that of all ranks is the reduced shard's; empty: too many."""

@@ -11,6 +11,7 @@ import msgspec
 from doctor.analysis.collectives.waits import ONE_WAY, PAIRED, ROOTED, TO_ROOT
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
+from doctor.remote.runtime.kernel_waits import kernel_wait
 from doctor.remote.runtime.stack_frames import without_own_frames
 from doctor.smoke.model import Failure, FailureKind
 
@@ -35,14 +36,6 @@ THREAD = re.compile(r"Thread 0x")
 OURS = ("worker/", "<doctor")
 IMPORT = '"<frozen importlib._bootstrap'
 """Of frames of an import: what hooks it, or runs in it, is slow at worst."""
-OWN_WAIT = re.compile(
-    r"(hrtimer_nanosleep|do_nanosleep|wait_for_partner|fcntl_setlk|(locks|flock)_lock_inode_wait|do_wait|kernel_wait4"
-    r"|(anon_)?pipe_(read|write)|sigsuspend|do_sigtimedwait|do_semtimedop|do_msg(rcv|snd)|unix_stream_(data_wait"
-    r"|read_generic)|unix_wait_for_peer|sock_alloc_send_pskb|eventfd_read|inotify_read|n_tty_(read|write)"
-    r"|(fuse_)?request_wait_answer|(nfs|rpc)_wait_bit_killable)(\.[\w.]{1,40})?$"
-)
-"""Functions of the kernel that wait for a time, a lock, a pipe, a child, a signal, another process of the host, a
-terminal, or a file system over the network or in user space. gloo waits for a futex."""
 LONGEST_STACK = 4000
 NOBODY: Mapping[int, str] = MappingProxyType({})
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
@@ -73,7 +66,17 @@ def sleeping_apart(failure: Failure, sleeping: Mapping[int, str]) -> dict[int, s
     """By rank, of those that it names or that wait: the function of the kernel that it sleeps in, where that waits for
     no other rank; ``sleeping`` has that of each.
     """
-    return {rank: name for rank in failure.concerned if OWN_WAIT.match(name := sleeping.get(rank, ""))}
+    return {rank: sleeping[rank] for rank in failure.concerned if kernel_wait(sleeping.get(rank, ""))}
+
+
+def sleep_text(function: str) -> str:
+    """What a rank sleeps in, and what that waits for.
+
+    >>> sleep_text("p9_client_rpc")
+    'it sleeps in p9_client_rpc of the kernel, and waits for the host of its virtual machine, for a file (9P)'
+    """
+    wait = kernel_wait(function)
+    return filled("it sleeps in {0} of the kernel, and waits for {1}", function, wait[1] if wait else "no other rank")
 
 
 def other_collectives(failure: Failure) -> dict[int, str]:
@@ -120,7 +123,7 @@ def explain_foreign_call(
         (foreign_calls(failure), "{0}it is in {1}, which is not torch"),
         (callers, "{0}another thread of it calls a collective, too, in {1}, and takes what is sent to the first"),
         (other_collectives(failure), "{0}it is in {1} of torch: it makes another call than it means to"),
-        (sleeping_apart(failure, sleeping), "{0}it sleeps in {1} of the kernel, which waits for no other rank"),
+        ({rank: sleep_text(name) for rank, name in sleeping_apart(failure, sleeping).items()}, "{0}{1}"),
     ):
         if foreign and len(foreign) < len(concerned):
             kind: FailureKind = "left" if foreign is absent else "blocked"

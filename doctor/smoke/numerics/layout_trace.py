@@ -160,8 +160,8 @@ def build_trace(
             group.setdefault(same, []).append(rank)
     replicas, models, slices = (tuple(map(tuple, group.values())) for group in groups)
     reports = dict(begun or {}), tuple(steps), dict(ended or {})
-    told = dict(code_paths or {}), dict(sharded or {})
-    return LayoutTrace(plan, number, *reports, replicas, models, slices, *told)
+    more = dict(code_paths or {}), dict(sharded or {})
+    return LayoutTrace(plan, number, *reports, replicas, models, slices, *more)
 
 
 def field_values(events: Mapping[int, Any], ranks: Iterable[int], name: str) -> dict[int, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from doctor.analysis.values.splits import majority_split
 from doctor.facts.smoke.learning import LearnedParameters, SmokeLearning
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.layout_trace import by_step
@@ -33,16 +34,18 @@ class LearnedWrong(msgspec.Struct, frozen=True):
     """Not what they hold is wrong, but the loss that they computed in a step."""
 
 
-def wrong_learners(events: Iterable[LearnedParameters], tolerance: float) -> Iterator[LearnedWrong]:
+def wrong_learners(
+    events: Iterable[LearnedParameters], tolerance: float, hosts: Mapping[int, str] | None = None
+) -> Iterator[LearnedWrong]:
     """Data-parallel groups that disagree; or else the ranks that are far from the serial training.
 
-    Bits are compared among ranks of one code path. ``tolerance``: of one step.
+    Bits are compared among ranks of one code path. ``tolerance``: of one step. ``hosts``: of each rank.
     """
     groups: dict[tuple[int, int], list[LearnedParameters]] = {}
     for event in events:
         groups.setdefault((event.pp, event.tp), []).append(event)
     apart = [group for group in groups.values() if len(_bits(group)) > len({event.code_path for event in group})]
-    yield from map(_differing, apart)
+    yield from (_differing(group, hosts) for group in apart)
     errors = {rank: error for group in groups.values() for rank, error in _errors(group).items()}
     far = tuple(sorted(rank for rank, error in errors.items() if error > AMPLIFIED * tolerance))
     if far and not apart:
@@ -54,11 +57,11 @@ def wrong_learners(events: Iterable[LearnedParameters], tolerance: float) -> Ite
 
 def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning], tolerance: float) -> ShardFault | None:
     """Who made the first wrong number, where the optimizer is sharded. ``tolerance``: of one step."""
-    told = tuple(facts)
+    stages = tuple(facts)
     groups: dict[tuple[int, int], list[int]] = {}
-    for event in sorted((event for fact in told for event in fact.learned), key=lambda event: event.rank):
+    for event in sorted((event for fact in stages for event in fact.learned), key=lambda event: event.rank):
         groups.setdefault((event.pp, event.tp), []).append(event.rank)
-    steps = by_step(event for fact in told for event in fact.sharded if event.layout < 0)
+    steps = by_step(event for fact in stages for event in fact.sharded if event.layout < 0)
     hosts = {rank: plan.host_of(rank) for group in groups.values() for rank in group}
     return first_fault(steps, list(groups.values()), tolerance, hosts, AMPLIFIED_LOSS)
 
@@ -88,11 +91,18 @@ def _errors(group: Sequence[LearnedParameters]) -> dict[int, float]:
     return {rank: error for rank, error in errors.items() if error is not None}
 
 
-def _differing(group: Sequence[LearnedParameters]) -> LearnedWrong:
-    """All ranks of the group are wrong for what is known where none is clearly nearer to the serial training."""
+def _differing(group: Sequence[LearnedParameters], hosts: Mapping[int, str] | None = None) -> LearnedWrong:
+    """Those that are further from the serial training than the rest; else those that differ from most, by their bits.
+
+    All ranks of the group are wrong for what is known where neither tells. Whose own serial training is as wrong as its
+    part of the other one is as near to it as the others are to theirs.
+    """
     everyone = tuple(sorted(event.rank for event in group))
     errors = {event.rank: event.error for event in group if event.error is not None}
     nearest = min(errors.values(), default=0.0)
     wrong = tuple(sorted(rank for rank, error in errors.items() if error > CLEAR * nearest))
     known = len(errors) == len(group) > len(wrong) > 0
+    if not known and len({event.code_path for event in group}) == 1 and len(_bits(group)) < len(group):
+        parts = majority_split({event.rank: (event.params, event.gradient) for event in group}, hosts=hosts)
+        known, wrong = parts is not None and not parts.tie, parts.differing if parts else ()
     return LearnedWrong(wrong if known else everyone, everyone, max(errors.values(), default=None))

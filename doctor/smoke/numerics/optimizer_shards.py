@@ -121,7 +121,7 @@ def _repeated_errors(
         received |= dict.fromkeys(parts.differing if parts else (), 1.0)
     return {
         "computed": {rank: event.computed for rank, event in sorted(events.items())},
-        "given": {rank: event.given for rank, event in sorted(events.items())},
+        "given": {rank: event.altered for rank, event in sorted(events.items())},
         "reduced": reduced,
         "updated": {rank: event.remade for rank, event in sorted(events.items())},
         "received": received,

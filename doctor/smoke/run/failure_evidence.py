@@ -30,6 +30,7 @@ from doctor.smoke.hang.standstill import (
     explain_wrong_size,
     foreign_calls,
     main_thread_stack,
+    sleep_text,
     sleeping_apart,
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
@@ -127,7 +128,7 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
         return blame(failure, failure.kind, foreign, text)
     asleep = sleeping_apart(failure, run.sleeping)
     if 0 < len(asleep) < len(failure.concerned):
-        sentence = filled("it sleeps in {0} of the kernel, which waits for no other rank", next(iter(asleep.values())))
+        sentence = sleep_text(next(iter(asleep.values())))
         return blame(failure, failure.kind, asleep, joined(": ", (failure.text, sentence)))
     if (held_back := _with_delays(failure, run)) is not failure:
         return held_back

@@ -18,6 +18,8 @@ MIN_SECONDS, MAX_SECONDS = 1e-9, 1e6
 """Seconds that an exchange can take; other values are none."""
 DISTURBED = 0.001
 """The share of measurements in which a disturbance slows all exchanges."""
+STEADY = 0.8
+"""Of the measurements of a slow end, the share that shows it. What keeps a host busy most of the time leaves more."""
 
 
 def compare_pairs(events: Iterable[PairTimes]) -> tuple[PathOutlier, ...]:
@@ -32,9 +34,11 @@ def compare_pairs(events: Iterable[PairTimes]) -> tuple[PathOutlier, ...]:
         turns[event.rank, event.peer, number] += event.control
         measured.setdefault((pair, number, event.control, turn), []).append(event.seconds)
     logs_of = {key: logs for key, ends in measured.items() if (logs := usable_logs(ends))}
-    times = [PathTime(key[0], quick_one(logs), min(logs), key[1], key[2]) for key, logs in logs_of.items()]
+    times = [
+        PathTime(key[0], quick_one(logs), min(logs), key[1], key[2], median(logs)) for key, logs in logs_of.items()
+    ]
     first = [logs for key, logs in logs_of.items() if not key[1]]
-    return PathJudge(times, directed=False, noise=_noise(first), disturbed=DISTURBED).outliers()[0]
+    return PathJudge(times, directed=False, noise=_noise(first), disturbed=DISTURBED, steady=STEADY).outliers()[0]
 
 
 def _noise(first: Sequence[Sequence[float]]) -> tuple[float, int]:

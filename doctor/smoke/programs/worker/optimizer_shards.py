@@ -26,14 +26,14 @@ WRONG_SHARD = 1e-4
 """From the reference run's values, as a share of their norm."""
 
 
-class ShardedStep(NamedTuple):
+class KeptStep(NamedTuple):
     """One step on one rank. Vectors are in the order of `ShardedParameters.flat`."""
 
     step: int
     batch: Batch
     computed: torch.Tensor
     """The gradient of the rank's own rows."""
-    given: torch.Tensor
+    sent: torch.Tensor
     """The same, as it lay in memory when the others had it."""
     reduced: torch.Tensor
     """The mean gradient of the rank's shard."""
@@ -43,28 +43,28 @@ class ShardedStep(NamedTuple):
     """All parameters, as the others sent them."""
 
 
-def distance(values: torch.Tensor, expected: torch.Tensor) -> float:
+def distance(tensor: torch.Tensor, expected: torch.Tensor) -> float:
     """As a share of the expected norm; 1 where that is 0 and the values are not, or where one is not finite."""
-    if torch.equal(values, expected):
+    if torch.equal(tensor, expected):
         return 0.0
-    share = relative_distance(values, expected)
+    share = relative_distance(tensor, expected)
     return 1.0 if share is None else share
 
 
-def wrong_shards(values: torch.Tensor, expected: torch.Tensor, count: int) -> dict[int, float]:
+def wrong_shards(flat: torch.Tensor, expected: torch.Tensor, count: int) -> dict[int, float]:
     """How far each shard is from what it should be, of those that are far, by data-parallel index."""
-    pairs = zip(values.view(count, -1), expected.view(count, -1))
+    pairs = zip(flat.view(count, -1), expected.view(count, -1))
     far = {index: share for index, pair in enumerate(pairs) if (share := distance(*pair)) > WRONG_SHARD}
     furthest = sorted(far, key=lambda index: -far[index])[:REPORTED_SHARDS]
     return {index: float(f"{far[index]:.3g}") for index in sorted(furthest)}
 
 
-def projections(values: torch.Tensor, count: int) -> list[float]:
+def projections(flat: torch.Tensor, count: int) -> list[float]:
     """A sum of each shard's numbers with signs, the same on every rank: that of a sum is the sum of them.
 
     Empty where one is not finite.
     """
-    shards = values.view(count, -1).double().cpu()
+    shards = flat.view(count, -1).double().cpu()
     signs = torch.randint(0, 2, shards.shape[1:], generator=torch.Generator().manual_seed(1)).double() * 2 - 1
     sums = [float(f"{number:.9g}") for number in (shards @ signs).tolist()]
     return sums if all(map(math.isfinite, sums)) else []
@@ -84,7 +84,7 @@ def emit_sharded_steps(
     ``optimizer``: a new one, for the updates once more. A rank that holds the whole model computes again with the
     parameters that it had; else with those of the reference run, which are right in the first wrong step.
     """
-    own, count = model.owned_slice, model.mesh.dp
+    owned, count = model.owned_slice, model.mesh.dp
     for kept in model.kept[: len(references)] if initial is not None else ():
         reference = references[kept.step]
         before = references[kept.step - 1].weights if kept.step else initial
@@ -92,7 +92,7 @@ def emit_sharded_steps(
         weights = model.share_of(reference.weights)
         whole = model.mesh.tp * model.mesh.pp == 1
         alone = model.gradient_alone(kept.batch, model.by_name(held) if whole else before)
-        updated = held[own].clone()
+        updated = held[owned].clone()
         optimizer(updated, kept.reduced)
         few = count <= MOST_SUMS
         ctx.emit(
@@ -100,14 +100,14 @@ def emit_sharded_steps(
             layout=layout,
             step=kept.step,
             computed=distance(kept.computed, model.share_of(alone)),
-            given=distance(kept.given, kept.computed),
+            altered=distance(kept.sent, kept.computed),
             sums=projections(kept.computed, count) if few else [],
             sum=next(iter(projections(kept.reduced * count, 1)), None) if few else None,
             norm=finite_or_none(kept.reduced.norm() * count),
-            reduced=distance(kept.reduced, model.share_of(reference.gradient)[own]),
+            reduced=distance(kept.reduced, model.share_of(reference.gradient)[owned]),
             remade=distance(kept.updated, updated),
-            updated=distance(kept.updated, weights[own]),
+            updated=distance(kept.updated, weights[owned]),
             held=digest(kept.gathered),
-            kept=torch.equal(kept.gathered[own], kept.updated),
+            kept=torch.equal(kept.gathered[owned], kept.updated),
             gathered=wrong_shards(kept.gathered, weights, count),
         )

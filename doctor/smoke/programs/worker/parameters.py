@@ -11,7 +11,7 @@ from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
-from doctor.smoke.programs.worker.optimizer_shards import MOST_KEPT, ShardedStep
+from doctor.smoke.programs.worker.optimizer_shards import MOST_KEPT, KeptStep
 from doctor.smoke.programs.worker.rng import HEADS, HIDDEN, MLP_HIDDEN, SEQUENCE_LENGTH, VOCABULARY
 from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
 
@@ -70,7 +70,7 @@ class ShardedParameters:
         self.gradient, self.norm_weights = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
         self.batch: Any = None
         """Of the step that is under way."""
-        self.kept: list[ShardedStep] = []
+        self.kept: list[KeptStep] = []
         self.reduction: Any = ()
         """Of it, under ZeRO-1: the gradient as it was computed, and as it was given."""
         self.weights: dict[str, torch.Tensor] = {}
@@ -154,9 +154,9 @@ class ShardedParameters:
         updated = self.flat[self.owned_slice].clone()
         self.comm.all_gather(self.flat, updated.clone(), self.mesh.dp_group)
         if len(self.kept) < MOST_KEPT:
-            computed, given = self.reduction
+            computed, sent = self.reduction
             self.kept.append(
-                ShardedStep(len(self.kept), self.batch, computed, given, gradient.clone(), updated, self.flat.clone())
+                KeptStep(len(self.kept), self.batch, computed, sent, gradient.clone(), updated, self.flat.clone())
             )
 
     # What events carry.

@@ -14,6 +14,7 @@ MODULES = (
     "doctor.remote.runtime.reading",
     "doctor.remote.runtime.rank_place",
     "doctor.remote.runtime.stack_frames",
+    "doctor.remote.runtime.kernel_waits",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
     "doctor.remote.runtime.connecting",

@@ -4,6 +4,7 @@ import os
 import platform
 import re
 
+from doctor.remote.runtime.kernel_waits import kernel_wait
 from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.procfs import process_status, stat_fields
 from doctor.watch.attach.inspector.live_environment import memory_at, memory_maps
@@ -138,8 +139,9 @@ def file_wait(pid):
 
 
 def awaits_server(pid):
-    """Whether a process waits for the answer of a file system in user space, which a signal may end."""
-    return read_text("/proc/%s/wchan" % pid, 64).startswith("request_wait_answer")
+    """Whether a process waits for a file system that may not answer, be it in a sleep which a signal may end."""
+    wait = kernel_wait(read_text("/proc/%s/wchan" % pid, 64).strip())
+    return wait is not None and wait[0].startswith("file.")
 
 
 def held_up_beside(waits):

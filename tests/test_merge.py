@@ -33,6 +33,7 @@ from doctor.job import LaunchConfig
 from doctor.session.examine import examine
 from doctor.session.examine_options import ExamineOptions
 from doctor.session.replay import replay
+from tests import preloaded
 from tests.examples import examples
 from tests.node_files import leave, line, run_of
 from tests.test_cli import CLEAN, doctor
@@ -584,7 +585,7 @@ class TestTheCommand:
         for name, content in contents.items():
             (tmp_path / name).write_bytes(content)
         argv = [sys.executable, "-m", "doctor", "merge", *arguments]
-        done = subprocess.run(argv, cwd=tmp_path, env=CLEAN, capture_output=True, text=True)
+        done = preloaded.run(argv, cwd=tmp_path, env=CLEAN, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (code, "")
         assert done.stderr.startswith(output) and done.stderr.count("\n") == 1
 

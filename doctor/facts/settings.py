@@ -22,6 +22,7 @@ from doctor.facts.kernel import LiveSettings
 from doctor.facts.limits import ResourceLimits
 from doctor.facts.memory import HostMemory, SharedMemory
 from doctor.facts.mounts import Mount, MountTable
+from doctor.facts.names import HostNames
 from doctor.facts.nic_rings import NicRings
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.snapshot import CATEGORIES, FILES, HostSnapshot
@@ -29,6 +30,8 @@ from doctor.facts.versions import CannVersion, NpuVersions
 
 Values = Mapping[str, str]
 """By name."""
+UNREAD = "not read"
+"""A name whose value says what else belongs to a category, and was not read: no name of one run alone is compared."""
 
 
 class SettingSource(NamedTuple):
@@ -152,6 +155,16 @@ def _control_group(fact: ControlGroup) -> Values:
     return {name: value for name, value in values.items() if value}
 
 
+def _process_limit(fact: ControlGroup) -> Values:
+    return {} if fact.processes is None else {"processes of the control group": str(fact.processes)}
+
+
+def _names(fact: HostNames) -> Values:
+    """By name its addresses. Of a name that had no answer nothing is known."""
+    meanings = {name: ", ".join(sorted(meaning.addresses)) for name, meaning in fact.names.items()}
+    return {UNREAD: "others", **{name: text for name, text in meanings.items() if text}}
+
+
 def _python(fact: PythonEnv) -> Values:
     packages = {name.replace("_", "-").lower(): version for name, version in fact.packages.items()}
     return {"interpreter": f"{fact.path} {fact.version}", **packages}
@@ -172,6 +185,8 @@ SOURCES: tuple[SettingSource, ...] = (
     SettingSource("system", HostSettings, _system),
     SettingSource("system", HostMemory, lambda fact: {"memory": filled("{0} GiB", fact.total >> 30)}),
     SettingSource("system", ControlGroup, _control_group),
+    SettingSource("limits", ControlGroup, _process_limit),
+    SettingSource("names", HostNames, _names),
     SettingSource("interfaces", Interfaces, _interfaces),
     SettingSource("cards", Interfaces, _cards),
     SettingSource(

@@ -16,9 +16,9 @@ from pathlib import Path
 from doctor.engine.bounded_read import open_bounded, read_bounded, read_bounded_text
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled
+from doctor.facts.settings import UNREAD
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.read import SHELL_SCRIPTS
-from doctor.report.diff.values import UNREAD
 
 MAX_FILES = 32
 """Files of one launch line."""

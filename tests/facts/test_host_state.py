@@ -14,8 +14,10 @@ from doctor.facts import host_state
 from doctor.facts.host_state import HostState, read_host_state
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.job_snapshot import JobSnapshot, list_job
+from doctor.facts.names import HostNames
 from doctor.facts.settings import SOURCES
 from doctor.facts.snapshot import read_file_states
+from doctor.report.diff.values import RunValues, compare_values
 from tests.facts.answers import answered
 
 
@@ -127,3 +129,18 @@ def test_too_many_sources_are_not_read() -> None:
     assert answered(JobSnapshot, raw).sources is None
     raw["whole_sources"] = True
     assert answered(JobSnapshot, raw).sources == {"edited files of a": "b.py 0a"}
+
+
+def test_of_names_that_only_one_run_asked_for_nothing_is_told() -> None:
+    def names(**meanings: dict[str, object]) -> dict[str, str]:
+        fact = answered(HostNames, {"own": "n1", "names": {"n1": {"addresses": ["10.0.0.1"]}, **meanings}, "fleet": 3})
+        return dict(next(source.values(fact) for source in SOURCES if source.category == "names") or {})
+
+    def changes(before: dict[str, str], now: dict[str, str]) -> list[str]:
+        runs = (RunValues("", hosts={"n1": {"HostNames": {"names": values}}}) for values in (before, now))
+        return [change.name for change in compare_values(*runs)]
+
+    first = names(n2={"addresses": ["10.0.0.2"]})
+    assert changes(first, names(n3={"addresses": ["10.0.0.3"]})) == []
+    assert changes(first, names(n2={"error": "no answer in 8 s"})) == []
+    assert changes(first, names(n2={"addresses": ["10.9.0.2"]})) == ["n2"]

@@ -150,6 +150,7 @@ CHANGES: tuple[HostChange, ...] = (
     ),
     HostChange("mounts", "/srv", "mount -o remount,noatime /srv", everywhere=True),
     HostChange("mounts", "/dev/shm", "mount -o remount,size=37m /dev/shm"),
+    HostChange("names", "sb0003", "sed -i 's/^[0-9.]* *sb0003/10.77.99.9 sb0003/' /etc/hosts", everywhere=True),
     HostChange("environment", "CUBLAS_WORKSPACE_CONFIG", "echo export CUBLAS_WORKSPACE_CONFIG=:16:8 >>/root/.bashrc"),
     HostChange("environment", "PIP_INDEX_URL", "echo export PIP_INDEX_URL=http://x/simple >>/root/.bashrc", True),
 )

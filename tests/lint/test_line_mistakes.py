@@ -11,6 +11,7 @@ import pytest
 
 from doctor.engine.result import Finding, Outcome, Severity
 from doctor.session.corrected_lines import Corrections, corrected
+from tests import preloaded
 from tests.lint.launch_report import lint_report, naming, write_files
 from tests.lint.line_mistakes import MISTAKES, NOT_FOUND, SOUND, wrong_line
 
@@ -183,7 +184,7 @@ def test_a_line_with_several_findings_is_corrected_once_for_all(
 
 def lint_text(script: Path, *options: str) -> str:
     command = [sys.executable, "-m", "doctor", "lint", script.name, *options]
-    return subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=60).stdout
+    return preloaded.run(command, cwd=script.parent, capture_output=True, text=True, timeout=60).stdout
 
 
 def test_a_mistake_in_a_sourced_file_is_told_and_corrected_there(tmp_path: Path) -> None:

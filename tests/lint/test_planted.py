@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import preloaded
 
 SOUND = {
     "nproc_per_node": "8", "nnodes": "4", "node_rank": "$NODE_RANK", "master_addr": "n1", "master_port": "6000",
@@ -69,7 +70,9 @@ def lint(path: Path) -> tuple[int, set[str], dict[str, Any]]:
     """Exit code and the checks with findings."""
     command = [sys.executable, "-m", "doctor", "lint", str(path), "--json"]
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(path.parent), "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=path.parent, timeout=100)
+    done = preloaded.run(
+        command, own_server=True, capture_output=True, text=True, env=environ, cwd=path.parent, timeout=100
+    )
     report = json.loads(done.stdout)
     return done.returncode, {outcome["check"] for outcome in report["outcomes"] if outcome["findings"]}, report
 

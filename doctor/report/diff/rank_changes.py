@@ -15,19 +15,8 @@ from doctor.report.diff.values import ValueChange
 
 ORDER = (
     *("code", "launch", "environment", "shell", "python", "libraries", "sources", "drivers", "firmware", "modules"),
-    *(
-        "system",
-        "login",
-        "kernel",
-        "files",
-        "interfaces",
-        "cards",
-        "firewall",
-        "mounts",
-        "limits",
-        "sysctl",
-        "packages",
-    ),
+    *("system", "names", "login", "kernel", "files", "interfaces", "cards", "firewall", "mounts", "limits"),
+    *("sysctl", "packages"),
 )
 """Categories, nearest to the job first: what is left where no check speaks for one change more than for another."""
 
@@ -95,7 +84,7 @@ def reads(check: Check, change: ValueChange) -> bool:
     category, name = change.category, change.name
     if category == "sysctl":
         return any(sysctl_path(name) in fact.probe.paths for fact in check.facts) or _names(check.doc, name)
-    if category in ("environment", "shell", "modules", "files", "packages", "libraries", "login", "kernel"):
+    if category in ("environment", "shell", "modules", "files", "packages", "libraries", "login", "kernel", "names"):
         return _names(check.doc, name)
     if not check.facts & reading_facts(category, name):
         return False

@@ -17,7 +17,7 @@ CONTEXT = 20
 
 CATEGORIES = frozenset((
     "cards", "code", "drivers", "environment", "files", "firewall", "firmware", "interfaces", "kernel", "launch",
-    "libraries", "limits", "login", "modules", "mounts", "packages", "shell", "sources", "system",
+    "libraries", "limits", "login", "modules", "mounts", "names", "packages", "shell", "sources", "system",
 ))  # fmt: skip
 """Those whose names are words."""
 

@@ -19,7 +19,7 @@ from doctor.engine.result import Report
 from doctor.engine.sanitize import comparable_excerpt
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 from doctor.engine.texts import filled
-from doctor.facts.settings import settings_of
+from doctor.facts.settings import UNREAD, settings_of
 
 JOB = ("code", "launch", "environment")
 """Categories of the job itself, which no host has."""
@@ -30,8 +30,6 @@ PER_RUN = frozenset(
 MAX_VALUE = 4000
 """Characters of one value."""
 LAUNCH_LINE = "launch line"
-UNREAD = "not read"
-"""A name whose value says what else belongs to a category, and was not read: no name of one run alone is compared."""
 
 HostValues = dict[str, dict[str, dict[str, str]]]
 """By fact, then by category: values by name."""

@@ -30,16 +30,7 @@ from doctor.diagnose.excerpter.tracebacks import (
 )
 from doctor.diagnose.read import quoted_exceptions as quotes
 from doctor.diagnose.read.matcher import Candidate, Matcher, StepsBehind
-from doctor.diagnose.read.quoted_exceptions import (
-    OF_OTHERS,
-    QUOTED,
-    continued,
-    is_error,
-    raised,
-    reason_below,
-    thrown,
-    with_call,
-)
+from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, continued, is_error, raised, thrown
 from doctor.diagnose.read.stamps import KUBELET, kubelet_time, read_stamp, stamp_of_message, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
@@ -312,7 +303,7 @@ class _Scanner:
 
     def _thrown(self, text: str, place: _Line, matched: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         """The exception of C++ that no signature knows over which the process aborts, as one of Python would be."""
-        exception = thrown(text, reason_below(place.lines, place.at))
+        exception = thrown(text, quotes.reason_below(place.lines, place.at))
         unknown = self._matches_of_exception(exception) if exception else {}
         return unknown if unknown.keys() == {TRACEBACK} else matched
 
@@ -365,7 +356,7 @@ class _Scanner:
         exception = continued(values["exception"], values.get("message", ""), texts)
         if exception:
             values["message"] = exception.partition(": ")[2]
-        for longer in filter(None, (exception, with_call(values, self.tracebacks.statement))):
+        for longer in filter(None, (exception, quotes.with_call(values, self.tracebacks.statement))):
             more = self._matches_of_exception(longer)
             more.pop(TRACEBACK, None)
             if more.keys() - matched.keys():
@@ -390,7 +381,7 @@ class _Scanner:
             return
         time = stamp.time if stamp.time is not None else kubelet_time(place.lines[place.at], self.year)
         inferred = time is None
-        if signature == _NCCL_FAILED and (reason := reason_below(place.lines, place.at)):
+        if signature == _NCCL_FAILED and (reason := quotes.reason_below(place.lines, place.at)):
             values = values | {"reason": reason}
         world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:

@@ -94,15 +94,14 @@ def emit_sharded_steps(
         alone = model.gradient_alone(kept.batch, model.by_name(held) if whole else before)
         updated = held[owned].clone()
         optimizer(updated, kept.reduced)
-        few = count <= MOST_SUMS
         ctx.emit(
             "sharded",
             layout=layout,
             step=kept.step,
             computed=distance(kept.computed, model.share_of(alone)),
             altered=distance(kept.sent, kept.computed),
-            sums=projections(kept.computed, count) if few else [],
-            sum=next(iter(projections(kept.reduced * count, 1)), None) if few else None,
+            sums=projections(kept.computed, count) if count <= MOST_SUMS else [],
+            sum=next(iter(projections(kept.reduced * count, 1)), None) if count <= MOST_SUMS else None,
             norm=finite_or_none(kept.reduced.norm() * count),
             reduced=distance(kept.reduced, model.share_of(reference.gradient)[owned]),
             remade=distance(kept.updated, updated),

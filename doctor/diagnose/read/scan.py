@@ -70,8 +70,7 @@ UNKNOWN = "error-unknown"
 _ABORTED, _NCCL_FAILED, _CANN_CODE = "process-aborted", "nccl-invalid-usage", "cann-error-code"
 _BAR = re.compile(r"^.{0,400}(?:it/s|s/it)[^\]]{0,80}\]")
 """A progress bar, behind which a process that ends prints in the same line."""
-_CLOCK = re.compile(rb"\d\d:\d\d:\d")
-"""In the head of a line that shows a time."""
+_CLOCK = re.compile(rb"\d\d:\d\d:\d")  # in the head of a line that shows a time
 _LAST_LINES = 25
 """Of a log: those in which its last error is looked for."""
 _ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "GeneratorExit"})

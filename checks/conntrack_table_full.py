@@ -16,7 +16,8 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
     error message.
 
     ## What to do
-    On {host}: `sysctl -w net.netfilter.nf_conntrack_max={double}`.
+    On {host}: `sysctl -w net.netfilter.nf_conntrack_max={double} && echo "net.netfilter.nf_conntrack_max = {double}" >>
+    /etc/sysctl.d/99-zz-cluster.conf`.
 
     ## In a container
     The table is that of the machine on which the container of {host} runs. There, as root: `sysctl -w

@@ -16,9 +16,9 @@ def rank_table_form_invalid(file: RankTableFile) -> Iterator[Finding]:
     one.
 
     ## What to do
-    At {places} of {rank_table} the form needs: {expected}. Correct it there; `python3 -m json.tool {rank_table}` shows
-    whether the file still is JSON. Or write the table again with the tool that made it: the ascend-operator of
-    MindCluster for 2.0 and MindIE, `gen_ranktable.sh` of vllm-ascend.
+    At {places} the form needs: {expected}. Correct it there; `python3 -m json.tool {rank_table}` shows whether the file
+    still is JSON. Or write the table again with the tool that made it: the ascend-operator of MindCluster for 2.0 and
+    MindIE, `gen_ranktable.sh` of vllm-ascend.
 
     ## Source
     2.0: HCCL documentation, rank_table_config_a5.md (github.com/hicann/hccl), and the check of rank_count in HCOMM

@@ -122,9 +122,9 @@ PORT_REFUSED = (
     "(MASTER_PORT); ports that the kernel gives need a range (net.ipv4.ip_local_port_range) that is not reserved."
 )
 PORT_HELD = (
-    'Find the process on {2}: `ss -tlnp "sport = :{3}"`. A leftover of an earlier job: `kill <pid>`. Else leave it '
-    "alone, and choose another port in the job's script: `export MASTER_PORT=<port>`, or `export "
-    "HCCL_IF_BASE_PORT=<port>` for the ports of HCCL."
+    'Find the process on {2}: `ss -tlnp "sport = :{3}"`. A leftover of an earlier job: as root there `fuser -k -TERM '
+    "{3}/tcp` ends it. Else leave it alone, and choose another port in the job's script: `export MASTER_PORT=29511`, "
+    "or `export HCCL_IF_BASE_PORT=61000` for the ports of HCCL."
 )
 LOOPBACK = (
     "On {0}: `ip link show lo` must say UP (`ip link set lo up` as root), and no rule of its firewall (`nft -a list "

@@ -224,6 +224,17 @@ ROWS = [
         says="no TCP connections between it and 3 of 3 hosts",
         apart=("*",),
     ),
+    # A rule refuses one host, and another table than the main one a second.
+    Row(
+        "peer-unreachable",
+        "set -- $(awk '/^10\\./ {print $1}' /etc/hosts); ip rule add to $3 pref 77 prohibit\n"
+        "ip route add blackhole $4 table 100; ip rule add to $4 pref 78 table 100",
+        "ip rule del pref 77; ip rule del pref 78; ip route flush table 100",
+        fleet="cpu",
+        values={"lost": 2, "tried": 3},
+        says="no TCP connections between it and 2 of 3 hosts",
+        apart=("*",),
+    ),
     Row(
         "duplicate-address",
         # As an interface that answers nobody: the other host stays reachable.

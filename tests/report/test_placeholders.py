@@ -27,13 +27,16 @@ ALL = DetailLevel(100, 100, lists_every_check=True, names_checks=True)
 """Of each finding, every line of its remedy."""
 CONSTANT_WORDS = {
     "ASCEND_RT_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
     *("CLOCK", "ECC", "PERFORMANCE", "POWER", "ROW_REMAPPER", "TEMPERATURE"),  # sections of nvidia-smi -d
     *(
         "ACCEPT",
         "AER",
+        "ALL",
         "DEFAULT",
         "DRAIN",
         "DROP",
+        "FSTYPE",
         "RESUME",
         "ECAP_ACS",
         "GBK",
@@ -44,7 +47,10 @@ CONSTANT_WORDS = {
         "PREROUTING",
         "REDIRECT",
         "REJECT",
+        "SBATCH",
+        "SOURCE",
         "OK",
+        "OPTIONS",
         "TARGET",
         "THAWED",
         "UTF",

@@ -128,7 +128,7 @@ _PARTS = re.compile(
     r"\breseat|\breplace (?:it\b(?! by)|what has|its (?:cable|memory)|(?:the |that )?(?:optical |memory |defective )?"
     r"(?:card|GPU|NPU|board|module|adapter|disk|drive|cable|riser|transceiver|fan)s?\b)"
     r"|(?<!be )\breplaced\b|fibre|transceiver|the fans|air ducts|power supplies"
-    r"|the (?:slot|riser|cable|board)\b|examined\b|the vendor\b(?!'s| of)"
+    r"|the (?:slot|riser|cable|board)\b|examined\b|inspected\b|the vendor\b(?!'s| of)"
     r"|重新插拔|更换 ?(?:该|部件|基板|其|它|[NG]PU|磁盘|线缆|网卡|光模块|内存|板卡|有)"
     r"|光纤|光模块|风扇|风道|插槽|线缆|送检|检修|联系厂商|报告厂商",
     re.IGNORECASE,

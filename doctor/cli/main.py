@@ -172,14 +172,14 @@ def run_guarded(run: Callable[[], None]) -> None:
     except SystemExit as stop:
         code = stop.code
     except Exception as error:  # noqa: BLE001 - the rim: our own bug becomes one line, a file, and exit code 70
-        code = _told(error)
+        code = _report_error(error)
     if code is None or isinstance(code, int):
         code = exit_code_of_output(code or 0)
     if code:
         sys.exit(code)
 
 
-def _told(error: Exception) -> int:
+def _report_error(error: Exception) -> int:
     """Tells of an error in one line. Returns the exit code."""
     from doctor.engine.errors import CommandError, InputError
     from doctor.engine.language import localized_filled

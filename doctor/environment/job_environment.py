@@ -188,8 +188,8 @@ def of_launch_line(
     """
     try:
         line = read_launch_line(argv, environ)
-        if (whole := with_app_file(argv, line)) != list(argv):
-            argv, line = whole, read_launch_line(whole, environ, text=line.text)
+        if (expanded := with_app_file(argv, line)) != list(argv):
+            argv, line = expanded, read_launch_line(expanded, environ, text=line.text)
     except NotALaunchLine as error:
         raise InputError(filled("the launch line after --: {0}", error)) from None
     if tries and not line.problems:

@@ -94,16 +94,16 @@ def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, st
     return [*argv[:start], *_idle(argv[start:], call, options)]
 
 
-def _idle(words: Sequence[str], call: LaunchCall, options: Sequence[str] = ()) -> list[str]:
+def _idle(argv: Sequence[str], call: LaunchCall, options: Sequence[str] = ()) -> list[str]:
     """The words of a launcher with ``/bin/true`` in place of each program, and ``options`` before the first."""
     row = next(row for row in launcher_rows().values() if row.name == call.launcher)
-    found: list[str] = []
-    while words:
-        end = words.index(":") if ":" in words and call.launcher == "openmpi" else len(words)
-        rest = split_options(call.command, literal_words(words[:end]), row).rest
-        found += [*words[: end - len(rest)], *(() if found else options), "/bin/true", *words[end : end + 1]]
-        words = words[end + 1 :]
-    return found or [*options, "/bin/true"]
+    parts: list[str] = []
+    while argv:
+        end = argv.index(":") if ":" in argv and call.launcher == "openmpi" else len(argv)
+        rest = split_options(call.command, literal_words(argv[:end]), row).rest
+        parts += [*argv[: end - len(rest)], *(() if parts else options), "/bin/true", *argv[end : end + 1]]
+        argv = argv[end + 1 :]
+    return parts or [*options, "/bin/true"]
 
 
 def absent_command(line: LaunchLine, environ: Mapping[str, str], *, is_next: bool = False) -> str:
@@ -123,8 +123,8 @@ def absent_command(line: LaunchLine, environ: Mapping[str, str], *, is_next: boo
             is_there = os.path.lexists(os.path.join(folder, word))
         else:
             is_judged = is_next and (starter != "" or _is_no_function(word, environ))
-            own = [folder] if starter in STARTS_TASKS else []
-            is_there = shutil.which(word, path=os.pathsep.join((_path(line, environ), *own))) is not None
+            folders = [folder] if starter in STARTS_TASKS else []
+            is_there = shutil.which(word, path=os.pathsep.join((_path(line, environ), *folders))) is not None
         if is_judged and not is_there:
             return word
     return ""
@@ -164,8 +164,8 @@ def _is_no_function(word: str, environ: Mapping[str, str]) -> bool:
     """
     if word in _OF_SHELL or f"BASH_FUNC_{word}%%" in environ:
         return False
-    known = {*launcher_rows(), *(name for name, _ in wrapper_rows() if is_plain(name))}
-    return word in known or re.match("python[0-9.]*$", word) is not None or any(_is_near(word, name) for name in known)
+    names = {*launcher_rows(), *(name for name, _ in wrapper_rows() if is_plain(name))}
+    return word in names or re.match("python[0-9.]*$", word) is not None or any(_is_near(word, name) for name in names)
 
 
 def _is_near(word: str, name: str) -> bool:
@@ -174,7 +174,7 @@ def _is_near(word: str, name: str) -> bool:
     >>> _is_near("torchrum", "torchrun"), _is_near("mpiexc", "mpiexec"), _is_near("srum", "srun"), _is_near("a", "ds")
     (True, True, True, False)
     """
-    differing = [at for at, (one, other) in enumerate(zip(word, name, strict=False)) if one != other]
+    differing = [at for at, (ours, theirs) in enumerate(zip(word, name, strict=False)) if ours != theirs]
     return len(name) > _LEAST_LETTERS and (is_misspelt(word, name) or (len(word) == len(name) and len(differing) == 1))
 
 
@@ -226,10 +226,10 @@ def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str])
     rest = split_options(call.command, literal_words(argv[places[0] + 1 :]), launcher_rows()["srun"]).rest
     path = program_file(call, [word.text for word in rest])
     folder = os.path.join(os.getcwd(), call.option("chdir"))
-    for words in programs_of_tasks(path, call, call.ranks) if path else ():
-        if isinstance(words, OptionProblem):
-            return words
-        program = read_launch_line(["srun", *words], environ)
+    for task_argv in programs_of_tasks(path, call, call.ranks) if path else ():
+        if isinstance(task_argv, OptionProblem):
+            return task_argv
+        program = read_launch_line(["srun", *task_argv], environ)
         absent, file = absent_command(program, environ, is_next=True), program.program
         if not absent and ("/" in file or file.endswith(".py")) and not os.path.lexists(os.path.join(folder, file)):
             absent = file
@@ -280,12 +280,12 @@ def with_app_file(argv: Sequence[str], line: LaunchLine) -> list[str]:
         text = plain_lines(read_bounded(call.option("app"), _MOST_OF_FILE).decode())
     except (OSError, ValueError):
         return list(argv)
-    row, words, kept = launcher_rows()[call.command], list(argv[places[0] + 1 :]), list(argv[: places[0] + 1])
-    while words and words[0].startswith("-"):
-        name = row.canonical(words[0].lstrip("-").partition("=")[0])
-        count = 1 if "=" in words[0] else 1 + row.word_counts.get(name, 0)
-        kept += words[:count] if name not in _OF_PROGRAM else []
-        words = words[count:]
+    row, options, kept = launcher_rows()[call.command], list(argv[places[0] + 1 :]), list(argv[: places[0] + 1])
+    while options and options[0].startswith("-"):
+        name = row.canonical(options[0].lstrip("-").partition("=")[0])
+        count = 1 if "=" in options[0] else 1 + row.word_counts.get(name, 0)
+        kept += options[:count] if name not in _OF_PROGRAM else []
+        options = options[count:]
     programs = [part for part in (entry.partition("#")[0].split() for entry in text.splitlines()) if part]
     if not programs or len(programs) > _MOST_PROGRAMS:
         return list(argv)

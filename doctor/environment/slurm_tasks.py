@@ -71,11 +71,11 @@ def programs_of_tasks(path: str, call: LaunchCall, tasks: int | None) -> Iterato
         for first, last in re.findall(r"([0-9]{1,6})(?:-([0-9]{1,6}))?(?:,|$)", ranks):
             named |= set(range(int(first), min(int(last or first), _MOST_TASKS) + 1))
         try:
-            words = shlex.split(command)
+            program = shlex.split(command)
         except ValueError:
-            words = []
-        if words:
-            yield words
+            program = []
+        if program:
+            yield program
     lacking = [task for task in range(min(tasks or 0, _MOST_TASKS)) if task not in named and not is_whole]
     if lacking:
         expected = filled("a line for each of the {0} tasks: task {1} has none", tasks, lacking[0])

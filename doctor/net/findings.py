@@ -114,8 +114,8 @@ class LocatedFailure(msgspec.Struct, frozen=True):
 NONE_LEFT = "the kernel has none left to assign"
 NO_PORT_LEFT = (
     "On {2}: `sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports` prints the ports that the kernel "
-    "assigns, and `ss -s` how many connections use them. As root: `sysctl -w net.ipv4.ip_local_port_range=\"32768 "
-    "60999\"`; `doctor fix local-ports-few -w {2}` keeps it for every start."
+    'assigns, and `ss -s` how many connections use them. As root: `sysctl -w net.ipv4.ip_local_port_range="32768 '
+    '60999"`; `doctor fix local-ports-few -w {2}` keeps it for every start.'
 )
 PORT_REFUSED = (
     "No process holds it: {2} says why it cannot listen. A port below 1024 needs root, so give the job another one "

@@ -36,7 +36,7 @@ class RendezvousWait:
         """Late ranks that no process of their host has the number of, where it shows those of all that have come."""
         self._at_rest: set[int] = set()
         """Of other hosts."""
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._pids: dict[int, int] = {}
         self._efforts: dict[int, Effort] = {}
         self._searched_at = 0.0
@@ -59,8 +59,8 @@ class RendezvousWait:
 
     def new_events(self, ranks: Iterable[int]) -> list[dict[str, Any]]:
         """For the leader: of late ranks of this host that will not come, each once."""
-        fresh = [rank for rank in ranks if rank not in self.arrived and rank not in self._told]
-        self._told.update(fresh)
+        fresh = [rank for rank in ranks if rank not in self.arrived and rank not in self._reported]
+        self._reported.update(fresh)
         return [{"ev": "late", "rank": rank, "missing": rank in self.not_started} for rank in fresh]
 
     def late(self) -> list[int]:
@@ -83,11 +83,11 @@ class RendezvousWait:
             return {}
         if now - self._searched_at >= SEARCH_SECONDS:
             self._searched_at = now
-            found = _processes_of({*late, *pids}, *min(pids.items()))
-            self._pids = {rank: pid for rank, pid in found.items() if rank in late}
-            sees_all = found.keys() >= pids.keys()
+            processes = _processes_of({*late, *pids}, *min(pids.items()))
+            self._pids = {rank: pid for rank, pid in processes.items() if rank in late}
+            sees_all = processes.keys() >= pids.keys()
             self.not_started -= set(local)
-            self.not_started |= late.intersection(local) - found.keys() if sees_all else set()
+            self.not_started |= late.intersection(local) - processes.keys() if sees_all else set()
         efforts = {}
         for rank, pid in self._pids.items():
             if rank not in self._efforts:
@@ -124,18 +124,18 @@ def late_rank(event: Mapping[str, Any]) -> int:
     return rank if isinstance(rank, int) else -1
 
 
-def _processes_of(ranks: Collection[int], known: int, known_pid: int) -> dict[int, int]:
-    """By rank: the first process of this host and user that was started with its number, in the known one's job."""
-    like = rank_environment(known_pid)
-    name = next((name for name in RANK_NAMES if like.get(name) == str(known)), "")
+def _processes_of(ranks: Collection[int], joining_rank: int, joining_pid: int) -> dict[int, int]:
+    """By rank: the first process of this host and user that was started with its number, in that rank's job."""
+    like = rank_environment(joining_pid)
+    name = next((name for name in RANK_NAMES if like.get(name) == str(joining_rank)), "")
     job = [like.get(variable) for variable in SAME_JOB]
-    found: dict[int, int] = {}
+    pids: dict[int, int] = {}
     for entry in sorted(map(int, filter(str.isdigit, names_in("/proc", MOST_SEARCHED)))) if name else ():
         environ = rank_environment(entry) if _is_own(entry) else {}
         number = environ.get(name, "")
         if number.isdecimal() and int(number) in ranks and [environ.get(variable) for variable in SAME_JOB] == job:
-            found.setdefault(int(number), entry)
-    return found
+            pids.setdefault(int(number), entry)
+    return pids
 
 
 def _is_own(pid: int) -> bool:

@@ -122,16 +122,16 @@ def ring_neighbors(case: Case) -> list[Cause]:
     awaited = most_awaited((target for target in targets.values() if target is not None), least=2)
     if len({call.operation for call in calls.values()}) > 1:
         return []
-    mutual = [(one, other) for one, other in targets.items() if other is not None and targets.get(other) == one]
+    mutual = [(rank, target) for rank, target in targets.items() if target is not None and targets.get(target) == rank]
     if len(mutual) == 2:  # one pair, from both sides
-        one, other = sorted(rank for rank, _ in mutual)
+        low, high = sorted(rank for rank, _ in mutual)
         claim = filled(
             "ranks {0} and {1} wait for each other: one of them, or the network between them, did not answer",
-            one,
-            other,
+            low,
+            high,
         )
-        pair = culprit_of_rank(case, one), culprit_of_rank(case, other)
-        return [one_of_two("gloo-timeout", pair, claim, first_evidence(calls[rank].waiting for rank in (one, other)))]
+        pair = culprit_of_rank(case, low), culprit_of_rank(case, high)
+        return [one_of_two("gloo-timeout", pair, claim, first_evidence(calls[rank].waiting for rank in (low, high)))]
     if awaited is None:
         return []
     culprit = culprit_of_rank(case, awaited)

@@ -147,9 +147,9 @@ def _slurm_exports(text: str) -> tuple[dict[str, str], tuple[str, ...], bool]:
     """``ALL,A=b,C``: variables, names that are passed, and whether all others are."""
     entries = [entry for entry in text.split(",") if entry]
     exported = dict(entry.split("=", 1) for entry in entries if "=" in entry)
-    plain = [entry for entry in entries if "=" not in entry]
-    passed = tuple(word for word in plain if word.upper() not in ("ALL", "NONE", "NIL"))
-    return exported, passed, "ALL" in map(str.upper, plain) or not text
+    names = [entry for entry in entries if "=" not in entry]
+    passed = tuple(word for word in names if word.upper() not in ("ALL", "NONE", "NIL"))
+    return exported, passed, "ALL" in map(str.upper, names) or not text
 
 
 def _openmpi(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
@@ -183,11 +183,11 @@ def _count(hosts: tuple[str, ...]) -> int | None:
 def programs_of(options: Options, row: LauncherRow) -> list[Options]:
     """The options of each program, with its words: ``-np 2 a : -np 4 b`` are two. The first has ``options``."""
     colons = [at for at, word in enumerate(options.rest) if word.text == ":" and not word.unresolved]
-    words, found = options.rest, [options]
-    for start, end in zip(colons, [*colons[1:], len(words)], strict=False):
-        found.append(split_options(options.command, words[start + 1 : end], row))
-    options.rest = words[: colons[0]] if colons else words
-    return found
+    argv, programs = options.rest, [options]
+    for start, end in zip(colons, [*colons[1:], len(argv)], strict=False):
+        programs.append(split_options(options.command, argv[start + 1 : end], row))
+    options.rest = argv[: colons[0]] if colons else argv
+    return programs
 
 
 def _first_program(row: LauncherRow, options: Options, ranks: int | None) -> tuple[Argv, tuple[Argv, ...], int | None]:

@@ -173,8 +173,8 @@ def _failure(
     others = following.of(outcome.check)
     named = [host for finding in independent for host in finding.hosts]
     hosts = fleet.ordered((*named, *(host for other in others for host in other.hosts)))
-    own = (outcome.check, *(other.check for other in others))
-    blocked = {check for name in own for check in causes.blocked(name)}.difference(own)
+    checks = (outcome.check, *(other.check for other in others))
+    blocked = {check for name in checks for check in causes.blocked(name)}.difference(checks)
     return CheckFailure(outcome, grouped(independent, fleet), hosts, tuple(sorted(blocked)), others)
 
 

@@ -29,7 +29,7 @@ def _scheduler_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]
     first, before, rates = was.lr0, _rates(was.groups), _rates(now.groups)
     # One that is lost leaves the rate that the optimizer loaded, or begins where the first run began.
     is_new = bool(rates) and not any(
-        len(known) == len(rates) and _close(known, rates) for known in (before, _numbers(first))
+        len(kept) == len(rates) and _close(kept, rates) for kept in (before, _numbers(first))
     )
     hardness = "note" if is_new and before and first else "scheduler"
     for earlier, scheduler in zip(was.schedulers, now.schedulers, strict=False):
@@ -75,12 +75,12 @@ def _average_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
     """Averages of the parameters (`torch.optim.swa_utils.AveragedModel`) that have taken in something."""
     del is_same_script
     for number, (before, count) in enumerate(zip(was.averaged, now.averaged, strict=False)):
-        own = [name for name in was.averages if name.startswith(f"{number}:") and _comparable(was, now, name)]
-        other = [name for name in own if row_of(was.averages, name) != row_of(now.averages, name)]
+        averages = [name for name in was.averages if name.startswith(f"{number}:") and _comparable(was, now, name)]
+        other = [name for name in averages if row_of(was.averages, name) != row_of(now.averages, name)]
         if before and other and count <= before:
             values: Values = {
                 "count": len(other),
-                "total": len(own),
+                "total": len(averages),
                 "tensors": name_tensors(sorted(name.partition(":")[2] for name in other)),
             }
             yield "average", "soft", (), values

@@ -46,7 +46,7 @@ class EarlyEnd:
         self._printed = _thread.allocate_lock()
         self._reading = _thread.allocate_lock()
         """Held until the list of hosts was read, or could not be."""
-        self._is_ending = False
+        self._is_ending = self._has_read = False
 
     def start(self) -> None:
         """Ends the process at the deadline, from a thread of its own, unless the line was printed by then.
@@ -77,6 +77,7 @@ class EarlyEnd:
     def _read_list(self) -> None:
         try:
             self.hosts = _hosts_of(self.argv, os.environ)
+            self._has_read = True
         finally:
             self._reading.release()
 
@@ -84,6 +85,7 @@ class EarlyEnd:
         while (remaining := self.deadline - time.monotonic()) > 0:
             time.sleep(min(remaining, 1.0))
         if self.claim_line():
+            self._reading.acquire(True, FALLBACK_SECONDS)
             self._end("budget-ended", 12)
 
     def end_by_signal(self, number: int) -> None:
@@ -108,7 +110,8 @@ class EarlyEnd:
             if report not in ("", "-") and all(os.environ.get(name, "0") == "0" for name in OTHER_RANKS):
                 interrupts.remove_old(report)
             ends = f"exit={code} t={interrupts.process_age():.1f}s"
-            line = filled("doctor preflight: UNKNOWN nodes=0/{0} why={1} {2}\n", len(self.hosts) or 1, why, ends)
+            hosts = len(self.hosts) or (1 if self._has_read else "?")
+            line = filled("doctor preflight: UNKNOWN nodes=0/{0} why={1} {2}\n", hosts, why, ends)
             os.write(1, line.encode("ascii"))
         except OSError:
             pass

@@ -129,6 +129,17 @@ def test_the_budget_holds_where_a_starved_machine_does_not_come_to_load_the_modu
     assert done.returncode == code
 
 
+def test_a_list_of_hosts_that_could_not_be_read_in_time_is_no_single_host() -> None:
+    program = f"""
+import sys, time
+from doctor.preflight import early_end
+early_end._hosts_of = lambda *_: time.sleep(60)
+{START.format(module="doctor.cli.preflight", words=["--hostfile", "/nfs/hosts", "--budget", "2s"])}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert done.stdout.startswith("doctor preflight: UNKNOWN nodes=0/? why=budget-ended exit=12 t="), done.stdout
+
+
 def test_a_verdict_that_stands_is_what_the_deadline_and_a_signal_print_and_only_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

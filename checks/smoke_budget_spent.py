@@ -17,9 +17,10 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     ## What to do
     {remedy}
 
-    Give it more time, `doctor smoke {all_hosts} --budget 600`, or less work, `doctor smoke {all_hosts} --steps 2`. If
-    `import torch` takes most of it, the interpreter is on a slow file system: the report shows how long it took. If
-    something else runs on the hosts, end it first.
+    If something else runs on the hosts, end it first. Give the smoke run more time, `doctor smoke {all_hosts} --budget
+    600`, or less work, `doctor smoke {all_hosts} --steps 2`; in a job of your own, `timeout=` of `init_process_group`
+    is the time. If `import torch` takes most of it, the interpreter is on a slow file system: the report shows how long
+    it took.
 
     ## Source
     The clock of the controller, from the first connection on. Ranks that a CPU quota of their control group held back

@@ -4,9 +4,9 @@
 An entry of ``[project.scripts]`` would import `re` first, which takes as long as half an empty Python.
 """
 
-from doctor.engine.import_path import leave_working_folder
+from doctor.engine.import_path import find_own_modules
 
-leave_working_folder()
+find_own_modules()
 
 from doctor.cli.main import main  # noqa: E402  # behind the line above, which decides where it looks
 

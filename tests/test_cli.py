@@ -499,3 +499,17 @@ def test_a_working_folder_that_was_removed(words: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (78, "")
     assert done.stderr.startswith("doctor: the working folder is not there") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("module", ["random", "enum", "typing", "socket", "os", "argparse"])
+def test_a_job_that_hides_modules_of_python_hides_none_of_doctors(module: str, tmp_path: Path) -> None:
+    """PYTHONPATH of the job: doctor ended with a traceback where its own imports met the file."""
+    (tmp_path / f"{module}.py").write_text("raise SystemExit('this is the job')\n")
+    (tmp_path / "helpers.py").write_text("")
+    folders = os.pathsep.join((str(tmp_path), str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, "-m", "doctor", "check", "--select", "disk-full", "-f", "oneline"],
+        env={**CLEAN, "PYTHONPATH": folders}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.stdout.startswith("doctor check: "), done.stderr
+    assert "this is the job" not in done.stderr and "Traceback" not in done.stderr

@@ -2,8 +2,8 @@
 
 import runpy
 
-from doctor.engine.import_path import leave_working_folder
+from doctor.engine.import_path import find_own_modules
 
 if __name__ == "__main__":
-    leave_working_folder()
+    find_own_modules()
     runpy.run_module("doctor.cli.smoke_launched", run_name="__main__")

@@ -10,8 +10,8 @@ def find_own_modules() -> None:
     """Sees to it that Python's own modules are what doctor imports under their names.
 
     The working folder, which ``python -m`` puts first, is taken off `sys.path`; a folder of PYTHONPATH that holds a
-    file or package of such a name, as a ``json.py`` of the job, comes last. The job is started with the same PYTHONPATH,
-    and what it meets there is for the checks to say.
+    file or package of such a name, as a ``json.py`` of the job, comes last. The job has the same PYTHONPATH, and
+    what it meets there is for the checks to say.
     """
     try:
         folder = os.getcwd()

@@ -91,13 +91,13 @@ def _login() -> dict:  # type: ignore[type-arg]
 def _kernel() -> dict:  # type: ignore[type-arg]
     import glob
 
-    zero, each = re.compile("[0, ]*$"), re.compile("/sys/(class/net|bus/pci)/")
+    each = re.compile("/sys/(class/net|bus/pci)/")
     without = re.compile("/sys/block/(loop|ram|zram|nbd|dm-)")
     values: dict[str, str] = {}
     for pattern in KERNEL_FILES:
         for path in sorted(glob.glob(pattern))[:1000]:
             value = "" if without.match(path) else read_setting(path)
-            if value and not (each.match(path) and zero.match(value)) and len(values) < MAX_ROWS:
+            if value and (value.strip("0, ") or not each.match(path)) and len(values) < MAX_ROWS:
                 values[path] = value
     return values
 

@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import accelerator_count, host_rank_count
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import LOCAL_PORTS, LOCAL_PORTS_PER_RANK, ReservedPorts, format_ports
+from doctor.facts.ports import LOCAL_PORTS, LOCAL_PORTS_OF_LAUNCHER, LOCAL_PORTS_PER_RANK, ReservedPorts, format_ports
 from doctor.job import LaunchConfig
 
 DEVICES = ("npus", "gpus")
@@ -35,8 +35,9 @@ def local_ports_few(
     ## Source
     Kernel documentation, ip-sysctl: ip_local_port_range (32768 to 60999 by default), ip_local_reserved_ports. Gloo,
     transport/tcp: a device listens at a port of its own, and torch makes one for each group; connections to different
-    places share a port. Measured with PyTorch 2.13: a rank of Gloo with two groups lives with two ports. Fewer for each
-    rank are an error, and below 1024 in all it is a warning. Ports that other programs hold now are not counted.
+    places share a port. Measured with PyTorch 2.13: a rank of Gloo with two groups lives with two ports, and torchrun
+    needs two more on each host. Fewer are an error, of one rank where the number of ranks is not known, and below 1024
+    in all it is a warning. Ports that other programs hold now are not counted.
     """
     ranks = host_rank_count(launch, accelerator_count(npus, gpus)) or 1
     if ports.local_ports < LOCAL_PORTS:
@@ -49,4 +50,4 @@ def local_ports_few(
             reserved=format_ports(ports.reserved),
             wider=ports.wider_range,
             ranks=ranks,
-        ).as_warning(ports.local_ports >= LOCAL_PORTS_PER_RANK * ranks)
+        ).as_warning(ports.local_ports >= LOCAL_PORTS_PER_RANK * ranks + LOCAL_PORTS_OF_LAUNCHER)

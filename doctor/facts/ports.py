@@ -68,6 +68,8 @@ LOCAL_PORTS = 1024
 """Ports that a host of a job should be able to assign; the kernel's own range has 28232."""
 LOCAL_PORTS_PER_RANK = 2
 """Of Gloo: a rank with two groups lives with two (measured), since connections to different places share one."""
+LOCAL_PORTS_OF_LAUNCHER = 2
+"""Of torchrun's agent: with it one rank needs four, two ranks six (measured with 2.13 on two hosts, and DDP)."""
 PORT_RANGES = (PortRange(32768, 60999), PortRange(32768, 65535), PortRange(10000, 28999))
 """The kernel's default, and others that hold neither 29500, torchrun's, nor those of Kubernetes's services."""
 

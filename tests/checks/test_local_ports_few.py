@@ -42,7 +42,13 @@ def test_the_range_that_is_named_has_enough_beside_the_reserved_ports(reserved: 
     assert bool(messages(run_check(NAME, ports(first, last, reserved)))) == (reserved == "1-65535")
 
 
-@pytest.mark.parametrize(("ranks", "severity"), [(32, "warning"), (33, "error")])
+@pytest.mark.parametrize(("ranks", "severity"), [(31, "warning"), (32, "error")])
 def test_an_error_where_the_ranks_of_the_host_cannot_have_their_sockets(ranks: int, severity: str) -> None:
     launch = msgspec.structs.replace(LaunchConfig.from_environment({}), ranks_per_host=ranks)
     assert run_check(NAME, ports(40000, 40063), launch).found_severity.value == severity
+
+
+@pytest.mark.parametrize(("last", "severity"), [(40002, "error"), (40003, "warning")])
+def test_what_no_job_under_torchrun_lives_with_is_an_error_whatever_its_size(last: int, severity: str) -> None:
+    """Three ports: torchrun's only rank on the host ended with "bind: Address already in use"; it lives with four."""
+    assert run_check(NAME, ports(40000, last)).found_severity.value == severity

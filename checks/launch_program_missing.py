@@ -9,13 +9,20 @@ _LACKING = {
     "folder": "a folder without __main__.py",
     "not executable": "not executable",
     "without interpreter": "a script whose interpreter is not there",
+    "text": "text whose first line names no interpreter",
     "broken": "no valid Python",
     "shadowed": "taken for a module of Python or PyTorch",
     "blocked": "no folder that can be made or written to",
 }
 """By the state, what is said of it."""
 _SURE = ("blocked", "shadowed")
-_CASES = {"not executable": "Mode", "without interpreter": "Interpreter", "broken": "Text", "shadowed": "Name"}
+_CASES = {
+    "not executable": "Mode",
+    "without interpreter": "Interpreter",
+    "text": "Header",
+    "broken": "Text",
+    "shadowed": "Name",
+}
 _MODULES = ("-m ", "import ")
 """What stands before the name of a module, by how it is loaded."""
 
@@ -40,6 +47,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
       `export PYTHONPATH=<folder>`.
     - Mode: on {host}, `chmod +x {path}`.
     - Interpreter: on {host}, `head -n 1 {path} | cat -A` shows it. With `^M` at its end: `dos2unix {path}`.
+    - Header: `sed -i '1i #!/usr/bin/env python3' {path}` of a program in Python, `#!/bin/bash` of one of the shell: a
+      shell reads a file without it, torchrun, mpirun and srun do not ("Exec format error").
     - Text: `python3 -m py_compile {path}` shows the line. Correct it, or start the program with the Python it is for.
     - Name: rename {path}, and correct what imports it: Python takes it for the module of that name, which PyTorch
       needs.
@@ -80,7 +89,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
         is_program = any(program.path == path for program in programs.values())
         for lacking, observed in _LACKING.items():
             missing = [host for host, state in states.items() if state == lacking]
-            if not missing:
+            if not missing or (lacking == "text" and not launch.inner_launcher):
                 continue
             module = path.split(" ")[-1] if path.startswith(_MODULES) else None
             yield Finding(

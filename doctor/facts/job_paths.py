@@ -246,7 +246,20 @@ def _state_of_started(path: str) -> str:
     if not os.access(path, os.X_OK):
         return "not executable"
     interpreter = _interpreter_of(path)
-    return "there" if not interpreter or os.path.exists(interpreter) else "without interpreter"
+    if interpreter:
+        return "there" if os.path.exists(interpreter) else "without interpreter"
+    return "text" if _is_text(path) else "there"
+
+
+def _is_text(path: str) -> bool:
+    """Whether a file begins as text, without ``#!``: the kernel refuses it (ENOEXEC), and a shell reads it itself."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            beginning = file.read(256)
+    except OSError:
+        return False
+    return not beginning.startswith(b"#!") and beginning.isascii() and b"\0" not in beginning
 
 
 def _interpreter_of(path: str) -> str:
@@ -270,7 +283,7 @@ def _state_of_output(path: str) -> str:
         return "blocked" if _is_absence(error) else str(error.strerror)
 
 
-_UNUSABLE = ("without interpreter", "broken", "shadowed")
+_UNUSABLE = ("without interpreter", "text", "broken", "shadowed")
 
 
 def find_program(arguments: ProbeArguments) -> dict[str, object]:
@@ -312,7 +325,7 @@ class JobProgram(Fact, frozen=True):
 
     path: str
     state: str
-    """there, missing, folder, not executable, without interpreter, broken."""
+    """there, missing, folder, not executable, without interpreter, text, broken."""
     files: dict[str, str] = {}
     """The same by configuration, module (``-m NAME``), ``import NAME`` of program or launcher, which may also be
     elsewhere, file that is shadowed, as Python takes it for another one, and folder for logs, which is there or

@@ -218,7 +218,8 @@ def test_what_other_hosts_find_is_asked_where_they_surely_start_this_python(
     [
         ("#!/bin/sh\n", "there", ""),
         ("#! /usr/bin/env python3\n", "there", ""),
-        ("echo without a first line\n", "there", ""),
+        ("echo without a first line\n", "text", ""),  # the shell that starts it reads it
+        ("\x7fELF\x02\x01\x01\x00", "there", ""),
         ("#!/bin/sh\r\n", "without interpreter", "`dos2unix {}`"),
         ("#!/opt/none/bash -e\n", "without interpreter", "`head -n 1 {} | cat -A`"),
     ],
@@ -232,6 +233,21 @@ def test_the_interpreter_of_a_script(text: str, state: str, remedy: str, tmp_pat
     outcome = run_check("launch-program-missing", fleet(1, answer))
     assert [finding.is_warning for finding in outcome.findings] == [False] * bool(remedy)
     assert not remedy or remedy.format(path) in advice("launch-program-missing", outcome)
+
+
+@pytest.mark.parametrize(("launchers", "is_refused"), [(("torchrun",), True), (("srun",), True), ((), False)])
+def test_a_text_without_a_first_line_is_refused_by_launchers_alone(
+    launchers: tuple[str, ...], is_refused: bool, tmp_path: Path
+) -> None:
+    """torchrun --no-python ./t.py, executable, "import torch" first: OSError: [Errno 8] Exec format error."""
+    (tmp_path / "t.py").write_text("import torch\n")
+    (tmp_path / "t.py").chmod(0o755)
+    answer = answered(JobProgram, find_program({"program": str(tmp_path / "t.py"), "is_started": True}))
+    launch = msgspec.structs.replace(LaunchConfig.from_environment({}), launchers=launchers)
+    outcome = run_check("launch-program-missing", fleet(1, answer), launch)
+    text = f"{tmp_path}/t.py is text whose first line names no interpreter"
+    assert messages(outcome) == [("w1", text)] * is_refused
+    assert not is_refused or "#!/usr/bin/env python3" in advice("launch-program-missing", outcome)
 
 
 def test_a_program_that_is_no_python(tmp_path: Path) -> None:

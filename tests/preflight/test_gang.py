@@ -77,15 +77,18 @@ class Gang:
         process.communicate()
 
     def wait_for(self, host: str, text: str) -> None:
-        """Until a port of the gang is in this state on a host."""
-        deadline = time.monotonic() + 60
-        while not self.site.fleet.enter(host, f"ss -Htn {text}").stdout:
+        """Until a port of the gang is in this state on a host. A leader looks for another one, and meets itself."""
+        deadline, own = time.monotonic() + 60, self.site.fleet.addresses[host]
+        while not self.site.fleet.enter(host, f"ss -Htni {text}".replace("OWN", own), check=False).stdout:
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
 
 LISTENS = "state listening '( sport >= 28640 and sport <= 28643 )'"
-HAS_MEMBER = "state established '( sport >= 28640 and sport <= 28643 )'"
+HAS_MEMBER = (
+    "state established '( sport >= 28640 and sport <= 28643 ) and not dst OWN' | grep -E 'bytes_received:[0-9]{3}'"
+)
+"""It has been admitted: both have shown that they know the key."""
 
 
 def _descendants(pid: int) -> list[int]:

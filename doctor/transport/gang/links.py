@@ -81,9 +81,11 @@ class MemberLink:
         self._link.close()
 
     def _send(self, kind: bytes, data: bytes) -> None:
-        """What cannot be sent shows in the thread that receives."""
+        """What cannot be sent shows in the thread that receives: a member that has gone may have said why."""
         try:
             self._link.send(kind, data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # what came before is still to be read, and then the end
         except OSError:
             self._link.close()
 

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from doctor.engine.addresses import means_own_host
-from doctor.engine.bounded_read import plain_lines, read_bounded
+from doctor.engine.bounded_read import plain_lines, read_bounded_text
 from doctor.engine.bounded_run import run_bounded
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.commands import MAX_OUTPUT
 from doctor.environment.schedulers import batch_allocation
-from doctor.environment.slurm_tasks import program_file, programs_of_tasks
+from doctor.environment.slurm_tasks import MOST_OF_FILE, program_file, programs_of_tasks
 from doctor.hosts.hostfile import parse_hostfile
 from doctor.job.job_size import OF_STEP, STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, read_launch_line
@@ -44,7 +44,7 @@ _OF_SHELL = {"exec", "builtin", "command", "time", "."}
 _LEAST_LETTERS = 3
 _OF_PROGRAM = frozenset(("app", "np", "x", "host", "hostfile", "machinefile", "wdir"))
 """Options of mpirun that are those of one program."""
-_MOST_OF_FILE, _MOST_PROGRAMS = 1 << 18, 256
+_MOST_PROGRAMS = 256
 _MAPS_ALONE = re.compile(r"output-filename$|tv$|d$|debug|xterm$|report-(pid|uri)|preload|dvm|ompi-server|xml|app$")
 """Options of mpirun that write files or start more than the program: with them it maps ranks, and starts none."""
 _READ_ALONE = re.compile(r"container|bcast$|multi-prog$|no-allocate$|pty$|x11$")
@@ -71,11 +71,10 @@ def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, st
     ``/bin/true`` in the allocation of this shell, and where there is none asks for the time of one. Sources: Open MPI,
     mpirun(1), "--do-not-launch"; Slurm, srun(1), "--test-only", "--immediate".
     """
-    call = line.launchers[0] if line.launchers and all(is_plain(word.split()[0]) for word in line.wrappers) else None
-    places = [at for at, word in enumerate(argv) if call is not None and os.path.basename(word) == call.command]
-    if call is None or not places or any(word.startswith("$") for word in argv):
+    call, start = _first_launcher(line, argv)
+    if call is None or not _runs_here(line) or any(word.startswith("$") for word in argv):
         return []
-    command, start = argv[places[0]], places[0] + 1
+    command = argv[start - 1]
     program = shutil.which(command, path=_path(line, environ)) or ""
     if call.launcher == "openmpi" and os.path.basename(os.path.realpath(program)) in _OPENMPI:
         is_here_alone = "options" not in call.unresolved and (starts_here(line, environ) or _is_this_host(call))
@@ -92,6 +91,18 @@ def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, st
     options += [f"--{name}={idle}" for name, idle in _HOOKS.items() if name in call.options]
     options = ["--help"] if any(map(_READ_ALONE.match, call.options)) else options
     return [*argv[:start], *_idle(argv[start:], call, options)]
+
+
+def _first_launcher(line: LaunchLine, argv: Sequence[str]) -> tuple[LaunchCall | None, int]:
+    """The first launcher and the place of its first option among the words; None and 0 where it is not among them."""
+    call = next(iter(line.launchers), None)
+    names = [os.path.basename(word) for word in argv]
+    return (call, names.index(call.command) + 1) if call is not None and call.command in names else (None, 0)
+
+
+def _runs_here(line: LaunchLine) -> bool:
+    """Whether all that stands before the launcher leaves it where it is: in this host's files and network."""
+    return all(is_plain(word.split()[0]) for word in line.wrappers)
 
 
 def _idle(argv: Sequence[str], call: LaunchCall, options: Sequence[str] = ()) -> list[str]:
@@ -219,11 +230,10 @@ def launch_refusals(
 
 def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> OptionProblem | None:
     """What srun refuses of the file of ``--multi-prog``, and the first of its programs that nothing finds."""
-    call = next(iter(line.launchers), None)
-    places = [at for at, word in enumerate(argv) if call is not None and os.path.basename(word) == call.command]
-    if call is None or call.launcher != "srun" or not places:
+    call, start = _first_launcher(line, argv)
+    if call is None or call.launcher != "srun":
         return None
-    rest = split_options(call.command, literal_words(argv[places[0] + 1 :]), launcher_rows()["srun"]).rest
+    rest = split_options(call.command, literal_words(argv[start:]), launcher_rows()["srun"]).rest
     path = program_file(call, [word.text for word in rest])
     folder = os.path.join(os.getcwd(), call.option("chdir"))
     for task_argv in programs_of_tasks(path, call, call.ranks) if path else ():
@@ -259,7 +269,7 @@ def _is_this_host(call: LaunchCall) -> bool:
     if not call.hostfile or call.hosts or _HOST_OPTIONS & call.unresolved.keys():
         return False
     try:
-        lines = parse_hostfile(plain_lines(read_bounded(call.hostfile, _MOST_OF_FILE).decode()), call.hostfile)
+        lines = parse_hostfile(read_bounded_text(call.hostfile, MOST_OF_FILE), call.hostfile)
     except (OSError, ValueError):
         return False
     names = {socket.gethostname(), socket.gethostname().partition(".")[0]}
@@ -272,15 +282,14 @@ def with_app_file(argv: Sequence[str], line: LaunchLine) -> list[str]:
     Beside the file neither programs nor ``_OF_PROGRAM`` of the line count (measured with Open MPI 4.1.4). Source:
     mpirun(1), "Specifying Multiple Applications".
     """
-    call = next(iter(line.launchers), None)
-    places = [at for at, word in enumerate(argv) if call is not None and os.path.basename(word) == call.command]
-    if call is None or call.launcher != "openmpi" or not places or not call.option("app") or call.unresolved:
+    call, start = _first_launcher(line, argv)
+    if call is None or call.launcher != "openmpi" or not call.option("app") or call.unresolved:
         return list(argv)
     try:
-        text = plain_lines(read_bounded(call.option("app"), _MOST_OF_FILE).decode())
+        text = read_bounded_text(call.option("app"), MOST_OF_FILE)
     except (OSError, ValueError):
         return list(argv)
-    row, options, kept = launcher_rows()[call.command], list(argv[places[0] + 1 :]), list(argv[: places[0] + 1])
+    row, options, kept = launcher_rows()[call.command], list(argv[start:]), list(argv[:start])
     while options and options[0].startswith("-"):
         name = row.canonical(options[0].lstrip("-").partition("=")[0])
         count = 1 if "=" in options[0] else 1 + row.word_counts.get(name, 0)
@@ -304,7 +313,7 @@ def _own_address_refused(line: LaunchLine) -> OptionProblem | None:
     is_static = call.rdzv_backend in ("", "static") and not call.standalone
     if is_static or call.rdzv_backend not in ("", "static", "c10d") or {"local-addr", "options"} & {*call.unresolved}:
         return None
-    if not (all(is_plain(word.split()[0]) for word in line.wrappers) and not line.container):
+    if line.container or not _runs_here(line):
         return None
     answers: list[tuple[str, bool]] = []
     asking = threading.Thread(target=lambda: answers.append(_leads_here(call.option("local-addr"))), daemon=True)

@@ -6,14 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from doctor.engine.bounded_read import plain_lines, read_bounded
+from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 
-_MOST_OF_FILE, _MOST_TASKS = 1 << 18, 65_536
+MOST_OF_FILE, _MOST_TASKS = 1 << 18, 65_536
 _ORDERS = {
     "nodelist",
     "nodefile",
@@ -57,7 +57,7 @@ def programs_of_tasks(path: str, call: LaunchCall, tasks: int | None) -> Iterato
     Source: srun(1), "MULTIPLE PROGRAM CONFIGURATION".
     """
     try:
-        text = plain_lines(read_bounded(path, _MOST_OF_FILE).decode())
+        text = read_bounded_text(path, MOST_OF_FILE)
     except (OSError, ValueError):
         yield OptionProblem(call.command, "--multi-prog", printable(path, 200), "a file that can be read")
         return

@@ -45,6 +45,16 @@ def add(name, path):
     found = digest(real)
     if found:
         libraries.setdefault(name, []).append(os.path.basename(real) + " " + found)
+records = {}
+def record_lines(path):
+    path = os.path.realpath(path)
+    if path not in records:
+        try:
+            with open(path, errors="replace") as record:
+                records[path] = record.read(8 << 20).splitlines()
+        except OSError:
+            records[path] = []
+    return records[path]
 def compiled(name):
     return name.endswith(".so") or ".so." in name
 own = [folder for folder in os.environ.get("PYTHONPATH", "").split(":") if folder.startswith("/")]
@@ -60,12 +70,7 @@ for folder in sys.path[1:]:
             version = version.split("-")[0]
             key = name.replace("_", "-").lower()
             packages.setdefault(key, version or "no version")
-            try:
-                with open(os.path.join(folder, entry, "RECORD"), errors="replace") as record:
-                    lines = record.read(8 << 20).splitlines()
-            except OSError:
-                continue
-            for line in lines:
+            for line in record_lines(os.path.join(folder, entry, "RECORD")):
                 path = line.split(",", 1)[0]
                 if compiled(path):
                     add(key, os.path.join(folder, path))
@@ -133,9 +138,8 @@ for folder in dict.fromkeys(os.path.realpath(folder) for folder in sys.path[1:])
         if not entry.endswith(".dist-info"):
             continue
         record = os.path.join(folder, entry, "RECORD")
+        rows = [line.rsplit(",", 2) for line in record_lines(record)]
         try:
-            with open(record, errors="replace") as source:
-                rows = [line.rsplit(",", 2) for line in source.read(8 << 20).splitlines()]
             since = os.stat(record).st_mtime + 2
         except OSError:
             continue

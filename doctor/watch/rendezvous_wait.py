@@ -10,14 +10,15 @@ from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import names_in
 from doctor.smoke.model import Failure
+from doctor.watch.attach.inspector.connected import user_of
+from doctor.watch.attach.inspector.rank_finder import JOB_VARIABLES, named_rank
 from doctor.watch.effort import Effort
 from doctor.watch.fleet.meeting import rank_environment
-from doctor.watch.rehearsal.rank_view import RANK_NAMES
 
 SEARCH_SECONDS = 5.0
 """Between two searches for the processes of ranks that are late."""
 MOST_SEARCHED = 1 << 16
-SAME_JOB = ("MASTER_ADDR", "MASTER_PORT", "MS_SCHED_HOST", "MS_SCHED_PORT", "SLURM_STEP_ID", "PMIX_NAMESPACE")
+SAME_JOB = (*JOB_VARIABLES, "MS_SCHED_HOST", "PMIX_NAMESPACE")
 """Variables that processes of one job have alike; where one has none of them, neither have the others."""
 
 
@@ -127,19 +128,14 @@ def late_rank(event: Mapping[str, Any]) -> int:
 def _processes_of(ranks: Collection[int], joining_rank: int, joining_pid: int) -> dict[int, int]:
     """By rank: the first process of this host and user that was started with its number, in that rank's job."""
     like = rank_environment(joining_pid)
-    name = next((name for name in RANK_NAMES if like.get(name) == str(joining_rank)), "")
-    job = [like.get(variable) for variable in SAME_JOB]
+    named, job = named_rank(like), [like.get(variable) for variable in SAME_JOB]  # type: ignore[no-untyped-call]
     pids: dict[int, int] = {}
-    for entry in sorted(map(int, filter(str.isdigit, names_in("/proc", MOST_SEARCHED)))) if name else ():
-        environ = rank_environment(entry) if _is_own(entry) else {}
-        number = environ.get(name, "")
-        if number.isdecimal() and int(number) in ranks and [environ.get(variable) for variable in SAME_JOB] == job:
-            pids.setdefault(int(number), entry)
+    if named is None or named[0] != joining_rank:
+        return pids
+    for entry in sorted(map(int, filter(str.isdigit, names_in("/proc", MOST_SEARCHED)))):
+        environ = rank_environment(entry) if user_of(entry) == os.geteuid() else {}  # type: ignore[no-untyped-call]
+        found = named_rank(environ)  # type: ignore[no-untyped-call]
+        is_of_job = found is not None and [environ.get(variable) for variable in SAME_JOB] == job
+        if found is not None and is_of_job and found[0] in ranks and found[2] == named[2]:
+            pids.setdefault(found[0], entry)
     return pids
-
-
-def _is_own(pid: int) -> bool:
-    try:
-        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
-    except OSError:
-        return False

@@ -29,7 +29,7 @@ d.destroy_process_group()
 SCRIPT = """#!/bin/bash
 export GLOO_SOCKET_IFNAME=eth0 OMP_NUM_THREADS=1
 {before}
-doctor preflight --tier quick --select {checks} --budget 90 -- srun {line}
+doctor preflight --net off --select {checks} --budget 90 -- srun {line}
 echo preflight=$?
 timeout 20 srun {line}
 echo job=$?

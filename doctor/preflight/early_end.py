@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from doctor.engine import interrupts
 from doctor.engine.quantities import parse_time_limit
 from doctor.engine.texts import filled
+from doctor.remote.runtime.rank_variables import RANK_VARIABLES
 
 BUDGET = {"quick": 20.0, "standard": 60.0, "smoke": 180.0, "deep": 300.0}
 """Seconds, by tier."""
@@ -30,7 +31,7 @@ SWITCHES = frozenset(
     }
 )
 """Options of the command that take no value."""
-OTHER_RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK", "RANK_ID", "LOCAL_RANK")
+OTHER_RANKS = ("LOCAL_RANK", *(rank for rank, _, _ in RANK_VARIABLES))
 """Variables that are not 0 in a process whose report another process may write."""
 
 

@@ -8,6 +8,9 @@ from doctor.environment.job_context import choose_scope
 from doctor.environment.launchers import launchers
 from doctor.environment.schedulers import find_allocation, schedulers
 from doctor.environment.variables import EnvironmentVariables
+from doctor.remote.runtime import rank_variables
+from doctor.watch.attach.inspector.rank_finder import named_rank
+from doctor.watch.hook import channel
 from tests.environment.contexts import context, fields, launcher_examples, scheduler_examples
 
 
@@ -21,6 +24,24 @@ def test_the_sample_of_a_launcher(launcher) -> None:
     assert fields(detected, {**launcher.expected, "launcher": ""}) == {**launcher.expected, "launcher": launcher.name}
     assert detected.problems == ()
     assert {"rank", "world_size"} <= launcher.expected.keys(), "`expected` of the row in launchers.toml: both"
+
+
+@pytest.mark.parametrize("launcher", [launcher for launcher in launchers() if launcher.sample], ids=names)
+def test_whoever_finds_a_rank_on_a_host_finds_that_of_each_launcher(launcher) -> None:
+    environ = dict(launcher_examples())[launcher.name]
+    rank, size, _ = named_rank(environ)
+    assert rank == launcher.expected["rank"]
+    assert size in (0, launcher.expected["world_size"])
+
+
+def test_the_scheduler_of_mindspore_is_no_rank_though_it_inherits_the_number_of_a_worker() -> None:
+    worker = {"MS_ROLE": "MS_WORKER", "MS_NODE_ID": "7", "MS_WORKER_NUM": "8", "RANK_ID": "7", "RANK_SIZE": "8"}
+    assert named_rank(worker)[:2] == (7, 8)
+    assert named_rank({**worker, "MS_ROLE": "MS_SCHED"}) is None
+
+
+def test_the_recorder_in_a_job_knows_the_same_ranks() -> None:
+    assert tuple(rank for rank, _, _ in rank_variables.RANK_VARIABLES) == channel.RANK_VARIABLES
 
 
 @pytest.mark.parametrize("scheduler", schedulers(), ids=names)

@@ -31,6 +31,7 @@ from doctor.job.launch_line.wrappers import Unwrapped, unwrap
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
 from doctor.job.shell.word import ShellCommand, Word, literal_words
+from doctor.remote.runtime.rank_variables import RANK_VARIABLES
 
 MAX_WORDS = 8192
 MAX_CHARACTERS = 1 << 20
@@ -42,8 +43,8 @@ _MOST_PROGRAMS = 64
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 SHELL_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
-_OF_A_RANK = frozenset(("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID"))
-"""Variables that a launcher has set: the line is that of one of its ranks."""
+_OF_A_RANK = {rank for rank, _, _ in RANK_VARIABLES} - {"SLURM_PROCID"} | {"SLURM_STEP_ID"}
+"""Variables that a launcher has set: the line is that of one of its ranks. A batch script has SLURM_PROCID, too."""
 
 
 def read_launch_line(

@@ -37,7 +37,11 @@ MAX_TEXT = 200
 """Characters of a line of the program."""
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|/data-hooks/|doctor-watch|/bin/[^/.]+$|^<")
 """Files whose frames are none of the program's."""
-RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK_ID", "MV2_COMM_WORLD_RANK")
+RANK_VARIABLES = (
+    "RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK", "PMIX_RANK",
+    "FLUX_TASK_RANK", "RANK_ID", "MS_NODE_ID", "SLURM_PROCID",
+)  # fmt: skip
+"""Those of `doctor.remote.runtime.rank_variables`, which is not beside this file in a job."""
 
 
 class Channel:

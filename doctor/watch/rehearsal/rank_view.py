@@ -10,16 +10,11 @@ from doctor.engine.sanitize import printable
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 from doctor.engine.texts import filled
 from doctor.facts.smoke.binding import cpu_numbers
+from doctor.remote.runtime.rank_variables import RANK_VARIABLES, is_no_rank
 from doctor.smoke.programs.agent.procfs import VISIBLE
 
-RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MS_NODE_ID", "RANK_ID")
-LOCAL_NAMES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
-SIZE_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MS_WORKER_NUM", "RANK_SIZE")
-"""Variables with a rank's number, its number on the host, and how many ranks there are: the first that is set.
-
-Sources: PyTorch, environment variable initialization; Open MPI, mpirun(1), "Environment Variables"; MPICH, Hydra (PMI);
-Slurm, srun(1), "OUTPUT ENVIRONMENT VARIABLES"; MindSpore, dynamic cluster; HCCL, RANK_ID of a rank table's job.
-"""
+RANK_NAMES, SIZE_NAMES, LOCAL_NAMES = (tuple(filter(None, names)) for names in zip(*RANK_VARIABLES, strict=True))
+"""Of each the first that is set counts."""
 _LIMITS = ("open files", "locked memory", "processes", "address space")
 
 
@@ -106,7 +101,7 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_scheduler(self) -> bool:
         """Of MindSpore's dynamic cluster: it runs the job's program, and is no rank (mindspore, "Dynamic Cluster")."""
-        return self.variables.get("MS_ROLE") in ("MS_SCHED", "MS_PSERVER")
+        return bool(is_no_rank(self.variables))  # type: ignore[no-untyped-call]
 
     @property
     def is_numbered_later(self) -> bool:

@@ -11,6 +11,7 @@ MODULES = (
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.readable_json",
+    "doctor.remote.runtime.rank_variables",
     "doctor.remote.runtime.reading",
     "doctor.remote.runtime.rank_place",
     "doctor.remote.runtime.stack_frames",

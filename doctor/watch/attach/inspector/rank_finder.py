@@ -5,22 +5,13 @@ import pwd
 import re
 import time
 
+from doctor.remote.runtime.rank_variables import RANK_VARIABLES, is_no_rank
 from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.procfs import ancestors, open_files, process_status
 from doctor.watch.attach.inspector.connected import find_groups, user_of, uses_library
 from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
 from doctor.watch.attach.inspector.open_requests import asked_times, left_requests
 
-# Rank, number of ranks: torchrun; Ascend; Open MPI; MVAPICH; MPICH and Intel MPI; PMIx; Slurm. The first pair decides.
-RANK_VARIABLES = (
-    ("RANK", "WORLD_SIZE"),
-    ("RANK_ID", "RANK_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("PMIX_RANK", "PMIX_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-)
 JOB_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "MS_SCHED_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID")
 OTHER_VARIABLES = (
     "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE",
@@ -41,7 +32,7 @@ def read_environ(pid):
 
 def named_rank(environ):
     """(rank, number of ranks or 0, which variable) that an environment names; None where it names none."""
-    for place, (rank, size) in enumerate(RANK_VARIABLES):
+    for place, (rank, size, _) in enumerate(() if is_no_rank(environ) else RANK_VARIABLES):
         text = environ.get(rank, "")
         if re.match("[0-9]{1,7}$", text):
             total = environ.get(size, "")

@@ -31,7 +31,7 @@ export GLOO_SOCKET_IFNAME=eth0 OMP_NUM_THREADS=1
 {before}
 doctor preflight --net off --select {checks} --budget 90 -- srun {line}
 echo preflight=$?
-timeout 20 srun {line}
+timeout 60 srun {line}
 echo job=$?
 """
 CHECKS = "launch-option-refused,launch-program-missing,master-address-wrong,launch-settings-invalid,rank-numbers-wrong"

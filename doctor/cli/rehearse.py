@@ -65,15 +65,18 @@ def command(
         result=result, expected=expected, missing_ranks=missing_ranks, misfits=misfits, checks=checks, judged=judged
     )
     wrong = "error" in {*(finding.severity for finding in checks), *(finding.severity for finding in misfits)}
-    unseen = missing_ranks or too_few or not result.views or result.unread or result.code
+    unseen = missing_ranks or too_few or not result.views or result.unread or result.code != 0
     code = Exit.FAILED if wrong else Exit.UNKNOWN if unseen else Exit.HEALTHY
     write_stdout(render_json(page, code) if as_json else render(page, code, verbose))
     raise typer.Exit(int(code))
 
 
 def _evaluate(result: RehearsalResult) -> tuple[tuple[CheckFinding, ...], int]:
-    """The checks that need nothing of a host, on what the first rank of each host got."""
-    by_host = {view.host: of_one_host(view.variables) for view in reversed(result.views)}
+    """The checks that need nothing of a host, on what the ranks of each host got alike."""
+    by_host: dict[str, dict[str, str]] = {}
+    for view in result.views:
+        alike = by_host.setdefault(view.host, of_one_host(view.variables))
+        by_host[view.host] = {name: value for name, value in alike.items() if view.variables.get(name) == value}
     if not by_host:
         return (), 0
     catalog = load_catalog([])

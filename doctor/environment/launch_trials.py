@@ -37,8 +37,6 @@ _OPENMPI = ("orterun", "prterun", "mpirun.openmpi")
 _TRIAL_SECONDS = 30.0
 """slurmctld may be busy for longer than the 10 s of its MessageTimeout, after which srun asks it again."""
 _MOST_LETTERS = 300
-_FOLDERS = {"srun": "chdir", "openmpi": "wdir"}
-"""By launcher, the option that names the folder in which its programs start."""
 _OF_SHELL = {"exec", "builtin", "command", "time", "."}
 """Words of the shell, which are no programs."""
 _LEAST_LETTERS = 3
@@ -128,7 +126,7 @@ def absent_command(line: LaunchLine, environ: Mapping[str, str], *, is_next: boo
         call = calls.get(starter)
         if call and not _starts_what_is_here(call, line, environ):
             return ""
-        folder = os.path.join(os.getcwd(), call.option(_FOLDERS.get(starter, "")) if call else "")
+        folder = os.path.join(os.getcwd(), call.folder if call else "")
         if "/" in word:
             is_judged = (is_next or os.path.basename(word) in first) and not _is_asked_of_hosts(word, starter, line)
             is_there = os.path.lexists(os.path.join(folder, word))
@@ -235,7 +233,7 @@ def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str])
         return None
     rest = split_options(call.command, literal_words(argv[start:]), launcher_rows()["srun"]).rest
     path = program_file(call, [word.text for word in rest])
-    folder = os.path.join(os.getcwd(), call.option("chdir"))
+    folder = os.path.join(os.getcwd(), call.folder)
     for task_argv in programs_of_tasks(path, call, call.ranks) if path else ():
         if isinstance(task_argv, OptionProblem):
             return task_argv

@@ -267,11 +267,77 @@ def test_a_line_in_which_the_program_might_stay_is_refused(line: list[str]) -> N
         rehearsed_line(line, {}, "STUB", "LOGS")
 
 
-def test_a_script_with_words_that_only_a_shell_knows_is_refused(tmp_path: Path) -> None:
+def test_a_script_with_words_that_only_a_shell_knows_goes_on_as_it_stands(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
-    script.write_text("torchrun --node-rank $(hostname | tr -d a-z) train.py\n")
-    with pytest.raises(CannotRehearse, match="only a shell knows"):
-        rehearsed_line(["bash", str(script)], {}, "STUB", "LOGS")
+    script.write_text("torchrun --node-rank $(hostname | tr -d a-z) train.py >out.log 2>&1 | tee -a all.log\n")
+    line = rehearsed_line(["bash", str(script), "1"], {}, "STUB", "LOGS")
+    text = "torchrun --log_dir=LOGS/log --node-rank $(hostname | tr -d a-z) STUB  >/dev/null 2>&1 | cat\n"
+    assert line.argv == ("bash", "-c", text, str(script), "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ("export RANK=$PMI_RANK\npython -u train.py", [], ["export RANK=$PMI_RANK\npython -u STUB"]),
+        ("RANK=$PMI_RANK exec python -m pkg.train", [], [f"RANK=$PMI_RANK exec python {os.getcwd()}/STUB"]),
+        ("source env.sh; P=run/train.py; A=$PMI_RANK python $P", [], ["source env.sh; P=run/STUB; A=$PMI_RANK python $P"]),
+        ('A=$PMI_RANK exec "$@"', ["-", "python", "train.py", "-v"], ['A=$PMI_RANK exec "$@"', "-", "python", "STUB", "-v"]),
+        ("if [ $PMI_RANK = 0 ]; then python train.py; else python train.py -q; fi", [],
+         ["if [ $PMI_RANK = 0 ]; then python STUB; else python STUB -q; fi"]),
+    ],
+)  # fmt: skip
+def test_text_that_each_rank_runs_goes_on_with_the_stub(text: str, arguments: list[str], words: list[str]) -> None:
+    line = rehearsed_line(["mpirun", "-np", "2", "bash", "-c", text, *arguments], {}, "STUB", "LOGS")
+    assert line.argv == ("mpirun", "-np", "2", "bash", "-c", *words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python prepare.py; R=$PMI_RANK python train.py",
+        "R=$(python prepare.py) python train.py",
+        "R=`python prepare.py` python train.py",
+        "R=$PMI_RANK python $PROGRAM",
+        "R=$PMI_RANK bash inner.sh",
+        "rm -rf out; R=$PMI_RANK python train.py",
+        "sed -i s/a/b/ conf; R=$PMI_RANK python train.py",
+        "R=$PMI_RANK python train.py > >(tee all.log)",
+        "conda install x; R=$PMI_RANK python train.py",
+        "cd $PMI_RANK; python train.py",
+        "R=$PMI_RANK python -c 'print(1)'",
+        "trap 'python train.py' EXIT; R=$PMI_RANK python other.py",
+    ],
+)
+def test_text_that_starts_more_than_the_program_is_refused(text: str) -> None:
+    with pytest.raises(CannotRehearse):
+        rehearsed_line(["mpirun", "-np", "2", "bash", "-c", text], {}, "STUB", "LOGS")
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+def test_wrapper_scripts_of_each_rank(program: Path) -> None:
+    wrapper = program.with_name("wrap")
+    wrapper.write_text(
+        '#!/bin/sh\nexport NCCL_DEBUG=of-$OMPI_COMM_WORLD_RANK CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_RANK\nexec "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    run = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2", "./wrap")
+    code, document = rehearse(program.parent, *run, sys.executable, "train.py", options=("--for", "60"))
+    assert (code, ranks(document)) == (0, [(0, 0), (1, 1)]), document
+    assert [row["variables"]["NCCL_DEBUG"] for row in document["ranks"]] == ["of-0", "of-1"]
+    assert left_behind(program.parent, "wrap") == []
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+def test_a_program_in_another_folder_and_several_programs_of_one_line(program: Path) -> None:
+    folder = program.parent / "code"
+    folder.mkdir()
+    (folder / "other.py").write_text(program.read_text())
+    program.rename(folder / "train.py")
+    run = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-wdir", str(folder), "-np", "1")
+    more = (":", "-np", "1", "-wdir", str(folder), "-x", "ROLE=second", sys.executable, "other.py")
+    code, document = rehearse(program.parent, *run, sys.executable, "train.py", *more, options=("--for", "60"))
+    assert (code, ranks(document)) == (0, [(0, 0), (1, 1)]), document
+    assert left_behind(program.parent) == ["code", "code/other.py", "code/train.py"]
 
 
 def test_a_wrapper_gets_the_words_behind_it(tmp_path: Path) -> None:

@@ -77,6 +77,11 @@ class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return 0 if self.node_rank is None and self.launcher == "torchrun" and not self.standalone else self.node_rank
 
+    @property
+    def folder(self) -> str:
+        """In which its programs start, by its own option; empty: its own, or not known."""
+        return self.option({"srun": "chdir", "openmpi": "wdir"}.get(self.launcher, ""))
+
     def option(self, name: str) -> str:
         """The last value of an option; empty where it is not given or is a flag."""
         return next(reversed(self.options.get(name, ())), "")
@@ -128,6 +133,11 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """Source texts that a shell on each host computes for itself, such as ``$(hostname)``; see `unresolved`."""
     is_alone: bool = False
     """The script asks for several hosts, starts the line on the one that it runs on, and nothing on another host."""
+
+    @property
+    def folder(self) -> str:
+        """In which the program starts, by an option of a launcher; empty: in its own."""
+        return "".join(call.folder for call in self.launchers[-1:])
 
     @property
     def innermost(self) -> LaunchCall | None:

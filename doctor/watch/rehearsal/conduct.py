@@ -64,7 +64,7 @@ def rehearse(argv: Sequence[str], environ: Mapping[str, str], seconds: float) ->
     stub = f"{name}.py"
     try:
         first = rehearsed_line(argv, environ, stub, name)
-        folder = _folder(os.path.join(first.folder, first.program))
+        folder = _folder(os.path.join(first.folder, first.start, first.program))
         results = folder / f"{name}.d"
         line = rehearsed_line(argv, environ, stub, str(results))
         _require_programs(line)
@@ -100,7 +100,7 @@ def _require_programs(rehearsed: Rehearsed) -> None:
     """A file, or one that the job's PATH has, and the launcher. Raises: CannotRehearse, InputError."""
     line = rehearsed.line
     path = rehearsed.environ.get("PATH", os.defpath)
-    at_place = os.path.join(rehearsed.folder, line.program)
+    at_place = os.path.join(rehearsed.folder, line.folder, line.program)
     if not line.is_module and not os.path.exists(at_place) and shutil.which(line.program, path=path) is None:
         raise CannotRehearse(filled("{0}: there is no such file on this host", printable(line.program, 200)))
     launcher = rehearsed.argv[0]

@@ -23,11 +23,13 @@ from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.word import ShellText, beside_script, literal_words
+from doctor.watch.rehearsal.rank_text import TextRefused, runs_python, with_stub
 
 _OF_BATCH = ("output", "error", "input", "open-mode", "array", "requeue", "no-requeue", "export", "wrap", "parsable",
              "wait")  # fmt: skip
 """Options that sbatch has and salloc has not (https://slurm.schedmd.com/salloc.html)."""
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+_SHEBANG = re.compile(rf"#![ \t]*(?:/usr/bin/env[ \t]+)?(?:/\S*/)?({'|'.join(SHELLS)})\b")
 _MODULE_FLAGS = ("-m", "--module")
 _LOG_OPTIONS = {
     "torchrun": ("--log-dir", "--log_dir"),
@@ -49,6 +51,10 @@ class CannotRehearse(ValueError):
     """A line in which the program cannot be replaced: why."""
 
 
+class OnlyAShellKnows(CannotRehearse):
+    """A part of the launch line is computed where it runs."""
+
+
 class Rehearsed(NamedTuple):
     """A line that can be run."""
 
@@ -61,6 +67,8 @@ class Rehearsed(NamedTuple):
     """The script and line that it stands in; empty for the words after ``--``."""
     folder: str = ""
     """In which it is run; empty: that of doctor."""
+    start: str = ""
+    """The folder in which the program starts, by ``cd`` or an option of the launcher, seen from ``folder``."""
 
 
 def rehearsed_line(argv: Sequence[str], environ: Mapping[str, str], stub: str, logs: str) -> Rehearsed:
@@ -92,10 +100,14 @@ def _of_shell(
             filled("{0} stands in a shell text; expected it among the words of the line", line.program)
         )
     text, *arguments = (word.text for word in rest)
-    inner = _of_text(f"{argv[place]} -c", text, environ, arguments[1:], stub, logs)
+    before = _own_logs(list(argv[: len(argv) - len(rest)]), line, logs)
+    try:
+        inner = _of_text(f"{argv[place]} -c", text, environ, arguments[1:], stub, logs)
+    except OnlyAShellKnows as error:
+        whole = _whole_text([argv[place], "-c"], f"{argv[place]} -c", text, environ, arguments[1:], stub, logs, error)
+        return whole._replace(argv=(*before, whole.argv[2], *arguments[:1], *whole.argv[4:]), line=line)
     removed = [word for name in sorted(environ.keys() - inner.environ.keys()) for word in ("-u", name)]
     names = sorted(name for name in inner.environ if inner.environ[name] != environ.get(name))
-    before = _own_logs(list(argv[: len(argv) - len(rest)]), line, logs)
     after = ("env", *removed, *(f"{name}={inner.environ[name]}" for name in names), *inner.argv)
     return inner._replace(argv=(*before, 'exec "$@"', argv[place], *after), environ=environ, line=line)
 
@@ -112,7 +124,41 @@ def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: st
         text = read_bounded(line.program, 1 << 20).decode("utf-8")
     except (OSError, ValueError) as error:
         raise CannotRehearse(filled("{0}: {1}", printable(line.program, 200), unreadable_reason(error))) from None
-    return _of_text(line.program, text, environ, line.arguments, stub, logs)
+    try:
+        return _of_text(line.program, text, environ, line.arguments, stub, logs)
+    except OnlyAShellKnows as error:
+        head = [line.interpreter or _shell_of(text), "-c"]
+        return _whole_text(head, line.program, text, environ, line.arguments, stub, logs, error)
+
+
+def _shell_of(text: str) -> str:
+    """The shell that the first line of a script names."""
+    found = _SHEBANG.match(text[:200])
+    return found[1] if found else "bash"
+
+
+def _whole_text(
+    head: Sequence[str],
+    path: str,
+    text: str,
+    environ: Mapping[str, str],
+    arguments: Sequence[str],
+    stub: str,
+    logs: str,
+    reason: CannotRehearse,
+) -> Rehearsed:
+    """All of a shell's text with the stub in it: ``HEAD TEXT PATH ARGUMENTS``. Raises: CannotRehearse."""
+    try:
+        ranked = with_stub(text, arguments, environ, stub, os.path.abspath(stub), logs)
+    except TextRefused as error:
+        raise CannotRehearse(filled("{0}; {1}", reason, error) if str(reason) else str(error)) from None
+    start, unknown = _folder_at(ranked.place, evaluate(text, environ, literal_words(arguments)), path)
+    if unknown:
+        raise reason
+    module = ranked.line.is_module
+    program = os.path.abspath(stub) if module else os.path.join(os.path.dirname(ranked.program), stub)
+    argv = (*head, ranked.text, path, *ranked.arguments)
+    return Rehearsed(argv, environ, ranked.line, program, printable(path, 200), "", "" if module else start)
 
 
 def _of_text(
@@ -133,13 +179,13 @@ def _of_text(
     shell = evaluate(text, environ, script_arguments)
     commands = [command for command in shell.commands if command.line == job_line.line]
     if len(commands) != 1:
-        raise CannotRehearse(filled("{0}, line {1}: more than one command; expected one", name, job_line.line))
+        raise OnlyAShellKnows(filled("{0}, line {1}: more than one command; expected one", name, job_line.line))
     (command,) = commands
     unknown = next((word.unresolved for word in command.argv if word.unresolved), "")
     unknown = unknown or next(iter(command.unresolved.values()), "")
     folder, unknown_folder = _folder_at(shell.commands.index(command), shell, path)
     if unknown := unknown or unknown_folder:
-        raise CannotRehearse(
+        raise OnlyAShellKnows(
             filled("{0}, line {1}: only a shell knows {2}", name, job_line.line, printable(unknown, 200))
         )
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
@@ -186,9 +232,8 @@ def _replaced(
     if not line.program or "program" in line.unresolved or line.program == "-c":
         why = line.unresolved.get("program", "none is named")
         raise CannotRehearse(filled("the program of the launch line is not known: {0}", printable(why, 200)))
-    if os.path.basename(line.interpreter) in SHELLS or line.program.endswith((".sh", ".bash")):
-        text = "{0} is a shell script that each rank runs: what it starts is not known"
-        raise CannotRehearse(filled(text, printable(line.program, 200)))
+    if ":" in argv and line.innermost is not None and line.innermost.launcher == "openmpi":
+        return _of_several(argv, environ, line, stub, logs, folder)
     tail = (line.program, *line.arguments)
     start = len(argv) - len(tail)
     if start < 0 or tuple(argv[start:]) != tail:
@@ -196,20 +241,58 @@ def _replaced(
             filled("{0} stands in a shell text; expected it among the words of the line", printable(line.program, 200))
         )
     head = list(argv[:start])
+    if text := _shell_text(os.path.join(folder, line.folder, line.program), line):
+        reason = filled("{0} is a shell script that each rank runs", printable(line.program, 200))
+        shell = [] if line.interpreter else [_shell_of(text)]
+        before = [*_own_logs(head, line, logs), *shell, "-c"]
+        error = CannotRehearse(reason)
+        whole = _whole_text(before, line.program, text, environ, line.arguments, stub, logs, error)
+        return whole._replace(line=line, start=os.path.join(line.folder, whole.start), where="")
     values = [word for before, word in pairwise(head) if before.startswith("-")]  # of options
     if line.program in head and line.program not in values:
         raise CannotRehearse(filled("{0} stands in the line twice", printable(line.program, 200)))
     head = _own_logs(head, line, logs)
     path = stub if line.is_module else os.path.join(os.path.dirname(line.program), stub)
     if line.is_module:
-        head, path = _without_module_flag(head), os.path.join(os.getcwd(), folder, stub)
-    runs_python = bool(line.interpreter) or (
-        line.innermost is not None and line.innermost.launcher in _PYTHON_LAUNCHERS
-    )
-    starter = [] if runs_python and not _is_plain(line) else ["python3"]
+        head, path = _without_module_flag(head), os.path.join(os.getcwd(), folder, line.folder, stub)
+    starter = [] if runs_python(line) else ["python3"]
     new_argv = (*head, *starter, path, *line.arguments)
     _require_replaced(new_argv, environ, stub)
-    return Rehearsed(new_argv, environ, line, path)
+    return Rehearsed(new_argv, environ, line, path, start=line.folder)
+
+
+def _shell_text(path: str, line: LaunchLine) -> str:
+    """Of a shell script, its text; empty for other programs. Raises: CannotRehearse where it cannot be read."""
+    is_named = os.path.basename(line.interpreter) in SHELLS or path.endswith((".sh", ".bash"))
+    try:
+        text = read_bounded(path, 1 << 20).decode("utf-8", "strict" if is_named else "replace")
+    except (OSError, ValueError) as error:
+        if not is_named:
+            return ""
+        raise CannotRehearse(filled("{0}: {1}", printable(line.program, 200), unreadable_reason(error))) from None
+    return text if is_named or (not line.interpreter and _SHEBANG.match(text[:200])) else ""
+
+
+def _of_several(
+    argv: Sequence[str], environ: Mapping[str, str], line: LaunchLine, stub: str, logs: str, folder: str
+) -> Rehearsed:
+    """Several programs of one mpirun, with ``:`` between them; they lie in one folder, or the line is refused."""
+    ends = [place for place, word in enumerate(argv) if word == ":"]
+    parts = [list(argv[begin + 1 : end]) for begin, end in pairwise((-1, *ends, len(argv)))]
+    place = next(place for place, word in enumerate(parts[0]) if line.innermost and line.innermost.command in word)
+    new_argv: list[str] = []
+    rehearsed: list[Rehearsed] = []
+    for part in parts:
+        words = part if part is parts[0] else [*parts[0][: place + 1], *part]
+        part_line = read_launch_line(words, environ)
+        if not os.path.lexists(os.path.join(folder, part_line.folder, part_line.program)) and not part_line.is_module:
+            text = filled("{0}: there is no such file on this host", printable(part_line.program, 200))
+            raise CannotRehearse(text)
+        rehearsed.append(_replaced(words, environ, part_line, stub, logs, folder))
+        new_argv += rehearsed[-1].argv if part is parts[0] else (":", *rehearsed[-1].argv[place + 1 :])
+    if len({(found.program, found.start) for found in rehearsed}) > 1:
+        raise CannotRehearse("its programs lie in several folders")
+    return rehearsed[0]._replace(argv=tuple(new_argv), line=line)
 
 
 def _require_replaced(new_argv: Sequence[str], environ: Mapping[str, str], stub: str) -> None:
@@ -220,16 +303,6 @@ def _require_replaced(new_argv: Sequence[str], environ: Mapping[str, str], stub:
         raise CannotRehearse(str(error)) from None
     if os.path.basename(program) != stub:
         raise CannotRehearse("its program cannot be replaced with certainty")
-
-
-_PYTHON_LAUNCHERS = ("torchrun", "msrun", "accelerate", "deepspeed", "colossalai")
-"""They run their program in Python by themselves."""
-
-
-def _is_plain(line: LaunchLine) -> bool:
-    """Whether an option of the launcher says that the program is not a Python script."""
-    call = line.innermost
-    return not line.interpreter and call is not None and bool({"no-python", "no_python"} & call.options.keys())
 
 
 def _without_module_flag(head: list[str]) -> list[str]:

@@ -1,0 +1,175 @@
+"""Shell text that each rank runs, with a stub in the place of its program. Pure.
+
+The text goes on as it stands, so that each rank gets what it alone can compute, such as ``RANK=$SLURM_PROCID``. Refused
+is text that starts anything but the program and what sets its environment up.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
+from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
+from doctor.job.shell.script_evaluation import evaluate
+from doctor.job.shell.word import ShellCommand, ShellText, Word, literal_words
+
+MAX_TEXT = 100_000
+"""Bytes: Linux takes 128 KiB for one word of a command."""
+_SETS_UP = (
+    ": . [ [[ awk basename cat cd cut date declare dirname echo egrep exit export expr false free getent grep hash "
+    "head hostname id ip local ls lscpu mkdir ml module nproc popd printenv printf pushd pwd readlink readonly "
+    "realpath return scontrol sed seq set shift shopt sleep sort source tail taskset test tr true type typeset ulimit "
+    "umask uname uniq unset wait wc which whoami"
+)
+SETS_UP = frozenset(_SETS_UP.split())
+"""Commands that compute values, or set up what a program inherits."""
+ACTIVATES = dict.fromkeys(("conda", "mamba", "micromamba", "pyenv", "spack"), ("activate", "deactivate"))
+"""And the first words with which others do."""
+_STARTS = ("exec", "command", "time")
+_CHANGES = re.compile(r"(?<![\w./-])(?:rm|trap)(?![\w./=-])")
+"""Of the commands that `evaluate` passes over."""
+_ELSEWHERE = re.compile(r"BASH_SOURCE|[<>]\(|\0")
+_NAME = re.compile(r"[\w@./+-]{1,400}\Z", re.ASCII)
+_LEFT, _RIGHT = r"""(?<![^\s;&|(){}="'`])""", r"""(?![^\s;&|(){}"'`])"""
+_QUOTED = r""""(?:[^"\\]|\\.)*"|'[^']*'"""
+_OUTPUT = re.compile(rf"""(?:&|\b[0-9])?>{{1,2}}\|?[ \t]*((?:{_QUOTED}|[^\s;&|()<>'"])+)""", re.DOTALL)
+_TEE = re.compile(r"\|(&?)[ \t]*tee\b[^;|&\n)]*")
+_LOGS = re.compile(r"(--(?:log[-_]dir|output-filename)[= ])[ \t]*\S+")
+_NO_LOGS = re.compile(r"(?<![\w/.-])(torchrun|torch\.distributed\.(?:run|launch))(?=\s)")
+
+
+class TextRefused(ValueError):
+    """Text in which the program cannot be replaced: why."""
+
+
+class RankText(NamedTuple):
+    """Text that can be run."""
+
+    text: str
+    arguments: tuple[str, ...]
+    """After the text and the script's name."""
+    program: str
+    """As the text starts it."""
+    line: LaunchLine
+    """The command that starts it."""
+    place: int
+    """The command's number in the text."""
+
+
+def with_stub(
+    text: str, arguments: Sequence[str], environ: Mapping[str, str], stub: str, module_stub: str, logs: str
+) -> RankText:
+    """Text of a shell, and its arguments, with a stub. Raises: TextRefused.
+
+    ``stub``: the file's name, which lies beside the program; ``module_stub``: its path in the place of a module.
+
+    >>> text = with_stub('export RANK=$SLURM_PROCID; python -u run/train.py "$@"', ["--lr", "1"], {}, "s.py", "", "")
+    >>> text.text, text.program
+    ('export RANK=$SLURM_PROCID; python -u run/s.py "$@"', 'run/train.py')
+    """
+    if len(text.encode("utf-8", "replace")) > MAX_TEXT or _ELSEWHERE.search(text):
+        raise TextRefused("its text cannot be run from another place")
+    if removed := _CHANGES.search(text):
+        raise TextRefused(filled("it starts {0}, too", removed[0]))
+    text = _without_output(text, logs)
+    starters = [*_starters(text, arguments, environ)]
+    programs = {(line.program, line.is_module) for _, line in starters}
+    if len(programs) != 1:
+        raise TextRefused(filled("it starts {0} programs; expected one", len(programs)))
+    place, line = starters[0]
+    if "program" in line.unresolved or not _NAME.match(line.program) or line.program.endswith((".sh", ".bash")):
+        why = printable(line.unresolved.get("program", line.program), 200)
+        raise TextRefused(filled("the program of the launch line is not known: {0}", why))
+    beside = os.path.join(os.path.dirname(line.program), stub)
+    path = module_stub if line.is_module else beside if runs_python(line) else f"python3 {beside}"
+    flag = r"(?:-m|--module)[ \t]+" if line.is_module else ""
+    token = re.compile(f"{_LEFT}{flag}{re.escape(line.program)}{_RIGHT}")
+    new_text = token.sub(lambda _: path, text)
+    rest = _replaced_words(arguments, line, path)
+    if {(found.program, found.is_module) for _, found in _starters(new_text, rest, environ)} != {(path, False)}:
+        raise TextRefused("its program cannot be replaced with certainty")
+    return RankText(new_text, tuple(rest), line.program, line, place)
+
+
+def runs_python(line: LaunchLine) -> bool:
+    """Whether an interpreter or the launcher reads the program as Python."""
+    call = line.innermost
+    is_plain = call is not None and bool({"no-python", "no_python"} & call.options.keys())
+    return bool(line.interpreter) or (call is not None and call.launcher in PYTHON_LAUNCHERS and not is_plain)
+
+
+PYTHON_LAUNCHERS = ("torchrun", "msrun", "accelerate", "deepspeed", "colossalai")
+"""They run their program in Python by themselves."""
+
+
+def _replaced_words(words: Sequence[str], line: LaunchLine, path: str) -> list[str]:
+    """``"$@"`` of the text: the words behind it, where the program is among them."""
+    replaced = [path if word == line.program else word for word in words]
+    for at in range(len(words) - 1, 0, -1):
+        if line.is_module and words[at] == line.program and words[at - 1] in ("-m", "--module"):
+            del replaced[at - 1]
+    return replaced
+
+
+def _without_output(text: str, logs: str) -> str:
+    """Nothing writes into the files of the job's output."""
+    text = _OUTPUT.sub(
+        lambda found: found[0] if found[1].startswith("/dev/") else " >/dev/null", _TEE.sub("|\\1 cat", text)
+    )
+    place = os.path.join(logs, "log")
+    if _LOGS.search(text):
+        return _LOGS.sub(lambda found: found[1] + place, text)
+    return _NO_LOGS.sub(lambda found: f"{found[0]} --log_dir={place}", text)
+
+
+def _starters(text: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Iterator[tuple[int, LaunchLine]]:
+    """The commands that start a program, with their numbers. Raises: TextRefused."""
+    shell = evaluate(text, environ, literal_words(arguments))
+    not_followed = [part for part in shell.unread if part.text.partition(" ")[0] not in (".", "source")]
+    if shell.refused or not_followed:
+        part = (not_followed or shell.unread)[0]
+        raise TextRefused(filled("{0}: {1}", part.text, part.reason))
+    for inner in _substitutions(text):
+        for command in evaluate(inner, environ, literal_words(arguments)).commands:
+            if not _sets_up(command.argv):
+                raise TextRefused(filled("it starts {0}, too", printable(command.argv[0].text, 100)))
+    yield from _launches(shell, environ)
+
+
+def _launches(shell: ShellText, environ: Mapping[str, str]) -> Iterator[tuple[int, LaunchLine]]:
+    for place, command in enumerate(shell.commands):
+        if _sets_up(command.argv):
+            continue
+        try:
+            yield place, read_launch_line(_plain(command), environ)
+        except NotALaunchLine:
+            raise TextRefused(filled("it starts {0}, too", printable(command.argv[0].text, 100))) from None
+
+
+def _plain(command: ShellCommand) -> tuple[Word, ...]:
+    return command.argv[1:] if command.argv[0].text in _STARTS and len(command.argv) > 1 else command.argv
+
+
+def _sets_up(argv: Sequence[Word]) -> bool:
+    name, *rest = argv
+    if name.unresolved:
+        return False
+    if name.text in ACTIVATES:
+        return bool(rest) and rest[0].text in ACTIVATES[name.text]
+    changes_files = name.text == "sed" and any(word.text.startswith(("-i", "--in-place")) for word in rest)
+    return name.text in SETS_UP and not changes_files and (name.text != "taskset" or "-p" in [w.text for w in rest])
+
+
+def _substitutions(text: str) -> Iterator[str]:
+    """The texts of ``$(...)`` and of backquotes, outer ones with the inner ones in them."""
+    yield from (found[1] for found in re.finditer(r"`([^`]*)`", text))
+    opened: list[int] = []
+    for found in re.finditer(r"\$\((?!\()|[()]", text):
+        if found[0] != ")":
+            opened.append(found.end() if found[0] == "$(" else -1)
+        elif opened and (start := opened.pop()) >= 0:
+            yield text[start : found.start()]

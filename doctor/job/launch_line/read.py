@@ -36,8 +36,7 @@ from doctor.remote.runtime.rank_variables import RANK_VARIABLES
 MAX_WORDS = 8192
 MAX_CHARACTERS = 1 << 20
 _DEEPEST = 24
-_LONGEST_TEXT = 4000
-_LONGEST_PREFIX = 4
+_LONGEST_TEXT, _LONGEST_PREFIX = 4000, 4
 _MOST_PROGRAMS = 64
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")

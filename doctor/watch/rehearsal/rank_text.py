@@ -90,7 +90,7 @@ def with_stub(
     token = re.compile(f"{_LEFT}{flag}{re.escape(line.program)}{_RIGHT}")
     new_text = token.sub(lambda _: path, text)
     rest = _replaced_words(arguments, line, path)
-    if {(found.program, found.is_module) for _, found in _starters(new_text, rest, environ)} != {(path, False)}:
+    if {(match.program, match.is_module) for _, match in _starters(new_text, rest, environ)} != {(path, False)}:
         raise TextRefused("its program cannot be replaced with certainty")
     return RankText(new_text, tuple(rest), line.program, line, place)
 
@@ -106,11 +106,11 @@ PYTHON_LAUNCHERS = ("torchrun", "msrun", "accelerate", "deepspeed", "colossalai"
 """They run their program in Python by themselves."""
 
 
-def _replaced_words(words: Sequence[str], line: LaunchLine, path: str) -> list[str]:
+def _replaced_words(argv: Sequence[str], line: LaunchLine, path: str) -> list[str]:
     """``"$@"`` of the text: the words behind it, where the program is among them."""
-    replaced = [path if word == line.program else word for word in words]
-    for at in range(len(words) - 1, 0, -1):
-        if line.is_module and words[at] == line.program and words[at - 1] in ("-m", "--module"):
+    replaced = [path if word == line.program else word for word in argv]
+    for at in range(len(argv) - 1, 0, -1):
+        if line.is_module and argv[at] == line.program and argv[at - 1] in ("-m", "--module"):
             del replaced[at - 1]
     return replaced
 
@@ -118,12 +118,12 @@ def _replaced_words(words: Sequence[str], line: LaunchLine, path: str) -> list[s
 def _without_output(text: str, logs: str) -> str:
     """Nothing writes into the files of the job's output."""
     text = _OUTPUT.sub(
-        lambda found: found[0] if found[1].startswith("/dev/") else " >/dev/null", _TEE.sub("|\\1 cat", text)
+        lambda match: match[0] if match[1].startswith("/dev/") else " >/dev/null", _TEE.sub("|\\1 cat", text)
     )
     place = os.path.join(logs, "log")
     if _LOGS.search(text):
-        return _LOGS.sub(lambda found: found[1] + place, text)
-    return _NO_LOGS.sub(lambda found: f"{found[0]} --log_dir={place}", text)
+        return _LOGS.sub(lambda match: match[1] + place, text)
+    return _NO_LOGS.sub(lambda match: f"{match[0]} --log_dir={place}", text)
 
 
 def _starters(text: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Iterator[tuple[int, LaunchLine]]:
@@ -166,10 +166,10 @@ def _sets_up(argv: Sequence[Word]) -> bool:
 
 def _substitutions(text: str) -> Iterator[str]:
     """The texts of ``$(...)`` and of backquotes, outer ones with the inner ones in them."""
-    yield from (found[1] for found in re.finditer(r"`([^`]*)`", text))
+    yield from (match[1] for match in re.finditer(r"`([^`]*)`", text))
     opened: list[int] = []
-    for found in re.finditer(r"\$\((?!\()|[()]", text):
-        if found[0] != ")":
-            opened.append(found.end() if found[0] == "$(" else -1)
+    for match in re.finditer(r"\$\((?!\()|[()]", text):
+        if match[0] != ")":
+            opened.append(match.end() if match[0] == "$(" else -1)
         elif opened and (start := opened.pop()) >= 0:
-            yield text[start : found.start()]
+            yield text[start : match.start()]

@@ -104,8 +104,8 @@ def _of_shell(
     try:
         inner = _of_text(f"{argv[place]} -c", text, environ, arguments[1:], stub, logs)
     except OnlyAShellKnows as error:
-        whole = _whole_text([argv[place], "-c"], f"{argv[place]} -c", text, environ, arguments[1:], stub, logs, error)
-        return whole._replace(argv=(*before, whole.argv[2], *arguments[:1], *whole.argv[4:]), line=line)
+        inner = _whole_text([argv[place], "-c"], f"{argv[place]} -c", text, environ, arguments[1:], stub, logs, error)
+        return inner._replace(argv=(*before, inner.argv[2], *arguments[:1], *inner.argv[4:]), line=line)
     removed = [word for name in sorted(environ.keys() - inner.environ.keys()) for word in ("-u", name)]
     names = sorted(name for name in inner.environ if inner.environ[name] != environ.get(name))
     after = ("env", *removed, *(f"{name}={inner.environ[name]}" for name in names), *inner.argv)
@@ -133,8 +133,8 @@ def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: st
 
 def _shell_of(text: str) -> str:
     """The shell that the first line of a script names."""
-    found = _SHEBANG.match(text[:200])
-    return found[1] if found else "bash"
+    first_line = _SHEBANG.match(text[:200])
+    return first_line[1] if first_line else "bash"
 
 
 def _whole_text(
@@ -246,8 +246,8 @@ def _replaced(
         shell = [] if line.interpreter else [_shell_of(text)]
         before = [*_own_logs(head, line, logs), *shell, "-c"]
         error = CannotRehearse(reason)
-        whole = _whole_text(before, line.program, text, environ, line.arguments, stub, logs, error)
-        return whole._replace(line=line, start=os.path.join(line.folder, whole.start), where="")
+        inner = _whole_text(before, line.program, text, environ, line.arguments, stub, logs, error)
+        return inner._replace(line=line, start=os.path.join(line.folder, inner.start), where="")
     values = [word for before, word in pairwise(head) if before.startswith("-")]  # of options
     if line.program in head and line.program not in values:
         raise CannotRehearse(filled("{0} stands in the line twice", printable(line.program, 200)))
@@ -281,18 +281,18 @@ def _of_several(
     parts = [list(argv[begin + 1 : end]) for begin, end in pairwise((-1, *ends, len(argv)))]
     place = next(place for place, word in enumerate(parts[0]) if line.innermost and line.innermost.command in word)
     new_argv: list[str] = []
-    rehearsed: list[Rehearsed] = []
+    replaced: list[Rehearsed] = []
     for part in parts:
-        words = part if part is parts[0] else [*parts[0][: place + 1], *part]
-        part_line = read_launch_line(words, environ)
+        part_argv = part if part is parts[0] else [*parts[0][: place + 1], *part]
+        part_line = read_launch_line(part_argv, environ)
         if not os.path.lexists(os.path.join(folder, part_line.folder, part_line.program)) and not part_line.is_module:
             text = filled("{0}: there is no such file on this host", printable(part_line.program, 200))
             raise CannotRehearse(text)
-        rehearsed.append(_replaced(words, environ, part_line, stub, logs, folder))
-        new_argv += rehearsed[-1].argv if part is parts[0] else (":", *rehearsed[-1].argv[place + 1 :])
-    if len({(found.program, found.start) for found in rehearsed}) > 1:
+        replaced.append(_replaced(part_argv, environ, part_line, stub, logs, folder))
+        new_argv += replaced[-1].argv if part is parts[0] else (":", *replaced[-1].argv[place + 1 :])
+    if len({(part.program, part.start) for part in replaced}) > 1:
         raise CannotRehearse("its programs lie in several folders")
-    return rehearsed[0]._replace(argv=tuple(new_argv), line=line)
+    return replaced[0]._replace(argv=tuple(new_argv), line=line)
 
 
 def _require_replaced(new_argv: Sequence[str], environ: Mapping[str, str], stub: str) -> None:

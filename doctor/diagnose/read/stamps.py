@@ -129,6 +129,12 @@ _HEADS = (
 """In the order in which they are tried, each with a text that it contains: looking for that costs next to nothing."""
 
 
+ENDING_S = 60.0
+"""Seconds within which the lines about the end of a job are printed; Slurm's KillWait is 30 (slurm.conf(5))."""
+STILL_S = 600.0
+"""Seconds without a line from which on a job that was ended is said to have stood still."""
+
+
 class Stamp(msgspec.Struct, frozen=True):
     """What the head of a line shows; None or empty for what it does not."""
 
@@ -274,3 +280,16 @@ def world_rank(text: str, before: Sequence[bytes]) -> int | None:
         if not any(form.match(line) for form in _NCCL_LINES):
             return None
     return None
+
+
+def silence_before(lines: Sequence[bytes], end: float, year: int) -> dict[str, str]:
+    """For how many seconds nothing had been printed before ``end``, in ``still_s``: 0 where the lines before stood as
+    far apart. Empty where too few of them show a time. What is printed while a job is ended counts for nothing.
+    """
+    stamps = (read_stamp(line[:400].decode("utf-8", "replace"), year).time for line in lines)
+    times = sorted({time for time in stamps if time is not None and time < end - ENDING_S})
+    if len(times) < 3:
+        return {}
+    usual = max(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+    silent = end - times[-1]
+    return {"still_s": f"{silent:.0f}" if silent > max(STILL_S, 4 * usual) else "0"}

@@ -1,6 +1,6 @@
 """The trainings of `hang_campaign` over two real hosts, which torchrun or mpirun starts; `doctor watch` runs on both.
 
-    python -m tests.watch.host_campaign [--only REGEX] [--jobs 2] [--launcher torchrun|mpirun|turns] [--set bugs|healthy]
+    python -m tests.watch.host_campaign [--only REGEX] [--jobs 2] [--launcher torchrun|mpirun|turns] [--set all]
 
 The first host has rank 0 alone; where a kind needs four ranks, each host has two. Right is a verdict with the rank and
 the host of it.
@@ -80,7 +80,7 @@ class Hosts:
         struck = home / "struck"
         said = file.stat().st_mtime if file.exists() else time.time()
         took = said - struck.stat().st_mtime if struck.exists() else -1.0
-        report: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        report = _read_report(file)
         log, text = ((home / name).read_text("utf-8", "replace") for name in ("out", "err"))
         hosts = [h for o in report.get("outcomes", ()) for f in o.get("findings", ())[:1] for h in f["hosts"]]
         code = next((code for code in codes if code), 0)
@@ -123,6 +123,14 @@ class Hosts:
         return [(self.fleet.argv(argv), {**os.environ, "HOME": str(home)})]
 
 
+def _read_report(file: Path) -> dict[str, Any]:
+    """Empty where it is not written, or not yet as a whole."""
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
 def _wait(processes: Sequence[subprocess.Popen[bytes]], home: Path) -> tuple[bool, list[int]]:
     """Whether the limit was over, and exit codes."""
     end, ended = time.monotonic() + LIMIT, False
@@ -137,7 +145,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], home: Path) -> tuple[boo
         with contextlib.suppress(subprocess.TimeoutExpired):
             codes.append(process.wait(40))
     end = time.monotonic() + 30  # what enters a host ends before what runs there
-    while ended and not (home / "report").exists() and time.monotonic() < end:
+    while ended and not _read_report(home / "report") and time.monotonic() < end:
         time.sleep(0.2)
     end_all(home)
     return ended, codes

@@ -25,6 +25,7 @@ import calendar
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import msgspec
 
@@ -290,6 +291,6 @@ def silence_before(lines: Sequence[bytes], end: float, year: int) -> dict[str, s
     times = sorted({time for time in stamps if time is not None and time < end - ENDING_S})
     if len(times) < 3:
         return {}
-    usual = max(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+    usual = max(later - earlier for earlier, later in pairwise(times))
     silent = end - times[-1]
     return {"still_s": f"{silent:.0f}" if silent > max(STILL_S, 4 * usual) else "0"}

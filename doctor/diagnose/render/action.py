@@ -42,7 +42,8 @@ def action_of(diagnosis: Diagnosis, signatures: Mapping[str, Signature]) -> Acti
     kind: ActionKind = remedy_of_events(signatures[cause.signature], cause.evidence) or "examine"
     if cause.confidence == "possible" or cause.rule == ONE_OF_TWO:
         kind = "examine"
-    still = _stood_still(diagnosis, cause) if {"ends-all", "from-outside"} & {*signatures[cause.signature].traits} else 0.0
+    is_from_outside = bool({"ends-all", "from-outside"} & {*signatures[cause.signature].traits})
+    still = _stood_still(diagnosis, cause) if is_from_outside else 0.0
     if still:
         kind = "ask"
     text = _text(kind, cause, hosts) if not still else phrase(_STILL, span=localized_filled(span_text(still)))
@@ -103,9 +104,9 @@ def _text(kind: ActionKind, cause: Cause, hosts: tuple[str, ...]) -> str:
 
 
 _STILL = (
-    "find out why the job stood still: it had printed nothing for {span} when it was ended, and nothing shows why. Start "
-    "it under `doctor watch -- COMMAND`, or run `doctor watch --attach` while it stands still: both show the stacks, and "
-    "name the rank that the others wait for"
+    "find out why the job stood still: it had printed nothing for {span} when it was ended, and nothing shows why. "
+    "Start it under `doctor watch -- COMMAND`, or run `doctor watch --attach` while it stands still: both show the "
+    "stacks, and name the rank that the others wait for"
 )
 _TEXTS: Mapping[str, str] = {
     "retry": "start the job again: what ended it came from outside. If it had stood still, start it under "

@@ -352,9 +352,9 @@ class TrainingWatch:
             usual = LAST_SECONDS if kind else max(LAST_SECONDS, LAST_FACTOR * self._longest_phase)
             if not snapshot.dead and snapshot.state == "compute" and snapshot.age > usual and waits:
                 found[rank] = snapshot.age, kind.removeprefix("waits for ") if kind else ""
-        for rank in self.overdue.waiting_ranks if self.overdue else ():
-            if rank in self.snapshots:
-                found[rank] = self.snapshots[rank].age, rank_names(self.overdue.culprit_ranks)
+        if (overdue := self.overdue) is not None:
+            waiting = {rank: self.snapshots[rank].age for rank in overdue.waiting_ranks if rank in self.snapshots}
+            found |= {rank: (age, rank_names(overdue.culprit_ranks)) for rank, age in waiting.items()}
         return found
 
     def _rests(self, rank: int) -> bool:

@@ -319,3 +319,14 @@ def note_overcome(summary: FileSummary, before: Sequence[Event], kept: Sequence[
             "{0} after which the process went on and ended well: line {1}", count_noun(len(lines), "error"), listed
         )
         summary.notes += [note] if note not in summary.notes else []
+
+
+def note_left_out(readings: Sequence[FileReading], catalog: Catalog) -> list[str]:
+    """Marks the files from which a collector left lines out as incomplete: what they lack, and where it is."""
+    missing = {}
+    for reading in readings:
+        for event in reading.events:
+            if "lines-left-out" in catalog[event.signature].traits:
+                reading.summary.incomplete = True
+                missing[event.signature] = catalog[event.signature].fix[0]
+    return list(missing.values())

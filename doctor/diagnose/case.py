@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.diagnose.attempts import (
     not_ended_well,
+    note_left_out,
     note_overcome,
     older_attempts,
     outlived,
@@ -231,7 +232,7 @@ def build_case(
         timeouts=shown_timeouts(every),
         labels=frozenset(rank for reading in readings for rank in reading.summary.labels),
         host_aliases=aliases,
-        unread=unread,
+        unread=[*unread, *note_left_out(readings, signatures)],
     )
     case.clocks_comparable = _clocks_comparable(case)
     return case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -75,6 +75,13 @@ class FileReading(msgspec.Struct):
     events: list[Event]
     recording: Recording | None = None
     """Where the file is a dump of a flight recorder."""
+
+
+def counted(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[bytes]:
+    """The blocks of one file, whose summary says how many bytes of it were read."""
+    for block in blocks:
+        summary.bytes += len(block)
+        yield block
 
 
 def small_number(text: str, limit: int = 1_000_000_000) -> int | None:

@@ -32,11 +32,13 @@ Trait = Literal[
     "about-others",
     "ends-all",
     "failure-report",
+    "from-outside",
     "good-end",
     "group-rank",
     "has-other-ways",
     "launch-end",
     "less-specific",
+    "lines-left-out",
     "peer-ended",
     "progress",
     "quoted",
@@ -48,12 +50,14 @@ Trait = Literal[
 - ``about-others``: a launcher or scheduler says it of a process that does not print it
 - ``ends-all``: all ranks were ended from outside; that a rank was killed then shows nothing
 - ``failure-report``: a launcher or scheduler says that a rank, or the job, ended badly
+- ``from-outside``: something outside the job ended the process, or told a launcher to
 - ``good-end``: the run, or a rank of it, ended well
 - ``group-rank``: its ``rank`` is that in a communicator, which need not be the world
 - ``has-other-ways``: the library may go on in another way, as without RDMA, or try again; or the line leaves open why.
   So the line alone is no certain cause
 - ``launch-end``: mpirun or srun says how ranks ended; a rank that does so twice in one file was started twice
 - ``less-specific``: says less than another fault of the same process; in the phase ``exit`` only how it ended
+- ``lines-left-out``: the log lacks lines of this or of other processes: that a rank shows no error means nothing
 - ``peer-ended``: the process of a peer had ended; the rank that prints it ends with an exception, never by a signal
 - ``progress``: a step of the program: it goes on. Read only behind an error, and never from a host
 - ``quoted``: the exception itself says what is wrong: its sentence, and where it arose, complete the title

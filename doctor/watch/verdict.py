@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.analysis.collectives.deaths import Death, EndCause, follows
+from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.hang.detector import Detector, joined_snapshots
 from doctor.smoke.hang.stalls import locked_out
@@ -341,9 +342,8 @@ class TrainingWatch:
         return failure if kinds and kinds <= QUIET_KINDS and kinds != {""} else None
 
     def without_sign(self) -> dict[int, tuple[float, str]]:
-        """Living ranks that wait for a peer, or rest far longer than is usual in this job, outside of every collective.
-
-        By rank: the seconds, and for whom it waits; empty where nothing shows that.
+        """Living ranks that wait for one that still works, or outside of every collective: for a peer, or at rest far
+        longer than is usual in this job. By rank: the seconds, and for whom it waits; empty where nothing shows that.
         """
         found = {}
         for rank, snapshot in self.snapshots.items():
@@ -352,6 +352,9 @@ class TrainingWatch:
             usual = LAST_SECONDS if kind else max(LAST_SECONDS, LAST_FACTOR * self._longest_phase)
             if not snapshot.dead and snapshot.state == "compute" and snapshot.age > usual and waits:
                 found[rank] = snapshot.age, kind.removeprefix("waits for ") if kind else ""
+        if (overdue := self.overdue) is not None:
+            waiting = {rank: self.snapshots[rank].age for rank in overdue.waiting_ranks if rank in self.snapshots}
+            found |= {rank: (age, rank_names(overdue.culprit_ranks)) for rank, age in waiting.items()}
         return found
 
     def _rests(self, rank: int) -> bool:

@@ -291,3 +291,17 @@ class TestServersOfGrpc:
         """A firewall, a wrong address and a process that was not started look alike from there."""
         assert verdict(logs(rank_1=REGISTER)) == ("jax-leader-unreached", "likely", [])
         assert verdict(logs(rank_1=REGISTER, rank_2=REGISTER)) == ("jax-leader-unreached", "likely", [])
+
+
+def test_hosts_whose_names_are_not_resolved_gave_the_others_a_loopback_address() -> None:
+    """Ray's driver shows the address of each worker; on a single host the fallback of gloo is right."""
+    fallback = "Warning: Unable to resolve hostname to a (local) address. Using the loopback address as fallback."
+    failed = "Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:144] no error"
+    heads = (
+        "(WorkerDict pid=930, ip=10.4.0.{0}) [rank{0}]:[W528 08:52:46.16 ProcessGroupGloo.cpp:727] {1}\n",
+        "(WorkerDict pid=930, ip=10.4.0.{0}) [rank{0}]:[E528 08:52:46.16 ProcessGroupGloo.cpp:145] {1}\n",
+    )
+    lines = [head.format(rank, text) for head, text in zip(heads, (fallback, failed), strict=True) for rank in (1, 2)]
+    (cause,) = logs(driver="".join(lines)).causes
+    assert (cause.signature, cause.confidence) == ("gloo-loopback-address", "likely")
+    assert not logs(run="".join(lines[:2]) + "step 1 loss 2.0\nTraining completed\n").causes

@@ -143,7 +143,7 @@ def conduct(kind: str, way: str = "run", patience: float = 60.0, **environ: str)
             report, took, is_over = looked
             code = OVER if is_over else 0  # the job was ended here
         log = (folder / "out").read_text("utf-8", "replace")[-300:]
-        return Trial(kind, ended, code, _findings(report), took, (folder / "err").read_text("utf-8", "replace"), log)
+        return Trial(kind, ended, code, findings_of(report), took, (folder / "err").read_text("utf-8", "replace"), log)
 
 
 def _attach(process: subprocess.Popen[bytes], folder: Path, doctor: list[str]) -> tuple[dict[str, Any], float, bool]:
@@ -184,7 +184,7 @@ def end_all(home: Path) -> None:
         time.sleep(0.05)
 
 
-def _findings(report: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...], str], ...]:
+def findings_of(report: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...], str], ...]:
     found = []
     for outcome in report.get("outcomes", ()):
         for finding in outcome.get("findings", ()):

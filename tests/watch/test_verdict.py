@@ -9,6 +9,7 @@ import pytest
 
 from doctor.smoke.model import Failure
 from doctor.smoke.programs.recorder_page import UNBOUND_SIZE
+from doctor.watch.long_wait import quiet_sentence
 from doctor.watch.suspicion import StackPending
 from doctor.watch.verdict import UNKNOWN_END, TrainingWatch
 
@@ -321,6 +322,16 @@ def test_who_waits_outside_of_all_collectives_when_the_job_is_ended(
     assert ranks.verdict(12.0) is None and ranks.watch.without_sign() == found
     ranks.show(2, state, 2, age, rest=rest, effort=kind, dead="exit status 0")
     assert ranks.watch.without_sign() == {}
+
+
+@pytest.mark.parametrize("kind", ["works", "asks again and again"])
+def test_who_waits_for_a_rank_that_still_works_when_the_job_is_ended(kind: str) -> None:
+    ranks = three_after_two_steps(timeout=500.0)
+    all_but_one_wait(ranks, 2 * PATIENCE, rest=0.5, effort=kind)
+    assert ranks.verdict(20.0, stack="in save") is None
+    found = ranks.watch.without_sign()
+    assert {rank: peer for rank, (_, peer) in found.items()} == {0: "rank 2", 1: "rank 2"}
+    assert "When the job was ended, ranks 0-1 waited for rank 2, without a sign for " in quiet_sentence(found, "")
 
 
 def test_a_wait_as_long_as_those_before_it_is_not_told() -> None:

@@ -80,6 +80,9 @@ def _read_excerpt(host: str, log: LogExcerpt, matcher: Matcher) -> FileReading:
     summary.notes += log.notes
     summary.kernel = log.kernel
     events = [msgspec.structs.replace(event, line=log.kept[event.line - 1][0]) for event in reading.events]
+    if len(log.kept) < log.lines:  # what was printed before is not all here
+        for event in events:
+            event.values.pop("still_s", None)
     return FileReading(summary, events)
 
 

@@ -38,6 +38,8 @@ class Matcher:
         """Those behind which progress is looked for."""
         self.progress = frozenset(item.id for item in signatures if "progress" in item.traits)
         """Signatures that are searched for in a few lines behind each error."""
+        self.from_outside = frozenset(item.id for item in signatures if {"ends-all", "from-outside"} & set(item.traits))
+        """Those with which a process is ended though nothing of it has failed."""
         self.benign = frozenset(item.id for item in signatures if item.role == "benign")
         """Signatures beside which nothing in the same line counts."""
         self.quoted = frozenset(item.id for item in signatures if "quoted" in item.traits)

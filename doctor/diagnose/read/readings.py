@@ -6,14 +6,14 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from doctor.diagnose.events import TIME_ENDED, FileReading, FileSummary
+from doctor.diagnose.events import TIME_ENDED, FileReading, FileSummary, counted
 from doctor.diagnose.excerpter.excerpt import size_change
 from doctor.diagnose.excerpter.file_blocks import utf8_blocks
 from doctor.diagnose.excerpter.line_choice import is_binary, is_recording
 from doctor.diagnose.read.accounting import MAX_BYTES, is_accounting, read_rows
 from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
 from doctor.diagnose.read.matcher import Matcher
-from doctor.diagnose.read.scan import counted, scan
+from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import Source, streams
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import printable

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import compress
 from typing import NamedTuple
 
-from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
+from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary, counted
 from doctor.diagnose.excerpter.line_choice import (
     CTIME,
     MAX_LINE,
@@ -31,7 +31,7 @@ from doctor.diagnose.excerpter.tracebacks import (
 from doctor.diagnose.read import quoted_exceptions as quotes
 from doctor.diagnose.read.matcher import Candidate, Matcher, StepsBehind
 from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, continued, is_error, raised, thrown
-from doctor.diagnose.read.stamps import KUBELET, kubelet_time, read_stamp, stamp_of_message, world_rank
+from doctor.diagnose.read.stamps import KUBELET, kubelet_time, read_stamp, silence_before, stamp_of_message, world_rank
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
 
@@ -380,8 +380,7 @@ class _Scanner:
             return
         time = stamp.time if stamp.time is not None else kubelet_time(place.lines[place.at], self.year)
         inferred = time is None
-        if signature == _NCCL_FAILED and (reason := quotes.reason_below(place.lines, place.at)):
-            values = values | {"reason": reason}
+        values = values | self._beside(signature, place, stamp.time)
         world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:
             time = self._first_time(reversed(place.lines[: place.at + 1][-_LOOK_BACK:]))
@@ -401,6 +400,14 @@ class _Scanner:
                 host=values.get("host") or stamp.host,
             )
         )
+
+    def _beside(self, signature: str, place: _Line, time: float | None) -> dict[str, str]:
+        """What the lines beside it add: NCCL's reason; for how long nothing was printed before an end from outside."""
+        if signature == _NCCL_FAILED and (reason := quotes.reason_below(place.lines, place.at)):
+            return {"reason": reason}
+        if signature in self.matcher.from_outside and time is not None:
+            return silence_before(place.lines[max(0, place.at - _LOOK_BACK) : place.at], time, self.year)
+        return {}
 
     def _add_above(self, place: _Line) -> None:
         """The error of CANN whose last lines alone are those of a signature: its first line has the code."""
@@ -427,13 +434,6 @@ class _Scanner:
         except UnicodeDecodeError:
             self.not_text += 1
             return line.decode("utf-8", "replace")
-
-
-def counted(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[bytes]:
-    """The blocks of one file, whose summary says how many bytes of it were read."""
-    for block in blocks:
-        summary.bytes += len(block)
-        yield block
 
 
 def _number(values: dict[str, str], name: str, otherwise: int | None) -> int | None:

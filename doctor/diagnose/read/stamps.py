@@ -25,6 +25,7 @@ import calendar
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import msgspec
 
@@ -127,6 +128,12 @@ _HEADS = (
     ("", _SYSLOG),
 )
 """In the order in which they are tried, each with a text that it contains: looking for that costs next to nothing."""
+
+
+ENDING_S = 60.0
+"""Seconds within which the lines about the end of a job are printed; Slurm's KillWait is 30 (slurm.conf(5))."""
+STILL_S = 600.0
+"""Seconds without a line from which on a job that was ended is said to have stood still."""
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -274,3 +281,16 @@ def world_rank(text: str, before: Sequence[bytes]) -> int | None:
         if not any(form.match(line) for form in _NCCL_LINES):
             return None
     return None
+
+
+def silence_before(lines: Sequence[bytes], end: float, year: int) -> dict[str, str]:
+    """For how many seconds nothing had been printed before ``end``, in ``still_s``: 0 where the lines before stood as
+    far apart. Empty where too few of them show a time. What is printed while a job is ended counts for nothing.
+    """
+    stamps = (read_stamp(line[:400].decode("utf-8", "replace"), year).time for line in lines)
+    times = sorted({time for time in stamps if time is not None and time < end - ENDING_S})
+    if len(times) < 3:
+        return {}
+    usual = max(later - earlier for earlier, later in pairwise(times))
+    silent = end - times[-1]
+    return {"still_s": f"{silent:.0f}" if silent > max(STILL_S, 4 * usual) else "0"}

@@ -9,9 +9,11 @@ import msgspec
 
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Diagnosis, hosts_of
 from doctor.diagnose.exception_actions import remedy_of_events
+from doctor.diagnose.read.stamps import STILL_S
 from doctor.diagnose.render.log_values import HOST_FORM, slurm_job
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.quantities import span_text
 
 ActionKind = Literal[
     "drain-host", "fix-host", "retry", "fix-program", "fix-settings", "give-memory", "examine", "ask", "none"
@@ -40,10 +42,25 @@ def action_of(diagnosis: Diagnosis, signatures: Mapping[str, Signature]) -> Acti
     kind: ActionKind = remedy_of_events(signatures[cause.signature], cause.evidence) or "examine"
     if cause.confidence == "possible" or cause.rule == ONE_OF_TWO:
         kind = "examine"
-    text = _text(kind, cause, hosts)
+    is_from_outside = bool({"ends-all", "from-outside"} & {*signatures[cause.signature].traits})
+    still = _stood_still(diagnosis, cause) if is_from_outside else 0.0
+    if still:
+        kind = "ask"
+    text = _text(kind, cause, hosts) if not still else phrase(_STILL, span=localized_filled(span_text(still)))
     if (job := slurm_job(diagnosis)) and kind in _STARTS_AGAIN:
         text = phrase("{action}; `scontrol requeue {job}` starts it again", action=text, job=job["JOB"])
     return ActionDocument(kind, text, hosts, ranks)
+
+
+def _stood_still(diagnosis: Diagnosis, cause: Cause) -> float:
+    """Seconds without a line of any process before the job was ended, as far as times show that; else 0."""
+    ended = [event for event in cause.evidence if event.time is not None and not event.inferred_time]
+    spans = [float(event.values["still_s"]) for event in cause.evidence[:1] if "still_s" in event.values]
+    beside = [file for index, file in enumerate(diagnosis.files) if index not in {event.file for event in ended}]
+    times = [file.last_time for file in beside if file.last_time is not None and not (file.kernel or file.accounting)]
+    if ended and times:
+        spans.append(min(event.time or 0.0 for event in ended) - max(times))
+    return min(spans) if spans and min(spans) >= STILL_S else 0.0
 
 
 def _without_cause(diagnosis: Diagnosis) -> ActionDocument:
@@ -86,8 +103,14 @@ def _text(kind: ActionKind, cause: Cause, hosts: tuple[str, ...]) -> str:
     return localized(_TEXTS[kind])
 
 
+_STILL = (
+    "find out why the job stood still: it had printed nothing for {span} when it was ended, and nothing shows why. "
+    "Start it under `doctor watch -- COMMAND`, or run `doctor watch --attach` while it stands still: both show the "
+    "stacks, and name the rank that the others wait for"
+)
 _TEXTS: Mapping[str, str] = {
-    "retry": "start the job again: what ended it came from outside",
+    "retry": "start the job again: what ended it came from outside. If it had stood still, start it under "
+    "`doctor watch -- COMMAND`, which names the rank that the others wait for",
     "fix-program": "correct the program as below, then start it again: unchanged it fails in the same way",
     "fix-settings": "correct the settings of the job as below, then start it again",
     "give-memory": "use less memory, or give the job more, then start it again",

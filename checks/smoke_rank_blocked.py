@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
+from doctor.analysis.file_waits import FILE_WAITS
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.file_waits import FILE_WAITS
 from doctor.smoke.results.trouble_findings import PROGRAM_LINE, awaited_call, failure_findings, own_program
 
 HEARTBEAT = (

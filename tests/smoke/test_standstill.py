@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from doctor.analysis.file_waits import FILE_WAITS
 from doctor.remote.runtime.kernel_waits import KERNEL_WAITS
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.hang.standstill import (
@@ -18,7 +19,6 @@ from doctor.smoke.hang.standstill import (
     foreign_frame,
 )
 from doctor.smoke.model import Collective, Failure, Snapshot
-from doctor.smoke.results.file_waits import FILE_WAITS
 from doctor.smoke.results.trouble_findings import blamed_hosts, remedy_for
 from tests.checks.smoke import ran
 

@@ -17,9 +17,9 @@ import pytest
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.kernel import LIGHT_SLEEPS
 from doctor.smoke.programs.agent.network import socket_bytes
+from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.inspector import rank_state
 from doctor.watch.attach.inspector.connected import file_sum, shared_sum
-from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
 from doctor.watch.attach.inspector.rank_state import running_threads
 from doctor.watch.attach.inspector.spins import (

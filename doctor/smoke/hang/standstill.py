@@ -9,7 +9,8 @@ from types import MappingProxyType
 import msgspec
 
 from doctor.analysis.collectives.waits import ONE_WAY, PAIRED, ROOTED, TO_ROOT
-from doctor.engine.sanitize import strip_control_chars
+from doctor.analysis.file_waits import FileWait
+from doctor.engine.sanitize import printable, rank_names, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.remote.runtime.kernel_waits import kernel_wait
 from doctor.remote.runtime.stack_frames import without_own_frames
@@ -37,6 +38,7 @@ OURS = ("worker/", "<doctor")
 IMPORT = '"<frozen importlib._bootstrap'
 """Of frames of an import: what hooks it, or runs in it, is slow at worst."""
 LONGEST_STACK = 4000
+MAX_FILE_WAITS = 4
 NOBODY: Mapping[int, str] = MappingProxyType({})
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
@@ -77,6 +79,37 @@ def sleep_text(function: str) -> str:
     """
     wait = kernel_wait(function)
     return filled("it sleeps in {0} of the kernel, and waits for {1}", function, wait[1] if wait else "no other rank")
+
+
+def held_by_files(failure: Failure, hosts: Iterable[tuple[str, Mapping[int, FileWait]]]) -> Failure:
+    """The failure with the files that processes are held up by; ``hosts``: name, and by rank what it waits for.
+
+    The rank -1 is the process that all ranks of the host come from. Where nothing else tells what the ranks do that the
+    failure names, that is its text.
+    """
+    waits = [(host, rank, file_wait_text(wait)) for host, by_rank in hosts for rank, wait in by_rank.items()]
+    waits.sort(key=lambda row: row[1] not in failure.culprit_ranks)
+    sentences = [
+        filled("{0}: {1} {2}", host, rank_names([rank]) if rank >= 0 else "its interpreter", text)
+        for host, rank, text in waits
+    ]
+    named = next((text for _, rank, text in waits if rank in failure.culprit_ranks), "")
+    text = failure.text or (filled("it {0}", named) if named else "")
+    return msgspec.structs.replace(failure, text=text, evidence=(*failure.evidence, *sentences[:MAX_FILE_WAITS]))
+
+
+def file_wait_text(wait: FileWait) -> str:
+    """What a process does that a file system holds up, and what that waits for.
+
+    >>> file_wait_text(FileWait("/d/a", ["/d", "nfs4", "nas:/d"], 9.0, [], "open", "rpc_wait_bit_killable"))
+    'is blocked in open of /d/a on /d (nfs4, nas:/d) for 9 s, and waits for the server of a file system (NFS)'
+    """
+    texts = [printable(text, 300) for text in (wait.path, *wait.mount[:3])]
+    others = [(pid, printable(name, 40)) for pid, name in wait.beside[:16]]
+    shown = FileWait(texts[0], texts[1:], wait.seconds, others)
+    awaited = kernel_wait(wait.function)
+    blocked = filled("is blocked in {0}{1}", printable(wait.call, 40) or "a call", shown.text)
+    return filled("{0}, and waits for {1}", blocked, awaited[1]) if awaited else blocked
 
 
 def other_collectives(failure: Failure) -> dict[int, str]:
@@ -233,6 +266,12 @@ def foreign_frame(stack: str) -> str:
             library = NOT_THE_PROGRAM.search(frame["file"])
             return "" if library else f"{frame['file']}:{frame['line']} {frame['name']}"
     return ""
+
+
+def callers_stack(text: str) -> str:
+    """The stack of the main thread, and of one that calls collectives beside it."""
+    others = [main_thread_stack(part) for part in collective_threads(text.partition("\nloader worker ")[0])[:1]]
+    return "\n\n".join([main_thread_stack(text), *others])
 
 
 def collective_threads(stacks: str) -> list[str]:

@@ -24,12 +24,12 @@ from doctor.smoke.hang.host_pressure import (
 )
 from doctor.smoke.hang.standstill import (
     blame,
-    collective_threads,
+    callers_stack,
     explain_foreign_call,
     explain_standstill,
     explain_wrong_size,
     foreign_calls,
-    main_thread_stack,
+    held_by_files,
     sleep_text,
     sleeping_apart,
 )
@@ -72,7 +72,11 @@ class ObservedRun(NamedTuple):
 def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     """The failure with all evidence that the hosts have for it."""
     plan, progress, finished = run.plan, run.progress, run.finished
-    if progress.imports and failure.kind not in ("silent", "unobserved") and not failure.stacks:
+    if (
+        (progress.imports or failure.kind == "not-started")
+        and failure.kind not in ("silent", "unobserved")
+        and not failure.stacks
+    ):
         failure = _with_stacks(failure, run.channels)
     if failure.kind == "dead":
         error = next(
@@ -251,17 +255,13 @@ def _with_stacks(failure: Failure, channels: Channels) -> Failure:
         for name, line in answers.items()
         for sentence in line.limits[:4]
     ]
-    return msgspec.structs.replace(
+    waits = [(channels.endpoints[name].host, line.files) for name, line in answers.items()]
+    failure = msgspec.structs.replace(
         failure,
-        stacks={rank: _stack(texts[rank]) for rank in ranks if texts.get(rank)},
+        stacks={rank: callers_stack(texts[rank]) for rank in ranks if texts.get(rank)},
         evidence=(*failure.evidence, *list(dict.fromkeys(limits))[:8]),
     )
-
-
-def _stack(text: str) -> str:
-    """Of the main thread, and of one that calls collectives beside it."""
-    others = [main_thread_stack(part) for part in collective_threads(text.partition("\nloader worker ")[0])[:1]]
-    return "\n\n".join([main_thread_stack(text), *others])
+    return held_by_files(failure, waits)
 
 
 def _with_named_peers(failure: Failure, run: ObservedRun) -> Failure:

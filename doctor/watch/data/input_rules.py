@@ -120,8 +120,8 @@ def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[V
             )
             if apart.tie:
                 template = (
-                    "{who}, which hold one model, have another loss in step {step} from the same inputs, and parameters "
-                    "that were alike are not any more: {tensors}; each draws a mask or noise of its own"
+                    "{who}, which hold one model, have another loss in step {step} from the same inputs, and "
+                    "parameters that were alike are not any more: {tensors}; each draws a mask or noise of its own"
                 )
             yield group.difference("smoke-mask-differs", "draws", step, apart, template, generators=[])
             return

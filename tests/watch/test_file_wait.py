@@ -148,7 +148,7 @@ def test_a_file_system_whose_server_does_not_answer(kind: str, program: str, cal
             wait_until(lambda: (file_waits.awaited_path(first.pid), look(first.pid)["call"]) == (path, call))
             second = beside.enter_context(subprocess.Popen(argv, stderr=quiet))
             beside.callback(server.kill)
-            wait_until(lambda: file_waits.awaited_path(second.pid) == path)
+            wait_until(lambda: file_waits.awaited_path(second.pid) == path and file_waits.is_held_up(second.pid))
             state, waits = look(first.pid), {first.pid: file_wait(first.pid)}
             held_up_beside({pid: wait for pid, wait in waits.items() if wait})
     wait = waits[first.pid]

@@ -14,7 +14,7 @@ from doctor.engine.sanitize import printable, rank_names, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.remote.runtime.kernel_waits import kernel_wait
 from doctor.remote.runtime.stack_frames import without_own_frames
-from doctor.smoke.model import Failure, FailureKind
+from doctor.smoke.model import Failure, FailureKind, Snapshot
 
 WRONG_SIZE = "Received data size doesn't match expected size"
 """Of gloo's error (gloo/transport/tcp/pair.cc) before it aborts the process."""
@@ -39,6 +39,10 @@ IMPORT = '"<frozen importlib._bootstrap'
 """Of frames of an import: what hooks it, or runs in it, is slow at worst."""
 LONGEST_STACK = 4000
 MAX_FILE_WAITS = 4
+RUNNING = "running"
+"""Stands for the function of the kernel of a main thread that sleeps in none."""
+LEAST_RUN, MOSTLY = 1.0, 0.5
+"""Seconds on a CPU, and their share of what it could have had, from which on it ran most of the time."""
 NOBODY: Mapping[int, str] = MappingProxyType({})
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
@@ -64,19 +68,36 @@ def foreign_calls(failure: Failure) -> dict[int, str]:
     return {rank: frame for rank in failure.concerned if (frame := foreign_frame(failure.stacks.get(rank, "")))}
 
 
-def sleeping_apart(failure: Failure, sleeping: Mapping[int, str]) -> dict[int, str]:
-    """By rank, of those that it names or that wait: the function of the kernel that it sleeps in, where that waits for
-    no other rank; ``sleeping`` has that of each.
+def occupations(snaps: Iterable[Snapshot]) -> dict[int, str]:
+    """By rank: the function of the kernel that its main thread sleeps in, `RUNNING` for one that ran most of the time.
+
+    Over gloo, whoever waits for another rank sleeps.
     """
-    return {rank: sleeping[rank] for rank in failure.concerned if kernel_wait(sleeping.get(rank, ""))}
+    asleep = {snap.rank: snap.waits_for for snap in snaps if snap.process in ("S", "D")}
+    return {snap.rank: RUNNING for snap in snaps if snap.cpu > max(LEAST_RUN, MOSTLY * snap.effective)} | asleep
+
+
+def sleeping_apart(failure: Failure, occupied: Mapping[int, str]) -> dict[int, str]:
+    """By rank, of those that it names or that wait: what its main thread does, where that waits for no other rank.
+
+    ``occupied``: as `occupations` returns. Whoever runs an import is slow at worst.
+    """
+    ranks = [rank for rank in failure.concerned if rank in occupied]
+    return {
+        rank: occupied[rank]
+        for rank in ranks
+        if kernel_wait(occupied[rank]) or (occupied[rank] == RUNNING and IMPORT not in failure.stacks.get(rank, IMPORT))
+    }
 
 
 def sleep_text(function: str) -> str:
-    """What a rank sleeps in, and what that waits for.
+    """What a rank sleeps in, and what that waits for; or that it runs.
 
     >>> sleep_text("p9_client_rpc")
     'it sleeps in p9_client_rpc of the kernel, and waits for the host of its virtual machine, for a file (9P)'
     """
+    if function == RUNNING:
+        return "its CPU computes all the time, where a rank that waits for another one sleeps"
     wait = kernel_wait(function)
     return filled("it sleeps in {0} of the kernel, and waits for {1}", function, wait[1] if wait else "no other rank")
 

@@ -65,8 +65,8 @@ class ObservedRun(NamedTuple):
     addresses: network_evidence.AddressOwners
     finished: Sequence[int] = ()
     """Ranks that are out of the collective which a failure is about that others are in."""
-    sleeping: Mapping[int, str] = MappingProxyType({})
-    """By rank that is in it: the function of the kernel in which its main thread sleeps."""
+    occupied: Mapping[int, str] = MappingProxyType({})
+    """By rank that is in it: what its main thread does, as `occupations` has it."""
 
 
 def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
@@ -91,7 +91,7 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     if failure.kind == "network":
         wrong = [event for host in progress.events.values() for event in host if isinstance(event, CollectiveWrong)]
         absent = {} if failure.links else without_part(wrong, progress.groups, plan.world)
-        failure = explain_foreign_call(failure, run.sleeping if plan.backend == "gloo" else {}, absent)
+        failure = explain_foreign_call(failure, run.occupied if plan.backend == "gloo" else {}, absent)
     if failure.kind == "network":
         failure = _with_named_peers(failure, run)
         failure = _with_links(failure, run, finished)
@@ -130,7 +130,7 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     if foreign := foreign_calls(failure):
         text = filled("{0}: it is in {1}, which is not torch", failure.text, next(iter(foreign.values())))
         return blame(failure, failure.kind, foreign, text)
-    asleep = sleeping_apart(failure, run.sleeping)
+    asleep = sleeping_apart(failure, run.occupied)
     if 0 < len(asleep) < len(failure.concerned):
         sentence = sleep_text(next(iter(asleep.values())))
         return blame(failure, failure.kind, asleep, joined(": ", (failure.text, sentence)))
@@ -318,8 +318,10 @@ def explain_gave_up(failure: Failure, run: ObservedRun) -> Failure:
         return failure
     waiting = tuple(sorted(set(range(run.plan.world)) - run.progress.joined))
     failure = msgspec.structs.replace(failure, waiting_ranks=waiting)
-    spinning = run.progress.spinning_at_start()
-    return spinning or _explain_late(failure, run) or msgspec.structs.replace(failure, kind="budget")
+    if spinning := run.progress.spinning_at_start():
+        return spinning
+    evidence = (*failure.evidence, *run.progress.still_importing())
+    return _explain_late(failure, run) or msgspec.structs.replace(failure, kind="budget", evidence=evidence)
 
 
 class _LinkEvidence(NamedTuple):

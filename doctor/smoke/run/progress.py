@@ -279,6 +279,16 @@ class StageProgress:
         text = filled(text, f"{min(row.cpu for _, row in spun):.0f}", f"{max(self.imports.values()):.0f}")
         return self._make_failure("not-started", ranks, text, "start", self.plan.budget)
 
+    def still_importing(self) -> list[str]:
+        """Sentences about the hosts whose interpreters have not imported everything yet: to be late is no fault."""
+        ran = {host: row.cpu for of_agent in self.starting.values() for host, row in of_agent}
+        hosts = dict.fromkeys(place.host for place in self.plan.places if place.rank not in self._loaded)
+        text = "On {0} the interpreter had not imported everything yet{1}."
+        return [
+            filled(text, host, filled(", after {0} s on a CPU", f"{ran[host]:.0f}") if host in ran else "")
+            for host in list(hosts)[:4]
+        ]
+
     def _never_joined(self, refused: set[int], certain: bool) -> Failure:
         """Blames who reported an error of its own; the master's host when all others did, or most hosts."""
         texts = dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused))

@@ -15,6 +15,7 @@ from doctor.job.variables import communication
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
 from doctor.smoke.hang.network_evidence import AddressOwners
+from doctor.smoke.hang.standstill import occupations
 from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeResult, SmokeRun, Snapshot
 from doctor.smoke.plan import PlanHost, SmokeOptions
 from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, parse_event
@@ -324,15 +325,15 @@ class _Supervisor:
         joining = {rank: snap for rank, snap in self.snapshots.items() if snap.stage == "rendezvous"}
         own_time = {rank: snap.effective for rank, snap in joining.items()}
         overdue = self.progress.overdue(now, own_time, channels.cpu_wait)
-        asleep = {rank: snap.waits_for for rank, snap in joining.items() if snap.process in ("S", "D")}
-        if overdue or (overdue := late_failure(own_time, self.observed._replace(sleeping=asleep))):
+        occupied = occupations(joining.values()) if self.plan.backend == "gloo" else {}
+        if overdue or (overdue := late_failure(own_time, self.observed._replace(occupied=occupied))):
             raise _RunStopped(overdue)
 
     @property
     def observed(self) -> ObservedRun:
         """What evidence is gathered from, once the ranks are started."""
         assert self.plan and self.progress
-        details = (self.detector.finished, self.detector.transfer_rule.sleeping) if self.detector else ()
+        details = (self.detector.finished, self.detector.transfer_rule.occupied) if self.detector else ()
         return ObservedRun(self.plan, self.channels, self.progress, self.addresses, *details)
 
     def make_failure(

@@ -266,7 +266,10 @@ class StageProgress:
         if len(behind) == self.plan.world:
             behind = set()  # where no rank has finished the stage, none is more likely the culprit than others
         text = filled("the budget of {0} s was spent", f"{self.plan.budget:g}")
-        return self.spinning_at_start() or self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
+        if spinning := self.spinning_at_start():
+            return spinning
+        failure = self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
+        return msgspec.structs.replace(failure, evidence=tuple(self.still_importing()))
 
     def spinning_at_start(self) -> Failure | None:
         """Interpreters that have run for much longer than torch's import takes the others, and have not done it."""

@@ -117,6 +117,18 @@ def departs_from_itself(model: Any, optimizer: Callable[[torch.Tensor, torch.Ten
     )
 
 
+def repeated_bits(model: Any, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> list[dict[str, Any]]:
+    """Of each kept shard, what an event says of numbers that are the same bit for bit where nothing is wrong."""
+    return [
+        {
+            "remade": distance(shard.updated, again),
+            "held": shard.held,
+            "kept": torch.equal(shard.came_back, shard.updated),
+        }
+        for shard, again in zip(model.shards, made_again(model, optimizer))
+    ]
+
+
 def emit_sharded_steps(
     ctx: RankContext,
     layout: int,
@@ -131,16 +143,11 @@ def emit_sharded_steps(
     ``optimizer``: a new one, for the updates once more. A rank that holds the whole model computes again with the
     parameters that it had; else with those of the reference run, which are right in the first wrong step.
     """
-    owned, count, shards = model.owned_slice, model.mesh.dp, model.shards
-    again = [(distance(shard.updated, updated), shard) for shard, updated in zip(shards, made_again(model, optimizer))]
-    exact = [
-        {"remade": far, "held": shard.held, "kept": torch.equal(shard.came_back, shard.updated)} for far, shard in again
-    ]
-    for step in range(len(model.kept), len(shards)):
-        ctx.emit("sharded", layout=layout, step=step, altered=float(shards[step].altered), **exact[step])
+    owned, count, exact = model.owned_slice, model.mesh.dp, repeated_bits(model, optimizer)
+    for step in range(len(model.kept), len(exact)):
+        ctx.emit("sharded", layout=layout, step=step, altered=float(model.shards[step].altered), **exact[step])
     for kept in model.kept[: len(references)] if initial is not None else ():
-        shard = shards[kept.step]
-        reference = references[kept.step]
+        shard, reference = model.shards[kept.step], references[kept.step]
         before = references[kept.step - 1].weights if kept.step else initial
         held = model.kept[kept.step - 1].gathered if kept.step else model.share_of(initial)
         weights = model.share_of(reference.weights)

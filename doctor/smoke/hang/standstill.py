@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -68,12 +68,14 @@ def foreign_calls(failure: Failure) -> dict[int, str]:
     return {rank: frame for rank in failure.concerned if (frame := foreign_frame(failure.stacks.get(rank, "")))}
 
 
-def occupations(snaps: Iterable[Snapshot]) -> dict[int, str]:
+def occupations(snaps: Sequence[Snapshot], backend: str = "gloo") -> dict[int, str]:
     """By rank: the function of the kernel that its main thread sleeps in, `RUNNING` for one that ran most of the time.
 
-    Over gloo, whoever waits for another rank sleeps.
+    Over gloo, whoever waits for another rank sleeps; over another ``backend`` it may run.
     """
     asleep = {snap.rank: snap.waits_for for snap in snaps if snap.process in ("S", "D")}
+    if backend != "gloo":
+        return asleep
     return {snap.rank: RUNNING for snap in snaps if snap.cpu > max(LEAST_RUN, MOSTLY * snap.effective)} | asleep
 
 

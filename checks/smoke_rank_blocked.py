@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
+from doctor.analysis.file_waits import FILE_WAITS
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.file_waits import FILE_WAITS
 from doctor.smoke.results.trouble_findings import PROGRAM_LINE, awaited_call, failure_findings, own_program
 
 HEARTBEAT = (
@@ -73,10 +73,9 @@ def _place(frame: str, state: str, **_: object) -> str:
 
 
 def _sentence(failure: Failure) -> str:
-    is_alone = len(failure.culprit_ranks) < 2
     if failure.op or awaited_call(failure):
-        in_call = "{who} keeps the others waiting in {call}: {text}"
-        return in_call if is_alone else "{who} keep the others waiting in {call}: {text}"
+        return "{who} keeps the others waiting in {call}: {text}"
     if failure.waiting_ranks:
-        return "{who} keeps {waiting} waiting: {text}" if is_alone else "{who} keep {waiting} waiting: {text}"
+        return "{who} keeps {waiting} waiting: {text}"
+    is_alone = len(failure.culprit_ranks) < 2
     return "{who} keeps the others waiting: {text}" if is_alone else "{who} stand still: {text}"

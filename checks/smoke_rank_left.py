@@ -36,7 +36,7 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
 
 def _words(failure: Failure) -> str:
     if failure.waiting_ranks:
-        return "{who} left {where} while {waiting} waited for it: {text}"
+        return "{who} left {where} while {waiting} waited: {text}"
     if len(failure.culprit_ranks) > 1:
         return "one of {who} left {where}: {text}"
     return "{who} left {where}: {text}"

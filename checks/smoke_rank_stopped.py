@@ -29,7 +29,7 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     or of the interpreter that is to become the ranks. This verdict can be wrong about a debugger that would have let it
     go on a moment later.
     """
-    for finding in failure_findings(run, "{who} is {text} {where}; waiting for it: {waiting}", "stopped", "frozen"):
+    for finding in failure_findings(run, "{who} is {text} {where}; waiting: {waiting}", "stopped", "frozen"):
         text = str(finding.values["text"])
         finding.values["case"] = [label for label in ("Signal", "Debugger", "Frozen") if label.lower() in text]
         yield finding

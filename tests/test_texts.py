@@ -49,6 +49,22 @@ def test_the_english_is_that_of_an_f_string() -> None:
     assert filled("{0} hosts {{n}}", 3) == "3 hosts {{n}}"
 
 
+def test_verbs_and_pronouns_agree_with_the_ranks_that_are_their_subject() -> None:
+    several = "ranks 2 (w1) and 3 (w1)"
+    holds = "after step {step} {who} holds other values than the rest of its group"
+    assert filled(holds, step=4, who="rank 2") == "after step 4 rank 2 holds other values than the rest of its group"
+    assert (
+        filled(holds, step=4, who=several) == f"after step 4 {several} hold other values than the rest of their group"
+    )
+    assert filled("{0}, which is stopped", "pids 7, 8") == "pids 7, 8, which are stopped"
+    for template in ("the loss of {0} in it differs", "the loss of {0} differs from its own", "{0}: it is stopped"):
+        assert filled(template, several) == template.format(several)
+    assert filled("{0} hosts are behind {1}, and {2} keeps them", 1, "w1", several).startswith(
+        "1 host is behind w1, and"
+    )
+    assert CATALOGUE.filled(filled("no {0} on {1}", several, several)) == f"{several} 上没有 {several}"
+
+
 def test_what_is_remembered_is_bounded(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(texts, "MAX_TEXTS", 10)
     monkeypatch.setattr(texts, "_templates", {})

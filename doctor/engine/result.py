@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.language import is_english, without_loose_spaces
 from doctor.engine.sanitize import with_visible_ends
-from doctor.engine.texts import enumerated, with_own_spaces, with_singulars
+from doctor.engine.texts import agreeing, enumerated, with_own_spaces
 
 if TYPE_CHECKING:
     from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
@@ -129,7 +129,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
 
 def fill_template(template: str, values: Mapping[str, Any]) -> str:
-    """``template`` with ``{name}`` replaced by the formatted values; after a 1 a noun is in the singular.
+    """``template`` with ``{name}`` replaced by the formatted values; nouns and verbs agree with them.
 
     >>> fill_template("{count} processes on {total} hosts", {"count": 1, "total": 2})
     '1 process on 2 hosts'
@@ -141,8 +141,8 @@ def fill_texts(template: str, texts: Mapping[str, str]) -> str:
     """The same with values that are texts already, which may be translated."""
     if not is_english():
         texts = {name: with_own_spaces(text) for name, text in texts.items()}
-    singular = with_singulars(template, texts)
-    return without_loose_spaces(_PLACEHOLDER.sub(lambda match: _filled(match, texts), singular))
+    agreed = agreeing(template, texts)
+    return without_loose_spaces(_PLACEHOLDER.sub(lambda match: _filled(match, texts), agreed))
 
 
 def _filled(match: re.Match[str], texts: Mapping[str, str]) -> str:

@@ -34,6 +34,17 @@ _PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for nou
 _PLURALS["entries"] = "entry"
 _ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b(?: (are|have|were)\b)?")
 _VERBS = {"are": " is", "have": " has", "were": " was", None: ""}
+_SEVERAL = re.compile(r"(?:hosts|pids|ranks) ")
+"""How a value begins that names several."""
+_OF_SEVERAL = {"does": "do", "has": "have", "is": "are", "was": "were", "its": "their", "itself": "themselves"}
+_OF_ONE = "computes differs draws ends gets holds keeps makes masks puts reads sends takes trains waits"
+_OF_SEVERAL.update((verb, verb[:-1]) for verb in _OF_ONE.split())
+_SUBJECT = re.compile(
+    r"(?:\b(?P<of>among|at|between|by|for|from|in|of|on|than|to|with) )?\{(?P<name>\w+)\}(?P<which>, which|) "
+    rf"(?P<verb>{'|'.join(verb for verb in _OF_SEVERAL if not verb.startswith('it'))})\b"
+)
+"""A value with the verb that it is the subject of; behind a preposition it is none, as in "the loss of {0} differs"."""
+_PRONOUN = re.compile(r"\b(?:its|itself)\b")
 
 TextTable = dict[str, list[list[str]]]
 """Rows of values by template."""
@@ -86,7 +97,7 @@ def filled(template: str, *values: object, **named: object) -> str:
     """
     texts = {str(number): format(value) for number, value in enumerate(values)}
     texts.update((name, format(value)) for name, value in named.items())
-    text = fill(with_singulars(template, texts), texts)
+    text = fill(agreeing(template, texts), texts)
     remember(text, template, texts)
     return text
 
@@ -140,7 +151,7 @@ def restated(text: str, change: Callable[[str], str]) -> str:
     source = origin(text) if result != text else None
     if source is not None and not callable(source[1]):
         values = {name: restated(value, change) for name, value in source[1].items()}
-        if fill(with_singulars(source[0], values), values) == result:
+        if fill(agreeing(source[0], values), values) == result:
             remember(result, source[0], values)
     return result
 
@@ -154,8 +165,8 @@ def restated_by_values(text: str, change: Callable[[str], str]) -> str:
     template, values = origin(text) or ("", {})
     if not callable(values):
         changed = {name: restated_by_values(value, change) for name, value in values.items()}
-        if changed != values and fill(with_singulars(template, values), values) == text:
-            text = fill(with_singulars(template, changed), changed)
+        if changed != values and fill(agreeing(template, values), values) == text:
+            text = fill(agreeing(template, changed), changed)
             remember(text, template, changed)
     return restated(text, change)
 
@@ -211,13 +222,31 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     )
 
 
-def with_singulars(template: str, values: Mapping[str, str]) -> str:
-    """``template`` with a noun, and are, have or were, in the singular after each placeholder whose value is 1.
+def agreeing(template: str, values: Mapping[str, str]) -> str:
+    """``template`` with its nouns and verbs in the number of the values that they belong to.
 
-    >>> with_singulars("{0} processes on {1} other hosts", {"0": "1", "1": "2"})
+    A noun, and are, have or were, is in the singular after each placeholder whose value is 1; the verb, and ``its``, in
+    the plural after one whose value names several ranks, hosts or pids.
+
+    >>> agreeing("{0} processes on {1} other hosts", {"0": "1", "1": "2"})
     '{0} process on {1} other hosts'
+    >>> agreeing("{0} holds other values than its group; the loss of {0} differs", {"0": "ranks 2 and 3"})
+    '{0} hold other values than their group; the loss of {0} differs'
     """
-    return _ONE_OF_MANY.sub(lambda match: _singular(match, values), template) if "1" in values.values() else template
+    if "1" in values.values():
+        template = _ONE_OF_MANY.sub(lambda match: _singular(match, values), template)
+    return _with_plural_verbs(template, values) if any(map(_SEVERAL.match, values.values())) else template
+
+
+def _with_plural_verbs(template: str, values: Mapping[str, str]) -> str:
+    changed = _SUBJECT.sub(lambda match: _plural(match, values), template)
+    return _PRONOUN.sub(lambda match: _OF_SEVERAL[match[0]], changed) if changed != template else template
+
+
+def _plural(match: re.Match[str], values: Mapping[str, str]) -> str:
+    if (match["of"] and not match["which"]) or not _SEVERAL.match(values.get(match["name"], "")):
+        return match[0]
+    return match[0][: match.start("verb") - match.start()] + _OF_SEVERAL[match["verb"]]
 
 
 def _singular(match: re.Match[str], values: Mapping[str, str]) -> str:
@@ -283,6 +312,6 @@ def read_table(table: Mapping[str, Iterable[Sequence[str]]], limit: int = MAX_RO
             continue
         values = dict(zip(names, row, strict=True))
         size = sum(len(piece) if is_text else len(values[piece]) for is_text, piece in template_pieces(template))
-        for shape in {template, with_singulars(template, values)} if size <= MAX_CHARS else ():
+        for shape in {template, agreeing(template, values)} if size <= MAX_CHARS else ():
             if origin(text := fill(shape, values)) is None:
                 remember(text, template, values)

@@ -14,6 +14,7 @@ from typing import Union
 
 import msgspec
 
+from doctor.analysis.file_waits import FileWait
 from doctor.facts.interfaces import SendingDelay
 from doctor.facts.smoke.binding import SmokeBinding
 from doctor.facts.smoke.collectives import SmokeCollectives
@@ -159,6 +160,8 @@ class AgentMessage(msgspec.Struct, frozen=True):
     """With ``stacks``: some of the host's ranks could run and have got no CPU yet to write theirs."""
     limits: tuple[str, ...] = ()
     """With ``stacks``: sentences about limits that the host's ranks have reached."""
+    files: dict[int, FileWait] = {}
+    """With ``stacks``: by rank, -1 for the process that all of the host come from, the file that it is held up by."""
     sockets: tuple[tuple[int, str, int, int, int], ...] | None = None
     """Established connections, like ``evidence``."""
     listening: tuple[tuple[int, str, int], ...] = ()
@@ -180,7 +183,12 @@ class AgentMessage(msgspec.Struct, frozen=True):
     @property
     def claimed_ranks(self) -> set[int]:
         """The ranks that it speaks of beside an event and ``pressure``; -1 stands for all ranks of its host."""
-        ranks = {*(snap.rank for snap in self.snaps or ()), *(row[0] for row in self.evidence), *(self.stacks or ())}
+        ranks = {
+            *(snap.rank for snap in self.snaps or ()),
+            *(row[0] for row in self.evidence),
+            *(self.stacks or ()),
+            *self.files,
+        }
         return ranks | {row.rank for row in self.starting}
 
 

@@ -16,7 +16,8 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.procfs import open_files, process_status
-from doctor.watch.attach.inspector.rank_state import PAGE, awaited_files, call_by_function, seconds_left, thread_call
+from doctor.smoke.programs.agent.system_calls import PAGE, thread_call
+from doctor.watch.attach.inspector.rank_state import awaited_files, call_by_function, seconds_left
 from doctor.watch.attach.rank_activity import LONGEST_WAIT
 from doctor.watch.peer_wait import threads_of
 

@@ -53,6 +53,9 @@ def test_one_element_may_have_changed_on_its_way(backend: str, ranks: str, hosts
         ("all_reduce", (1, 0, 5), [1, 2]),  # rank 1 gave it to 0, and 0 to 5
         ("all_gather", (3, 4), [2, 3]),  # of rank 0; rank 5 has it right, and is the last to get it
         ("all_gather", (3, 5), [0]),  # rank 4 has it right: no way leads from 3 to 5
+        ("all_gather", (3,), [3]),  # it has given 4 the right values, and so had them
+        ("all_gather", (5,), [4, 5]),  # the last to get it
+        ("broadcast", (1,), [1]),  # 3 and 5 have the right values from it
         ("broadcast", (5,), [1, 5]),  # rank 1 gives it to 5
         ("broadcast", (1, 3, 5), [0, 1]),
         ("broadcast", (3, 5), [1]),  # rank 1 sent it to both, and has it right

@@ -19,7 +19,7 @@ def test_only_its_failure_kind_is_a_finding() -> None:
 
 def test_leaving_and_waiting_ranks_are_named() -> None:
     finding, todo = only_finding(NAME, ran(4, 2, trouble("left", 0, text="is done")))
-    assert str(finding) == "rank 0 left in step 2 of dp4 while ranks 1, 2 and 3 waited for it: is done"
+    assert str(finding) == "rank 0 left in step 2 of dp4 while ranks 1, 2 and 3 waited: is done"
     assert finding.hosts == ("w1",)
     assert "none of yours" in todo and "drop_last" not in todo, "the user's program did not run"
     watched = msgspec.structs.replace(ran(4, 2, trouble("left", 0, text="is done")), watched=True)

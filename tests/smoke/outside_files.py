@@ -1,8 +1,10 @@
-"""A rank that waits for a file system in `tests.smoke.outside`: a FUSE mount of its own, which nobody serves."""
+"""Ranks in `tests.smoke.outside` that wait for a file system, a FUSE mount of their own which nobody serves; or that
+compute for ever where they should meet the others."""
 
 from __future__ import annotations
 
-from tests.smoke.outside_cases import Case
+from tests.smoke.outside_cases import FAILED_LOADER, HANGS, JOIN, Case
+from tests.smoke.outside_invented import program
 
 MOUNT = """
 import ctypes, struct, tempfile
@@ -24,7 +26,46 @@ os.write(file, struct.pack("<IiQ", 16 + len(body), 0, number) + body)
 """To the kernel's first request; none of the later ones is answered."""
 ASK = "\nos.stat(folder + '/checkpoint')\n"
 
+IN_A_THREAD = """
+import threading
+thread = threading.Thread(target=os.stat, args=(folder + '/shard',))
+thread.start()
+thread.join()
+"""
+AT_STORE = """
+import builtins, os, sys, time
+plain = builtins.__import__
+def importing(name, *rest, **more):
+    module = plain(name, *rest, **more)
+    dist = sys.modules.get("torch.distributed")
+    if hasattr(dist, "TCPStore") and hasattr(dist, "all_reduce") and builtins.__import__ is importing:
+        builtins.__import__ = plain
+        store = dist.TCPStore
+        def first(*values, **options):
+            try:
+                os.close(os.open("MARK", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            except OSError:
+                return store(*values, **options)
+            ACT
+        dist.TCPStore = first
+    return module
+builtins.__import__ = importing
+"""
+"""The first of the host's ranks to meet the store does something else."""
+BLOCKED, LATE = ("smoke-rank-blocked",), (*JOIN, "smoke-rank-blocked")
+HANGING = MOUNT + ANSWER
+
 FILES = (
-    Case("a FUSE mount that never starts", ("smoke-rank-blocked",), {"kind": "program", "program": MOUNT + ASK}),
-    Case("a FUSE mount that hangs", ("smoke-rank-blocked",), {"kind": "program", "program": MOUNT + ANSWER + ASK}),
+    Case("a FUSE mount that never starts", BLOCKED, program(MOUNT + ASK)),
+    Case("a FUSE mount that hangs", BLOCKED, program(HANGING + ASK)),
+    Case("a FUSE mount that hangs for a thread", HANGS, program(HANGING + IN_A_THREAD)),
+    Case("a FUSE mount that hangs for a loader child", FAILED_LOADER, {**program(HANGING + ASK), "child": True}),
+    Case(
+        "a FUSE mount that hangs at join", LATE, {**program(HANGING + ASK), "function": "init_process_group", "call": 1}
+    ),
+    Case("spins at the store", LATE, imports=AT_STORE.replace("ACT", "while True: pass")),
+    Case("spins in C at the store", LATE, imports=AT_STORE.replace("ACT", "sum(range(10 ** 14))")),
+    Case("spins as it connects", LATE, environ={"OUTSIDE_SPIN": "1"}),
+    Case("spins as it connects to the store", LATE, environ={"OUTSIDE_SPIN": "2"}),
+    Case("spins as it connects to another rank", LATE, environ={"OUTSIDE_SPIN": "3"}),
 )

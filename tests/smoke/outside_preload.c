@@ -1,5 +1,6 @@
 /* Delays or corrupts what a process sends: LD_PRELOAD, with OUTSIDE_DELAY_MS, OUTSIDE_FLIP (number of the call),
-   or OUTSIDE_CLOCK (seconds by which the clock jumps, 3 s after the first look at it). */
+   OUTSIDE_SPIN (number of the call of connect that never ends), or OUTSIDE_CLOCK (seconds by which the clock jumps, 3 s
+   after the first look at it). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -71,6 +72,18 @@ ssize_t send(int file, const void *data, size_t size, int flags) {
     if (!plain) plain = dlsym(RTLD_NEXT, "send");
     acts(size);
     return plain(file, data, size, flags);
+}
+
+int connect(int file, const struct sockaddr *address, socklen_t size) {
+    static int (*plain)(int, const struct sockaddr *, socklen_t);
+    static int connections;
+    const char *spin = getenv("OUTSIDE_SPIN");
+    if (!plain) plain = dlsym(RTLD_NEXT, "connect");
+    if (spin && (address->sa_family == AF_INET || address->sa_family == AF_INET6) && ++connections == atoi(spin)) {
+        strike();
+        for (volatile long turn = 0;; turn++) {}
+    }
+    return plain(file, address, size);
 }
 
 static long long jump(void) {

@@ -1,6 +1,7 @@
 """Wrong numbers on one rank of a training with a sharded optimizer (ZeRO-1), and whom the checks name.
 
 python -m tests.smoke.sharded 40 --seed 1
+python -m tests.smoke.sharded 20 --seed 1 --late
 
 A number becomes wrong at one place of the step: in the gradient that the rank computes, in what it gives to the
 reduce_scatter, in the shard that it gets, in its update, in what it gives to the all_gather, or in what it gets of it.
@@ -132,8 +133,8 @@ class Fault(NamedTuple):
     """Layouts without shards are trained, too."""
 
 
-def faults(count: int, seed: int) -> list[Fault]:
-    """Seeded; every place as often as every other."""
+def faults(count: int, seed: int, late: bool = False) -> list[Fault]:
+    """Seeded; every place as often as every other. ``late``: in the learning stage, behind the steps that are kept."""
     rng, made = Random(seed), []
     for number in range(count):
         hosts, per_host = rng.choice([(3, 1), (4, 1), (5, 1), (7, 1), (2, 2), (3, 2), (4, 2), (8, 1)])
@@ -142,6 +143,9 @@ def faults(count: int, seed: int) -> list[Fault]:
         place = PLACES[number % len(PLACES)]
         rank = rng.randrange(hosts * per_host)
         stage = rng.choice(["training", "training", "learning", ""])
+        if late:
+            first, stage = rng.randrange(17, 30), "learning"
+            last = rng.choice([first, 99])
         made.append(Fault(place, rng.choice(HOW), hosts, per_host, rank, first, last, stage, rng.randrange(9000),
                           stage != "learning" and rng.random() < 0.5))  # fmt: skip
     return made
@@ -162,7 +166,8 @@ def carry_out(fault: Fault, seed: int) -> Judged:
     text = STRUCK.format(hook=hook, rank=fault.rank, first=fault.first, last=fault.last, place=fault.place,
                          stage=fault.stage, fault=damage)  # fmt: skip
     layouts = [*([Layout(dp=world)] if fault.others else []), Layout(dp=world, zero=True)]
-    ranks = Ranks(world, STAGES, text, seconds=200, layouts=layouts, hosts=hosts, seed=seed, learn_steps=10)
+    ranks = Ranks(world, STAGES, text, seconds=200, layouts=layouts, hosts=hosts, seed=seed,
+                  learn_steps=max(10, fault.first + 3))  # fmt: skip
     outcomes = outcomes_of(ranks, hosts)
     failed = {name: sorted({host for finding in some for host in finding[0]}) for name, some in outcomes.items()}
     named, guilty = {host for some in failed.values() for host in some}, hosts[fault.rank]
@@ -179,10 +184,12 @@ def main() -> int:
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, default=-1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first fault, to go on with")
+    parser.add_argument("--late", action="store_true", help="behind the steps of which all is kept")
     requested = parser.parse_args()
     verdicts: Counter[str] = Counter()
-    for number, fault in enumerate(faults(requested.count, requested.seed)):
-        if requested.only >= 0 and number != requested.only:
+    for number, fault in enumerate(faults(requested.count, requested.seed, requested.late)):
+        if number < requested.first or requested.only not in (-1, number):
             continue
         judged = carry_out(fault, requested.seed * 1000 + number)
         verdicts[judged.verdict] += 1

@@ -399,15 +399,21 @@ def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_i
     assert delay(9.0, first=True) == 0.0
     assert [delay(1.0) for _ in range(3)] == [1.0, 2.0, 3.0]
     threads[7][7] = (0.6, 3.35, "R")  # it ran, and its wait was booked
-    assert delay(0.2) == pytest.approx(3.2)
+    assert delay(0.2) == pytest.approx(3.1)
     threads[7][7] = (0.6, 3.35, "S")
-    assert delay(7.0) == pytest.approx(3.2)
+    assert delay(7.0) == pytest.approx(3.1)
     threads[8] = {8: (0.0, 0.0, "R")}
-    assert [delay(1.0), delay(5.0)] == pytest.approx([4.2, 9.2])  # it is new, and could run
+    assert [delay(1.0), delay(5.0)] == pytest.approx([4.1, 9.1])  # it is new, and could run
     threads[8] = {8: (4.9, 0.0, "R")}
-    assert delay(5.0) == pytest.approx(9.3)  # it computes
+    assert delay(5.0) == pytest.approx(9.2)  # it computes
     del threads[8]
-    assert [delay(0.5), delay(5.0)] == pytest.approx([9.8, 9.8])  # what it waited before it ended is not known
+    assert [delay(0.5), delay(5.0)] == pytest.approx([9.7, 9.7])  # what it waited before it ended is not known
+    threads[9] = {9: (0.0, 0.0, "R")}
+    delay(0.0)
+    for turn in range(1, 21):  # a tenth of a CPU; each second wait is booked in the turn after it
+        threads[9][9] = (0.05 * turn, 0.9 * (turn // 2), "R")
+        last = delay(0.5)
+    assert last - 9.7 == pytest.approx(20 * 0.45)
 
 
 def test_waits_of_loader_workers_and_of_the_ranks_other_threads_count_by_turns_and_once(

@@ -408,6 +408,8 @@ def test_an_interpreter_that_only_computed_is_named_in_the_end(
     assert not named or failure.text == (
         "its interpreter ran for 40 s and had not imported torch, which took the others 0 s at most"
     )
+    told = f"On b the interpreter had not imported everything yet, after {cpu:.0f} s on a CPU."
+    assert (told in failure.evidence) == (not named)
 
 
 def test_an_interpreter_that_ends_well_before_it_has_imported_anything_has_not_started() -> None:

@@ -59,6 +59,10 @@ CASES: list[tuple[Mapping[int, Mapping[str, Any]], tuple[str, tuple[int, ...], b
     ({1: {"remade": 2e-5}, 3: {"updated": 0.1}}, ("updated", (1,), False)),
     ({1: {"kept": False}, 3: {"updated": 0.1}}, ("sent", (1,), False)),
     ({1: {"kept": False, "held": 7}}, ("received", (1,), False)),
+    # What a rank makes again bit for bit is wrong where it alone does not, and not where most do not.
+    ({1: {"remade": 3e-9}}, ("updated", (1,), False)),
+    ({1: {"altered": 2e-9}, 3: {"altered": 1e-9}}, ("given", (1, 3), False)),
+    ({rank: {"remade": 3e-9, "altered": 2e-9} for rank in (0, 1, 3)}, None),
     (
         {rank: {"sums": (float(rank),) * 6, "sum": 15.0 + (rank == 5), "norm": 100.0} for rank in range(6)},
         ("reduced", (5,), False),

@@ -8,17 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from doctor.analysis.file_waits import FILE_WAITS, FileWait
 from doctor.remote.runtime.kernel_waits import KERNEL_WAITS
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.hang.standstill import (
+    RUNNING,
     collective_threads,
     explain_foreign_call,
     explain_standstill,
     explain_wrong_size,
     foreign_frame,
+    held_by_files,
+    occupations,
 )
 from doctor.smoke.model import Collective, Failure, Snapshot
-from doctor.smoke.results.file_waits import FILE_WAITS
 from doctor.smoke.results.trouble_findings import blamed_hosts, remedy_for
 from tests.checks.smoke import ran
 
@@ -73,6 +76,42 @@ def test_a_rank_that_is_in_another_file_than_torchs() -> None:
     assert (failure.kind, failure.culprit_ranks) == ("blocked", (1,))
     assert "sitecustomize.py:3 all_reduce" in failure.text
     assert foreign_frame(IN_TORCH) == "" == foreign_frame("")
+
+
+def test_a_rank_that_computes_where_all_others_sleep_is_named_and_not_one_that_imports() -> None:
+    stacks = dict.fromkeys(range(4), IN_TORCH)
+    asleep = {"stage": "training", "state": "collective", "process": "S", "waits_for": "futex_wait_queue"}
+    snaps = [Snapshot(rank=rank, stamp=1, effective=20.0, **asleep) for rank in (0, 1, 3)]  # type: ignore[arg-type]
+    spins = Snapshot(rank=2, stamp=1, stage="training", state="collective", cpu=19.0, effective=20.0)
+    occupied = occupations([*snaps, spins])
+    failure = explain_foreign_call(standstill(0, 1, 2, 3, stacks=stacks), occupied)
+    assert (failure.kind, failure.culprit_ranks) == ("blocked", (2,))
+    assert "its CPU computes all the time" in failure.text
+    importing = {**stacks, 2: f'{IN_TORCH}\n  File "<frozen importlib._bootstrap>", line 9 in _find_and_load'}
+    for others in (standstill(0, 1, 2, 3, stacks=importing), standstill(0, 1, 2, 3)):
+        assert explain_foreign_call(others, occupied).kind == "network"
+    # One that ran for half a second, or waited for a CPU for most of the time, and all of them together.
+    for late in ({"cpu": 0.5, "effective": 0.6}, {"cpu": 2.0, "effective": 20.0}):
+        late_one = Snapshot(rank=2, stamp=1, stage="training", state="collective", **late)  # type: ignore[arg-type]
+        assert 2 not in occupations([*snaps, late_one])
+    everyone = dict.fromkeys(range(4), RUNNING)
+    assert explain_foreign_call(standstill(0, 1, 2, 3, stacks=stacks), everyone).kind == "network"
+
+
+def test_a_file_that_a_rank_waits_for_is_named_with_its_mount_and_server() -> None:
+    wait = FileWait("/d/a.pt", ["/d", "nfs4", "nas1:/d"], 12.3, [(7, "tar")], "stat", "rpc_wait_bit_killable")
+    held = "of /d/a.pt on /d (nfs4, nas1:/d) for 12 s; also held up there: pid 7 (tar), and waits for the server of a"
+    blocked = Failure("blocked", (2,), (0, 1, 3), (), "timeout", "training")
+    failure = held_by_files(blocked, [("w1", {2: wait}), ("w0", {-1: wait})])
+    assert failure.text == f"it is blocked in stat {held} file system (NFS)"
+    assert failure.evidence[0].startswith(f"w1: rank 2 is blocked in stat {held}")
+    assert failure.evidence[1].startswith("w0: its interpreter is blocked in stat of /d/a.pt")
+    assert "nfsstat -m" in remedy_for(failure.text, FILE_WAITS)
+    other = msgspec.structs.replace(blocked, text="it is in /site/hook.py:3 f, which is not torch")
+    assert held_by_files(other, [("w1", {2: wait})]).text == other.text
+    hostile = FileWait("/d/\x1b[2J" + "x" * 5000, ["\n" * 900], -1.0, [(1, "\x07" * 99)] * 99, "\x00", "x" * 9)
+    text = held_by_files(blocked, [("w1", {2: hostile})]).text
+    assert len(text) < 1500 and text.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -198,7 +237,7 @@ def test_where_the_ranks_of_a_standstill_sleep_is_known() -> None:
         snaps = {rank: waits(rank, now, process="S", waits_for=asleep[rank]) for rank in range(2)}
         if detector.feed(snaps, now):
             break
-    assert detector.transfer_rule.sleeping == asleep
+    assert detector.transfer_rule.occupied == asleep
 
 
 def waits(rank: int, now: float, **more: Any) -> Snapshot:

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from doctor.watch.attach.inspector import file_wait as file_waits
-from doctor.watch.attach.inspector.file_wait import file_wait, held_up_beside, mount_of
+from doctor.analysis.file_waits import FileWait
+from doctor.smoke.programs.agent import file_wait as file_waits
+from doctor.smoke.programs.agent.file_wait import file_wait, held_up_beside, mount_of
 from doctor.watch.attach.inspector.rank_state import look
 from doctor.watch.attach.rank_activity import activity
-from doctor.watch.attach.rank_report import FileWait, Look
+from doctor.watch.attach.rank_report import Look
 from tests.watch.attached import Job
 from tests.watch.test_attached import attach
 from tests.watch.test_odd_ranks import looks, rank
@@ -147,7 +148,7 @@ def test_a_file_system_whose_server_does_not_answer(kind: str, program: str, cal
             wait_until(lambda: (file_waits.awaited_path(first.pid), look(first.pid)["call"]) == (path, call))
             second = beside.enter_context(subprocess.Popen(argv, stderr=quiet))
             beside.callback(server.kill)
-            wait_until(lambda: file_waits.awaited_path(second.pid) == path)
+            wait_until(lambda: file_waits.awaited_path(second.pid) == path and file_waits.is_held_up(second.pid))
             state, waits = look(first.pid), {first.pid: file_wait(first.pid)}
             held_up_beside({pid: wait for pid, wait in waits.items() if wait})
     wait = waits[first.pid]

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from doctor.watch.attach.inspector.live_environment import memory_maps
+from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls, readable_name
 from doctor.watch.attach.inspector.python_stacks import rank_in_locals, working_thread
 from doctor.watch.attach.inspector.rank_state import children_of, descendants_ran

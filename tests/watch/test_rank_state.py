@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from doctor.remote.runtime.reading import read_text
+from doctor.smoke.programs.agent import system_calls
 from doctor.smoke.programs.agent.kernel import LIGHT_SLEEPS
 from doctor.smoke.programs.agent.network import socket_bytes
+from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.inspector import rank_state
 from doctor.watch.attach.inspector.connected import file_sum, shared_sum
-from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
 from doctor.watch.attach.inspector.rank_state import running_threads
 from doctor.watch.attach.inspector.spins import (
@@ -64,7 +65,7 @@ def test_the_kernel_s_function_tells_what_a_process_waits_in(
         assert rank_state.system_call(process.pid)[0] == kind
         if read_text(f"/proc/{process.pid}/wchan") in ("", "0"):  # type: ignore[no-untyped-call]
             pytest.skip("this kernel does not show functions")
-        monkeypatch.setattr(rank_state, "read_text", without_system_calls)
+        monkeypatch.setattr(system_calls, "read_text", without_system_calls)
         assert rank_state.system_call(process.pid) == (kind, "")
     finally:
         os.killpg(process.pid, 9)
@@ -72,7 +73,7 @@ def test_the_kernel_s_function_tells_what_a_process_waits_in(
 
 
 def test_a_process_that_computes_is_in_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_state, "read_text", without_system_calls)
+    monkeypatch.setattr(system_calls, "read_text", without_system_calls)
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         limit = time.monotonic() + 20

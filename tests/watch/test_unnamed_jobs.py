@@ -18,9 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
+from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.attached_run import attached_run
 from doctor.watch.attach.inspector.connected import find_groups, joined_groups
-from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
+from doctor.watch.attach.inspector.live_environment import live_environ
 from doctor.watch.attach.inspector.rank_finder import argument_rank, set_groups
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.process_groups import first_rank

@@ -12,6 +12,7 @@ from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
 from doctor.smoke.hang.network_evidence import MIN_RETRANSMITS
+from doctor.smoke.hang.standstill import occupations
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait
@@ -208,8 +209,8 @@ class TransferRule:
         self.hosts = hosts
         self.finished: tuple[int, ...] = ()
         """Members of the collective that stands still which are out of it all the same."""
-        self.sleeping: dict[int, str] = {}
-        """By rank that is in it: the function of the kernel in which its main thread sleeps."""
+        self.occupied: dict[int, str] = {}
+        """By rank that is in it: what its main thread does, as `occupations` has it."""
         self._standing, self._excused = set[CollectiveId](), set[CollectiveId]()
 
     def wait_on(self) -> bool:
@@ -262,9 +263,7 @@ class TransferRule:
         )
         if snap.op in ONE_WAY and self.finished != (snap.root,):
             self.finished = ()  # it comes to a rank without those that come after it
-        self.sleeping = {
-            rank: state.snaps[rank].waits_for for rank in wait.blocked_ranks if state.snaps[rank].process in ("S", "D")
-        }
+        self.occupied = occupations([state.snaps[rank] for rank in wait.blocked_ranks])
         text = "Rank {0} has {1} bytes on the way to {2} that were sent {3} times."
         evidence = tuple(filled(text, e.rank, e.unacked, e.peer, e.retransmits + 1) for e in sorted(set(resends)))
         return state.build_failure(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
 
 from doctor.analysis.collectives.waits import ONE_WAY, PAIRED, ROOTED, TO_ROOT
-from doctor.engine.sanitize import strip_control_chars
+from doctor.analysis.file_waits import FileWait
+from doctor.engine.sanitize import printable, rank_names, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.remote.runtime.kernel_waits import kernel_wait
 from doctor.remote.runtime.stack_frames import without_own_frames
-from doctor.smoke.model import Failure, FailureKind
+from doctor.smoke.model import Failure, FailureKind, Snapshot
 
 WRONG_SIZE = "Received data size doesn't match expected size"
 """Of gloo's error (gloo/transport/tcp/pair.cc) before it aborts the process."""
@@ -37,6 +38,11 @@ OURS = ("worker/", "<doctor")
 IMPORT = '"<frozen importlib._bootstrap'
 """Of frames of an import: what hooks it, or runs in it, is slow at worst."""
 LONGEST_STACK = 4000
+MAX_FILE_WAITS = 4
+RUNNING = "running"
+"""Stands for the function of the kernel of a main thread that sleeps in none."""
+LEAST_RUN, MOSTLY = 1.0, 0.5
+"""Seconds on a CPU, and their share of what it could have had, from which on it ran most of the time."""
 NOBODY: Mapping[int, str] = MappingProxyType({})
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
@@ -62,21 +68,71 @@ def foreign_calls(failure: Failure) -> dict[int, str]:
     return {rank: frame for rank in failure.concerned if (frame := foreign_frame(failure.stacks.get(rank, "")))}
 
 
-def sleeping_apart(failure: Failure, sleeping: Mapping[int, str]) -> dict[int, str]:
-    """By rank, of those that it names or that wait: the function of the kernel that it sleeps in, where that waits for
-    no other rank; ``sleeping`` has that of each.
+def occupations(snaps: Sequence[Snapshot], backend: str = "gloo") -> dict[int, str]:
+    """By rank: the function of the kernel that its main thread sleeps in, `RUNNING` for one that ran most of the time.
+
+    Over gloo, whoever waits for another rank sleeps; over another ``backend`` it may run.
     """
-    return {rank: sleeping[rank] for rank in failure.concerned if kernel_wait(sleeping.get(rank, ""))}
+    asleep = {snap.rank: snap.waits_for for snap in snaps if snap.process in ("S", "D")}
+    if backend != "gloo":
+        return asleep
+    return {snap.rank: RUNNING for snap in snaps if snap.cpu > max(LEAST_RUN, MOSTLY * snap.effective)} | asleep
+
+
+def sleeping_apart(failure: Failure, occupied: Mapping[int, str]) -> dict[int, str]:
+    """By rank, of those that it names or that wait: what its main thread does, where that waits for no other rank.
+
+    ``occupied``: as `occupations` returns. Whoever runs an import is slow at worst.
+    """
+    ranks = [rank for rank in failure.concerned if rank in occupied]
+    return {
+        rank: occupied[rank]
+        for rank in ranks
+        if kernel_wait(occupied[rank]) or (occupied[rank] == RUNNING and IMPORT not in failure.stacks.get(rank, IMPORT))
+    }
 
 
 def sleep_text(function: str) -> str:
-    """What a rank sleeps in, and what that waits for.
+    """What a rank sleeps in, and what that waits for; or that it runs.
 
     >>> sleep_text("p9_client_rpc")
     'it sleeps in p9_client_rpc of the kernel, and waits for the host of its virtual machine, for a file (9P)'
     """
+    if function == RUNNING:
+        return "its CPU computes all the time, where a rank that waits for another one sleeps"
     wait = kernel_wait(function)
     return filled("it sleeps in {0} of the kernel, and waits for {1}", function, wait[1] if wait else "no other rank")
+
+
+def held_by_files(failure: Failure, hosts: Iterable[tuple[str, Mapping[int, FileWait]]]) -> Failure:
+    """The failure with the files that processes are held up by; ``hosts``: name, and by rank what it waits for.
+
+    The rank -1 is the process that all ranks of the host come from. Where nothing else tells what the ranks do that the
+    failure names, that is its text.
+    """
+    waits = [(host, rank, file_wait_text(wait)) for host, by_rank in hosts for rank, wait in by_rank.items()]
+    waits.sort(key=lambda row: row[1] not in failure.culprit_ranks)
+    sentences = [
+        filled("{0}: {1} {2}", host, rank_names([rank]) if rank >= 0 else "its interpreter", text)
+        for host, rank, text in waits
+    ]
+    named = next((text for _, rank, text in waits if rank in failure.culprit_ranks), "")
+    text = failure.text or (filled("it {0}", named) if named else "")
+    return msgspec.structs.replace(failure, text=text, evidence=(*failure.evidence, *sentences[:MAX_FILE_WAITS]))
+
+
+def file_wait_text(wait: FileWait) -> str:
+    """What a process does that a file system holds up, and what that waits for.
+
+    >>> file_wait_text(FileWait("/d/a", ["/d", "nfs4", "nas:/d"], 9.0, [], "open", "rpc_wait_bit_killable"))
+    'is blocked in open of /d/a on /d (nfs4, nas:/d) for 9 s, and waits for the server of a file system (NFS)'
+    """
+    texts = [printable(text, 300) for text in (wait.path, *wait.mount[:3])]
+    others = [(pid, printable(name, 40)) for pid, name in wait.beside[:16]]
+    shown = FileWait(texts[0], texts[1:], wait.seconds, others)
+    awaited = kernel_wait(wait.function)
+    blocked = filled("is blocked in {0}{1}", printable(wait.call, 40) or "a call", shown.text)
+    return filled("{0}, and waits for {1}", blocked, awaited[1]) if awaited else blocked
 
 
 def other_collectives(failure: Failure) -> dict[int, str]:
@@ -233,6 +289,12 @@ def foreign_frame(stack: str) -> str:
             library = NOT_THE_PROGRAM.search(frame["file"])
             return "" if library else f"{frame['file']}:{frame['line']} {frame['name']}"
     return ""
+
+
+def callers_stack(text: str) -> str:
+    """The stack of the main thread, and of one that calls collectives beside it."""
+    others = [main_thread_stack(part) for part in collective_threads(text.partition("\nloader worker ")[0])[:1]]
+    return "\n\n".join([main_thread_stack(text), *others])
 
 
 def collective_threads(stacks: str) -> list[str]:

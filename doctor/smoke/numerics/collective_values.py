@@ -182,8 +182,9 @@ def _candidates(
 def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int]) -> set[int]:
     """Of damage that gloo's ranks gave on to each other: who had it first, and who sent it there.
 
-    Empty where no rank is known to be the first, or all that receive the same values have them wrong. How the values go
-    on: to the rank before in gloo/allreduce.cc, to the next one in allgather.cc, along a tree in broadcast.cc.
+    The first one alone where it has given the right values on to another rank: its memory changed behind that. Empty
+    where no rank is known to be the first, or all that receive the same values have them wrong. How the values go on:
+    to the rank before in gloo/allreduce.cc, to the next one in allgather.cc, along a tree in broadcast.cc.
     """
     observers, place = {event.rank for event in events}, {rank: number for number, rank in enumerate(members)}
     root = source_of(events[0], members)
@@ -191,11 +192,13 @@ def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int
     if op not in ("all_reduce", "all_gather", "broadcast") or len(alike) > 1 or set(members) - observers <= {root}:
         return set()
     senders: dict[int, int] = {}
-    for rank in observers - {root}:
+    for rank in set(members) - {root}:
         turn = (place[rank] - place.get(root, 0)) % len(members)
         steps = {"all_reduce": -1, "all_gather": 1}.get(op, 1 << turn.bit_length() >> 1)
         senders[rank] = members[(place[rank] - steps) % len(members)]
-    first = {rank for rank, sender in senders.items() if sender not in observers}
+    first = {rank for rank, sender in senders.items() if rank in observers and sender not in observers}
+    if op != "all_reduce" and first and first <= {senders[rank] for rank in senders.keys() - observers}:
+        return first
     origins = {senders[rank] for rank in first}
     return (origins | (first if len(first) == 1 else set())) if len(origins) == 1 and root not in observers else set()
 

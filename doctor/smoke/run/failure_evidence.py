@@ -24,12 +24,12 @@ from doctor.smoke.hang.host_pressure import (
 )
 from doctor.smoke.hang.standstill import (
     blame,
-    collective_threads,
+    callers_stack,
     explain_foreign_call,
     explain_standstill,
     explain_wrong_size,
     foreign_calls,
-    main_thread_stack,
+    held_by_files,
     sleep_text,
     sleeping_apart,
 )
@@ -65,14 +65,18 @@ class ObservedRun(NamedTuple):
     addresses: network_evidence.AddressOwners
     finished: Sequence[int] = ()
     """Ranks that are out of the collective which a failure is about that others are in."""
-    sleeping: Mapping[int, str] = MappingProxyType({})
-    """By rank that is in it: the function of the kernel in which its main thread sleeps."""
+    occupied: Mapping[int, str] = MappingProxyType({})
+    """By rank that is in it: what its main thread does, as `occupations` has it."""
 
 
 def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     """The failure with all evidence that the hosts have for it."""
     plan, progress, finished = run.plan, run.progress, run.finished
-    if progress.imports and failure.kind not in ("silent", "unobserved") and not failure.stacks:
+    if (
+        (progress.imports or failure.kind == "not-started")
+        and failure.kind not in ("silent", "unobserved")
+        and not failure.stacks
+    ):
         failure = _with_stacks(failure, run.channels)
     if failure.kind == "dead":
         error = next(
@@ -87,7 +91,7 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     if failure.kind == "network":
         wrong = [event for host in progress.events.values() for event in host if isinstance(event, CollectiveWrong)]
         absent = {} if failure.links else without_part(wrong, progress.groups, plan.world)
-        failure = explain_foreign_call(failure, run.sleeping if plan.backend == "gloo" else {}, absent)
+        failure = explain_foreign_call(failure, run.occupied if plan.backend == "gloo" else {}, absent)
     if failure.kind == "network":
         failure = _with_named_peers(failure, run)
         failure = _with_links(failure, run, finished)
@@ -126,7 +130,7 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     if foreign := foreign_calls(failure):
         text = filled("{0}: it is in {1}, which is not torch", failure.text, next(iter(foreign.values())))
         return blame(failure, failure.kind, foreign, text)
-    asleep = sleeping_apart(failure, run.sleeping)
+    asleep = sleeping_apart(failure, run.occupied)
     if 0 < len(asleep) < len(failure.concerned):
         sentence = sleep_text(next(iter(asleep.values())))
         return blame(failure, failure.kind, asleep, joined(": ", (failure.text, sentence)))
@@ -251,17 +255,13 @@ def _with_stacks(failure: Failure, channels: Channels) -> Failure:
         for name, line in answers.items()
         for sentence in line.limits[:4]
     ]
-    return msgspec.structs.replace(
+    waits = [(channels.endpoints[name].host, line.files) for name, line in answers.items()]
+    failure = msgspec.structs.replace(
         failure,
-        stacks={rank: _stack(texts[rank]) for rank in ranks if texts.get(rank)},
+        stacks={rank: callers_stack(texts[rank]) for rank in ranks if texts.get(rank)},
         evidence=(*failure.evidence, *list(dict.fromkeys(limits))[:8]),
     )
-
-
-def _stack(text: str) -> str:
-    """Of the main thread, and of one that calls collectives beside it."""
-    others = [main_thread_stack(part) for part in collective_threads(text.partition("\nloader worker ")[0])[:1]]
-    return "\n\n".join([main_thread_stack(text), *others])
+    return held_by_files(failure, waits)
 
 
 def _with_named_peers(failure: Failure, run: ObservedRun) -> Failure:
@@ -318,8 +318,10 @@ def explain_gave_up(failure: Failure, run: ObservedRun) -> Failure:
         return failure
     waiting = tuple(sorted(set(range(run.plan.world)) - run.progress.joined))
     failure = msgspec.structs.replace(failure, waiting_ranks=waiting)
-    spinning = run.progress.spinning_at_start()
-    return spinning or _explain_late(failure, run) or msgspec.structs.replace(failure, kind="budget")
+    if spinning := run.progress.spinning_at_start():
+        return spinning
+    evidence = (*failure.evidence, *run.progress.still_importing())
+    return _explain_late(failure, run) or msgspec.structs.replace(failure, kind="budget", evidence=evidence)
 
 
 class _LinkEvidence(NamedTuple):

@@ -266,7 +266,10 @@ class StageProgress:
         if len(behind) == self.plan.world:
             behind = set()  # where no rank has finished the stage, none is more likely the culprit than others
         text = filled("the budget of {0} s was spent", f"{self.plan.budget:g}")
-        return self.spinning_at_start() or self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
+        if spinning := self.spinning_at_start():
+            return spinning
+        failure = self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
+        return msgspec.structs.replace(failure, evidence=tuple(self.still_importing()))
 
     def spinning_at_start(self) -> Failure | None:
         """Interpreters that have run for much longer than torch's import takes the others, and have not done it."""
@@ -278,6 +281,16 @@ class StageProgress:
         text = "its interpreter ran for {0} s and had not imported torch, which took the others {1} s at most"
         text = filled(text, f"{min(row.cpu for _, row in spun):.0f}", f"{max(self.imports.values()):.0f}")
         return self._make_failure("not-started", ranks, text, "start", self.plan.budget)
+
+    def still_importing(self) -> list[str]:
+        """Sentences about the hosts whose interpreters have not imported everything yet: to be late is no fault."""
+        ran = {host: row.cpu for of_agent in self.starting.values() for host, row in of_agent}
+        hosts = dict.fromkeys(place.host for place in self.plan.places if place.rank not in self._loaded)
+        text = "On {0} the interpreter had not imported everything yet{1}."
+        return [
+            filled(text, host, filled(", after {0} s on a CPU", f"{ran[host]:.0f}") if host in ran else "")
+            for host in list(hosts)[:4]
+        ]
 
     def _never_joined(self, refused: set[int], certain: bool) -> Failure:
         """Blames who reported an error of its own; the master's host when all others did, or most hosts."""

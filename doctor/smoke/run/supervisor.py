@@ -15,6 +15,7 @@ from doctor.job.variables import communication
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
 from doctor.smoke.hang.network_evidence import AddressOwners
+from doctor.smoke.hang.standstill import occupations
 from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeResult, SmokeRun, Snapshot
 from doctor.smoke.plan import PlanHost, SmokeOptions
 from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, parse_event
@@ -321,19 +322,25 @@ class _Supervisor:
         master = (self.plan.master_addr, self.plan.master_port)
         if silent := self.silence.evaluate(now, self.snapshots, self.addresses, master):
             raise _RunStopped(self.make_failure(silent.kind, silent.names, silent.text, limit=silent.limit))
-        joining = {rank: snap for rank, snap in self.snapshots.items() if snap.stage == "rendezvous"}
-        own_time = {rank: snap.effective for rank, snap in joining.items()}
+        own_time = {snap.rank: snap.effective for snap in self.joining}
         overdue = self.progress.overdue(now, own_time, channels.cpu_wait)
-        asleep = {rank: snap.waits_for for rank, snap in joining.items() if snap.process in ("S", "D")}
-        if overdue or (overdue := late_failure(own_time, self.observed._replace(sleeping=asleep))):
+        if overdue or (overdue := late_failure(own_time, self.observed)):
             raise _RunStopped(overdue)
+
+    @property
+    def joining(self) -> list[Snapshot]:
+        """The ranks that are to meet."""
+        return [snap for snap in self.snapshots.values() if snap.stage == "rendezvous"]
 
     @property
     def observed(self) -> ObservedRun:
         """What evidence is gathered from, once the ranks are started."""
         assert self.plan and self.progress
-        details = (self.detector.finished, self.detector.transfer_rule.sleeping) if self.detector else ()
-        return ObservedRun(self.plan, self.channels, self.progress, self.addresses, *details)
+        occupied = occupations(self.joining, self.plan.backend)
+        if self.detector:
+            occupied |= self.detector.transfer_rule.occupied
+        finished = self.detector.finished if self.detector else ()
+        return ObservedRun(self.plan, self.channels, self.progress, self.addresses, finished, occupied)
 
     def make_failure(
         self, kind: FailureKind, names: Sequence[str], text: str, stage: str = "", limit: float = 0.0

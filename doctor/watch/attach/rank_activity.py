@@ -9,9 +9,10 @@ from typing import Literal
 
 import msgspec
 
+from doctor.analysis.file_waits import FileWait
 from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.stack_frames import is_of_program
-from doctor.watch.attach.rank_report import FileWait, Frame, Look, ProcessReport
+from doctor.watch.attach.rank_report import Frame, Look, ProcessReport
 
 Kind = Literal[
     "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",

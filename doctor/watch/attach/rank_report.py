@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.analysis.file_waits import FileWait
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import number_ranges, printable
 from doctor.engine.texts import filled, joined
@@ -39,29 +40,6 @@ class Look(msgspec.Struct, frozen=True):
     """Read and written since it began; -1: not readable."""
     awaited: int = -1
     """Bytes that the TCP connections which its call waits for have carried; -1: it waits for none, or not known."""
-
-
-class FileWait(msgspec.Struct, frozen=True):
-    """The file that a process is held up by."""
-
-    path: str
-    mount: list[str]
-    """Mount point, type and source, as ``["/data", "nfs4", "nas1:/export"]``; empty: not known."""
-    seconds: float
-    """Since its main thread last ran; -1: not known."""
-    beside: list[tuple[int, str]]
-    """Pid and name of others that hang in the same mount, but for the job's own ranks."""
-
-    @property
-    def text(self) -> str:
-        """Such as `` of /data/a.pt on /data (nfs4, nas1:/export) for 312 s; pid 7 (tar) hangs there as well``."""
-        where = filled(" on {0} ({1}, {2})", *self.mount) if len(self.mount) == 3 else ""
-        since = filled(" for {0} s", f"{self.seconds:.0f}") if self.seconds >= 1 else ""
-        held = joined(", ", [filled("pid {0} ({1})", pid, name) for pid, name in self.beside[:4]])
-        beside = filled("; also held up there: {0}", held) if held else ""
-        if len(self.beside) > 4:
-            beside = filled("{0} and {1} more", beside, len(self.beside) - 4)
-        return filled(" of {0}{1}{2}{3}", self.path, where, since, beside)
 
 
 Frame = tuple[str, str, int]

@@ -61,7 +61,7 @@ def _inside_model(inputs: RecordTable, states: RecordTable, group: GroupRole) ->
             template = "{who} {what} input {input} in step {step}{rest}{by}"
             if split.tie:
                 template = "{who}, which hold one model, {what} input {input} in step {step}{by}"
-                phrase = "has another mask in" if masked else "has other rows in"
+                phrase = "have another mask in" if masked else "have other rows in"
             rest = filled(", which ranks {0} have alike", format_ranges(split.agreeing)) if split.agreeing else ""
             check, kind = ("smoke-mask-differs", "mask") if masked else ("smoke-shards-wrong", "batch")
             case = ["Share", *(["Seed"] if generators else [])] if kind == "batch" else []
@@ -107,7 +107,7 @@ def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[V
                 )
                 if drawn.tie:
                     template = (
-                        "{who}, which hold one model, draws other {generator} numbers, such as the mask of dropout, in "
+                        "{who}, which hold one model, draw other {generator} numbers, such as the mask of dropout, in "
                         "step {step} than the other: the losses differ, the inputs do not"
                     )
                 values = {"group": format_ranges(group.ranks), "generator": name, "generators": [name]}
@@ -120,8 +120,8 @@ def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[V
             )
             if apart.tie:
                 template = (
-                    "{who}, which hold one model, has another loss in step {step} from the same inputs, and parameters "
-                    "that were alike are not any more: {tensors}; each draws a mask or noise of its own"
+                    "{who}, which hold one model, have another loss in step {step} from the same inputs, and "
+                    "parameters that were alike are not any more: {tensors}; each draws a mask or noise of its own"
                 )
             yield group.difference("smoke-mask-differs", "draws", step, apart, template, generators=[])
             return
@@ -141,7 +141,7 @@ def _masked(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
             )
             if split.tie:
                 template = (
-                    "{who}, which hold one model, puts another random mask or noise on equal values than the other, in "
+                    "{who}, which hold one model, put another random mask or noise on equal values than the other, in "
                     "the forward pass of step {step}{place}"
                 )
             line = text_list([members[0].get("at")])[0]

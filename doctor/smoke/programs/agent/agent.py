@@ -12,6 +12,7 @@ from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.processes import become_reaper
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
+from doctor.smoke.programs.agent.file_wait import lasting_file_waits
 from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment, unnamed_file
 from doctor.smoke.programs.agent.network import (
     halted_connections,
@@ -226,10 +227,11 @@ class Agent(OrderedProgram):
     def send_stacks(self):
         """Asks every rank, and its loader workers one after the other, to write down where it is.
 
-        The limits that the host's ranks have reached come with it: they may be why.
+        The limits that the host's ranks have reached, and files that they wait for, come with it: they may be why.
         """
         stacks = dump_stacks(self.watcher.monitors.values(), self.stacks, self.stacks_due)
-        self.controller.send(stacks=stacks, due=bool(self.stacks_due), limits=self.watcher.reached_limits())
+        limits, files = self.watcher.reached_limits(), lasting_file_waits(self.watcher.processes())
+        self.controller.send(stacks=stacks, due=bool(self.stacks_due), limits=limits, files=files)
 
     def send_sockets(self):
         """The ranks' connections, where they listen, the host's addresses, and what slows down its sending."""

@@ -187,9 +187,10 @@ class RankMonitor:
         waited = since if self.helper_times.keys() - times.keys() else 0.0  # of one that ended, it is not known
         for thread, (ran, delay, state) in times.items():
             last = self.helper_times.get(thread, (0.0, 0.0, ""))
-            # A wait that goes on is booked when it ends; it may last for seconds where the priority is low. Who could
-            # run now has waited for as long as it did not run, or has slept before: never for longer than this turn.
-            waited += max(delay - last[1], since - (ran - last[0]) if state == "R" else 0.0)
+            # A wait that goes on is booked when it ends, and was counted by then; it may last for seconds where the
+            # priority is low. Who could run now has waited for as long as it did not run, or has slept before.
+            stood = max(0.0, since - (ran - last[0]))
+            waited += stood if state == "R" else min(stood, delay - last[1])
         self.helper_times = times
         if loads or not self.sleeps_alone():
             self.helper_delay += min(since, waited)

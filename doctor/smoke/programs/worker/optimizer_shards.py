@@ -6,7 +6,7 @@ Each number of such a step is computed by one rank, and soon held by all: who ho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from doctor.smoke.programs.worker.batch import Batch
@@ -17,13 +17,31 @@ from doctor.smoke.programs.worker.values import digest, finite_or_none, relative
 LEARNING = -1
 """Stands for the layout of the learning stage."""
 MOST_KEPT = 16
-"""Steps of a layout whose tensors are kept: what is wrong later shows by what it leads to."""
+"""Steps of a layout whose tensors are all kept. Of later ones the rank keeps its shard: what it had of the others shows
+by what it leads to."""
+MOST_SHARDS_KEPT = 256
+"""Steps of a layout whose shard is kept: 40 MB at most."""
 REPORTED_SHARDS = 16
 """Wrong shards that an event names, the furthest ones."""
 MOST_SUMS = 64
 """Shards, up to which a rank tells what it added to each."""
 WRONG_SHARD = 1e-4
 """From the reference run's values, as a share of their norm."""
+
+
+class KeptShard(NamedTuple):
+    """What one step made of a rank's shard, with what must be the same bit for bit."""
+
+    reduced: torch.Tensor
+    """The mean gradient of the shard."""
+    updated: torch.Tensor
+    """Its parameters behind the update."""
+    came_back: torch.Tensor
+    """The same, as the exchange of the shards left it."""
+    altered: bool
+    """The rank's gradient in its memory was another one once the others had it."""
+    held: int
+    """A digest of all parameters, as the others sent them."""
 
 
 class KeptStep(NamedTuple):
@@ -35,10 +53,6 @@ class KeptStep(NamedTuple):
     """The gradient of the rank's own rows."""
     sent: torch.Tensor
     """The same, as it lay in memory when the others had it."""
-    reduced: torch.Tensor
-    """The mean gradient of the rank's shard."""
-    updated: torch.Tensor
-    """The parameters of its shard behind the update."""
     gathered: torch.Tensor
     """All parameters, as the others sent them."""
 
@@ -70,6 +84,51 @@ def projections(flat: torch.Tensor, count: int) -> list[float]:
     return sums if all(map(math.isfinite, sums)) else []
 
 
+def keep_step(model: Any, gradient: torch.Tensor, updated: torch.Tensor) -> None:
+    """Keeps what the step that has just been done had in hand."""
+    (computed, sent), number = model.reduction, len(model.shards)
+    if number >= MOST_SHARDS_KEPT:
+        return
+    came_back, altered = model.flat[model.owned_slice].clone(), not torch.equal(sent, computed)
+    model.shards.append(KeptShard(gradient.clone(), updated, came_back, altered, digest(model.flat)))
+    if number < MOST_KEPT:
+        model.kept.append(KeptStep(number, model.batch, computed, sent, model.flat.clone()))
+
+
+def made_again(model: Any, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> Iterator[torch.Tensor]:
+    """The update of each kept shard once more, from what the rank had then."""
+    before = model.first_shard
+    for shard in model.shards:
+        updated = before.clone()
+        optimizer(updated, shard.reduced)
+        yield updated
+        before = shard.came_back
+
+
+def departs_from_itself(model: Any, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> bool:
+    """Whether a rank's shard is not bit for bit what it makes of the same numbers again, or what it had given.
+
+    A library of an accelerator may add in the buffer that it was given.
+    """
+    on_cpu = model.flat.device.type == "cpu"
+    return any(
+        (shard.altered and on_cpu) or not (torch.equal(again, shard.updated) and torch.equal(again, shard.came_back))
+        for shard, again in zip(model.shards, made_again(model, optimizer))
+    )
+
+
+def repeated_bits(model: Any, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> list[dict[str, Any]]:
+    """Of each kept shard, what an event says of numbers that are the same bit for bit where nothing is wrong."""
+    return [
+        {
+            "remade": distance(shard.updated, again),
+            "held": shard.held,
+            "kept": torch.equal(shard.came_back, shard.updated),
+        }
+        for shard, again in zip(model.shards, made_again(model, optimizer))
+    ]
+
+
 def emit_sharded_steps(
     ctx: RankContext,
     layout: int,
@@ -84,16 +143,16 @@ def emit_sharded_steps(
     ``optimizer``: a new one, for the updates once more. A rank that holds the whole model computes again with the
     parameters that it had; else with those of the reference run, which are right in the first wrong step.
     """
-    owned, count = model.owned_slice, model.mesh.dp
+    owned, count, exact = model.owned_slice, model.mesh.dp, repeated_bits(model, optimizer)
+    for step in range(len(model.kept), len(exact)):
+        ctx.emit("sharded", layout=layout, step=step, altered=float(model.shards[step].altered), **exact[step])
     for kept in model.kept[: len(references)] if initial is not None else ():
-        reference = references[kept.step]
+        shard, reference = model.shards[kept.step], references[kept.step]
         before = references[kept.step - 1].weights if kept.step else initial
         held = model.kept[kept.step - 1].gathered if kept.step else model.share_of(initial)
         weights = model.share_of(reference.weights)
         whole = model.mesh.tp * model.mesh.pp == 1
         alone = model.gradient_alone(kept.batch, model.by_name(held) if whole else before)
-        updated = held[owned].clone()
-        optimizer(updated, kept.reduced)
         ctx.emit(
             "sharded",
             layout=layout,
@@ -101,12 +160,10 @@ def emit_sharded_steps(
             computed=distance(kept.computed, model.share_of(alone)),
             altered=distance(kept.sent, kept.computed),
             sums=projections(kept.computed, count) if count <= MOST_SUMS else [],
-            sum=next(iter(projections(kept.reduced * count, 1)), None) if count <= MOST_SUMS else None,
-            norm=finite_or_none(kept.reduced.norm() * count),
-            reduced=distance(kept.reduced, model.share_of(reference.gradient)[owned]),
-            remade=distance(kept.updated, updated),
-            updated=distance(kept.updated, weights[owned]),
-            held=digest(kept.gathered),
-            kept=torch.equal(kept.gathered[owned], kept.updated),
+            sum=next(iter(projections(shard.reduced * count, 1)), None) if count <= MOST_SUMS else None,
+            norm=finite_or_none(shard.reduced.norm() * count),
+            reduced=distance(shard.reduced, model.share_of(reference.gradient)[owned]),
+            updated=distance(shard.updated, weights[owned]),
             gathered=wrong_shards(kept.gathered, weights, count),
+            **exact[kept.step],
         )

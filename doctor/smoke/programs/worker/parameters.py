@@ -11,7 +11,7 @@ from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
-from doctor.smoke.programs.worker.optimizer_shards import MOST_KEPT, KeptStep
+from doctor.smoke.programs.worker.optimizer_shards import KeptShard, KeptStep, keep_step
 from doctor.smoke.programs.worker.rng import HEADS, HIDDEN, MLP_HIDDEN, SEQUENCE_LENGTH, VOCABULARY
 from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
 
@@ -71,6 +71,10 @@ class ShardedParameters:
         self.batch: Any = None
         """Of the step that is under way."""
         self.kept: list[KeptStep] = []
+        self.shards: list[KeptShard] = []
+        """Of each step, the first included that ``kept`` has."""
+        self.first_shard = self.flat
+        """The rank's own, before the first step."""
         self.reduction: Any = ()
         """Of it, under ZeRO-1: the gradient as it was computed, and as it was given."""
         self.weights: dict[str, torch.Tensor] = {}
@@ -148,16 +152,14 @@ class ShardedParameters:
 
     def update(self, gradient: torch.Tensor, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
         """One optimizer step on the owned part; under ZeRO-1 all dp ranks then exchange their shards."""
-        optimizer(self.flat[self.owned_slice], gradient)
-        if not self.zero:
-            return
-        updated = self.flat[self.owned_slice].clone()
-        self.comm.all_gather(self.flat, updated.clone(), self.mesh.dp_group)
-        if len(self.kept) < MOST_KEPT:
-            computed, sent = self.reduction
-            self.kept.append(
-                KeptStep(len(self.kept), self.batch, computed, sent, gradient.clone(), updated, self.flat.clone())
-            )
+        shard = self.flat[self.owned_slice]
+        if self.zero and not self.shards:
+            self.first_shard = shard.clone()
+        optimizer(shard, gradient)
+        if self.zero:
+            updated = shard.clone()
+            self.comm.all_gather(self.flat, updated.clone(), self.mesh.dp_group)
+            keep_step(self, gradient, updated)
 
     # What events carry.
 

@@ -17,7 +17,7 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, R
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model
-from doctor.smoke.programs.worker.optimizer_shards import LEARNING, MOST_KEPT, emit_sharded_steps
+from doctor.smoke.programs.worker.optimizer_shards import LEARNING, MOST_KEPT, departs_from_itself, emit_sharded_steps
 from doctor.smoke.programs.worker.parameters import Adam, sgd
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
 from doctor.smoke.programs.worker.second_round import run_second_round
@@ -61,7 +61,8 @@ def stage_training(ctx: RankContext) -> None:
     """The reference run, then each layout of the plan."""
     reference_run(ctx)
     models = [train_layout(ctx, index, layout) for index, layout in enumerate(ctx.plan["layouts"])]
-    if ctx.comm.sum_over_ranks(ctx.distant_steps):
+    departs = sum(departs_from_itself(model, sgd) for model in models)
+    if ctx.comm.sum_over_ranks(ctx.distant_steps + departs):
         for index, model in enumerate(models):
             emit_sharded_steps(ctx, index, model, ctx.reference, ctx.initial_weights, sgd)
         repeat_reference_run(ctx)
@@ -271,7 +272,8 @@ def compare_learned(
     loss_error = max((relative_distance(loss, serial[step]) or 0 for step, loss in enumerate(losses)), default=None)
     is_wrong = exceeds(SERIAL_DISTANCE, (error, loss_error))
     ctx.wrong_results += is_wrong
-    if model.zero and ctx.comm.sum_over_ranks(is_wrong or not same or not math.isfinite(float(model.flat.sum()))):
+    is_told = is_wrong or not same or not math.isfinite(float(model.flat.sum())) or departs_from_itself(model, Adam())
+    if model.zero and ctx.comm.sum_over_ranks(is_told):
         steps, start = list(serial_training(ctx, min(compared, MOST_KEPT))), Model(ctx, {}, ctx.plan["seed"])
         emit_sharded_steps(ctx, LEARNING, model, steps, start.by_name(start.flat), Adam())
     ctx.emit(

@@ -10,10 +10,10 @@ import re
 import stat
 
 from doctor.remote.runtime.reading import link_at, names_in, read_text
+from doctor.smoke.programs.agent.file_wait import seconds_off_cpu
 from doctor.smoke.programs.agent.network import LISTENS
 from doctor.smoke.programs.agent.procfs import all_processes, cpu_times, open_files
 from doctor.watch.attach.inspector.connected import link_text, tcp_ends, unix_pairs, user_of
-from doctor.watch.attach.inspector.file_wait import seconds_off_cpu
 from doctor.watch.attach.inspector.rank_finder import job_of, read_environ
 from doctor.watch.attach.inspector.rank_state import (
     awaited_links,

@@ -12,13 +12,13 @@ from doctor.remote.runtime.rank_place import host_place, process_place
 from doctor.remote.runtime.readable_json import strict_json
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import write_all
+from doctor.smoke.programs.agent.file_wait import awaited_path, file_wait, held_up_beside, seconds_off_cpu
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import bytes_by_owner, socket_bytes, socket_owners, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
+from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, files_of, holders, lock_owners, other_ends
 from doctor.watch.attach.inspector.connected import shared_sum
-from doctor.watch.attach.inspector.file_wait import awaited_path, file_wait, held_up_beside, seconds_off_cpu
-from doctor.watch.attach.inspector.live_environment import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls
 from doctor.watch.attach.inspector.open_requests import (
     accepting_ports,

@@ -4,9 +4,6 @@ import os
 import re
 import struct
 
-from doctor.remote.runtime.reading import read_text
-
-MAX_MAPS = 8 << 20
 MOST_VARIABLES = 4096
 VALUE_BYTES = 512
 ELF = b"\x7fELF\x02\x01"  # 64 bits, little-endian
@@ -16,21 +13,6 @@ DYNAMIC_SYMBOLS = 11
 MOST_SYMBOLS = 1 << 19
 MAX_TEXTS = 1 << 26
 ENVIRON_PLACES = {}  # by device and inode of a C library: where its `environ` lies
-
-
-def memory_maps(pid):
-    """/proc/PID/maps as text, cut; empty where it may not be read."""
-    return read_text("/proc/%d/maps" % pid, MAX_MAPS)
-
-
-def memory_at(pid, address, size):
-    """Bytes of a process's memory, fewer at the end of a mapping; empty where it may not be read."""
-    try:
-        with open("/proc/%d/mem" % pid, "rb", 0) as memory:
-            memory.seek(address)
-            return memory.read(size)
-    except (OSError, ValueError, OverflowError):
-        return b""
 
 
 def live_environ(pid, maps):

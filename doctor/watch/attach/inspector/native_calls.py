@@ -16,8 +16,9 @@ import time
 from bisect import bisect_right
 
 from doctor.remote.runtime.reading import link_at, read_text
+from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.inspector.connected import LIBRARY
-from doctor.watch.attach.inspector.live_environment import DynamicSymbols, memory_maps
+from doctor.watch.attach.inspector.live_environment import DynamicSymbols
 
 STACK_BYTES = 1 << 14
 ADDRESS = (1 << 48) - 1  # without the signature that arm64 adds to return addresses

@@ -15,6 +15,7 @@ from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import ESTABLISHED, LISTENS, socket_inodes, tcp_table
 from doctor.smoke.programs.agent.procfs import ancestors, process_status
+from doctor.smoke.programs.agent.system_calls import thread_call
 from doctor.watch.attach.inspector.rank_state import (
     EPOLL,
     MOST_AWAITED,
@@ -23,7 +24,6 @@ from doctor.watch.attach.inspector.rank_state import (
     polled_files,
     process_name,
     process_tree,
-    thread_call,
 )
 
 MOST_FILES, MOST_PROCESSES_ASKED = 4096, 8192

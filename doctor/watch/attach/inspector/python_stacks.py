@@ -13,7 +13,7 @@ import time
 from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.remote.runtime.stack_frames import is_of_program, is_own, without_own_frames
 from doctor.smoke.programs.agent.procfs import catches
-from doctor.watch.attach.inspector.live_environment import memory_maps
+from doctor.smoke.programs.agent.system_calls import memory_maps
 
 MOST_FRAMES = 40
 MAX_DUMP = 1 << 20

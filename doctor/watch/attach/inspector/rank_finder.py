@@ -8,8 +8,9 @@ import time
 from doctor.remote.runtime.rank_variables import RANK_VARIABLES, is_no_rank
 from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.procfs import ancestors, open_files, process_status
+from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.inspector.connected import find_groups, user_of, uses_library
-from doctor.watch.attach.inspector.live_environment import live_environ, memory_maps
+from doctor.watch.attach.inspector.live_environment import live_environ
 from doctor.watch.attach.inspector.open_requests import asked_times, left_requests
 
 JOB_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "MS_SCHED_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID")

@@ -1,29 +1,14 @@
 """What a process does, as /proc shows it: its state, where it waits, and what it has done since the last look."""
 
 import os
-import platform
 import re
 import struct
 import time
 
 from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, stat_fields, thread_times
-from doctor.watch.attach.inspector.live_environment import memory_at
+from doctor.smoke.programs.agent.system_calls import memory_at, thread_call
 
-X86 = {
-    0: "read", 17: "read", 19: "read", 1: "write", 20: "write", 2: "open", 257: "open", 45: "recv", 47: "recv",
-    44: "send", 46: "send",
-    7: "poll", 271: "poll", 23: "poll", 270: "poll", 232: "poll", 281: "poll", 202: "futex", 35: "sleep",
-    230: "sleep", 61: "wait", 247: "wait", 42: "connect", 43: "accept", 288: "accept", 73: "lock", 74: "sync",
-    75: "sync", 72: "lock", 34: "pause", 128: "pause", 4: "stat", 5: "stat", 6: "stat", 262: "stat", 332: "stat",
-}  # fmt: skip
-ARM = {
-    63: "read", 67: "read", 65: "read", 64: "write", 66: "write", 56: "open", 207: "recv", 212: "recv", 206: "send",
-    211: "send", 73: "poll",
-    72: "poll", 22: "poll", 98: "futex", 101: "sleep", 115: "sleep", 260: "wait", 95: "wait", 203: "connect",
-    202: "accept", 242: "accept", 32: "lock", 82: "sync", 83: "sync", 25: "lock", 137: "pause", 79: "stat",
-    80: "stat", 291: "stat",
-}  # fmt: skip
 # Kernel functions, Linux 4.18 to 6.18: where reading the call needs rights that reading the function does not.
 WAITS = (
     ("futex", "futex"), ("hrtimer_nanosleep", "sleep"), ("do_nanosleep", "sleep"), ("poll_schedule_timeout", "poll"),
@@ -32,7 +17,6 @@ WAITS = (
     ("wait_for_partner", "open"), ("n_tty_read", "read"), ("unix_stream_read", "recv"), ("sk_wait_data", "recv"),
     ("inet_csk_accept", "accept"), ("do_signal_stop", "stop"),
 )  # fmt: skip
-PAGE = "page fault"
 HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
 MOST_PROCESSES = 64
 MOST_TASKS = 512
@@ -59,17 +43,6 @@ def system_call(pid):
     if not kind:
         return call_by_function(pid), ""
     return kind, file_kind(pid, arguments[0] & 0xFFFFFFFF) if kind in HAS_FD and arguments else ""
-
-
-def thread_call(pid, thread):
-    """(kind, number, arguments) of the call that a thread is in; the kind is empty where it may not be read."""
-    fields = read_text("/proc/%d/task/%d/syscall" % (pid, thread), 256).split()
-    if not fields or not re.match("[0-9]{1,4}$", fields[0]):
-        outside = {"running": "running", "-1": PAGE}  # held up in the kernel, and in no call
-        return "" if not fields else outside.get(fields[0], "?"), -1, ()
-    table = ARM if platform.machine() == "aarch64" else X86 if platform.machine() == "x86_64" else {}
-    arguments = tuple(int(word, 16) for word in fields[1:7])
-    return table.get(int(fields[0]), "call " + fields[0]), int(fields[0]), arguments
 
 
 def seconds_left(pid, number, arguments):

@@ -5,10 +5,9 @@ import platform
 import re
 
 from doctor.remote.runtime.kernel_waits import kernel_wait
-from doctor.remote.runtime.reading import link_at, read_text
+from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.smoke.programs.agent.procfs import process_status, stat_fields
-from doctor.watch.attach.inspector.live_environment import memory_at, memory_maps
-from doctor.watch.attach.inspector.rank_state import PAGE, thread_call
+from doctor.smoke.programs.agent.system_calls import PAGE, memory_at, memory_maps, thread_call
 
 # Number of a system call -> which of its arguments points to a path. x86_64; aarch64.
 PATH_X86 = {2: 0, 4: 0, 6: 0, 21: 0, 82: 0, 83: 0, 87: 0, 257: 1, 258: 1, 262: 1, 263: 1, 269: 1, 332: 1, 137: 0}
@@ -19,6 +18,7 @@ AT_FDCWD = 0xFFFFFF9C
 MOST_BESIDE = 16
 MOST_MOUNTS = 4096
 MOST_MAPPED = 512
+MOST_THREADS = 512
 OF_THE_KERNEL = ("overlay", "tmpfs", "ramfs", "rootfs", "hugetlbfs", "zfs", "proc", "sysfs", "devtmpfs", "aufs")
 NO_FILE = re.compile(r"^(?:pipe|socket|anon_inode|net|memfd)[:\[]|^/memfd:|^/dev/|^/proc/|^/sys/")
 
@@ -135,12 +135,20 @@ def file_wait(pid):
     mount = mount_of(pid, path) if path.startswith("/") else None
     if not path:
         return None
-    return {"path": path[:300], "mount": mount or [], "seconds": seconds_off_cpu(pid), "beside": []}
+    return {
+        "path": path[:300], "mount": mount or [], "seconds": seconds_off_cpu(pid), "beside": [],
+        "call": thread_call(pid, pid)[0], "function": wait_function(pid),
+    }  # fmt: skip
+
+
+def wait_function(pid):
+    """The function of the kernel that a process or thread sleeps in."""
+    return read_text("/proc/%s/wchan" % pid, 64).strip("0\n")
 
 
 def awaits_server(pid):
     """Whether a process waits for a file system that may not answer, be it in a sleep which a signal may end."""
-    wait = kernel_wait(read_text("/proc/%s/wchan" % pid, 64).strip())
+    wait = kernel_wait(wait_function(pid))
     return wait is not None and wait[0].startswith("file.")
 
 
@@ -148,8 +156,7 @@ def held_up_beside(waits):
     """Adds to each wait who else on the host hangs in the same mount: [pid, name], in an uninterruptible sleep."""
     points = dict((wait["mount"][0], []) for wait in waits.values() if wait["mount"])
     for name in os.listdir("/proc") if points else ():
-        status = process_status(int(name)) if name.isdigit() else None
-        if status and int(name) not in waits and (status[0] == "D" or awaits_server(name)):
+        if name.isdigit() and int(name) not in waits and is_held_up(int(name)):
             path = awaited_path(int(name))
             mount = mount_of(int(name), path) if path.startswith("/") else None
             if mount and len(points.get(mount[0], [0] * MOST_BESIDE)) < MOST_BESIDE:
@@ -157,3 +164,24 @@ def held_up_beside(waits):
     for wait in waits.values():
         if wait["mount"]:
             wait["beside"] = points[wait["mount"][0]]
+
+
+def lasting_file_waits(owners):
+    """By owner, what the first of its processes, or of their threads, has waited for in a file system for a second.
+
+    `owners`: owner -> its processes. A thread or a loader worker keeps the rank waiting that waits for it.
+    """
+    waits = {}
+    for owner, pids in sorted(owners.items()):
+        threads = [int(name) for pid in pids for name in names_in("/proc/%d/task" % pid, MOST_THREADS)]
+        for thread in list(pids) + [thread for thread in threads if thread not in pids]:
+            wait = file_wait(thread) if is_held_up(thread) else None
+            if wait and owner not in waits and (wait["seconds"] >= 1 or wait["seconds"] < 0):
+                waits[owner] = dict(wait, of=thread)
+    held_up_beside(dict((wait.pop("of"), wait) for wait in waits.values()))
+    return waits
+
+
+def is_held_up(pid):
+    """Whether a process or thread sleeps so that no signal wakes it, or for a file system that may not answer."""
+    return (process_status(pid) or "?")[0] == "D" or awaits_server(pid)

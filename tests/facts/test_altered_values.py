@@ -24,7 +24,7 @@ from doctor.job import LaunchConfig
 from tests.attack.hostile import record
 from tests.facts.test_docstrings import collected_facts, examples
 from tests.facts.test_rdma_modules import OSFP
-from tests.hosts.gpu import DRIVER, GPU, REPORT_HEAD
+from tests.hosts.gpu import DRIVER, GPU, GPUS, REPORT_HEAD
 
 READABLE = (
     "0",
@@ -115,20 +115,42 @@ def green_though_unread(base: FactCache, fact: type[Fact]) -> Iterator[str]:
                     yield f"{check.name}: {row} with {value!r}"
 
 
+WELL = {
+    # By fact, what the example in its docstring says of an ill device, and a sound one in its place.
+    "DcgmHealth": [(r'"Warning"\}, "GPU".*\}\},', '"Healthy"}},')],
+    "FabricManager": [(r"535\.129\.03", DRIVER)],
+    "GpudStates": [("Degraded", "Healthy")],
+    "IommuDomains": [("DMA-FQ", "identity")],
+    "NicRings": [("9120", "0")],
+    "NpuSwitchFaults": [(r'\n  "switch .*"\]', "]")],
+    "PortCounters": [("num:9", "num:7")],
+}
+LINKS = "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(2))
+LINK_ERRORS = "".join(f"\t Link 0: {kind} Errors: 0\n" for kind in ("Replay", "Recovery", "CRC"))
+
+
 @cache
 def with_examples() -> HostRecord:
     """A host whose tools print the examples of the facts that read them; its GPUs and cables are test hosts'."""
     outputs = {fact.output_name(): examples(fact) for fact in READERS}
-    report = REPORT_HEAD + "".join(GPU.format(number=number) for number in (1, 2)) + "</nvidia_smi_log>\n"
+    for name, changes in WELL.items():
+        for ill, sound in changes:
+            outputs[name] = {
+                key: msgspec.structs.replace(output, out=re.sub(ill, sound, output.out, flags=re.S))
+                for key, output in outputs[name].items()
+            }
+    report = REPORT_HEAD + "".join(GPU.format(number=number) for number in range(GPUS)) + "</nvidia_smi_log>\n"
     cards = {
-        "pci": 2,
+        "pci": GPUS,
         "driver": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER}",
         "tool": True,
         "redirecting": [],
     }
     module = f"-- mlx5_0 --{OSFP}-- exit 0 --\n"
-    for name, text in (("GpuInventory", report), ("GpuCards", json.dumps(cards)), ("RdmaModules", module)):
-        outputs[name] = {"": Output(out=text)}
+    texts = {"GpuInventory": report, "GpuCards": json.dumps(cards), "RdmaModules": module}
+    for name, rows in (("NvLinks", LINKS), ("NvLinkErrors", LINK_ERRORS)):
+        texts[name] = "".join(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu})\n{rows}" for gpu in range(GPUS))
+    outputs |= {name: {"": Output(out=text)} for name, text in texts.items()}
     return msgspec.structs.replace(record(), outputs=outputs)
 
 

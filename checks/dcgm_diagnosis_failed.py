@@ -21,8 +21,8 @@ def dcgm_diagnosis_failed(diagnosis: DcgmDiagnosis) -> Iterator[Finding]:
 
     ## What to do
     On {host}, while no job runs: `dcgmi diag -r 2` tests more. Take the host out of the job (in Slurm: `scontrol update
-    NodeName={host} State=DRAIN Reason=dcgm`), then `reboot`. Where `dcgmi diag -r 1` fails again, have {device}
-    replaced. For the vendor: `dcgmi diag -r 3 -j` and `nvidia-bug-report.sh`.
+    NodeName={host} State=DRAIN Reason=dcgm`), then `reboot`. Where `dcgmi diag -r 1` fails again, have the device
+    that it names replaced. For the vendor: `dcgmi diag -r 3 -j` and `nvidia-bug-report.sh`.
 
     ## Source
     NVIDIA DCGM, `dcgmi diag -r 1 -j` (dcgmi/Diag.cpp, dcgmlib/dcgm_errors.h of github.com/NVIDIA/DCGM): level 1 takes

@@ -169,16 +169,41 @@ def test_a_value_that_says_nothing_leaves_no_check_green(fact: type[Fact]) -> No
             assert not list(green_though_unread(base, fact))
 
 
+NOT_TRIED = {
+    "amd-gpu-link-lost": "the example has one GPU, without links",
+    "device-ip-conflict": "three hosts that answer alike have one address",
+    "gpu-license-missing": "GPUs of the host itself need none",
+    "hccn-conf-differs": "the example of the file is of other addresses",
+    "rank-table-address-differs": "there is no rank table",
+    "switch-port-shared": "three hosts that answer alike have one port",
+    "torch-cuda-too-new": "there is no torch",
+    "vnic-link-down": "the example is of a port of another product",
+}
+"""Checks that read a tool, and pass on none of the hosts here."""
+
+
+@pytest.mark.parametrize("fact", [fact for fact in READERS if fact.probe.kind == "run"], ids=lambda fact: fact.__name__)
+def test_each_check_that_reads_a_tool_is_tried(fact: type[Fact]) -> None:
+    """On a host that is ill already no altered value shows anything: one of the two must be well."""
+    bases = [FactCache(dict.fromkeys(("w1", "w2", "w3"), host)) for host in (record(), with_examples())]
+    needing = [check for check in checks_of(fact) if is_needed(check, fact) and check.name not in NOT_TRIED]
+    assert [check.name for check in needing if not any(passed(check, base) for base in bases)] == []
+
+
 FAILED_ANSWERS: dict[str, dict[str, Any]] = {
     "no answer in time": {"ended": "timeout"},
     "could not be read": {"ended": "error", "out": "", "err": "Input/output error"},
     "cut in the middle": {"cut": True},
     "killed": {"code": -9},
     "ended with a failure": {"code": 1},
+    "there is no such tool": {"ended": "absent", "out": ""},
 }
 MAY_FAIL = {
     # What stays green, and why: the fact and words of its finding here.
     ("Conntrack", "nf_conntrack_buckets"): "for the fix alone: the table may grow to four times as many",
+    ("GpuInventory", "killed"): "the report is complete, and gpu-tool-fails shows the status",
+    ("GpuInventory", "ended with a failure"): "the same",
+    ("GpuInventory", "no answer in time"): "the same",
     ("NvidiaSmi", "killed"): "the report is complete, and gpu-tool-fails shows the status",
     ("NvidiaSmi", "ended with a failure"): "the same",
 }
@@ -209,8 +234,8 @@ def test_an_answer_that_failed_leaves_no_check_green(fact: type[Fact]) -> None:
         checks = [check for check in checks_of(fact) if is_needed(check, fact) and passed(check, base)]
         for key, output in list(outputs.items())[:MOST] if checks else ():
             for what, change in FAILED_ANSWERS.items():
-                if fact.probe.kind != "run" and "code" in change:
-                    continue  # files and questions have no exit status
+                if fact.probe.kind != "run" and ("code" in change or change.get("ended") == "absent"):
+                    continue  # files and questions have no exit status, and need not be there
                 altered = msgspec.structs.replace(output, **change)
                 facts = OneAltered(
                     base,
@@ -240,6 +265,7 @@ MAY_STAND = {
     ("NpuTable", "Process id"): "the same",
     ("NpuTable", "twice"): "the same table again",
     ("NvLinks", "cut at line 2"): "one GPU alone: how many links it has is not known from it",
+    ("GpuInventory", "line"): "gpu-tool-fails reports it",
     ("NvidiaSmi", "line"): "gpu-tool-fails reports it",
     ("NvidiaSmi", "zero bytes"): "GpuInventory is unread",
     ("NvidiaSmi", "twice"): "gpu-tool-fails reports it",

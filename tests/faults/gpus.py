@@ -147,7 +147,13 @@ def gpu_row(check: str, fault: str, host: int = 1, also: Sequence[str] = (), **v
     """A fault of one of the four hosts with GPUs."""
     # Two hosts that lack a GPU leave no majority of the number of GPUs.
     apart = ("gpu-missing",) if check == "gpu-count-differs" else ()
-    return Row(check, fault, fleet="gpu", host=host, also=also, values=values, apart=apart)
+    return Row(
+        check, fault, fleet="gpu", host=host, also=also, values=values, apart=apart, healthy_first=check not in OF_TOOLS
+    )
+
+
+OF_TOOLS = ("bmc-fault-logged", "dcgm-diagnosis-failed", "dcgm-unhealthy", "gpud-unhealthy")
+"""Checks that do not apply to hosts without the tool, which the fault brings along."""
 
 
 def failing(check: str, text: str, code: int, **values: Any) -> Row:

@@ -126,18 +126,13 @@ EXPECTED = "HCCL_CONNECT_TIMEOUT=1800 HCCL_EXEC_TIMEOUT=3600"
 CLEAN_EXPECTED = "HCCL_CONNECT_TIMEOUT=120 HCCL_EXEC_TIMEOUT=68 HCCL_BUFFSIZE=16"
 
 
-@pytest.mark.parametrize("backend", ["hccl", "nccl", "rccl"])
+@pytest.mark.parametrize("backend", ["hccl", "nccl"])
 def test_what_each_of_these_platforms_does_is_no_fault_of_a_host(rehearse: Rehearse, backend: str) -> None:
     """Rows 1, 3, 5, 7 and 8 at once. Each alone runs with --full: the tests that follow."""
-    settings: dict[str, tuple[str, dict[str, str]]] = {
-        "hccl": ("reh0003", {**JOB, "expect": EXPECTED, "avg": "refused"}),
-        "nccl": ("reh0005", {}),
-        "rccl": ("reh0006", {}),
-    }
-    host, more = settings[backend]
+    host, more = {"hccl": ("reh0003", {**JOB, "expect": EXPECTED, "avg": "refused"}), "nccl": ("reh0005", {})}[backend]
     report = assert_healthy(rehearse(host, backend=backend, torch="2.1", poke="1", **more))
     numbers = [int(place.rpartition(" ")[2]) for place in report["smoke"]["placements"]]
-    assert numbers == {"hccl": [5, 6], "nccl": [2, 3], "rccl": [0, 1, 2]}[backend]
+    assert numbers == {"hccl": [5, 6], "nccl": [2, 3]}[backend]
 
 
 def test_a_clean_environment_has_the_runs_own_values_and_needs_little_memory(rehearse: Rehearse) -> None:
@@ -197,15 +192,13 @@ def test_devices_that_the_environment_hides(rehearse: Rehearse, host: str, backe
         ("nccl", "CUDA_VISIBLE_DEVICES", "-1"),
         pytest.param("nccl", "CUDA_VISIBLE_DEVICES", "", marks=pytest.mark.full),
         pytest.param("nccl", "CUDA_VISIBLE_DEVICES", "7", marks=pytest.mark.full),
-        ("rccl", "ROCR_VISIBLE_DEVICES", "7"),
-        pytest.param("rccl", "HIP_VISIBLE_DEVICES", "-1", marks=pytest.mark.full),
     ],
 )
 def test_devices_that_are_all_hidden_are_not_found_healthy(
     rehearse: Rehearse, backend: str, variable: str, value: str
 ) -> None:
     """A job that needs them ends at its start. It may be one on CPUs: no error, and healthy where that is said."""
-    host, hidden = {"hccl": "reh0003", "nccl": "reh0005", "rccl": "reh0006"}[backend], {variable: value}
+    host, hidden = {"hccl": "reh0003", "nccl": "reh0005"}[backend], {variable: value}
     code, report = rehearse(host, backend=backend, **hidden)
     assert (code, failed(report)) == (12, {}), messages(report)
     (outcome,) = [outcome for outcome in report["outcomes"] if outcome["check"] == "smoke-device-wrong"]

@@ -49,3 +49,4 @@ def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
                     name=process.name or "name not known",
                     megabytes="unknown" if process.mebibytes is None else process.mebibytes,
                 ).as_warning(not memory or named < FULL * memory)
+    inventory.require("fb_memory_usage")

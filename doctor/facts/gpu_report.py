@@ -42,7 +42,7 @@ _READ = {
     ),
     "gpu_reset_status": ("gpu_reset_status/reset_required",),
     "gpu_recovery_action": ("gpu_recovery_action",),
-    "fb_memory_usage": ("fb_memory_usage/total",),
+    "fb_memory_usage": ("fb_memory_usage/total", "fb_memory_usage/used"),
     "pci": ("pci/pci_gpu_link_info/link_widths/*", "pci/pci_gpu_link_info/pcie_gen/max_link_gen"),
     "temperature": ("temperature/gpu_temp", "temperature/gpu_temp_tlimit"),
     "power_readings": tuple(

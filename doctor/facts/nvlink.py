@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import takewhile
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuInventory, tool_text
-from doctor.facts.reported_value import reported_count
+from doctor.facts.reported_value import reported_count, require_no_complaint
 
 
 class NvLinks(Fact, frozen=True):
@@ -52,18 +53,26 @@ class NvLinks(Fact, frozen=True):
                 inactive.setdefault(gpu, []).append(int(match[1]))
             elif gpu >= 0 and (match := re.match(r"\s+Link {1,4}[0-9]{1,3}: .", line)):
                 unread.setdefault(gpu, strip_control_chars(line.strip(), 80))
-        # A card that can have links, and has none in use: without a bridge, or all of them failed.
-        is_any_dark = "all links are inactive" in f"{text}\n{answer[''].err}".lower()
+        is_any_dark = _is_any_dark(answer)
         if not active or not (any(active.values()) or inactive or unread or is_any_dark):
             raise Absent("nvidia-smi lists no NVLinks")
         listed = {gpu: count + len(inactive.get(gpu, ())) for gpu, count in active.items()}
-        for gpu, count in listed.items():  # those of one product have as many links
-            most = max(listed[other] for other in listed if products[other] == products[gpu])
-            if count < most and (count or not is_any_dark):
-                unread.setdefault(gpu, filled("{0} of {1} NVLinks are listed", count, most))
+        for gpu, most in _short_lists(listed, products, is_any_dark).items():
+            unread.setdefault(gpu, filled("{0} of {1} NVLinks are listed", listed[gpu], most))
         up = {gpu: count for gpu, count in active.items() if gpu not in unread}
         down = {gpu: tuple(links) for gpu, links in inactive.items() if gpu not in unread}
         return cls(up, down, products, unread={filled("GPU {0}", gpu): why for gpu, why in unread.items()})
+
+
+def _is_any_dark(answer: ProbeAnswer) -> bool:
+    """A card that can have links has none in use: without a bridge, or as all of them failed."""
+    return "all links are inactive" in f"{answer[''].out}\n{answer[''].err}".lower()
+
+
+def _short_lists(listed: dict[int, int], products: dict[int, str], is_any_dark: bool) -> dict[int, int]:
+    """GPUs with fewer rows than others of their product, which has as many links, and how many these have."""
+    most = {gpu: max(listed[other] for other in listed if products[other] == products[gpu]) for gpu in listed}
+    return {gpu: most[gpu] for gpu, count in listed.items() if count < most[gpu] and (count or not is_any_dark)}
 
 
 NVLINK_COUNTERS = {
@@ -107,33 +116,46 @@ class NvLinkErrors(Fact, frozen=True):
         by_gpu: dict[int, dict[int, dict[str, int]]] = {}
         unread: dict[str, str] = {}
         counters: dict[int, str] = {}
-        gpu = -1
-        for line in tool_text(answer).splitlines():
-            if match := re.match(r"GPU ([0-9]{1,3}): ", line):
-                gpu = int(match[1])
-            elif match := re.match(r"\s+Link {1,4}([0-9]{1,3}): ([A-Z][\w -]{2,40}): {0,20}(.{0,40})$", line):
-                if gpu < 0:
-                    raise Unreadable("nvidia-smi reports NVLinks before the first GPU")
-                counters.setdefault(gpu, match[2])
-                if match[2] not in NVLINK_COUNTERS:
-                    continue
-                try:
-                    count = reported_count(match[2], match[3].strip())
-                except Unreadable as why:
-                    unread[f"GPU {gpu}"] = str(why)
-                    continue
-                links = by_gpu.setdefault(gpu, {})
-                if count is not None:
-                    links.setdefault(int(match[1]), {})[match[2].removesuffix(" Errors")] = count
+        products: dict[int, str] = {}
+        for gpu, product, link, name, text in _counter_rows(tool_text(answer)):
+            products[gpu] = product
+            if name:
+                counters.setdefault(gpu, name)
+            if name not in NVLINK_COUNTERS:
+                continue
+            try:
+                count = reported_count(name, text)
+            except Unreadable as why:
+                unread[f"GPU {gpu}"] = str(why)
+                continue
+            links = by_gpu.setdefault(gpu, {})
+            if count is not None:
+                links.setdefault(link, {})[name.removesuffix(" Errors")] = count
         for gpu, links in by_gpu.items():
             names = {name for counts in links.values() for name in counts}
             if any(counts.keys() != names for counts in links.values()):
                 unread.setdefault(f"GPU {gpu}", "a link lacks counters that others of the GPU have")
+        listed = {gpu: sum(map(len, by_gpu.get(gpu, {}).values())) for gpu in products}
+        for gpu, most in _short_lists(listed, products, _is_any_dark(answer)).items():
+            unread.setdefault(f"GPU {gpu}", filled("{0} of {1} counters of NVLinks are listed", listed[gpu], most))
         for gpu in counters.keys() - by_gpu.keys():
             unread.setdefault(f"GPU {gpu}", filled("no counter of NVLink errors among those like {0}", counters[gpu]))
         if not any(by_gpu.values()) and not unread:
             raise Absent("nvidia-smi reports no error counters of NVLinks")
         return cls(by_gpu={gpu: links for gpu, links in by_gpu.items() if links}, unread=unread)
+
+
+def _counter_rows(text: str) -> Iterator[tuple[int, str, int, str, str]]:
+    """GPU and product, link, counter and its value; for the heading of each GPU one without a counter."""
+    gpu, product = -1, ""
+    for line in text.splitlines():
+        if match := re.match(r"GPU ([0-9]{1,3}): ([^(]{0,80})", line):
+            gpu, product = int(match[1]), match[2].strip()
+            yield gpu, product, -1, "", ""
+        elif match := re.match(r"\s+Link {1,4}([0-9]{1,3}): ([A-Z][\w -]{2,40}): {0,20}(.{0,40})$", line):
+            if gpu < 0:
+                raise Unreadable("nvidia-smi reports NVLinks before the first GPU")
+            yield gpu, product, int(match[1]), match[2], match[3].strip()
 
 
 class GpuTopology(Fact, frozen=True):
@@ -211,6 +233,9 @@ class FabricManager(Fact, frozen=True):
         switches = fields.get("switches", "").strip()
         if not switches.isdecimal():
             raise Unreadable("fabric manager: no number of NVSwitches")
+        require_no_complaint("nv-fabricmanager", text, r"^(?:LoadState|ActiveState)=")
+        if int(switches) and fields.get("init") == "systemd" and not fields.keys() >= {"LoadState", "ActiveState"}:
+            raise Unreadable("systemctl does not say how the fabric manager's service is")
         match = re.search(r"\b([0-9]{3,4}(?:\.[0-9]+)+)\b", fields.get("version", ""))
         running = "process" in fields or fields.get("ActiveState") == "active"
         if not running and fields.get("init", "") not in ("systemd", "init") and "version" not in fields:

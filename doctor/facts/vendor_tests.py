@@ -104,24 +104,44 @@ class DcgmHealth(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> DcgmHealth:
-        output = answer.get("")
-        printed = f"{output.out}\n{output.err}" if output else ""
-        if output is not None and output.ended == "exited" and "{" not in output.out:
-            if "not enabled" in printed or "unable to establish a connection" in printed.lower():
-                raise Absent("DCGM runs no health watches here")
-            raise Unreadable(
-                filled("dcgmi: {0}", beginning(printed.strip().partition("\n")[0], MAX_CHARS) or "no answer")
-            )
-        text = answer.text(codes=tuple(range(256)))
-        require_no_complaint("dcgmi", f"{text[: text.find('{')]}\n{text[text.rfind('}') :]}\n{answer[''].err}")
         try:
-            body = json.loads(text[text.find("{") : text.rfind("}") + 1])["body"]
-            return cls(
-                overall=beginning(str(body["Overall Health"]["value"]), 40),
-                problems=tuple(itertools.islice(_problems(body), MAX_INCIDENTS)),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            body = _dcgmi_report(answer)["body"]
+            overall = beginning(str(body["Overall Health"]["value"]), 40)
+            problems = tuple(itertools.islice(_problems(body), MAX_INCIDENTS))
+        except (KeyError, TypeError, AttributeError):
             raise Unreadable("dcgmi: not a health report") from None
+        _require_success(answer, is_well=not problems and overall == "Healthy")
+        return cls(overall=overall, problems=problems)
+
+
+_NOT_HERE = re.compile(r"not enabled|unable to establish a connection|unsupported gpu|no gpus? (?:found|to )", re.I)
+"""What dcgmi says where its host engine does not run, no watch is on, or the GPUs are none that DCGM tests."""
+
+
+def _dcgmi_report(answer: ProbeAnswer) -> dict[str, Any]:
+    """The JSON that dcgmi printed. Raises: Absent where DCGM does not run here, Unreadable for anything else."""
+    output = answer.get("")
+    printed = f"{output.out}\n{output.err}" if output else ""
+    if output is not None and output.ended == "exited" and "{" not in output.out:
+        if _NOT_HERE.search(printed):
+            raise Absent("DCGM runs no such test here")
+        raise Unreadable(filled("dcgmi: {0}", beginning(printed.strip().partition("\n")[0], MAX_CHARS) or "no answer"))
+    text = answer.text(codes=tuple(range(256)))
+    begin, end = text.find("{"), text.rfind("}")
+    require_no_complaint("dcgmi", f"{text[:begin]}\n{text[end:]}\n{answer[''].err}")
+    try:
+        report = json.loads(text[begin : end + 1])
+    except (ValueError, RecursionError):
+        raise Unreadable("dcgmi: not JSON") from None
+    if not isinstance(report, dict):
+        raise Unreadable("dcgmi: not JSON")
+    return report
+
+
+def _require_success(answer: ProbeAnswer, is_well: bool) -> None:
+    """Raises: Unreadable where dcgmi found nothing wrong, and failed: it exits with its findings' code, or with 0."""
+    if is_well:
+        answer.text()
 
 
 _NEXT_INCIDENT = re.compile(r", (?=[A-Z])")
@@ -140,6 +160,76 @@ def _problems(body: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
                         beginning(str(state.get("value")), 40),
                         beginning(filled("{0}: {1}", system, sentence), MAX_CHARS),
                     )
+
+
+class DcgmFailure(msgspec.Struct, frozen=True):
+    """What one test of DCGM found wrong with one device."""
+
+    test: str
+    """Such as ``memory`` or ``Page Retirement/Row Remap``."""
+    device: str
+    """Such as GPU 3; empty where the test names none."""
+    text: str
+    severity: int | None = None
+    """Of dcgm_errors.h, since DCGM 3.1: 2 isolate the GPU, 5 a setting of the host, 6 reset it."""
+
+
+class DcgmDiagnosis(Fact, frozen=True):
+    """The shortest diagnosis of DCGM (level 1, seconds, beside a running job), where its host engine runs.
+
+    Raw output, from dcgmi (4.2.3; releases before 4 have "DCGM GPU Diagnostic", and ``gpu_ids`` in place of entities)::
+
+        {"DCGM Diagnostic": {"test_categories": [{"category": "Deployment", "tests": [{"name": "software",
+         "results": [{"entity_group": "GPU", "entity_group_id": 1, "entity_id": 0, "status": "Pass"}],
+         "test_summary": {"status": "Pass"}}]}]},
+         "metadata": {"Driver Version Detected": "580.82.09", "version": "4.2.3"}}
+    """
+
+    probe = run("dcgmi diag -r 1 -j", requires="dcgmi", timeout=60, limit=1 << 19)
+
+    failures: tuple[DcgmFailure, ...]
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> DcgmDiagnosis:
+        report = _dcgmi_report(answer)
+        body = report.get("DCGM Diagnostic") or report.get("DCGM GPU Diagnostic") or report
+        try:
+            tests = [test for part in body["test_categories"] for test in part["tests"] if test]
+            results = [(str(test["name"]), result) for test in tests for result in _results(test)]
+            if not results:
+                raise Unreadable("dcgmi: no test in its diagnosis")
+            failures = [failure for name, result in results for failure in _failures(name, result)]
+            unread = {
+                filled("DCGM's test {0}", beginning(name, 60)): beginning(str(result.get("status")), 60)
+                for name, result in results
+                if str(result.get("status")).lower() not in ("pass", "fail", "warn", "skip", "skipped")
+            }
+        except (KeyError, TypeError, AttributeError):
+            raise Unreadable("dcgmi: not a diagnosis") from None
+        _require_success(answer, is_well=not any(_is_failed(result) for _, result in results) and not unread)
+        return cls(failures=tuple(failures[:MAX_INCIDENTS]), unread=unread)
+
+
+def _results(test: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of each device; a test that names none has a summary alone."""
+    return [*test.get("results", ()), *([test["test_summary"]] if not test.get("results") else ())]
+
+
+def _is_failed(result: dict[str, Any]) -> bool:
+    return str(result.get("status")).lower() == "fail"
+
+
+def _failures(name: str, result: dict[str, Any]) -> Iterator[DcgmFailure]:
+    """Each warning on its own; before DCGM 3.1 it is a text."""
+    if _is_failed(result):
+        group = result.get("entity_group", "GPU")
+        number = result["entity_id"] if "entity_id" in result else result.get("gpu_ids")
+        device = beginning(filled("{0} {1}", group, number), 40) if number is not None else ""
+        for warning in result.get("warnings") or [filled("no reason")]:
+            told = warning if isinstance(warning, dict) else {"warning": warning}
+            severity = told.get("error_severity")
+            text = beginning(str(told.get("warning")), MAX_CHARS)
+            yield DcgmFailure(beginning(name, 60), device, text, severity if isinstance(severity, int) else None)
 
 
 GPUD_FOLDER = "/var/lib/gpud"

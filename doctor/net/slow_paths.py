@@ -31,7 +31,7 @@ RATES: tuple[SpeedFigure, ...] = ("arrival rate", "throughput")
 """More is better."""
 SLOWS_RATES: frozenset[SpeedFigure] = frozenset({"least latency", "retransmissions"})
 """Where these are those of a host, its links' rates follow from it: TCP sends a window in each round trip, and halves
-it after a loss."""
+it after a loss. So do differences of the same figure between its links, as jitter makes them."""
 CERTAIN: dict[SpeedFigure, SpeedFigure] = {"throughput": "arrival rate", "latency": "least latency"}
 """The figure that says the same, and that a busy host does not change."""
 MOST_WAITED = 0.1
@@ -119,10 +119,11 @@ def slow_paths(speeds: Sequence[PathSpeed]) -> tuple[SlowPath, ...]:
         # What a slow host did to its paths says nothing of their other ends: those are judged again without it.
         (worst,) = max(hosts, key=lambda outlier: outlier.ratio / LEAST_RATIO[outlier.figure][0]).hosts
         causes = {outlier.figure for outlier in hosts if outlier.hosts == (worst,)} & SLOWS_RATES
+        explained = {*causes, *RATES} if causes else set()
         named += [
             outlier
             for outlier in slow
-            if worst in outlier.hosts and not (causes and outlier.kind != "host" and outlier.figure in RATES)
+            if worst in outlier.hosts and not (outlier.kind != "host" and outlier.figure in explained)
         ]
         rest = [speed for speed in rest if worst not in (speed.source, speed.target)]
         slow = _outliers(rest)

@@ -24,7 +24,7 @@ from doctor.job import LaunchConfig
 from tests.attack.hostile import record
 from tests.facts.test_docstrings import collected_facts, examples
 from tests.facts.test_rdma_modules import OSFP
-from tests.hosts.gpu import DRIVER, GPU, REPORT_HEAD
+from tests.hosts.gpu import DRIVER, GPU, GPUS, REPORT_HEAD
 
 READABLE = (
     "0",
@@ -115,20 +115,42 @@ def green_though_unread(base: FactCache, fact: type[Fact]) -> Iterator[str]:
                     yield f"{check.name}: {row} with {value!r}"
 
 
+WELL = {
+    # By fact, what the example in its docstring says of an ill device, and a sound one in its place.
+    "DcgmHealth": [(r'"Warning"\}, "GPU".*\}\},', '"Healthy"}},')],
+    "FabricManager": [(r"535\.129\.03", DRIVER)],
+    "GpudStates": [("Degraded", "Healthy")],
+    "IommuDomains": [("DMA-FQ", "identity")],
+    "NicRings": [("9120", "0")],
+    "NpuSwitchFaults": [(r'\n  "switch .*"\]', "]")],
+    "PortCounters": [("num:9", "num:7")],
+}
+LINKS = "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(2))
+LINK_ERRORS = "".join(f"\t Link 0: {kind} Errors: 0\n" for kind in ("Replay", "Recovery", "CRC"))
+
+
 @cache
 def with_examples() -> HostRecord:
     """A host whose tools print the examples of the facts that read them; its GPUs and cables are test hosts'."""
     outputs = {fact.output_name(): examples(fact) for fact in READERS}
-    report = REPORT_HEAD + "".join(GPU.format(number=number) for number in (1, 2)) + "</nvidia_smi_log>\n"
+    for name, changes in WELL.items():
+        for ill, sound in changes:
+            outputs[name] = {
+                key: msgspec.structs.replace(output, out=re.sub(ill, sound, output.out, flags=re.S))
+                for key, output in outputs[name].items()
+            }
+    report = REPORT_HEAD + "".join(GPU.format(number=number) for number in range(GPUS)) + "</nvidia_smi_log>\n"
     cards = {
-        "pci": 2,
+        "pci": GPUS,
         "driver": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER}",
         "tool": True,
         "redirecting": [],
     }
     module = f"-- mlx5_0 --{OSFP}-- exit 0 --\n"
-    for name, text in (("GpuInventory", report), ("GpuCards", json.dumps(cards)), ("RdmaModules", module)):
-        outputs[name] = {"": Output(out=text)}
+    texts = {"GpuInventory": report, "GpuCards": json.dumps(cards), "RdmaModules": module}
+    for name, rows in (("NvLinks", LINKS), ("NvLinkErrors", LINK_ERRORS)):
+        texts[name] = "".join(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu})\n{rows}" for gpu in range(GPUS))
+    outputs |= {name: {"": Output(out=text)} for name, text in texts.items()}
     return msgspec.structs.replace(record(), outputs=outputs)
 
 
@@ -147,16 +169,41 @@ def test_a_value_that_says_nothing_leaves_no_check_green(fact: type[Fact]) -> No
             assert not list(green_though_unread(base, fact))
 
 
+NOT_TRIED = {
+    "amd-gpu-link-lost": "the example has one GPU, without links",
+    "device-ip-conflict": "three hosts that answer alike have one address",
+    "gpu-license-missing": "GPUs of the host itself need none",
+    "hccn-conf-differs": "the example of the file is of other addresses",
+    "rank-table-address-differs": "there is no rank table",
+    "switch-port-shared": "three hosts that answer alike have one port",
+    "torch-cuda-too-new": "there is no torch",
+    "vnic-link-down": "the example is of a port of another product",
+}
+"""Checks that read a tool, and pass on none of the hosts here."""
+
+
+@pytest.mark.parametrize("fact", [fact for fact in READERS if fact.probe.kind == "run"], ids=lambda fact: fact.__name__)
+def test_each_check_that_reads_a_tool_is_tried(fact: type[Fact]) -> None:
+    """On a host that is ill already no altered value shows anything: one of the two must be well."""
+    bases = [FactCache(dict.fromkeys(("w1", "w2", "w3"), host)) for host in (record(), with_examples())]
+    needing = [check for check in checks_of(fact) if is_needed(check, fact) and check.name not in NOT_TRIED]
+    assert [check.name for check in needing if not any(passed(check, base) for base in bases)] == []
+
+
 FAILED_ANSWERS: dict[str, dict[str, Any]] = {
     "no answer in time": {"ended": "timeout"},
     "could not be read": {"ended": "error", "out": "", "err": "Input/output error"},
     "cut in the middle": {"cut": True},
     "killed": {"code": -9},
     "ended with a failure": {"code": 1},
+    "there is no such tool": {"ended": "absent", "out": ""},
 }
 MAY_FAIL = {
     # What stays green, and why: the fact and words of its finding here.
     ("Conntrack", "nf_conntrack_buckets"): "for the fix alone: the table may grow to four times as many",
+    ("GpuInventory", "killed"): "the report is complete, and gpu-tool-fails shows the status",
+    ("GpuInventory", "ended with a failure"): "the same",
+    ("GpuInventory", "no answer in time"): "the same",
     ("NvidiaSmi", "killed"): "the report is complete, and gpu-tool-fails shows the status",
     ("NvidiaSmi", "ended with a failure"): "the same",
 }
@@ -187,8 +234,8 @@ def test_an_answer_that_failed_leaves_no_check_green(fact: type[Fact]) -> None:
         checks = [check for check in checks_of(fact) if is_needed(check, fact) and passed(check, base)]
         for key, output in list(outputs.items())[:MOST] if checks else ():
             for what, change in FAILED_ANSWERS.items():
-                if fact.probe.kind != "run" and "code" in change:
-                    continue  # files and questions have no exit status
+                if fact.probe.kind != "run" and ("code" in change or change.get("ended") == "absent"):
+                    continue  # files and questions have no exit status, and need not be there
                 altered = msgspec.structs.replace(output, **change)
                 facts = OneAltered(
                     base,
@@ -218,6 +265,7 @@ MAY_STAND = {
     ("NpuTable", "Process id"): "the same",
     ("NpuTable", "twice"): "the same table again",
     ("NvLinks", "cut at line 2"): "one GPU alone: how many links it has is not known from it",
+    ("GpuInventory", "line"): "gpu-tool-fails reports it",
     ("NvidiaSmi", "line"): "gpu-tool-fails reports it",
     ("NvidiaSmi", "zero bytes"): "GpuInventory is unread",
     ("NvidiaSmi", "twice"): "gpu-tool-fails reports it",

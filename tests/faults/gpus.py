@@ -102,6 +102,25 @@ cat >/run/dcgm.json <<'END'
 END
 printf '#!/bin/sh\\ncat /run/dcgm.json\\n' >/usr/local/sbin/dcgmi; chmod +x /usr/local/sbin/dcgmi
 """
+DCGM_DIAGNOSIS = """
+cat >/run/diagnosis.json <<'END'
+{"DCGM Diagnostic": {"test_categories": [{"category": "Deployment", "tests": [{"name": "software", "results": [
+{"entity_group": "GPU", "entity_group_id": 1, "entity_id": 2, "status": "Fail", "warnings": [{"error_category": 10,
+"error_id": 84, "error_severity": 2, "warning": "GPU 2 had uncorrectable memory errors and row remapping failed."}]
+}]}]}]}}
+END
+printf '#!/bin/sh\\n[ "$1" = diag ] && cat /run/diagnosis.json && exit 205\\necho "not enabled"; exit 1\\n' \\
+    >/usr/local/sbin/dcgmi; chmod +x /usr/local/sbin/dcgmi
+"""
+IPMI = """
+cat >/usr/local/sbin/ipmitool <<'END'
+#!/bin/sh
+[ "$2" = time ] && exec date '+%m/%d/%Y %H:%M:%S'
+echo " 2d1 | $(date '+%m/%d/%Y | %H:%M:%S') | System Event BIOS Evt Sensor | OEM System boot event | Asserted"
+echo " 2e6 | $(date '+%m/%d/%Y | %H:%M:%S') | Power Supply PS1 Status | Power Supply AC lost | Asserted"
+END
+chmod +x /usr/local/sbin/ipmitool
+"""
 GPUD = """
 mkdir -p /run/gpud /var/lib/gpud; cd /run/gpud; mkdir -p v1
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key -out cert -subj /CN=gpud 2>/dev/null
@@ -128,7 +147,13 @@ def gpu_row(check: str, fault: str, host: int = 1, also: Sequence[str] = (), **v
     """A fault of one of the four hosts with GPUs."""
     # Two hosts that lack a GPU leave no majority of the number of GPUs.
     apart = ("gpu-missing",) if check == "gpu-count-differs" else ()
-    return Row(check, fault, fleet="gpu", host=host, also=also, values=values, apart=apart)
+    return Row(
+        check, fault, fleet="gpu", host=host, also=also, values=values, apart=apart, healthy_first=check not in OF_TOOLS
+    )
+
+
+OF_TOOLS = ("bmc-fault-logged", "dcgm-diagnosis-failed", "dcgm-unhealthy", "gpud-unhealthy")
+"""Checks that do not apply to hosts without the tool, which the fault brings along."""
 
 
 def failing(check: str, text: str, code: int, **values: Any) -> Row:
@@ -695,6 +720,8 @@ ROWS: list[Row] = [
         observed="Unlicensed (Restricted)",
     ),
     gpu_row("dcgm-unhealthy", DCGM, device="GPU 3"),
+    gpu_row("dcgm-diagnosis-failed", DCGM_DIAGNOSIS, host=3, test="software", device="GPU 2"),
+    gpu_row("bmc-fault-logged", IPMI, sensor="Power Supply PS1 Status", observed="Power Supply AC lost"),
     gpu_row("gpud-unhealthy", GPUD, host=2, component="accelerator-nvidia-error-xid", observed="Unhealthy"),
     Row(
         "job-path-differs",

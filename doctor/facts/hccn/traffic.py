@@ -37,14 +37,14 @@ class PortGrowth(msgspec.Struct, frozen=True):
 
 
 def _parse_growth(text: str) -> PortGrowth:
-    """Raises: ValueError where one of the two reads has no counter."""
+    """Raises: ValueError where there are no two reads of the same counters."""
     first, marker, second = text.partition(_SECOND_READ)
     before, after = _counters(first), _counters(second)
-    if not marker or not before or not after:
+    if not marker or not before or before.keys() != after.keys():
         raise ValueError("no two reads")
 
     def growth(names: tuple[str, ...]) -> dict[str, int]:
-        grown = {name: after.get(name, 0) - before[name] for name in names if name in before}
+        grown = {name: after[name] - before[name] for name in names if name in before}
         return {name: number for name, number in grown.items() if number > 0}
 
     return PortGrowth(growth(ERROR_COUNTERS), {} if growth(TRAFFIC_COUNTERS) else growth(PAUSE_COUNTERS))
@@ -76,8 +76,8 @@ class PortCounters(Fact, frozen=True):
 
 
 def _counters(text: str) -> dict[str, int]:
-    """Raises: ValueError where a counter of errors has no number."""
-    names = "|".join(ERROR_COUNTERS)
+    """Raises: ValueError where a counter that is judged has no number."""
+    names = "|".join((*ERROR_COUNTERS, *PAUSE_COUNTERS, *TRAFFIC_COUNTERS))
     if strange := re.search(rf"^[ \t]*(?:{names})[ \t]*:(?![ \t]*[0-9]{{1,20}}[ \t\r]*$).{{0,60}}", text, re.M):
         raise ValueError(strange[0].strip())
     return {

@@ -35,7 +35,8 @@ def misspelt_overrides(line: LaunchLine) -> Iterator[OptionProblem]:
         return
     verl = option_names()["verl"]
     for word in line.arguments:
-        key, equals, value = word.partition("=")
-        meant = [name for name in verl if is_misspelt(key, name)] if equals and key not in verl else []
+        key, equals, value = word.removeprefix("++").partition("=")
+        is_override = equals and not key.startswith("-")  # --config-name=... is an option of Hydra's own
+        meant = [name for name in verl if is_misspelt(key, name)] if is_override and key not in verl else []
         if len(meant) == 1:
             yield OptionProblem(line.program, printable(key, 80), printable(value, 80), meant[0])

@@ -469,7 +469,12 @@ def verl(name: str, finds: str = "", *, undecided: bool = False, **changes: obje
 VERL = [
     verl("GRPO on two hosts"),
     verl("one host", nodes=1, tensor=2),
-    Case("verl: options of Hydra's own", {"run.sh": "python3 -m verl.trainer.main_ppo --config-path=config --config-name=ppo ++trainer.nnodes=1 trainer.n_gpus_per_node=8\n"}),
+    Case(
+        "verl: options of Hydra's own",
+        {
+            "run.sh": "python3 -m verl.trainer.main_ppo --config-path=config --config-name=ppo ++trainer.nnodes=1 trainer.n_gpus_per_node=8\n"
+        },
+    ),
     verl("hosts from a variable", nodes="$NNODES", undecided=True),
     verl("a rollout over 3 GPUs", RANKS, tensor=3),
     verl("a batch below the mini batch", BATCH, batch=128),

@@ -18,7 +18,7 @@ def loopback_down(
     gpus: PerHost[GpuCards] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """The loopback interface lo is up, by which programs of one host reach each other.
+    r"""The loopback interface lo is up, by which programs of one host reach each other.
 
     ## Why it matters
     The kernel sends what goes to an address of the host itself through lo, whichever interface has the address. While
@@ -26,7 +26,7 @@ def loopback_down(
     Other hosts reach the host, so that it looks healthy, and the job waits at its start until a timeout.
 
     ## What to do
-    As root on {host}: `ip link set {interface} up`. `grep -rnsE '\\blo\\b' /etc/network /etc/systemd/network
+    As root on {host}: `ip link set {interface} up`. `grep -rnsE '\blo\b' /etc/network /etc/systemd/network
     /etc/sysconfig/network-scripts` prints the files that may take it down at boot.
 
     ## In a container

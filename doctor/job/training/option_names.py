@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.job.launch_line.model import LaunchLine, OptionProblem
 from doctor.job.launch_line.options import is_misspelt
@@ -43,6 +44,6 @@ def refused_overrides(line: LaunchLine) -> Iterator[OptionProblem]:
         is_override = equals and not key.startswith("-")  # --config-name=... is an option of Hydra's own
         meant = [name for name in verl if is_misspelt(key, name)] if is_override and key not in verl else []
         if verl.get(key) in ("devices", "machines") and re.fullmatch(r"0+|[A-Za-z]\w{0,80}", value, re.ASCII):
-            yield OptionProblem(line.program, key, value, "a whole number from 1")
+            yield OptionProblem(line.program, key, value, filled("a whole number from {0}", 1))
         if len(meant) == 1:
             yield OptionProblem(line.program, printable(key, 80), printable(value, 80), meant[0])

@@ -22,7 +22,8 @@ def launch_model_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     (https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/transformer/transformer_config.py), and arguments.py,
     "Number of layers should be divisible by the pipeline-model-parallel size"; MindFormers check_rules.py and
     transformer.py, "num_heads must be a multiple of model_parallel"
-    (https://gitee.com/mindspore/mindformers/tree/dev/mindformers/modules/transformer).
+    (https://gitee.com/mindspore/mindformers/tree/dev/mindformers/modules/transformer). MindSpeed's --unaligned-linear
+    divides heads and sequence unevenly (docs/zh/features/unaligned_linear.md).
     """
     yield from apply_rules(
         training,
@@ -40,6 +41,8 @@ def launch_model_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
 
 def _divides(view: View, name: str, divisor: str, noun: str, parts: str, factor: int = 1) -> Iterator[Finding]:
     whole, number = view.number(name), view.number(divisor) * factor
+    if whole % number and divisor == "tensor" and view.flag("unaligned"):
+        raise NotGiven(name)  # MindSpeed gives the first ranks one more
     if whole % number:
         yield Finding(
             "the {noun} at {where} cannot be divided by {number} {parts}",

@@ -47,6 +47,13 @@ REMEDIES = (
         "A firewall or a missing route: `doctor check` names both.",
     ),
     (
+        r"([\w.-]{1,200}): a connection to its own address gets no answer",
+        (
+            "On {0}, `ip link show lo`: where lo is down, `ip link set lo up` as root. Otherwise a rule of its own "
+            "firewall drops what the host sends to itself: `nft list ruleset` and `iptables-save` print it."
+        ),
+    ),
+    (
         r"\bcannot assign requested address\b",
         (
             "No local port is left on that host: `ss -s` there counts its sockets, and "

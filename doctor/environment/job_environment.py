@@ -38,7 +38,7 @@ from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
 from doctor.job.launch_line.model import OptionProblem, split_endpoint
 from doctor.job.training.assemble import LaunchText, ReadFile
-from doctor.job.training.option_names import misspelt_overrides
+from doctor.job.training.option_names import refused_overrides
 from doctor.job.variables import (
     AGENT_STORE,
     JOB_WIDE,
@@ -159,7 +159,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             announces_name=_store_by_name(call, "local-addr"),
             refused=tuple(
                 (problem.launcher, problem.option, problem.value, problem.expected)
-                for problem in (*line.problems, *misspelt_overrides(line))
+                for problem in (*line.problems, *refused_overrides(line))
             )
             + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1)
             + ((("", "*", "", ""),) if starts_whole_job(line) else ())

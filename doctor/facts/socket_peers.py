@@ -15,6 +15,7 @@ from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces
+from doctor.facts.memory import accelerator_count
 from doctor.facts.names import HostNames, normalize_host
 from doctor.facts.npu import NpuInventory
 from doctor.facts.openmpi_fleet import OpenmpiTraffic
@@ -130,6 +131,12 @@ class FleetSockets(msgspec.Struct, frozen=True, dict=True):
         if address and host not in self.launch.env_by_host and self.holder(address):
             return {name: value for name, value in environ.items() if name != variable}
         return environ
+
+    def ranks_on(self, host: str) -> int:
+        """Ranks of one host: as the job is launched, else one an accelerator; 0: not known."""
+        stated = self.launch.ranks_per_host
+        launched = stated.get(host) if isinstance(stated, Mapping) else stated
+        return launched or accelerator_count(self.npus.get(host), self.gpus.get(host))
 
     def holder(self, address: str) -> str:
         return next(iter(_holders(self.interfaces).get(normalize_host(address), ())), "")

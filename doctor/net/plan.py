@@ -16,7 +16,6 @@ from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.interfaces import Interfaces, same_address
 from doctor.facts.master_address import host_of_master
-from doctor.facts.memory import accelerator_count
 from doctor.facts.names import HostNames, is_loopback
 from doctor.facts.npu import NpuInventory
 from doctor.facts.rdma import RdmaPorts
@@ -162,10 +161,7 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
 
 def _purposes_within(fleet: FleetSockets, host: str, meeting: tuple[str, ...]) -> tuple[str, ...]:
     """Purposes at which ranks connect to their own host: ``meeting``, and others where it is known to have several."""
-    stated = fleet.launch.ranks_per_host
-    launched = stated.get(host) if isinstance(stated, Mapping) else stated
-    ranks = launched or accelerator_count(fleet.npus.get(host), fleet.gpus.get(host))
-    return (*meeting, *(EPHEMERAL if ranks > 1 else ()))
+    return (*meeting, *(EPHEMERAL if fleet.ranks_on(host) > 1 else ()))
 
 
 def _groups(

@@ -109,10 +109,7 @@ def decide_unevaluated(
 
     ``cause``: one word for the status line. ``seconds``: since the start of the process.
     """
-    reasons = {host: Reason(why) for host in gathered.hosts or ("",)}
-    outcomes = tuple(
-        Outcome(check.name, check.severity, check.area, check.claim, unknown=dict(reasons)) for check in checks
-    )
+    outcomes = tuple(_unknown(check, why, gathered.hosts) for check in checks)
     source = gathered.inventory.source if gathered.inventory else "no hosts"
     report = Report(source, gathered.hosts, outcomes, "", round(seconds, 3), gathered.notes or (why,))
     return PreflightVerdict(
@@ -122,6 +119,12 @@ def decide_unevaluated(
         exit_code=options.exit_code_policy.code(int(code)),
         cause=cause,
     )
+
+
+def _unknown(check: Check, why: str, hosts: Sequence[str]) -> Outcome:
+    """The outcome of a check that did not run, on every host that is known of."""
+    reasons = {host: Reason(why) for host in hosts or ("",)}
+    return Outcome(check.name, check.severity, check.area, check.claim, unknown=reasons)
 
 
 def with_unwritten_lists(
@@ -157,7 +160,9 @@ def _apply_policy(report: Report, gathered: Gathered, options: PreflightOptions)
     """With waivers and skips applied, and what was noted while gathering. Raises: CommandError."""
     from doctor.session.policy import apply_policy
 
-    noted = msgspec.structs.replace(report, notes=(*gathered.notes, *report.notes))
+    not_run = [_unknown(check, why, report.hosts) for check, why in gathered.left_out.items()]
+    outcomes, notes = (*report.outcomes, *not_run), (*gathered.notes, *report.notes)
+    noted = msgspec.structs.replace(report, notes=notes, outcomes=outcomes)
     return apply_policy(noted, options.config, gathered.catalog)
 
 

@@ -21,7 +21,7 @@ from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, Scope, choose_scope, detect
 from doctor.job.variables import communication
 from doctor.preflight.gathered import Gathered, GatherProgress, NotReady
-from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
+from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, left_out, tests_network
 from doctor.session import named_files
 from doctor.session.output_files import STDOUT, combine_callbacks, open_event_streams, requested_targets
 
@@ -208,10 +208,10 @@ def _choose_candidates(options: PreflightOptions, environ: Mapping[str, str], pr
 def _select_checks(options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress) -> None:
     """Loads the catalogue, and refuses settings that could not be followed. Raises: CommandError."""
     candidates, tier = _choose_candidates(options, environ, progress), progress.gathered.tier
-    if options.net == "off":
-        candidates = [check for check in candidates if not tests_network([check])]
-    selected, excluded = checks_of_tier(candidates, tier)
-    progress.update(selected_checks=tuple(selected))
+    tried = [check for check in candidates if options.net != "off" or not tests_network([check])]
+    selected, excluded = checks_of_tier(tried, tier)
+    of_job, _ = checks_of_tier(tried, options.tier)  # its first process may run more than this one
+    progress.update(selected_checks=tuple(selected), left_out=left_out(options.select, candidates, of_job))
     if excluded:
         progress.add_notes(filled("not checked in tier {0}: {1}", tier, ", ".join(excluded)))
     if not selected:

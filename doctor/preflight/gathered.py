@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -29,6 +29,8 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     catalog: tuple[Check, ...] = ()
     selected_checks: tuple[Check, ...] = ()
+    left_out: Mapping[Check, str] = msgspec.field(default_factory=dict)
+    """Checks that were selected and do not run, and why."""
     inventory: Inventory | None = None
     hosts_unknown: str = ""
     """Why this host alone, or too few hosts, were checked, although the job may have more; then nothing is healthy."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal, get_args
 
 from doctor.engine.check import Check
 from doctor.engine.result import Severity
+from doctor.engine.texts import filled
 
 Tier = Literal["quick", "standard", "smoke", "deep"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
@@ -39,6 +40,19 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
         else:
             picked.append(check)
     return picked, excluded
+
+
+def left_out(select: Iterable[str], candidates: Collection[Check], picked: Collection[Check]) -> dict[Check, str]:
+    """Why the checks do not run that a word of ``select`` asks for and of which none is picked."""
+    names = {check.name for check in picked}
+    reasons: dict[Check, str] = {}
+    for word in select:
+        asked = [check for check in candidates if word in (check.name, check.area)]
+        for check in asked if names.isdisjoint(one.name for one in asked) else ():
+            tier = next(tier for tier in TIERS if checks_of_tier([check], tier)[0])
+            option = f"--tier {tier} --net quick" if tests_network([check]) else f"--tier {tier}"
+            reasons[check] = filled("{0} was selected, and needs {1}", word, option)
+    return reasons
 
 
 def tests_network(checks: Iterable[Check]) -> bool:

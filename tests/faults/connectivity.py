@@ -111,6 +111,14 @@ ROWS = [
         also=("interface-unreachable",),
     ),
     Row(
+        "loopback-down",
+        "ip link set lo down",
+        "ip link set lo up",
+        fleet="cpu",
+        options=("--ranks-per-host", "2"),
+        values={"interface": "lo"},
+    ),
+    Row(
         "host-name-unresolved",
         KEEP_HOSTS + "sed -i '/ sb0003$/d' /etc/hosts",
         RESTORE_HOSTS,

@@ -18,7 +18,7 @@ from tests.interfaces.test_gloo_table import ALL, PREPARE, Row, gloo, master, ow
 
 AREAS = ("connectivity", "kernel", "firewall")
 PATH, FIREWALL, TAKEN = "peer-unreachable", "firewall-blocks-job", "master-port-taken"
-MASTER, NAMED = "master-address-wrong", "interface-unreachable"
+MASTER, NAMED, LO = "master-address-wrong", "interface-unreachable", "loopback-down"
 
 
 def net(text: str) -> str:
@@ -98,7 +98,8 @@ ROWS = [
     Row("MASTER_PORT is taken on another host", True, master("10.71.1.1"), {1: listening("0.0.0.0")}),
     Row("another MTU on one host", True, {}, {2: "ip link set eth0 mtu 9000"}),
     Row("strict reverse path filter", True, {}, {1: later("sysctl -qw net.ipv4.conf.eth0.rp_filter=1", "sysctl -qw net.ipv4.conf.eth0.rp_filter=0")}),
-    Row("no loopback interface", True, {}, {1: later("ip link set lo down", "ip link set lo up")}),
+    Row("no loopback interface", True, {}, {1: later("ip link set lo down", "ip link set lo up")}, LO, (1,)),
+    Row("no loopback interface on the master", False, master("10.71.1.1"), {0: later("ip link set lo down", "ip link set lo up")}, LO, (0,)),
     Row("few ports for connections", True, {}, {0: later("sysctl -qw net.ipv4.ip_local_reserved_ports=32768-60990", "sysctl -qw net.ipv4.ip_local_reserved_ports=")}),
     Row("no name known, and the interface set", True, gloo("eth0"), {1: ": >/etc/hosts"}),
     Row("own names by IPv6 loopback", False, {}, dict.fromkeys(ALL, own_name("::1")), NAMED, ALL),

@@ -13,7 +13,7 @@ from tests.interfaces.gloo_fleet import GlooFleet, gloo_fleet
 from tests.interfaces.test_gloo_table import PREPARE, RESTORE, own_name, sh, verdict
 
 pytestmark = [pytest.mark.hosts, pytest.mark.full, pytest.mark.timeout(900)]
-MASTER = "master-address-wrong"
+MASTER, LO = "master-address-wrong", "loopback-down"
 C10D = "--rdzv-backend c10d --rdzv-id pair --rdzv-endpoint"
 
 
@@ -24,15 +24,22 @@ class Row(NamedTuple):
     options: str
     setup: dict[int, str]
     guilty: tuple[int, ...] = ()
+    ranks: int = 1
+    """On each host."""
+    check: str = MASTER
 
 
-LOOPBACK = own_name("127.0.1.1")
+LOOPBACK, LO_DOWN = own_name("127.0.1.1"), "ip link set lo down"
 ROWS = [
     Row("the endpoint by address", f"{C10D} 10.68.1.1", {}),
     Row("its host has Debian's line in /etc/hosts", f"{C10D} 10.68.1.1", {0: LOOPBACK}, (0,)),
     Row("the endpoint by the name that is loopback there", f"{C10D} rv0001", {0: LOOPBACK}),
     Row("another host has no address for its own name", f"{C10D} 10.68.1.1", {1: own_name("#")}, (1,)),
     Row("the master by address", "--master-addr 10.68.1.1", {0: LOOPBACK}),
+    Row("lo is down beside one rank", "--master-addr 10.68.1.1", {1: LO_DOWN}),
+    Row("lo is down beside one rank and the store", "--master-addr 10.68.1.1", {0: LO_DOWN}, (0,), check=LO),
+    Row("lo is down between two ranks", "--master-addr 10.68.1.1", {1: LO_DOWN}, (1,), 2, LO),
+    Row("lo is up between two ranks", "--master-addr 10.68.1.1", {}, (), 2, LO),
 ]
 INTERFACE = {"GLOO_SOCKET_IFNAME": "eth0"}
 """Gloo, too, goes by the own name; here it does not."""
@@ -52,7 +59,7 @@ def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[GlooFleet]:
 def test_an_error_exactly_where_torchrun_ends(jobs: GlooFleet, row: Row) -> None:
     fleet, lives = jobs.fleet, not row.guilty
     seconds = 60 if lives else 5
-    line = ["--nnodes", "2", "--nproc-per-node", "1", *row.options.split()]
+    line = ["--nnodes", "2", "--nproc-per-node", str(row.ranks), *row.options.split()]
     static = "c10d" not in row.options
     waits = f"timeout={seconds}" if static else f"join_timeout={3 * seconds},read_timeout={seconds},last_call_timeout=1"
     argv = {
@@ -66,7 +73,7 @@ def test_an_error_exactly_where_torchrun_ends(jobs: GlooFleet, row: Row) -> None
         end = jobs.run_torchrun({**INTERFACE, "ATTACK_SECONDS": str(seconds)}, argv, seconds)
     finally:
         for number in range(len(fleet.hosts)):
-            sh(fleet, number, RESTORE)
+            sh(fleet, number, "ip link set lo up\n" + RESTORE)
     assert end.lives == lives, end.messages
     assert code == (0 if lives else 10), results
-    assert results.get(MASTER, set()) == {fleet.hosts[number] for number in row.guilty}
+    assert results.get(row.check, set()) == {fleet.hosts[number] for number in row.guilty}

@@ -66,6 +66,8 @@ MEGATRON = [
     megatron("a batch that grows", global_batch_size=63, rampup_batch_size="16 16 1000"),
     megatron("three hosts", nodes=3, global_batch_size=96),
     megatron("heads of their own size", hidden_size=3000, kv_channels=128),
+    megatron("heads and sequence of MindSpeed's uneven linear layers", unaligned_linear=None, sequence_parallel=None, seq_length=4098, num_attention_heads=30, hidden_size=3840),
+    megatron("31 layers with uneven linear layers", MODEL, unaligned_linear=None, num_layers=31, sequence_parallel=None),
     Case("megatron: sizes in variables", {"run.sh": c.megatron_variables()}),
     megatron("tensor size 3", RANKS, tensor_model_parallel_size=3, num_attention_heads=33, hidden_size=4224),
     megatron("pipeline of 5", RANKS, pipeline_model_parallel_size=5, num_layers=30),
@@ -467,6 +469,12 @@ def verl(name: str, finds: str = "", *, undecided: bool = False, **changes: obje
 VERL = [
     verl("GRPO on two hosts"),
     verl("one host", nodes=1, tensor=2),
+    Case(
+        "verl: options of Hydra's own",
+        {
+            "run.sh": "python3 -m verl.trainer.main_ppo --config-path=config --config-name=ppo ++trainer.nnodes=1 trainer.n_gpus_per_node=8\n"
+        },
+    ),
     verl("hosts from a variable", nodes="$NNODES", undecided=True),
     verl("a rollout over 3 GPUs", RANKS, tensor=3),
     verl("a batch below the mini batch", BATCH, batch=128),

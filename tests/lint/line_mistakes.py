@@ -170,6 +170,13 @@ MISTAKES: dict[str, Planted] = {
     "a key of verl": Planted(
         f"{VERL.replace('nnodes=1', 'nnode=2')} actor_rollout_ref.rollout.tensor_model_parallel_size=2 #@\n",
         "launch-option-refused"),
+    "devices of verl in words": Planted(f"{VERL} trainer.n_gpus_per_node=eight #@\n", "launch-option-refused"),
+    "no host of verl": Planted(
+        f"{VERL.replace('nnodes=1', 'nnodes=0')} trainer.n_gpus_per_node=8 #@\n", "launch-option-refused"),
+    "a dash of a word processor": Planted(
+        "torchrun \u2013nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "a long dash behind an option": Planted(
+        "torchrun --nnodes 2 \u2014master_addr n1 t.py #@\n", "launch-option-refused"),
     # Ray
     "a port of Ray": Planted(
         f"ray start --head --port 637900 #@\n{VERL} trainer.n_gpus_per_node=8\n", "launch-option-refused"),

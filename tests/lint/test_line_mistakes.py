@@ -62,6 +62,7 @@ WITHOUT_A_CORRECTED_LINE = {
     "processes that no division gives",
     "standalone for two hosts",
     "workers not divisible",
+    "no host of verl",
 }
 """What belongs there is the user's to know, or is in another file."""
 WRITTEN = re.compile(

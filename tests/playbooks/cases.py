@@ -190,6 +190,7 @@ CASES = [
         "sed -i '/ sb0003$/d; s/^127.0.0.1 .*/& sb0003/' /etc/hosts",
         host=2,
     ),
+    Case("take-loopback-up", ("loopback-down",), "ip link set lo down", host=3),
     Case("open-job-ports", ("firewall-blocks-job",), UFW, host=0),
     Case("open-job-ports", ("firewall-blocks-job",), SAVED.replace("{kind}", "-nft"), host=1),
     Case("open-job-ports", ("firewall-blocks-job",), SAVED.replace("{kind}", "-legacy"), host=2),

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from doctor.cli.host_options import JobOptions
@@ -22,6 +23,7 @@ from doctor.preflight.decide import decide, decide_unevaluated, with_selection, 
 from doctor.preflight.gather import _examine_options
 from doctor.preflight.gathered import Gathered, NotReady
 from doctor.preflight.options import ExitCodePolicy, PreflightOptions
+from doctor.preflight.report import status_line
 from doctor.preflight.run import PreflightRun
 from doctor.session.replay import Examination, replay
 from tests.preflight import runs
@@ -171,6 +173,15 @@ def test_what_was_not_evaluated_is_unknown_on_every_host() -> None:
     assert [outcome.check for outcome in verdict.report.outcomes] == [check.name for check in CHECKS]
     assert {frozenset(outcome.unknown) for outcome in verdict.report.outcomes} == {frozenset({"n1", "n2"})}
     assert verdict.report.notes == ("interrupted",)
+
+
+def test_a_selected_check_that_does_not_run_is_unknown_and_named() -> None:
+    options = PreflightOptions(hosts=HostSelection())
+    reasons = {CHECKS[0]: "gauge-low was selected, and needs --tier deep"}
+    verdict = decide(msgspec.structs.replace(examined(), left_out=reasons), options)
+    assert verdict.code == 12
+    assert "gauge-low-was-selected" in status_line(verdict, options, "", 1.0)
+    assert decide(msgspec.structs.replace(examined(gauge=1), left_out=reasons), options).code == 10
 
 
 def test_a_list_that_was_not_written_makes_a_healthy_verdict_unknown_and_leaves_a_bad_one() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from doctor import WARNING
-from doctor.engine.catalog import load_checks
+from doctor.engine.catalog import load_checks, select_checks
 from doctor.engine.quantities import parse_time_limit
 from doctor.preflight.early_end import BUDGET
-from doctor.preflight.tiers import TIERS, checks_of_tier
+from doctor.preflight.tiers import TIERS, Tier, checks_of_tier, left_out
 
 
 def test_each_tier_looks_at_all_that_the_one_before_does_and_at_more() -> None:
@@ -27,6 +27,26 @@ def test_what_a_quick_look_leaves_out_is_named() -> None:
     assert "device-unreachable" in remaining
     assert not {check.name for check in picked} & set(remaining)
     assert checks_of_tier(load_checks(), "standard")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("tier", "select", "needs"),
+    [
+        ("quick", ["master-address-wrong", "disk-full"], {"master-address-wrong": "--tier standard"}),
+        ("standard", ["master-address-wrong", "disk-full"], {}),
+        ("standard", ["smoke-rank-died", "disk-full"], {"smoke-rank-died": "--tier smoke"}),
+        ("quick", ["disk-full", "network"], {"network": "--tier standard --net quick"}),
+        ("quick", ["connectivity"], {}),
+        ("quick", [], {}),
+    ],
+)
+def test_a_selected_check_that_the_tier_leaves_out_says_which_one_runs_it(
+    tier: Tier, select: list[str], needs: dict[str, str]
+) -> None:
+    """Of an area that runs in part the notes name the rest."""
+    candidates = select_checks(load_checks(), select)
+    reasons = left_out(select, candidates, checks_of_tier(candidates, tier)[0]).values()
+    assert set(reasons) == {f"{word} was selected, and needs {options}" for word, options in needs.items()}
 
 
 def test_a_quick_look_fits_its_time_where_the_vendors_tool_is_slow() -> None:

@@ -105,6 +105,20 @@ def test_a_host_that_tried_itself_is_no_link() -> None:
     assert failed_links(responses, OWNERS) == ((("w1", "w0"),), (), ())
 
 
+def test_a_host_that_does_not_reach_itself_is_named_where_its_ranks_need_it() -> None:
+    """As where lo is down: all others reach it. A host with one rank has nobody of its own to reach."""
+    doors = {"w0": [(0, "10.0.0.0", 4000)], "w1": [(1, "10.0.0.1", 4001), (2, "10.0.0.1", 4002)]}
+    assert targets(doors, OWNERS, list(doors)) == {
+        "w0": [("10.0.0.1", 4001)],
+        "w1": [("10.0.0.0", 4000), ("10.0.0.1", 4001)],
+    }
+    responses = {**probes(set()), "w1": [("10.0.0.1", 4001, "dropped", 0.6)]}
+    links, hosts, parts = failed_links(responses, OWNERS)
+    assert (links, hosts, parts) == ((("w1", "w1"),), ("w1",), ())
+    assert sentences({}, links, hosts, True) == ("w1: a connection to its own address gets no answer",)
+    assert failed_links({"w1": responses["w1"]}, OWNERS)[1] == ("w1",), "a job of one host"
+
+
 def test_who_has_the_address_of_another_host_as_well() -> None:
     owners = AddressOwners(
         {"w1": ["10.1.0.1", "127.0.0.1"], "w2": ["10.1.0.2", "10.1.0.1", "127.0.0.1"], "w3": ["10.1.0.3"]}

@@ -198,6 +198,13 @@ class Options:
             expected = filled("no value: it is a flag, and {0} becomes the program", value)
             self.problems.append(OptionProblem(self.command, _dashed(self.last_flag), value, expected))
 
+    def refuse_dash(self) -> None:
+        """Notes an option with a dash of typography, as word processors and web pages write it: it is the program."""
+        words = [word.text for word in self.rest[:2]]
+        if words and (name := words[0].lstrip("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d")) != words[0]:
+            option, value = printable(words[0], 80), "".join(printable(word, 80) for word in words[1:])
+            self.problems.append(OptionProblem(self.command, option, value, "--" + printable(name.lstrip("-"), 80)))
+
     def refuse_interpreter(self) -> None:
         """Notes an interpreter before the program, of a launcher that runs Python itself."""
         word = self.rest[0] if self.rest else None
@@ -210,6 +217,7 @@ class Options:
         can be started, too.
         """
         self.refuse_value_of_flag()
+        self.refuse_dash()
         if module in self:
             self._refuse_file_as_module(module)
         elif is_optional:

@@ -131,8 +131,11 @@ def stuck_links(sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwner
 def targets(
     listening: Mapping[str, Sequence[Door]], addresses: AddressOwners, concerned: Sequence[str]
 ) -> dict[str, list[tuple[str, int]]]:
-    """What each host is to connect to: one port of every other host that its ranks listen on for data."""
+    """What each host is to connect to: one port of every other host that its ranks listen on for data, and of its own
+    where it has several ranks.
+    """
     endpoints: dict[str, tuple[str, int]] = {}
+    within = {host for host, rows in listening.items() if len({rank for rank, _, _ in rows}) > 1}
     for host, rows in sorted(listening.items()):
         local_endpoints = [(address, port) for _, address, port in rows if addresses.host(address, "") == host]
         if local_endpoints:
@@ -140,26 +143,37 @@ def targets(
     probed_hosts = [
         host for host in (concerned if len(endpoints) > MAX_PROBED_HOSTS else endpoints) if host in endpoints
     ][:MAX_PROBED_HOSTS]
-    return {host: [endpoints[other] for other in probed_hosts if other != host] for host in probed_hosts}
+    return {
+        host: [endpoints[other] for other in probed_hosts if other != host or host in within] for host in probed_hosts
+    }
 
 
 def failed_links(
     probes: Mapping[str, Sequence[Probe]], addresses: AddressOwners
 ) -> tuple[tuple[Link, ...], tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """The links that connection attempts failed on, the hosts that explain two or more of them alone, and the parts
-    of a fleet that is cut, which name no host.
+    of a fleet that is cut, which name no host. A host that does not reach itself, and that all others reach, is a link
+    to itself, and named.
     """
     pairs = [
         (host, addresses.host(address, host), is_answer(result))
         for host, rows in probes.items()
         for address, _, result, _ in rows
-        if addresses.host(address, host) != host and result != UNTRIED
+        if result != UNTRIED
     ]
-    ends = [((source,), (target,), worked) for source, target, worked in pairs]
+    ends = [((source,), (target,), worked) for source, target, worked in pairs if source != target]
     tried, (suspects, cuts) = partners(ends), blame(ends)
-    silent = sorted(end[0] for end, others in suspects.items() if 1 < len(others) == len(tried[end]))
-    failed = tuple(sorted((source, target) for source, target, worked in pairs if not worked))
-    return failed, tuple(silent), tuple(tuple(end[0] for end in part) for cut in cuts[:1] for part in cut.parts)
+    refused = lists_by_key((target, source) for source, target, worked in pairs if not worked)
+    failed = tuple(
+        sorted((source, target) for target, sources in refused.items() for source in sources if source != target)
+    )
+    silent = {end[0] for end, others in suspects.items() if 1 < len(others) == len(tried[end])}
+    own = {host for host, sources in refused.items() if set(sources) == {host}}
+    return (
+        (*failed, *((host, host) for host in sorted(own))),
+        tuple(sorted(silent | own)),
+        tuple(tuple(end[0] for end in part) for cut in cuts[:1] for part in cut.parts),
+    )
 
 
 def held_back(delays: Mapping[str, Iterable[SendingDelay]], host_count: int, links: Iterable[Link]) -> dict[str, str]:
@@ -212,8 +226,18 @@ def sentences(
         filled("{0} to {1}: {2} bytes unacknowledged, sent again {3} times", source, target, unacked, again)
         for (source, target), (unacked, again) in sorted(stuck.items())
     )
-    failed_texts = (filled("{0} to {1}: a new connection gets no answer", source, target) for source, target in failed)
-    texts = [*stuck_texts, *failed_texts, *(filled("{0}: no other host gets an answer from it", host) for host in cut)]
+    failed_texts = (
+        filled("{0} to {1}: a new connection gets no answer", source, target)
+        for source, target in failed
+        if source != target
+    )
+    cut_texts = (
+        filled("{0}: a connection to its own address gets no answer", host)
+        if (host, host) in failed
+        else filled("{0}: no other host gets an answer from it", host)
+        for host in cut
+    )
+    texts = [*stuck_texts, *failed_texts, *cut_texts]
     if probed and stuck and not failed:
         large = min(unacked for unacked, _ in stuck.values()) > SMALL
         texts.append(

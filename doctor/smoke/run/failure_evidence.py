@@ -157,7 +157,7 @@ def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -
     ranks = [place.rank for place in plan.places if place.host in links.cut]
     text = joined(": ", (failure.text, joined("; ", sentences[-len(links.cut) or None :][:3])))
     failure = failure.blaming(ranks, certainty="evidence", text=text, evidence=failure.evidence + sentences)
-    return msgspec.structs.replace(failure, links=links.failed, parts=links.parts)
+    return msgspec.structs.replace(failure, links=links.between_hosts, parts=links.parts)
 
 
 def _with_taken_address(failure: Failure, run: ObservedRun) -> Failure | None:
@@ -340,6 +340,11 @@ class _LinkEvidence(NamedTuple):
     unread: bool
     """Bytes have come to a rank that does not take them: who sent them has done its part."""
 
+    @property
+    def between_hosts(self) -> tuple[network_evidence.Link, ...]:
+        """Those of ``failed`` with two ends."""
+        return tuple(link for link in self.failed if link[0] != link[1])
+
     def sentences(self) -> tuple[str, ...]:
         return network_evidence.sentences(self.stuck, self.failed, self.cut, bool(self.tried))
 
@@ -389,7 +394,7 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
     culprits = tuple(place.rank for place in run.plan.places if place.host in links.cut) or failure.culprit_ranks
     return failure.blaming(
         () if links.parts else culprits,
-        links=links.failed or tuple(sorted(stuck)) or failure.links,
+        links=links.between_hosts or tuple(sorted(stuck)) or failure.links,
         parts=links.parts,
         evidence=(*failure.evidence, *links.sentences(), *roomless.values()),
     )

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from doctor.engine.quantities import bytes_text, seconds_text
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.transport import CommandResult, TransportErrorKind, transport_error
 from doctor.transport.conversation import NO_STATUS
 from doctor.transport.patience import TURN, Patience
@@ -180,10 +180,12 @@ class ExecSession:
                 "the command ended, but a process that it started held its output open for {0}", seconds_text(timeout)
             )
             self._fail("timeout", text)
-        self._fail("timeout", filled("the command did not end within {0}", seconds_text(timeout)))
+        text = filled("the command did not end within {0}", seconds_text(timeout))
+        lost, hint = self._connection.stream.lost_segments()
+        self._fail("timeout", joined(": ", (text, lost)) if lost else text, hint)
 
-    def _fail(self, kind: TransportErrorKind, text: str) -> NoReturn:
-        raise transport_error(kind, text, partial_result=self._result(NO_STATUS))
+    def _fail(self, kind: TransportErrorKind, text: str, hint: str = "") -> NoReturn:
+        raise transport_error(kind, text, hint, self._result(NO_STATUS))
 
     def _result(self, code: int) -> CommandResult:
         out, err = self._out, self._err

@@ -15,7 +15,7 @@ from typing import Any
 
 from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.lean_paramiko import Packetizer, paramiko
 from doctor.transport.ssh.stream import Stream
@@ -105,7 +105,9 @@ class SshConnection(paramiko.Transport):
         text = filled(
             "{0} speaks SSH, and {1} did not finish within {2}", self.where, stage, seconds_text(self.timeout)
         )
-        return transport_error("silent", text, "its sshd hangs or is overloaded: see its log")
+        lost, hint = self.stream.lost_segments()
+        text = joined(": ", (text, lost)) if lost else text
+        return transport_error("silent", text, hint or "its sshd hangs or is overloaded: see its log")
 
     def broken_error(self, stage: str) -> TransportError:
         """Why the connection ended."""

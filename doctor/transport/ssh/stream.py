@@ -15,6 +15,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
+from doctor.transport.ssh.lost_segments import lost_segments
 
 _CHUNK = 1 << 14
 """Bytes of a recv: so much memory each connection holds while it waits."""
@@ -87,6 +88,10 @@ class Stream:
                     carrier.setsockopt(socket.IPPROTO_TCP, name, value)
         elif stream := getattr(getattr(carrier, "transport", None), "stream", None):
             stream.watch(silence)  # through a jump host: the connection to it
+
+    def lost_segments(self) -> tuple[str, str]:
+        """What does not get through: see `lost_segments`. Empty for a ProxyCommand and behind a jump host."""
+        return lost_segments(self._pipe) if isinstance(self._pipe, socket.socket) else ("", "")
 
     def abort(self) -> None:
         """Ends both directions: whoever waits to read or write is woken."""

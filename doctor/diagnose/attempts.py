@@ -323,10 +323,10 @@ def note_overcome(summary: FileSummary, before: Sequence[Event], kept: Sequence[
 
 def note_left_out(readings: Sequence[FileReading], catalog: Catalog) -> list[str]:
     """Marks the files from which a collector left lines out as incomplete: what they lack, and where it is."""
-    missing = {}
+    advice = {}
     for reading in readings:
         for event in reading.events:
             if "lines-left-out" in catalog[event.signature].traits:
                 reading.summary.incomplete = True
-                missing[event.signature] = catalog[event.signature].fix[0]
-    return list(missing.values())
+                advice[event.signature] = catalog[event.signature].fix[0]
+    return list(advice.values())

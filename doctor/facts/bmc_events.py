@@ -29,7 +29,7 @@ _ROW = re.compile(r"[ \t]*([0-9a-f]{1,8}) \|([^|\n]{1,24})\|([^|\n]{1,40})\|([^|
 _TEXT_ROW = re.compile(r"[ \t]*[0-9a-f]{1,8} \|(?:[^|\n]{1,24}\|[^|\n]{1,40}\| ?OEM |[^|\n]{0,200}$)", re.I)
 """A record of a vendor's own, or of the words of a panic: no sensor has set it."""
 _FORMS = ("%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S", "%Y-%m-%d %H:%M:%S")
-GONE = "presence lost"
+PRESENCE_LOST = "presence lost"
 """Of a part whose presence is no longer asserted."""
 BEFORE_START = 1800.0
 """Seconds: an event that made the host restart was logged before its start."""
@@ -39,7 +39,7 @@ _KINDS = (
     ("Processor", r"IERR|Thermal Trip|FRB[123]|.*Uncorrect|Disabled", "an error of the processor"),
     (
         "Power (?:Supply|Unit)",
-        rf"{GONE}|Failure detected|Predictive failure|.*AC lost|AC out-of|Config",
+        rf"{PRESENCE_LOST}|Failure detected|Predictive failure|.*AC lost|AC out-of|Config",
         "a fault of a power supply",
     ),
     ("Power (?:Supply|Unit)", r"Redundancy Lost|Non-Redundant: Insufficient", "too few power supplies"),
@@ -147,7 +147,7 @@ def _rows(text: str, unread: dict[str, str]) -> Iterator[Row]:
             when = _time(f"{match[2]} {match[3]}")
             is_asserted, event = not state.strip().lower().startswith("deasserted"), " ".join(event.split())
             if event.lower() == "presence detected" and not is_asserted:
-                event, is_asserted = GONE, True
+                event, is_asserted = PRESENCE_LOST, True
             yield when, " ".join(match[4].split()), event, is_asserted
         elif line.strip() and not _TEXT_ROW.match(line) and "has no entries" not in line:
             unread[filled("a row of the log")] = filled("not understood: {0}", strip_control_chars(line.strip(), 120))
@@ -155,7 +155,7 @@ def _rows(text: str, unread: dict[str, str]) -> Iterator[Row]:
 
 def _meaning(sensor: str, event: str) -> str:
     """What has failed by an event; empty for one that tells of no fault."""
-    kinds = (meaning for begin, words, meaning in _KINDS if re.match(begin, sensor) and re.match(words, event))
+    kinds = (meaning for begin, pattern, meaning in _KINDS if re.match(begin, sensor) and re.match(pattern, event))
     return next(kinds, "")
 
 

@@ -226,9 +226,9 @@ def _failures(name: str, result: dict[str, Any]) -> Iterator[DcgmFailure]:
         number = result["entity_id"] if "entity_id" in result else result.get("gpu_ids")
         device = beginning(filled("{0} {1}", group, number), 40) if number is not None else ""
         for warning in result.get("warnings") or [filled("no reason")]:
-            told = warning if isinstance(warning, dict) else {"warning": warning}
-            severity = told.get("error_severity")
-            text = beginning(str(told.get("warning")), MAX_CHARS)
+            reported = warning if isinstance(warning, dict) else {"warning": warning}
+            severity = reported.get("error_severity")
+            text = beginning(str(reported.get("warning")), MAX_CHARS)
             yield DcgmFailure(beginning(name, 60), device, text, severity if isinstance(severity, int) else None)
 
 

@@ -47,8 +47,8 @@ def left_out(select: Iterable[str], candidates: Collection[Check], picked: Colle
     names = {check.name for check in picked}
     reasons: dict[Check, str] = {}
     for word in select:
-        asked = [check for check in candidates if word in (check.name, check.area)]
-        for check in asked if names.isdisjoint(one.name for one in asked) else ():
+        selected = [check for check in candidates if word in (check.name, check.area)]
+        for check in selected if names.isdisjoint(check.name for check in selected) else ():
             tier = next(tier for tier in TIERS if checks_of_tier([check], tier)[0])
             option = f"--tier {tier} --net quick" if tests_network([check]) else f"--tier {tier}"
             reasons[check] = filled("{0} was selected, and needs {1}", word, option)

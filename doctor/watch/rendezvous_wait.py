@@ -134,8 +134,8 @@ def _processes_of(ranks: Collection[int], joining_rank: int, joining_pid: int) -
         return pids
     for entry in sorted(map(int, filter(str.isdigit, names_in("/proc", MOST_SEARCHED)))):
         environ = rank_environment(entry) if user_of(entry) == os.geteuid() else {}  # type: ignore[no-untyped-call]
-        found = named_rank(environ)  # type: ignore[no-untyped-call]
-        is_of_job = found is not None and [environ.get(variable) for variable in SAME_JOB] == job
-        if found is not None and is_of_job and found[0] in ranks and found[2] == named[2]:
-            pids.setdefault(found[0], entry)
+        number = named_rank(environ)  # type: ignore[no-untyped-call]
+        is_of_job = number is not None and [environ.get(variable) for variable in SAME_JOB] == job
+        if number is not None and is_of_job and number[0] in ranks and number[2] == named[2]:
+            pids.setdefault(number[0], entry)
     return pids

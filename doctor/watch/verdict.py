@@ -345,17 +345,17 @@ class TrainingWatch:
         """Living ranks that wait for one that still works, or outside of every collective: for a peer, or at rest far
         longer than is usual in this job. By rank: the seconds, and for whom it waits; empty where nothing shows that.
         """
-        found = {}
+        long_waits = {}
         for rank, snapshot in self.snapshots.items():
             rest, kind = self.efforts.get(rank, (0.0, ""))
             waits = kind.startswith("waits for ") or (not kind and rest >= LEAST_REST)
             usual = LAST_SECONDS if kind else max(LAST_SECONDS, LAST_FACTOR * self._longest_phase)
             if not snapshot.dead and snapshot.state == "compute" and snapshot.age > usual and waits:
-                found[rank] = snapshot.age, kind.removeprefix("waits for ") if kind else ""
+                long_waits[rank] = snapshot.age, kind.removeprefix("waits for ") if kind else ""
         if (overdue := self.overdue) is not None:
             waiting = {rank: self.snapshots[rank].age for rank in overdue.waiting_ranks if rank in self.snapshots}
-            found |= {rank: (age, rank_names(overdue.culprit_ranks)) for rank, age in waiting.items()}
-        return found
+            long_waits |= {rank: (age, rank_names(overdue.culprit_ranks)) for rank, age in waiting.items()}
+        return long_waits
 
     def _rests(self, rank: int) -> bool:
         """Whether the processes of a rank have done nothing for a while; also where it is not known.

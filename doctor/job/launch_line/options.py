@@ -200,9 +200,12 @@ class Options:
 
     def refuse_dash(self) -> None:
         """Notes an option with a dash of typography, as word processors and web pages write it: it is the program."""
-        words = [word.text for word in self.rest[:2]]
-        if words and (name := words[0].lstrip("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d")) != words[0]:
-            option, value = printable(words[0], 80), "".join(printable(word, 80) for word in words[1:])
+        first_two = [word.text for word in self.rest[:2]]
+        if (
+            first_two
+            and (name := first_two[0].lstrip("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d")) != first_two[0]
+        ):
+            option, value = printable(first_two[0], 80), "".join(printable(word, 80) for word in first_two[1:])
             self.problems.append(OptionProblem(self.command, option, value, "--" + printable(name.lstrip("-"), 80)))
 
     def refuse_interpreter(self) -> None:

@@ -168,10 +168,10 @@ def failed_links(
         sorted((source, target) for target, sources in refused.items() for source in sources if source != target)
     )
     silent = {end[0] for end, others in suspects.items() if 1 < len(others) == len(tried[end])}
-    own = {host for host, sources in refused.items() if set(sources) == {host}}
+    own_hosts = {host for host, sources in refused.items() if set(sources) == {host}}
     return (
-        (*failed, *((host, host) for host in sorted(own))),
-        tuple(sorted(silent | own)),
+        (*failed, *((host, host) for host in sorted(own_hosts))),
+        tuple(sorted(silent | own_hosts)),
         tuple(tuple(end[0] for end in part) for cut in cuts[:1] for part in cut.parts),
     )
 

@@ -198,8 +198,8 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, me
     if WRONG_SIZE not in error:
         return failure
     ranks = ", ".join(map(str, failure.culprit_ranks))
-    if not early and (own := _otherwise_than_recorded(failure, error, tuple(members))):
-        return own
+    if not early and (cause := _otherwise_than_recorded(failure, error, tuple(members))):
+        return cause
     if not early or failure.op in PAIRED | ROOTED:
         why = filled(
             "Rank {0} aborted as gloo does when data of another size comes than it expects: it may be "

@@ -422,16 +422,14 @@ def _imported(progress: StageProgress) -> dict[str, list[TorchImported]]:
 def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
     """The layout, the kernel's log, and what the guilty ranks printed last."""
     # Who left may be in another layout by now.
-    ranks = (*failure.culprit_ranks, *failure.waiting_ranks)
-    if failure.kind == "left":
-        ranks = (*failure.waiting_ranks, *failure.culprit_ranks)
+    parts = failure.culprit_ranks, failure.waiting_ranks
+    ranks = tuple(rank for part in (parts[::-1] if failure.kind == "left" else parts) for rank in part)
     layout = failure.layout or (progress.layout_name(ranks) if failure.stage == "training" else "")
     keys = progress.keys(failure.culprit_ranks)
     logs = list(dict.fromkeys(progress.kernel_logs[key] for key in keys if key in progress.kernel_logs))
-    error_texts = [progress.errors[key] for key in keys if key in progress.errors]
     last = [
         filled("its last error output: {0}", error_text)
-        for error_text in dict.fromkeys(error_texts)
+        for error_text in dict.fromkeys(progress.errors[key] for key in keys if key in progress.errors)
         if error_text.split(": ", 1)[-1] not in failure.text  # which may be the same but for the class of the error
     ]
     return msgspec.structs.replace(

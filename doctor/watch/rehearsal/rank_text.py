@@ -34,7 +34,7 @@ _CHANGES = re.compile(r"(?<![\w./-])(?:rm|trap)(?![\w./=-])")
 """Of the commands that `evaluate` passes over."""
 _ELSEWHERE = re.compile(r"BASH_SOURCE|[<>]\(|\0")
 _NAME = re.compile(r"[\w@./+-]{1,400}\Z", re.ASCII)
-_LEFT, _RIGHT = r"""(?<![^\s;&|(){}="'`])""", r"""(?![^\s;&|(){}"'`])"""
+_BEFORE, _AFTER = r"""(?<![^\s;&|(){}="'`])""", r"""(?![^\s;&|(){}"'`])"""
 _QUOTED = r""""(?:[^"\\]|\\.)*"|'[^']*'"""
 _OUTPUT = re.compile(rf"""(?:&|\b[0-9])?>{{1,2}}\|?[ \t]*((?:{_QUOTED}|[^\s;&|()<>'"])+)""", re.DOTALL)
 _TEE = re.compile(r"\|(&?)[ \t]*tee\b[^;|&\n)]*")
@@ -87,7 +87,7 @@ def with_stub(
     beside = os.path.join(os.path.dirname(line.program), stub)
     path = module_stub if line.is_module else beside if runs_python(line) else f"python3 {beside}"
     flag = r"(?:-m|--module)[ \t]+" if line.is_module else ""
-    token = re.compile(f"{_LEFT}{flag}{re.escape(line.program)}{_RIGHT}")
+    token = re.compile(f"{_BEFORE}{flag}{re.escape(line.program)}{_AFTER}")
     new_text = token.sub(lambda _: path, text)
     rest = _replaced_words(arguments, line, path)
     if {(match.program, match.is_module) for _, match in _starters(new_text, rest, environ)} != {(path, False)}:
@@ -145,12 +145,12 @@ def _launches(shell: ShellText, environ: Mapping[str, str]) -> Iterator[tuple[in
         if _sets_up(command.argv):
             continue
         try:
-            yield place, read_launch_line(_plain(command), environ)
+            yield place, read_launch_line(_without_starter(command), environ)
         except NotALaunchLine:
             raise TextRefused(filled("it starts {0}, too", printable(command.argv[0].text, 100))) from None
 
 
-def _plain(command: ShellCommand) -> tuple[Word, ...]:
+def _without_starter(command: ShellCommand) -> tuple[Word, ...]:
     return command.argv[1:] if command.argv[0].text in _STARTS and len(command.argv) > 1 else command.argv
 
 

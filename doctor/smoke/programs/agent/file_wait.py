@@ -81,8 +81,8 @@ def mount_of(pid, path):
     """[mount point, type, source] of the file system that a path of a process lies on; None where it is not known."""
     best = None
     for line in read_text("/proc/%d/mountinfo" % pid, 4 << 20).splitlines()[:MOST_MOUNTS]:
-        left, dash, right = line.partition(" - ")
-        fields, kind = left.split(), right.split()
+        before, dash, right = line.partition(" - ")
+        fields, kind = before.split(), right.split()
         if not dash or len(fields) < 5 or len(kind) < 2:
             continue
         point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), fields[4])

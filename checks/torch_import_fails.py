@@ -52,7 +52,7 @@ def torch_import_fails(torch: TorchImport, python: PythonEnv | None) -> Iterator
         from doctor.diagnose.lookup import fix_of  # all that reads logs: a host whose import succeeds needs none of it
 
         files = ", ".join(torch.hides)
-        remedy = filled("Rename {0}: beside the job's script, it is loaded in place of Python's own module.", files)
+        remedy = filled("Rename {0}: beside the job's script or in PYTHONPATH, it is loaded in place of the module.", files)
         yield Finding(
             "import torch fails: {observed}",
             observed=torch.error_with_set_env,

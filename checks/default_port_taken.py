@@ -17,7 +17,10 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
 
     ## What to do
     Where {host} never has rank 0, nothing has to be done. Else `ss -tlnp "sport = :{port}"` there shows who has the
-    port. {ending} Or choose another port for the job, on all hosts: {setting}.
+    port. Or choose another port for the job, on all hosts: {setting}.
+
+    - Leftover: of an earlier job, `kill {pid}` ends it.
+    - Service: it is one of the host; leave it alone.
 
     ## Source
     PyTorch: 29500 is MASTER_PORT's default in torchrun, 29400 that of `--rdzv-endpoint`; MindSpore: 8118 is

@@ -16,8 +16,11 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
     ends the job at its start (EI0019, "have already been bound").
 
     ## What to do
-    Find the process on {host}: `ss -tanp "sport = :{port}"`. {ending} Leave another user's job alone and give yours
-    other ports: `export HCCL_IF_BASE_PORT={free_port}` on all ranks.
+    Find the process on {host}: `ss -tanp "sport = :{port}"`. Leave another user's job alone and give yours other ports:
+    `export HCCL_IF_BASE_PORT={free_port}` on all ranks.
+
+    - Leftover: of an earlier job, `kill {pid}` ends it.
+    - Service: it is one of the host; leave it alone.
 
     ## Source
     HCCL documentation, EI0019 and HCCL_IF_BASE_PORT. A socket of an outgoing connection blocks the port as well as

@@ -19,8 +19,11 @@ def master_port_taken(
     store of another run, the ranks join the wrong job or wait for ever.
 
     ## What to do
-    `ss -tlnp "sport = :{port}"` on {host} shows who has the port. The running job itself: nothing is wrong. {ending}
-    Else choose another port for the job, on all hosts: {setting}.
+    `ss -tlnp "sport = :{port}"` on {host} shows who has the port. The running job itself: nothing is wrong. Else choose
+    another port for the job, on all hosts: {setting}.
+
+    - Leftover: of an earlier job, `kill {pid}` ends it.
+    - Service: it is one of the host; leave it alone.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore

@@ -300,22 +300,21 @@ class ListeningSocket(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> dict[str, Any]:
-        """Of a finding: the owner, and how to free the port, as a sentence; no ``pid`` of a service.
+        """Of a finding: the owner, and the case of what to do about it; no ``pid`` of a service.
 
         >>> socket = ListeningSocket(29500, "0.0.0.0", True, "ann", pid=77, command="python3 train.py")
-        >>> socket.values["ending"], socket.values["pid"]
-        ('A leftover of an earlier job: `kill 77`.', 77)
+        >>> socket.values["case"], socket.values["pid"]
+        ('Leftover', 77)
         >>> service = msgspec.structs.replace(socket, command="sshd: /usr/sbin/sshd -D [listener]")
-        >>> service.values["ending"], service.values["pid"]
-        ('It is a service of the host: leave it alone.', None)
+        >>> service.values["case"], service.values["pid"]
+        ('Service', None)
         """
-        ending = filled("A leftover of an earlier job: `kill {0}`.", self.pid or "<pid>")
         return {
             "port": self.port,
             "owner": self.owner,
             "user": self.user,
             "pid": None if self.is_service else self.pid or None,
-            "ending": "It is a service of the host: leave it alone." if self.is_service else ending,
+            "case": "Service" if self.is_service else "Leftover",
         }
 
 

@@ -72,7 +72,7 @@ def test_a_service_of_the_host_is_never_to_be_ended() -> None:
     for holder in (*(taken(29500, command=title) for title in titles), taken(29500, pid=1), taken(22)):
         launch = job(MASTER_ADDR="a", MASTER_PORT=str(holder.sockets[0].port))
         finding = run_check("master-port-taken", {"a": [*known_as("a", "10.0.0.1"), holder]}, launch).findings[0]
-        assert (finding.values["pid"], finding.values["ending"]) == (None, "It is a service of the host: leave it alone.")
+        assert (finding.values["pid"], finding.values["case"]) == (None, "Service")
 
 
 def test_the_other_port_is_given_as_the_launcher_takes_it() -> None:

@@ -49,7 +49,7 @@ def hosts_file_lines(
 
 
 def hosts_file_command(lines: Sequence[str], name: str = "<name>") -> str:
-    r"""The shell command that appends lines to /etc/hosts; without a line, one for ``name``, whose address is not known.
+    r"""The shell command that appends lines to /etc/hosts; without a line, one for ``name`` and an open address.
 
     >>> print(hosts_file_command(["192.0.2.10 node001", "192.0.2.11 a'b"]))
     printf '%s\n' '192.0.2.10 node001' '192.0.2.11 a'"'"'b' >> /etc/hosts

@@ -292,7 +292,6 @@ class ListeningSocket(msgspec.Struct, frozen=True):
         command = hide_secrets(self.command)[:60]
         return filled("process {0} of user {1}{2}", self.pid, self.user, f" ({command})" if command else "")
 
-
     @property
     def is_service(self) -> bool:
         """It is a service of the host, such as its sshd, which no job may end."""

@@ -50,7 +50,7 @@ _MEETING_OPTIONS = {
 }
 """By launcher: the options that give the address and the port where ranks meet.
 
-These launchers set MASTER_PORT for their ranks, and take no notice of one that is set (tried: torchrun of PyTorch 2.13).
+These launchers set MASTER_PORT for their ranks, and ignore one that is set (tried: torchrun of PyTorch 2.13).
 """
 
 FIRST_OF_SLURM = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'

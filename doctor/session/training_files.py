@@ -192,7 +192,8 @@ def _starting(line: LaunchLine) -> str:
 def _interpreter(source: JobEnvironment) -> str:
     """The path of the Python that the line names, or that the launcher of its path was installed for."""
     line = source.line
-    paths = [_starting(line), *(_installed_for(path) for path in line.paths[-1:] if os.path.isabs(path))] if line else []
+    scripts = filter(os.path.isabs, line.paths[-1:]) if line else ()
+    paths = [_starting(line), *map(_installed_for, scripts)] if line else []
     named = [path for path in paths if re.match(r"/.*/python[^/]*\Z", path)]
     return "".join(_where_it_starts(source, named[:1]))
 

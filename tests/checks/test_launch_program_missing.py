@@ -70,7 +70,7 @@ def test_the_interpreter_of_the_line_is_that_of_the_job(words: str, path: str) -
     ("script", "path"),
     [
         ("#!/opt/venv/bin/python3.11\nimport sys\n", "/opt/venv/bin/python3.11"),
-        ("#!/bin/sh\n'''exec' \"/opt/a long/bin/python3\" \"$0\" \"$@\"\n", ""),
+        ('#!/bin/sh\n\'\'\'exec\' "/opt/a long/bin/python3" "$0" "$@"\n', ""),
         ("#!/bin/sh\n'''exec' /opt/long/bin/python3 \"$0\" \"$@\"\n", "/opt/long/bin/python3"),
         ("#!/usr/bin/env python3\n", ""),
         ("\x7fELF", ""),

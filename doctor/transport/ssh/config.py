@@ -109,7 +109,7 @@ class SshHostConfig(msgspec.Struct, frozen=True, kw_only=True):
     unsupported: str = ""
     """A setting that changes the way to the host and cannot be followed here."""
     login: str = ""
-    """What follows ``ssh`` and ``ssh-copy-id`` in a shell, to reach the host as this run does; empty for a jump host."""
+    """What follows ``ssh`` and ``ssh-copy-id`` to reach the host as this run does; empty for a jump host."""
 
 
 def with_connect_timeout(settings: SshHostConfig, connect_timeout: float) -> SshHostConfig:

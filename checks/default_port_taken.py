@@ -20,7 +20,7 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
     port. Or choose another port for the job, on all hosts: {setting}.
 
     - Leftover: of an earlier job, `kill {pid}` ends it.
-    - Service: it is one of the host; leave it alone.
+    - Service: it belongs to the host itself; leave it alone.
 
     ## Source
     PyTorch: 29500 is MASTER_PORT's default in torchrun, 29400 that of `--rdzv-endpoint`; MindSpore: 8118 is

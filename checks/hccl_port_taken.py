@@ -20,7 +20,7 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
     `export HCCL_IF_BASE_PORT={free_port}` on all ranks.
 
     - Leftover: of an earlier job, `kill {pid}` ends it.
-    - Service: it is one of the host; leave it alone.
+    - Service: it belongs to the host itself; leave it alone.
 
     ## Source
     HCCL documentation, EI0019 and HCCL_IF_BASE_PORT. A socket of an outgoing connection blocks the port as well as

@@ -23,7 +23,7 @@ def master_port_taken(
     another port for the job, on all hosts: {setting}.
 
     - Leftover: of an earlier job, `kill {pid}` ends it.
-    - Service: it is one of the host; leave it alone.
+    - Service: it belongs to the host itself; leave it alone.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore

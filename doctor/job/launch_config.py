@@ -243,9 +243,8 @@ class LaunchConfig(LaunchSettings, frozen=True):
         ('`torchrun --master-port 29501`', '`export MASTER_PORT=29501`')
         """
         launcher = self.launchers[-1] if self.launchers else ""
-        variable = "MS_SCHED_PORT" if self.framework == "mindspore" else "MASTER_PORT"
-        option = _MEETING_OPTIONS.get(launcher, ("", f"`export {variable}={{0}}`"))[1]
-        return filled(option, "<port>" if port is None else port)
+        variable = "`export MS_SCHED_PORT={0}`" if self.framework == "mindspore" else "`export MASTER_PORT={0}`"
+        return filled(_MEETING_OPTIONS.get(launcher, ("", variable))[1], "<port>" if port is None else port)
 
     @classmethod
     def from_options(cls, options: LaunchOptions, files: Mapping[str, dict[str, str]] = {}) -> LaunchConfig:

@@ -17,7 +17,10 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
 
     ## What to do
     Where {host} never has rank 0, nothing has to be done. Else `ss -tlnp "sport = :{port}"` there shows who has the
-    port; a leftover of an earlier job: `kill {pid}`. Or choose another port in the job's script: {setting}.
+    port. Or choose another port for the job, on all hosts: {setting}.
+
+    - Leftover: of an earlier job, `kill {pid}` ends it.
+    - Service: it belongs to the host itself; leave it alone.
 
     ## Source
     PyTorch: 29500 is MASTER_PORT's default in torchrun, 29400 that of `--rdzv-endpoint`; MindSpore: 8118 is
@@ -28,7 +31,7 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
         raise Skip("started by torchrun: its agent listens there for the ranks")
     ports = []
     if launch.framework != "mindspore":
-        ports += [] if launch.master_addr else [(launch.master_port, "`export MASTER_PORT={0}`")]
+        ports += [] if launch.master_addr else [(launch.master_port, launch.port_option("{0}"))]
         ports += [(RENDEZVOUS_PORT, "`torchrun --rdzv-endpoint <host of rank 0>:{0}`")]
     if launch.framework == "mindspore" or (npus and launch.framework != "torch"):
         ports += [] if launch.master_addr else [(MINDSPORE_PORT, "`export MS_SCHED_PORT={0}`")]
@@ -37,9 +40,7 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
         if holders:
             yield Finding(
                 "port {port}, a default of job launchers, is taken by {owner}",
-                port=port,
-                owner=holders[0].owner,
-                pid=holders[0].pid or None,
+                **holders[0].values,
                 setting=filled(setting, listeners.free_behind(port)),
                 observed="taken",
                 expected="a free port",

@@ -65,7 +65,7 @@ def _no_room(disk: FileSystem, logs: str) -> Iterator[Finding]:
             path=disk.path,
             observed=disk.files_free,
             size=disk.files,
-            expected=int(min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files)),
+            expected=max(1, int(min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files))),
             remedy=filled(
                 "`du -x --inodes -d1 {0} | sort -n | tail` shows what has so many files. {1}",
                 shlex.quote(disk.path),

@@ -16,8 +16,11 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
     ends the job at its start (EI0019, "have already been bound").
 
     ## What to do
-    Find the process on {host}: `ss -tanp "sport = :{port}"`. End a leftover process of your own (`kill {pid}`); leave
-    another user's job alone and give yours other ports: `export HCCL_IF_BASE_PORT={free_port}` on all ranks.
+    Find the process on {host}: `ss -tanp "sport = :{port}"`. Leave another user's job alone and give yours other ports:
+    `export HCCL_IF_BASE_PORT={free_port}` on all ranks.
+
+    - Leftover: of an earlier job, `kill {pid}` ends it.
+    - Service: it belongs to the host itself; leave it alone.
 
     ## Source
     HCCL documentation, EI0019 and HCCL_IF_BASE_PORT. A socket of an outgoing connection blocks the port as well as
@@ -33,10 +36,7 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
         yield Finding(
             "TCP port {ports} is taken by {owner}",
             ports=format_ports(single_port_ranges(taken)),
-            port=first.port,
-            owner=first.owner,
-            pid=first.pid or None,
-            user=first.user,
+            **first.values,
             free_port=listeners.free_behind(max(hccl_ports), len(hccl_ports)),
             observed=filled("{0} of {1} ports taken", len(taken), len(hccl_ports)),
             expected=filled("{0} free", format_ports(launch.hccl_ports)),

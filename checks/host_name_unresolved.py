@@ -67,7 +67,7 @@ def host_name_unresolved(
             slow[host] = min(lost)
         elif lost:
             is_clean = False
-            lines = hosts_file_lines(lost, names, addresses or {}, fleet)
+            lines = hosts_file_lines(lost, names, addresses or {}, fleet, host_names)
             name_list, more = limit_items(sorted(lost), 4), len(lost) - len(lines[:MOST_LINES] or [""])
             yield Finding(
                 "cannot resolve {names}: {reason}",
@@ -79,7 +79,7 @@ def host_name_unresolved(
                 observed=filled("{0} of {1} names without an address", len(lost), len(host_names.names)),
                 expected="an address for every name",
                 lines=lines,
-                hosts_command=hosts_file_command(lines[:MOST_LINES]),
+                hosts_command=hosts_file_command(lines[:MOST_LINES], min(lost)),
                 others=", and a line for each other such name" if more else "",
             )
     if slow and is_clean:

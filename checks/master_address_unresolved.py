@@ -1,11 +1,12 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
-from doctor.facts.agreed_addresses import hosts_file_lines
+from doctor.facts.agreed_addresses import hosts_file_command, hosts_file_lines
 from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
+from doctor.job.launch_line.options import is_misspelt
 
 
 @check(severity=ERROR, area="connectivity")
@@ -23,11 +24,12 @@ def master_address_unresolved(
     once ("host not found: Name or service not known"), and those of the other hosts wait for them.
 
     ## What to do
-    On {host}: `echo {hosts_entry} >> /etc/hosts`, or use an address instead of the name:
-    `export MASTER_ADDR={address}`. `getent hosts {name}` must print the same address on every host.
+    - Misspelt: {option}, in place of {name}.
+    - Entry: on {host}: `{hosts_command}`, or use an address instead of the name: {option}. `getent hosts {name}` must
+      print the same address on every host.
 
     ## In a container
-    Use an address instead of the name: `export MASTER_ADDR={address}`. Or start the container of {host} again with
+    Use an address instead of the name: {option}. Or start the container of {host} again with
     `docker run --add-host {name}:{address}`. In Kubernetes: a headless Service with
     `publishNotReadyAddresses: true`, and `subdomain` with its name in the pods. `getent hosts {name}` inside must print
     the same address everywhere.
@@ -45,13 +47,18 @@ def master_address_unresolved(
     meaning = names.names[launch.master_addr]
     if not meaning.addresses:
         lines = hosts_file_lines([launch.master_addr], others, addresses or {}, fleet)
+        near = [host for host in fleet if is_misspelt(launch.master_addr, host)]
+        meant = near[0] if len(near) == 1 and not lines else ""
+        address = lines[0].split()[0] if lines else None
         yield Finding(
             "MASTER_ADDR {name} does not resolve: {reason}",
             name=launch.master_addr,
             reason=meaning.error,
             observed=meaning.error,
-            expected="an address",
+            expected=filled("{0}, a host of this run", meant) if meant else "an address",
             lines=lines,
-            hosts_entry=lines[0] if lines else None,
-            address=lines[0].split()[0] if lines else None,
+            hosts_command=hosts_file_command(lines, launch.master_addr),
+            address=address,
+            option=launch.master_option(meant or address or ""),
+            case="Misspelt" if meant else "Entry",
         )

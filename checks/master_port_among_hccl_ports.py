@@ -15,7 +15,7 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory] | None, launch: Lau
     bound") on the host of rank 0, at every start.
 
     ## What to do
-    Choose another port, on all hosts: `export MASTER_PORT={other_port}`, or move HCCL's: `export
+    Choose another port, on all hosts: {setting}, or move HCCL's: `export
     HCCL_IF_BASE_PORT={other_base}`.
 
     ## Source
@@ -31,11 +31,13 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory] | None, launch: Lau
             "MASTER_PORT {port} is one of HCCL's ports, {hccl}",
             port=launch.master_port,
             hccl=format_ports(launch.hccl_ports),
-            other_port=next(port for port in (29500, 29600, 60100) if port not in required_hccl_ports(launch)),
+            setting=launch.port_option(next(port for port in FREE if port not in required_hccl_ports(launch))),
             other_base=next(base for base in (60000, 60100) if launch.master_port not in range(base, base + 32)),
             observed=launch.master_port,
             expected=filled("a port outside {0}", format_ports(launch.hccl_ports)),
         ).as_warning(not npus)
 
 
+FREE = (29500, 29600, 60100)
+"""Ports to choose from."""
 PORT_VARIABLES = {"HCCL_IF_BASE_PORT", "HCCL_HOST_SOCKET_PORT_RANGE"}

@@ -19,8 +19,11 @@ def master_port_taken(
     store of another run, the ranks join the wrong job or wait for ever.
 
     ## What to do
-    `ss -tlnp "sport = :{port}"` on {host} shows who has the port. The running job itself: nothing is wrong. A leftover
-    of an earlier job: `kill {pid}`. Else choose another port in the job's script: `export MASTER_PORT={free_port}`.
+    `ss -tlnp "sport = :{port}"` on {host} shows who has the port. The running job itself: nothing is wrong. Else choose
+    another port for the job, on all hosts: {setting}.
+
+    - Leftover: of an earlier job, `kill {pid}` ends it.
+    - Service: it belongs to the host itself; leave it alone.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore
@@ -46,11 +49,8 @@ def master_port_taken(
         first = holders[0]
         yield Finding(
             "MASTER_PORT {port} is taken by {owner}",
-            port=first.port,
-            owner=first.owner,
-            pid=first.pid or None,
-            user=first.user,
-            free_port=listeners.free_behind(first.port),
+            **first.values,
+            setting=launch.port_option(listeners.free_behind(first.port)),
             observed="taken",
             expected="a free port",
         )

@@ -25,12 +25,12 @@ def master_port_unreserved(
     use", now and then, and not reproducibly.
 
     ## What to do
-    Choose a port outside of {range} in the job's script (`export MASTER_PORT={other_port}`), or reserve this one on
+    Choose a port outside of {range} for the job, on all hosts ({setting}), or reserve this one on
     {host}: `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and permanently: `echo
     "net.ipv4.ip_local_reserved_ports = {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`.
 
     ## In a container
-    Choose a port outside of {range} in the job's script (`export MASTER_PORT={other_port}`), or start the container of
+    Choose a port outside of {range} for the job, on all hosts ({setting}), or start the container of
     {host} again with `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`. In Kubernetes, Volcano and
     MindCluster: the same name and value under `securityContext.sysctls` of the pod. With the host's network (`--network
     host`, `hostNetwork: true`) the value is that of the container's host, and is set there.
@@ -48,7 +48,7 @@ def master_port_unreserved(
         yield Finding(
             "port {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
             "expected {expected}",
-            other_port=ports.port_outside,
+            setting=launch.port_option(ports.port_outside),
             **ports.finding_values(
                 [launch.master_port], [launch.master_port], hccl, at_boot=ports_reserved_at_boot(files)
             ),

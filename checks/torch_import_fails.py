@@ -52,12 +52,12 @@ def torch_import_fails(torch: TorchImport, python: PythonEnv | None) -> Iterator
         from doctor.diagnose.lookup import fix_of  # all that reads logs: a host whose import succeeds needs none of it
 
         files = ", ".join(torch.hides)
-        remedy = filled("Rename {0}: beside the job's script, it is loaded in place of Python's own module.", files)
+        text = "Rename {0}: beside the job's script or in PYTHONPATH, it is loaded in place of the module."
         yield Finding(
             "import torch fails: {observed}",
             observed=torch.error_with_set_env,
             expected="import torch succeeds",
             python=python.path if python else None,
             case=[label for label, phrase in CASES.items() if phrase in torch.error_with_set_env],
-            remedy=remedy if files else fix_of(torch.error_with_set_env),
+            remedy=filled(text, files) if files else fix_of(torch.error_with_set_env),
         )

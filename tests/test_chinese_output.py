@@ -15,8 +15,10 @@ import pytest
 
 from doctor.engine import language
 from doctor.engine.catalog import load_checks
+from doctor.engine.evaluate import FactCache
 from doctor.engine.output_encoding import display_width
 from doctor.engine.result import Finding, Outcome, Report
+from doctor.facts.disk import DiskSpace
 from doctor.report.explain.checks import check_page
 from doctor.report.explain.examples import read_examples
 from doctor.report.formats.registry import RenderContext, render
@@ -147,6 +149,14 @@ def test_reports_have_no_english_sentence(name: str, form: str) -> None:
     report = REPORTS.get(name, one_finding_of_each)()
     remaining = english_words(render(form, report, RenderContext(10, CHECKS)))
     assert len(remaining) <= REPORT_LIMITS.get(name, 0), remaining
+
+
+def test_each_part_of_a_fact_that_is_not_known_is_chinese(chinese: None) -> None:
+    reason = "its control group is not shown: it is not mounted"
+    fact = DiskSpace(file_systems=(), unread={"cpu": reason, "pids": reason})
+    assert language.localized_filled(FactCache({}).why_unread(fact).text) == (
+        "cpu：看不到其控制组：控制组没有挂载；pids：看不到其控制组：控制组没有挂载"
+    )
 
 
 def test_no_space_stands_between_chinese_words(chinese: None) -> None:

@@ -453,6 +453,16 @@ def test_no_answer_is_one_plain_sentence(code: int, out: bytes, err: bytes, kind
     assert "\x1b" not in caught.value.text
 
 
+@pytest.mark.parametrize(
+    ("code", "out", "refuses"),
+    [(1, b"This account is currently not available.\n", True), (1, b"", True), (1, b"quota\n", False), (0, b"", False)],
+)
+def test_a_shell_that_refuses_the_login_has_a_remedy(code: int, out: bytes, refuses: bool) -> None:
+    with pytest.raises(TransportError) as caught:
+        parse_response(CommandResult(code, out, b"", 0.0, 0.0), "M")
+    assert ("`usermod -s /bin/bash <user>`" in caught.value.hint) == refuses
+
+
 @given(st.binary(), st.binary(), st.integers(-64, 255))
 def test_whatever_a_host_says_is_a_record_or_a_sentence(out: bytes, err: bytes, code: int) -> None:
     with pytest.raises(TransportError):

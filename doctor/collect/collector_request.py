@@ -263,6 +263,12 @@ class _CollectResponse(msgspec.Struct, frozen=True):
     texts: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+OTHER_SHELL = (
+    "as root on that host, `getent passwd <user>` shows the login shell, and `usermod -s /bin/bash <user>` sets another"
+)
+"""Where it is nologin(8), which says that the account is not available, or false(1), which says nothing."""
+
+
 def no_answer_error(result: CommandResult, begun: bool) -> TransportError:
     """Why the collector sent no answer, with the host's error output."""
     errors = result.err.decode("utf-8", "replace")
@@ -274,8 +280,12 @@ def no_answer_error(result: CommandResult, begun: bool) -> TransportError:
     text = last_line(errors) or last_line(result.out.decode("utf-8", "replace"))
     ended = filled("signal {0}", -result.code) if result.code < 0 else filled("exit status {0}", result.code)
     ending = filled(": {0}", text) if text else " without output"
+    refuses = result.code == 1 and (not text or "not available" in text)
     return TransportError(
-        "shell", filled("the login shell did not start the collector ({0}){1}", ended, ending), partial_result=result
+        "shell",
+        filled("the login shell did not start the collector ({0}){1}", ended, ending),
+        OTHER_SHELL if refuses else "",
+        result,
     )
 
 

@@ -27,7 +27,7 @@ from doctor.engine.fact import (
 from doctor.engine.record import HostRecord
 from doctor.engine.result import NO_HOST, Finding, Outcome, Reason
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 MAX_REASON = 1000
 """Characters of the reason why a fact could not be read."""
@@ -106,7 +106,7 @@ class FactCache:
     def why_unread(self, fact: Fact) -> Reason:
         """Why parts of a fact of this cache are not known."""
         if id(fact) not in self._unread:
-            text = "; ".join([_unread_part(part, why) for part, why in sorted(fact.unread.items())])
+            text = joined("; ", [_unread_part(part, why) for part, why in sorted(fact.unread.items())])
             self._unread[id(fact)] = Reason(strip_control_chars(text))
         return self._unread[id(fact)]
 

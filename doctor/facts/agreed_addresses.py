@@ -48,14 +48,15 @@ def hosts_file_lines(
     return lines
 
 
-def hosts_file_command(lines: Sequence[str]) -> str:
-    r"""The shell command that appends lines to /etc/hosts.
+def hosts_file_command(lines: Sequence[str], name: str = "<name>") -> str:
+    r"""The shell command that appends lines to /etc/hosts; without a line, one for ``name`` and an open address.
 
     >>> print(hosts_file_command(["192.0.2.10 node001", "192.0.2.11 a'b"]))
     printf '%s\n' '192.0.2.10 node001' '192.0.2.11 a'"'"'b' >> /etc/hosts
     """
     words = [shlex.quote(line) for line in lines if "`" not in line]
-    return f"printf '%s\\n' {' '.join(words)} >> /etc/hosts" if words else "echo '<address> <name>' >> /etc/hosts"
+    words = words or [shlex.quote(f"<address> {name}")]
+    return f"printf '%s\\n' {' '.join(words)} >> /etc/hosts"
 
 
 def hosts_file_correction(name: str, lines: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import beginning, filled
 from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SOMAXCONN, SYN_BACKLOG, SysctlFiles, sysctl_path
 from doctor.job import LaunchConfig, PortRange
+from doctor.job.variables import TORCH_PORT
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_messages
 from doctor.remote.runtime.reading import table_address, table_rows
 
@@ -64,6 +65,8 @@ def contains_port(ranges: Iterable[PortRange], port: int) -> bool:
     return any(port_range.first <= port <= port_range.last for port_range in ranges)
 
 
+FIRST_PORT = 1024
+"""Lower ones are for services: root alone may open them (ip(7), "privileged ports")."""
 LOCAL_PORTS = 1024
 """Ports that a host of a job should be able to assign; the kernel's own range has 28232."""
 LOCAL_PORTS_PER_RANK = 2
@@ -265,6 +268,10 @@ def list_sockets(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     return {"tables": tables, "sockets": list(sockets.values())}
 
 
+_SERVICE = re.compile(r"([\w.-]+: )?/(usr/)?(sbin|lib/systemd)/")
+"""The start of the command line of a program that packages install for the system, perhaps behind its own title."""
+
+
 class ListeningSocket(msgspec.Struct, frozen=True):
     """One TCP socket that holds a local port."""
 
@@ -284,6 +291,30 @@ class ListeningSocket(msgspec.Struct, frozen=True):
             return filled("a process of user {0} (which one: unknown without root, or in another container)", self.user)
         command = hide_secrets(self.command)[:60]
         return filled("process {0} of user {1}{2}", self.pid, self.user, f" ({command})" if command else "")
+
+    @property
+    def is_service(self) -> bool:
+        """It is a service of the host, such as its sshd, which no job may end."""
+        return self.pid == 1 or self.port < FIRST_PORT or bool(_SERVICE.match(self.command))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Of a finding: the owner, and the case of what to do about it; no ``pid`` of a service.
+
+        >>> socket = ListeningSocket(29500, "0.0.0.0", True, "ann", pid=77, command="python3 train.py")
+        >>> socket.values["case"], socket.values["pid"]
+        ('Leftover', 77)
+        >>> service = msgspec.structs.replace(socket, command="sshd: /usr/sbin/sshd -D [listener]")
+        >>> service.values["case"], service.values["pid"]
+        ('Service', None)
+        """
+        return {
+            "port": self.port,
+            "owner": self.owner,
+            "user": self.user,
+            "pid": None if self.is_service else self.pid or None,
+            "case": "Service" if self.is_service else "Leftover",
+        }
 
 
 class Listeners(Fact, frozen=True):
@@ -315,7 +346,7 @@ class Listeners(Fact, frozen=True):
     def free_behind(self, port: int, count: int = 1) -> int | None:
         """The first of so many ports in a row behind a port that none of the sockets has."""
         taken = {socket.port for socket in self.sockets}
-        starts = range(port + 1, 65536 - count)
+        starts = range(port + 1 if port >= FIRST_PORT else TORCH_PORT, 65536 - count)
         return next((start for start in starts if taken.isdisjoint(range(start, start + count))), None)
 
 

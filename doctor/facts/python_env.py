@@ -254,12 +254,20 @@ def _require_interpreter(data: dict[str, object]) -> None:
         raise Unreadable(filled("{0} does not run: {1}", data["path"], data["error"]))
 
 
-def _standard_modules(folder: str) -> list:  # type: ignore[type-arg]
-    """The files of a folder that stand in for modules of the standard library."""
+def _modules_hidden(folder: str, search_path: str) -> list:  # type: ignore[type-arg]
+    """The files and folders that stand in for modules: of the standard library, in the job's folder and those of
+    PYTHONPATH; of PyTorch and NumPy, in the job's folder. A folder that is the library itself has ``os.py``.
+    """
     standard = {name + ".py" for name in getattr(sys, "stdlib_module_names", ())}  # from Python 3.10 on
-    with contextlib.suppress(OSError):
-        return [os.path.join(folder, name) for name in sorted(standard.intersection(os.listdir(folder)))[:8]]
-    return []
+    packages = {"numpy", "numpy.py", "torch", "torch.py", "torch_npu", "torch_npu.py"}
+    hidden: list = []  # type: ignore[type-arg]
+    for place in [folder] + [entry for entry in search_path.split(":")[:16] if entry.startswith("/")]:
+        with contextlib.suppress(OSError):
+            names = set(os.listdir(place)) if place else set()
+            own = packages if place == folder and not place.endswith("-packages") else set()
+            if "os.py" not in names:
+                hidden += [os.path.join(place, name) for name in sorted(names.intersection(standard | own))]
+    return hidden[:8]
 
 
 def _attempt(command: list, environ: dict, seconds: float) -> dict:  # type: ignore[type-arg]
@@ -304,12 +312,13 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
         return answer
     folder = str(arguments.get("import_folder") or "")
     folders = [folder] if folder and os.path.isdir(folder) else []
-    answer["hides"] = _standard_modules(folder) if folders else []
     scripts = ["/cann/set_env.sh", "/ascend-toolkit/set_env.sh", "/nnae/set_env.sh", "/latest/set_env.sh"]
     tops = ["/usr/local/Ascend", os.environ.get("HOME", "") + "/Ascend"]
     set_env_scripts = [top + script for top in tops for script in scripts if os.path.exists(top + script)]
     answer["set_env"] = set_env_scripts[0] if set_env_scripts else ""
     variables = dict(arguments.get("environ") or {})
+    search_path = str(dict(os.environ, **variables).get("PYTHONPATH", ""))
+    answer["hides"] = _modules_hidden("".join(folders), search_path)
     answer["given"] = sorted(variables)
     runs = [(script, variables) for script in ["", *set_env_scripts[:1]]]
     runs += [(runs[-1][0], {name: "" for name in variables if name != "PATH"})] if variables else []
@@ -351,7 +360,7 @@ class TorchImport(Fact, frozen=True):
     error_with_set_env: str
     """What was raised with that script sourced, or without one; empty when it went well."""
     hides: tuple[str, ...] = ()
-    """Files in the folder of the job's script that stand in for modules of the standard library."""
+    """Files in the folder of the job's script, and in PYTHONPATH, that stand in for modules that torch imports."""
     broken_by: tuple[str, ...] = ()
     """Variables of the job without which the import goes well, where it fails with them: of several, any may be it."""
 
@@ -376,9 +385,13 @@ class TorchImport(Fact, frozen=True):
             error=errors[0],
             set_env=data["set_env"],
             error_with_set_env=errors[-1],
-            hides=hides,
+            hides=tuple(path for path in hides if not _PACKAGE.search(path) or path in tries[count - 1].get("err", "")),
             broken_by=tuple(named[:16]) if goes_without else (),
         )
+
+
+_PACKAGE = re.compile(r"/(?:numpy|torch|torch_npu)(?:\.py)?\Z")
+"""One that is installed, too: it is to blame where the import names it."""
 
 
 def _attempt_error(attempt: dict[str, Any]) -> str:

@@ -38,14 +38,20 @@ msrun starts the scheduler where the address is the host's own, and nowhere else
 parallel/cluster/process_entity/_api.py, ``is_master``).
 """
 
-_MASTER_OPTIONS = {
-    "torchrun": "`--master-addr {0}`, or `--rdzv-backend c10d --rdzv-endpoint {0}:29400`",
-    "msrun": "`--master_addr {0}`",
-    "accelerate": "`--main_process_ip {0}`",
-    "deepspeed": "`--master_addr {0}`",
-    "colossalai": "`--master_addr {0}`",
+_MEETING_OPTIONS = {
+    "torchrun": (
+        "`--master-addr {0}`, or `--rdzv-backend c10d --rdzv-endpoint {0}:29400`",
+        "`torchrun --master-port {0}`",
+    ),
+    "msrun": ("`--master_addr {0}`", "`msrun --master_port {0}`"),
+    "accelerate": ("`--main_process_ip {0}`", "`accelerate launch --main_process_port {0}`"),
+    "deepspeed": ("`--master_addr {0}`", "`deepspeed --master_port {0}`"),
+    "colossalai": ("`--master_addr {0}`", "`colossalai run --master_port {0}`"),
 }
-"""By launcher: the option that gives the address where ranks meet."""
+"""By launcher: the options that give the address and the port where ranks meet.
+
+These launchers set MASTER_PORT for their ranks, and ignore one that is set (tried: torchrun of PyTorch 2.13).
+"""
 
 FIRST_OF_SLURM = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 """In a script of Slurm: the name of the allocation's first host."""
@@ -227,7 +233,18 @@ class LaunchConfig(LaunchSettings, frozen=True):
         launcher = self.launchers[-1] if self.launchers else ""
         if not address and "srun" in self.launchers:
             address = FIRST_OF_SLURM
-        return filled(_MASTER_OPTIONS.get(launcher, "`export MASTER_ADDR={0}`"), address or "<address>")
+        variables = ("`export MASTER_ADDR={0}`", "")
+        return filled(_MEETING_OPTIONS.get(launcher, variables)[0], address or "<address>")
+
+    def port_option(self, port: int | str | None) -> str:
+        """What gives the job another ``port`` to meet at: the option of its launcher, else the variable.
+
+        >>> LaunchConfig(launchers=("torchrun",)).port_option(29501), LaunchConfig().port_option(29501)
+        ('`torchrun --master-port 29501`', '`export MASTER_PORT=29501`')
+        """
+        launcher = self.launchers[-1] if self.launchers else ""
+        variable = "`export MS_SCHED_PORT={0}`" if self.framework == "mindspore" else "`export MASTER_PORT={0}`"
+        return filled(_MEETING_OPTIONS.get(launcher, ("", variable))[1], "<port>" if port is None else port)
 
     @classmethod
     def from_options(cls, options: LaunchOptions, files: Mapping[str, dict[str, str]] = {}) -> LaunchConfig:

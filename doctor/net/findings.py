@@ -123,8 +123,8 @@ PORT_REFUSED = (
 )
 PORT_HELD = (
     'Find the process on {2}: `ss -tlnp "sport = :{3}"`. A leftover of an earlier job: as root there `fuser -k -TERM '
-    "{3}/tcp` ends it. Else leave it alone, and choose another port in the job's script: `export MASTER_PORT=29511`, "
-    "or `export HCCL_IF_BASE_PORT=61000` for the ports of HCCL."
+    "{3}/tcp` ends it. Else leave it alone, and choose another port for the job: `torchrun --master-port 29511`, "
+    "without torchrun `export MASTER_PORT=29511`; `export HCCL_IF_BASE_PORT=61000` for the ports of HCCL."
 )
 LOOPBACK = (
     "On {0}: `ip link show lo` must say UP (`ip link set lo up` as root), and no rule of its firewall (`nft -a list "

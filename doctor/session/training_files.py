@@ -190,9 +190,22 @@ def _starting(line: LaunchLine) -> str:
 
 
 def _interpreter(source: JobEnvironment) -> str:
-    """The path of the Python that the line names."""
-    path = _starting(source.line) if source.line else ""
-    return "".join(_where_it_starts(source, [path] if re.match(r"/.*/python[^/]*\Z", path) else []))
+    """The path of the Python that the line names, or that the launcher of its path was installed for."""
+    line = source.line
+    scripts = filter(os.path.isabs, line.paths[-1:]) if line else ()
+    paths = [_starting(line), *map(_installed_for, scripts)] if line else []
+    named = [path for path in paths if re.match(r"/.*/python[^/]*\Z", path)]
+    return "".join(_where_it_starts(source, named[:1]))
+
+
+def _installed_for(path: str) -> str:
+    """The interpreter of a console script that is here too; empty without one. Source: distlib, scripts.py, of pip."""
+    try:
+        start = read_bounded(path, 4096).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+    named = re.match(r"#!(?:/bin/sh\n'''exec' )?\"?(/[^\s\"]+)", start)
+    return named[1] if named else ""
 
 
 def _needed(line: LaunchLine, environ: Mapping[str, str]) -> list[str]:

@@ -35,6 +35,11 @@ def test_no_more_files() -> None:
     assert messages(outcome) == [("a", "/tmp: 3 of 1000000 inodes are free; expected at least 10000")]
 
 
+def test_a_small_file_system_without_a_file_left_needs_one() -> None:
+    (finding,) = run_check("disk-full", {"a": [disk(GIB, GIB, files=60, files_free=0)]}).findings
+    assert (finding.values["observed"], finding.values["expected"]) == (0, 1)
+
+
 def test_the_remedy_is_that_of_the_fault() -> None:
     rooms = [disk(1000 * GIB, 200 * MIB), disk(1000 * GIB, 900 * GIB, files_free=3)]
     for room, command in zip(rooms, ("du -axh /tmp", "du -x --inodes -d1 /tmp"), strict=True):

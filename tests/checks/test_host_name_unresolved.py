@@ -1,6 +1,8 @@
 import pytest
 
 from doctor.facts.names import NO_ANSWER, HostNames, NameResolution
+from doctor.facts.visit import Reachability
+from tests.checks.ports import known_as
 from tests.checks.run_check import messages, run_check, skipped
 
 LOST = NameResolution(error="Name or service not known")
@@ -117,3 +119,13 @@ def test_full_names_made_up_for_the_announcement_are_not_judged() -> None:
 def test_an_alias_with_a_domain_is_no_name_of_a_service() -> None:
     fleet = {name: host(name.partition(".")[0], **{"n1.x": LOST, "n2.x": LOST}) for name in ("n1.x", "n2.x")}
     assert messages(run_check("host-name-unresolved", fleet)) == []
+
+
+def test_the_line_for_the_name_that_a_host_gives_itself_has_its_address() -> None:
+    renamed = [
+        HostNames(own="gpu-17", names={"gpu-17": LOST, "a": A, "b": B}, fleet=2),
+        known_as("b", "10.0.0.2")[1],
+        Reachability("", "", "", address="10.0.0.2"),
+    ]
+    outcome = run_check("host-name-unresolved", {"a": host("a", a=A, b=B), "b": renamed})
+    assert outcome.findings[0].values["hosts_command"] == r"printf '%s\n' '10.0.0.2 gpu-17' >> /etc/hosts"

@@ -66,6 +66,25 @@ def test_the_interpreter_of_the_line_is_that_of_the_job(words: str, path: str) -
     assert with_launch_line(given, source).launch.python == "/other/python"
 
 
+@pytest.mark.parametrize(
+    ("script", "path"),
+    [
+        ("#!/opt/venv/bin/python3.11\nimport sys\n", "/opt/venv/bin/python3.11"),
+        ('#!/bin/sh\n\'\'\'exec\' "/opt/a long/bin/python3" "$0" "$@"\n', ""),
+        ("#!/bin/sh\n'''exec' /opt/long/bin/python3 \"$0\" \"$@\"\n", "/opt/long/bin/python3"),
+        ("#!/usr/bin/env python3\n", ""),
+        ("\x7fELF", ""),
+    ],
+)
+def test_a_launcher_named_by_its_path_has_the_interpreter_that_it_was_installed_for(
+    script: str, path: str, tmp_path: Path
+) -> None:
+    (tmp_path / "torchrun").write_text(script)
+    for launcher, python in ((f"{tmp_path}/torchrun", path), (f"{tmp_path}/gone/torchrun", ""), ("torchrun", "")):
+        source = of_launch_line([launcher, "--nnodes", "2", "t.py"], {"PATH": str(tmp_path)})
+        assert with_launch_line(ExamineOptions(), source).launch.python == python
+
+
 def test_a_module_in_the_folder_of_all_ranks(tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "run.py").touch()

@@ -27,3 +27,19 @@ def test_what_needs_no_look_up_is_not_judged() -> None:
 
 def test_a_name_that_nobody_asked_for_is_not_well() -> None:
     assert skipped(run_check("master-address-unresolved", {"a": SEES}, job(MASTER_ADDR="z"))) == {"z was not looked up"}
+
+
+def test_a_misspelt_host_is_named() -> None:
+    typed = NameResolution(error="Name or service not known")
+    hosts = {name: [HostNames(own=name, names={"node01": typed}, fleet=2)] for name in ("node001", "node002")}
+    outcome = run_check("master-address-unresolved", hosts, job(MASTER_ADDR="node01"))
+    values = outcome.findings[0].values
+    assert (values["expected"], values["option"]) == ("node001, a host of this run", "`export MASTER_ADDR=node001`")
+
+
+def test_a_name_like_that_of_two_hosts_is_none_of_them() -> None:
+    typed = NameResolution(error="Name or service not known")
+    hosts = {name: [HostNames(own=name, names={"node": typed}, fleet=2)] for name in ("node1", "node2")}
+    values = run_check("master-address-unresolved", hosts, job(MASTER_ADDR="node")).findings[0].values
+    assert (values["expected"], values["option"]) == ("an address", "`export MASTER_ADDR=<address>`")
+    assert values["hosts_command"] == "printf '%s\\n' '<address> node' >> /etc/hosts"

@@ -65,3 +65,17 @@ def test_a_listener_for_ipv6_alone_is_in_the_way_of_a_master_of_ipv6_alone(addre
     listener = Listeners(sockets=(msgspec.structs.replace(listening_socket, address="::", ipv6_only=True),))
     outcome = run_check(NAME, {"w1": [listener, *known_as("w1", address)]}, job(MASTER_ADDR="w1"))
     assert [host for host, _ in messages(outcome)] == blamed
+
+
+def test_a_service_of_the_host_is_never_to_be_ended() -> None:
+    titles = ("/usr/sbin/rpcbind -w", "sshd: /usr/sbin/sshd -D [listener]", "/usr/lib/systemd/systemd-resolved")
+    for holder in (*(taken(29500, command=title) for title in titles), taken(29500, pid=1), taken(22)):
+        launch = job(MASTER_ADDR="a", MASTER_PORT=str(holder.sockets[0].port))
+        finding = run_check("master-port-taken", {"a": [*known_as("a", "10.0.0.1"), holder]}, launch).findings[0]
+        assert (finding.values["pid"], finding.values["case"]) == (None, "Service")
+
+
+def test_the_other_port_is_given_as_the_launcher_takes_it() -> None:
+    launch = msgspec.structs.replace(job(MASTER_ADDR="a", MASTER_PORT="22"), launchers=("torchrun",))
+    finding = run_check("master-port-taken", {"a": [*known_as("a", "10.0.0.1"), taken(22)]}, launch).findings[0]
+    assert finding.values["setting"] == "`torchrun --master-port 29500`"

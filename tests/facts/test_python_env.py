@@ -206,7 +206,10 @@ def test_the_folder_of_the_jobs_script_is_searched_first_and_only_it(
     for folder in (job, home):
         folder.mkdir()
         (folder / "colorsys.py").write_text("x = 1\n")
-    (job / "torch.py").write_text("import colorsys\n__version__ = '1'\ncolorsys.rgb_to_hsv\n")
+    lib = tmp_path / "lib"
+    lib.mkdir()
+    (lib / "torch.py").write_text("import colorsys\n__version__ = '1'\ncolorsys.rgb_to_hsv\n")
+    monkeypatch.setenv("PYTHONPATH", str(lib))
     monkeypatch.chdir(home)
     there = answered(TorchImport, try_import({"python": sys.executable, "import_folder": str(job)}))
     assert there.error == "AttributeError: module 'colorsys' has no attribute 'rgb_to_hsv'"
@@ -215,6 +218,24 @@ def test_the_folder_of_the_jobs_script_is_searched_first_and_only_it(
     assert answered(TorchImport, try_import({"python": sys.executable, "import_folder": str(job)})).error == ""
     gone = try_import({"python": sys.executable, "import_folder": str(tmp_path / "none")})
     assert answered(TorchImport, gone).hides == ()
+
+
+def test_a_file_that_takes_the_name_of_torch_or_stands_in_pythonpath_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that the import does not name is not to blame, and the standard library hides nothing."""
+    job, old, library = (tmp_path / name for name in ("job", "old", "library"))
+    for folder in (job, old, library):
+        folder.mkdir()
+        (folder / "colorsys.py").write_text("rgb_to_hsv = 1\n")
+    (library / "os.py").touch()
+    (job / "colorsys.py").unlink()
+    (job / "numpy.py").touch()
+    (job / "torch.py").write_text("import absent_module\n")
+    monkeypatch.setenv("PYTHONPATH", f"{old}:{library}:relative")
+    tried = answered(TorchImport, try_import({"python": sys.executable, "import_folder": str(job)}))
+    assert tried.error == "ModuleNotFoundError: No module named 'absent_module'"
+    assert tried.hides == (str(job / "torch.py"), str(old / "colorsys.py"))
 
 
 TORCH_OF_TEST = """

@@ -45,7 +45,7 @@ RUN: dict[str, tuple[str, ...]] = {
     "host-name-ambiguous": ("getent hosts {name}", "{correction}"),
     "host-name-unresolved": ("{hosts_command}", "getent hosts {first}"),
     "host-name-is-loopback": (f"{WITHOUT_LOOPBACK} && echo {{hosts_entry}} >> /etc/hosts",),
-    "master-address-unresolved": ("echo {hosts_entry} >> /etc/hosts", "getent hosts {name}"),
+    "master-address-unresolved": ("{hosts_command}", "getent hosts {name}"),
     "firewall-blocks-job": ("{fix}",),
 }
 """In the order in which they are run. What is not itself on the page stands there in words."""

@@ -49,6 +49,8 @@ PROOF = ("means", "codes", "confidence", "evidence", "now")
 MAX_COMMAND_CHARS = 4000
 _OF_ALL_HOSTS = re.compile(r"`doctor (?:check|net|smoke)(?=`| --)")
 """A command of doctor without hosts: in a report it is for those of the run."""
+_LOGIN = re.compile(r"`ssh(?= -v \{host\})")
+"""A login by hand from where doctor runs."""
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
 MAX_WHY_WIDTH = 140
 """Columns of a short why, two rows of 80: the first sentence at any length, and more sentences up to here."""
@@ -157,6 +159,7 @@ def filled_fix(
     on_all = re.compile(r"(doctor smoke )?\{all_hosts\}")
     reached = lambda call: " ".join([call[0], *fleet.connection, *(fleet.smoke if call[1] else ())])  # noqa: E731
     blocks = [on_all.sub(reached, block) for block in _marked_blocks(fix, _unknown_values(finding, fleet))]
+    blocks = [_LOGIN.sub(lambda call: call[0] + fleet.login, block) for block in blocks]
     if blocks[:1] == [OF_THE_CAUSE] and len(blocks) > 1:
         if not texts.get("remedy"):
             blocks = blocks[1:]

@@ -16,6 +16,9 @@ from doctor.report.layout.formatting import MAX_VALUE_CHARS, bracketed, clean, c
 _FOLDABLE = re.compile(r"(?:[A-Za-z0-9_.-]+@)?[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
+_SSH_OPTIONS = ("-F", "-l", "-p", "-i")
+
+
 class Fleet:
     """The hosts of a run, in inventory order. ``max_chars`` limits a folded list, in characters; 0 does not.
 
@@ -40,6 +43,16 @@ class Fleet:
             for options in (report.connection_words, report.smoke_words)
         ]
         return cls(report.hosts, max_chars, *words)
+
+    @property
+    def login(self) -> str:
+        """The options of ``ssh`` among those of this connection, each with a blank before it, for a shell.
+
+        >>> Fleet(["n1"], connection=["--sudo", "-F", "cluster.conf", "-l", "ann"]).login
+        ' -F cluster.conf -l ann'
+        """
+        pairs = zip(self.connection, self.connection[1:], strict=False)
+        return "".join(f" {option} {value}" for option, value in pairs if option in _SSH_OPTIONS)
 
     def ordered(self, hosts: Iterable[str]) -> tuple[str, ...]:
         """Each host once: those of the inventory in its order, then the others by name. The empty name is dropped."""

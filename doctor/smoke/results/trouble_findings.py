@@ -189,7 +189,7 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "sides": describe_sides(failure),
         "others": _others(failure),
         "pings": _pings(failure),
-        "waiting": describe_ranks(run, failure.waiting_ranks) or "nobody",
+        "waiting": describe_ranks(run, failure.waiting_ranks) or "no rank",
         "text": failure.text or failure.states.get(first, ""),
         "frame": innermost_frames(failure.stacks.get(first, "")),
         "seconds": round(failure.seconds, 2),

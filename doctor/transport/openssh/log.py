@@ -125,4 +125,4 @@ def _hint(kind: TransportErrorKind, text: str, settings: SshHostConfig) -> str:
         key_option = f"-t {unknown[1].lower()} " if unknown else ""
         file = next(iter(settings.known_hosts), "~/.ssh/known_hosts")
         return f"ssh-keyscan -p {settings.port} {key_option}{shlex.quote(settings.name)} >> {shlex.quote(file)}"
-    return {"auth": f"ssh-copy-id {settings.host}", "refused": "check that its sshd is running"}.get(kind, "")
+    return {"auth": f"ssh-copy-id {settings.login}", "refused": "check that its sshd is running"}.get(kind, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -54,6 +55,19 @@ def target_of(host: str, options: SshOptions) -> Target:
     return Target(target.name, target.user or login.user, target.port or login.port)
 
 
+def login_words(target: Target, options: SshOptions) -> str:
+    """What follows ``ssh`` and ``ssh-copy-id`` in a shell: the options of the run that both take, and the host.
+
+    >>> login_words(Target("n1", "ann"), SshOptions(config="my config", user="root", port=2222, identity=("/k",)))
+    "-F 'my config' -i /k -p 2222 ann@n1"
+    """
+    port, user = target.port or options.port, target.user or options.user
+    words = ["-F", options.config] if options.config else []
+    words += [word for file in options.identity for word in ("-i", file)]
+    words += ["-p", str(port)] if port else []
+    return shlex.join([*words, f"{user}@{target.name}" if user else target.name])
+
+
 def parse_hop(text: str) -> Target:
     """A jump host as ProxyJump has it: ``[user@]host[:port]``. Raises: Unreached."""
     return parse_target(text if text.startswith("ssh://") else "ssh://" + text)
@@ -94,6 +108,8 @@ class SshHostConfig(msgspec.Struct, frozen=True, kw_only=True):
     gssapi: bool = False
     unsupported: str = ""
     """A setting that changes the way to the host and cannot be followed here."""
+    login: str = ""
+    """What follows ``ssh`` and ``ssh-copy-id`` to reach the host as this run does; empty for a jump host."""
 
 
 def with_connect_timeout(settings: SshHostConfig, connect_timeout: float) -> SshHostConfig:

@@ -66,6 +66,7 @@ class Resolver:
     def _with_address(self, host: str) -> SshHostConfig:
         target = ssh_config.target_of(host, self._options)
         settings = self._resolve(target, is_destination=True)
+        settings = msgspec.structs.replace(settings, login=ssh_config.login_words(target, self._options))
         address = self._options.addresses.get(target.name)
         if address and settings.name == target.name and not (settings.jumps or settings.proxy):
             return msgspec.structs.replace(settings, name=address)

@@ -325,4 +325,4 @@ class Login:
             return "set the right key: IdentityFile and IdentitiesOnly in the ssh configuration"
         if "publickey" not in (self._allowed or ["publickey"]) and not self._password:
             return "--ask-pass"
-        return f"ssh-copy-id {self._settings.host}" if self._tried else "--identity FILE, or ssh-add"
+        return f"ssh-copy-id {self._settings.login}" if self._tried else "--identity FILE, or ssh-add"

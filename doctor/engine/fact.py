@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 
+from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import beginning, filled
 
 F = TypeVar("F")
@@ -308,11 +309,11 @@ def unusable_reason(output: Output, codes: tuple[int, ...] = (0,)) -> str:
     if output.ended == "timeout":
         return filled("no answer in {0} s", f"{output.seconds:.0f}")
     if output.ended in ("error", "absent"):
-        return output.err.strip() or "could not be read"
+        return hide_secrets(output.err.strip()) or "could not be read"
     if output.cut:
         return "output exceeds the limit"
     if output.code not in codes:
-        lines = (output.err.strip() or output.out.strip()).splitlines()
+        lines = hide_secrets(output.err.strip() or output.out.strip()).splitlines()  # of which one is shown
         ended = (
             filled("killed by signal {0}", -output.code) if output.code < 0 else filled("exit status {0}", output.code)
         )

@@ -32,7 +32,7 @@ SOURCES = (
     *(".so", ".pyx", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cuh", "requirements.txt"),
 )
 """How the names of sources and configurations end; of JSON, of which jobs write their results too, `_CONFIGURATION`."""
-_CONFIGURATION = re.compile(r"(?i)(?:.*config|ds_|deepspeed|zero\d?).*\.json\Z|.*config\.json\Z")
+_CONFIGURATION = re.compile(r"(?i)(?=.*config|ds_|deepspeed|zero).*\.json\Z")
 PIECE = 1 << 16
 """Bytes at the beginning, the middle and the end of a file that is too large to be read."""
 MAX_GIT_BYTES = 4 << 20

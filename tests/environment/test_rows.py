@@ -10,7 +10,6 @@ from doctor.environment.schedulers import find_allocation, schedulers
 from doctor.environment.variables import EnvironmentVariables
 from doctor.remote.runtime import rank_variables
 from doctor.watch.attach.inspector.rank_finder import named_rank
-from doctor.watch.hook import channel
 from tests.environment.contexts import context, fields, launcher_examples, scheduler_examples
 
 
@@ -41,6 +40,8 @@ def test_the_scheduler_of_mindspore_is_no_rank_though_it_inherits_the_number_of_
 
 
 def test_the_recorder_in_a_job_knows_the_same_ranks() -> None:
+    from doctor.watch.hook import channel  # which imports torch
+
     assert tuple(rank for rank, _, _ in rank_variables.RANK_VARIABLES) == channel.RANK_VARIABLES
 
 

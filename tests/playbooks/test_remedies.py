@@ -58,6 +58,7 @@ fi
 """All of a host that a playbook may change."""
 
 BOOT = """\
+ip link set lo up
 if test -s /etc/fstab && grep -q /dev/shm /etc/fstab; then
     mount -o remount,"$(awk '$2 == "/dev/shm" { print $4 }' /etc/fstab)" /dev/shm
 fi
@@ -71,7 +72,7 @@ if starts nftables; then nft -f /etc/nftables.conf; fi
 if test -f /etc/chrony.state; then chronyc -a makestep; fi
 if test -f /etc/hccn.conf; then /usr/local/Ascend/driver/tools/hccn_tool -a -cfg recovery >/dev/null; fi
 """
-"""What a host does with its files when it starts."""
+"""What a host does with its files when it starts; systemd takes lo up itself (src/shared/loopback-setup.c)."""
 
 
 @dataclass

@@ -179,12 +179,13 @@ def know_the_layout(train_layout):
         FAULT.at, FAULT.counts, FAULT.opening = index, {}, 0
         if FAULT.kind == "leave" and (ctx.rank, index) == (FAULT.rank, FAULT.layout):
             ctx.plan = dict(ctx.plan, steps=FAULT.step)
-            train_layout(ctx, index, layout)
+            model = train_layout(ctx, index, layout)
             ctx.plan = dict(ctx.plan, steps=STEPS)
             FAULT.strikes()
         else:
-            train_layout(ctx, index, layout)
+            model = train_layout(ctx, index, layout)
         FAULT.at = -1
+        return model
 
     return known
 

@@ -25,7 +25,7 @@ from doctor.smoke.programs.agent.network import (
     unread_peers,
 )
 from doctor.smoke.programs.agent.procfs import accelerators, hidden_accelerators, npu_model
-from doctor.smoke.programs.agent.rank_monitor import RankMonitor
+from doctor.smoke.programs.agent.rank_monitor import RankMonitor, rank_processes
 from doctor.smoke.programs.agent.rank_watcher import RankWatcher
 from doctor.smoke.programs.agent.stacks import dump_stacks
 from doctor.smoke.programs.recorder_page import PAGE_SIZE
@@ -230,7 +230,8 @@ class Agent(OrderedProgram):
         The limits that the host's ranks have reached, and files that they wait for, come with it: they may be why.
         """
         stacks = dump_stacks(self.watcher.monitors.values(), self.stacks, self.stacks_due)
-        limits, files = self.watcher.reached_limits(), lasting_file_waits(self.watcher.processes())
+        pids = rank_processes(self.watcher.monitors.values(), self.watcher.starting.by_pid.values())
+        limits, files = self.watcher.reached_limits(), lasting_file_waits(pids)
         self.controller.send(stacks=stacks, due=bool(self.stacks_due), limits=limits, files=files)
 
     def send_sockets(self):

@@ -18,7 +18,7 @@ AT_FDCWD = 0xFFFFFF9C
 MOST_BESIDE = 16
 MOST_MOUNTS = 4096
 MOST_MAPPED = 512
-MOST_THREADS = 512
+MOST_WAITING_THREADS = 512
 OF_THE_KERNEL = ("overlay", "tmpfs", "ramfs", "rootfs", "hugetlbfs", "zfs", "proc", "sysfs", "devtmpfs", "aufs")
 NO_FILE = re.compile(r"^(?:pipe|socket|anon_inode|net|memfd)[:\[]|^/memfd:|^/dev/|^/proc/|^/sys/")
 
@@ -173,7 +173,7 @@ def lasting_file_waits(owners):
     """
     waits = {}
     for owner, pids in sorted(owners.items()):
-        threads = [int(name) for pid in pids for name in names_in("/proc/%d/task" % pid, MOST_THREADS)]
+        threads = [int(name) for pid in pids for name in names_in("/proc/%d/task" % pid, MOST_WAITING_THREADS)]
         for thread in list(pids) + [thread for thread in threads if thread not in pids]:
             wait = file_wait(thread) if is_held_up(thread) else None
             if wait and owner not in waits and (wait["seconds"] >= 1 or wait["seconds"] < 0):

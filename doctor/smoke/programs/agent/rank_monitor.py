@@ -39,6 +39,14 @@ def helper_times(pid, with_loaders):
     return threads
 
 
+def rank_processes(monitors, starting):
+    """By rank, -1 for the process that all come from: its processes, loader workers and what a wrapper started."""
+    alive = [monitor for monitor in monitors if monitor.pid and not monitor.ended]
+    by_rank = dict((monitor.rank, monitor.processes()) for monitor in starting)
+    by_rank.update((monitor.rank, [monitor.pid] + child_pids(monitor.pid)) for monitor in alive)
+    return by_rank
+
+
 class RankMonitor:
     """A rank's flight recorder and what /proc shows of its process.
 

@@ -13,7 +13,6 @@ from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pi
 from doctor.smoke.programs.agent.kernel import KernelMessages, Limits, process_limits
 from doctor.smoke.programs.agent.network import carried_bytes, tcp_sockets
 from doctor.smoke.programs.agent.pressure import Pressure
-from doctor.smoke.programs.agent.procfs import child_pids
 from doctor.smoke.programs.agent.rank_monitor import SEND
 
 LOOK = 0.02  # seconds between two readings of the flight recorders
@@ -211,13 +210,6 @@ class RankWatcher:
         """Sentences about limits of processes and of memory that any rank of this host has reached; each once."""
         limits = [self.limits] + [monitor.limits for monitor in self.monitors.values()]
         return list(dict.fromkeys(sentence for limit in limits if limit for sentence in limit.sentences()))[:4]
-
-    def processes(self):
-        """By rank, -1 for the process that all come from: its processes, loader workers and what a wrapper started."""
-        alive = [monitor for monitor in self.monitors.values() if monitor.pid and not monitor.ended]
-        by_rank = dict((monitor.rank, [monitor.pid] + child_pids(monitor.pid)) for monitor in alive)
-        starting = self.starting.by_pid.values()
-        return dict([(monitor.rank, monitor.processes()) for monitor in starting] + list(by_rank.items()))
 
     def watch(self, clock):
         """Reads the flight recorders, and reports what is new."""

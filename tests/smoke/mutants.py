@@ -450,7 +450,7 @@ MUTANTS = [
         "    weights.add_(gradient, alpha=-rate[0])\n"
         "def train_layout(ctx, index, layout):\n"
         "    rate[0] = 0.55\n"
-        "    train_as_told(ctx, index, layout)\n",
+        "    return train_as_told(ctx, index, layout)\n",
     ),
     Mutant(
         "NaN in one rank's activations",

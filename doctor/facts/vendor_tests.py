@@ -114,8 +114,14 @@ class DcgmHealth(Fact, frozen=True):
         return cls(overall=overall, problems=problems)
 
 
-_NOT_HERE = re.compile(r"not enabled|unable to establish a connection|unsupported gpu|no gpus? (?:found|to )", re.I)
-"""What dcgmi says where its host engine does not run, no watch is on, or the GPUs are none that DCGM tests."""
+_NOT_HERE = re.compile(
+    r"not enabled|unable to establish a connection|unsupported gpu|no gpus? (?:found|to )|already running|in progress"
+    r"|permission|privilege|not permitted",
+    re.I,
+)
+"""What dcgmi says where its host engine does not run, no watch is on, the GPUs are none that DCGM tests, another
+diagnosis runs, or this user may start none.
+"""
 
 
 def _dcgmi_report(answer: ProbeAnswer) -> dict[str, Any]:
@@ -185,7 +191,7 @@ class DcgmDiagnosis(Fact, frozen=True):
          "metadata": {"Driver Version Detected": "580.82.09", "version": "4.2.3"}}
     """
 
-    probe = run("dcgmi diag -r 1 -j", requires="dcgmi", timeout=60, limit=1 << 19)
+    probe = run("dcgmi diag -r 1 -j", requires="dcgmi", timeout=30, limit=1 << 19)
 
     failures: tuple[DcgmFailure, ...]
 

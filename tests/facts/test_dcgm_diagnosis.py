@@ -120,6 +120,8 @@ def test_a_status_that_is_not_known_is_no_pass(status: str | None) -> None:
     [
         "Error: unable to establish a connection to the specified host: localhost",
         "Error: Unable to run diagnostic on unsupported GPU 0.",
+        "Error: Unable to complete diagnostic for group 0. Return: (-36) A DCGM diagnostic is already running.",
+        "Error: Unable to complete diagnostic for group 0. Return: (-31) Insufficient privileges to run this request.",
     ],
 )
 def test_a_host_on_which_dcgm_does_not_run(words: str) -> None:

@@ -193,7 +193,7 @@ class Training:
         if meeting is None or elsewhere is False or len(self.processes) == self.world:
             return
         self.meeting = meeting
-        block = block_of(meeting.context, self.world)
+        block = block_of(meeting.context, self.world, self.processes)
         if leads(meeting.context, {*block, *self.processes}):
             try:
                 self.post = LeaderPost(meeting, self.world)
@@ -291,9 +291,9 @@ class Training:
         names = dict(self.hosts)
         if self.meeting is None:
             return {**dict.fromkeys(range(self.world), self.host), **names} if self.is_on_one_host else names
-        for rank in block_of(self.meeting.context, self.world):
+        for rank in block_of(self.meeting.context, self.world, self.processes):
             names.setdefault(rank, self.host)
-        return {**(self.post.blocks(self.world) if self.post is not None else {}), **names}
+        return {**(self.post.blocks(self.world, names) if self.post is not None else {}), **names}
 
     def _stack(self, rank: int) -> str | None:
         process = self.processes.get(rank)

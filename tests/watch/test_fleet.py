@@ -326,7 +326,14 @@ def test_all_hosts_of_a_launch_find_one_meeting(launcher: Callable[[int], dict[s
     assert first.context.leader_addresses == ("10.0.0.1",)
     assert starts_elsewhere(first.context, 4) is True
     assert [list(block_of(meeting.context, 4)) for meeting in (first, second)] == [[0, 1], [2, 3]]
+    assert [list(block_of(meeting.context, 4, [0, 2])) for meeting in (first, second)] == [[], []]
     assert leads(first.context, [0, 1]) and not leads(second.context, [2, 3])
+
+
+def test_hosts_may_have_different_numbers_of_ranks() -> None:
+    environ = {**torchrun(1), "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1"}
+    meeting = find_meeting(environ, 1, 3, "", 0, 0)
+    assert meeting and list(block_of(meeting.context, 3)) == [1, 2]
 
 
 def test_each_start_of_the_ranks_has_a_meeting_of_its_own() -> None:

@@ -7,7 +7,7 @@ import queue
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.smoke.rendezvous.link import LeaderListener, Member, leader_ports, listening_address
-from doctor.watch.fleet.meeting import Meeting
+from doctor.watch.fleet.meeting import Meeting, block_around
 from doctor.watch.fleet.messages import PROTOCOL, FleetOrder, FleetVerdict, HostNews, RankNews
 from doctor.watch.fleet.sockets import FleetLink
 from doctor.watch.suspicion import StackPending
@@ -256,14 +256,20 @@ class LeaderPost:
             if host.state == "cut" and host.ranks and host.silent_seconds(now) > SETTLING_SECONDS
         }
 
-    def blocks(self, world: int) -> dict[int, str]:
-        """By rank: the host on which it must be, as its launcher gives each host so many ranks in their order."""
+    def blocks(self, world: int, placed: Collection[int]) -> dict[int, str]:
+        """By rank: the host on which it must be, as its launcher gives each host so many ranks in their order.
+
+        ``placed``: all ranks whose hosts are known.
+        """
         names: dict[int, str] = {}
         for host in self.hosts.values():
             size = host.local_world
             if size > 0 and world % size == 0 and len({rank // size for rank in host.ranks}) == 1:
                 first = min(host.ranks) // size * size
-                names.update({rank: names.get(rank, host.name) for rank in range(first, first + size)})
+                block = range(first, first + size)
+            else:
+                block = block_around(host.ranks, size, world, {*placed} - host.ranks)
+            names.update({rank: names.get(rank, host.name) for rank in block})
         return names
 
     def sentences(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from doctor.environment.job_context import JobContext, detect
@@ -107,11 +107,31 @@ def starts_elsewhere(context: JobContext, world: int) -> bool | None:
     return None if context.local_world_size is None else context.local_world_size < world
 
 
-def block_of(context: JobContext, world: int) -> range:
-    """The ranks of this host, where ranks fill one host after the other; empty where that is not known."""
-    size, node = context.local_world_size, context.node_rank
-    if not size or world % size:
+def block_of(context: JobContext, world: int, ranks: Collection[int] = ()) -> range:
+    """The ranks of this host, where ranks fill one host after the other; empty where that is not known.
+
+    ``ranks``: those that were seen on it. Hosts may have different numbers of ranks where each rank knows its number on
+    its host.
+    """
+    size, node, rank = context.local_world_size, context.node_rank, context.rank
+    if not size:
         return range(0)
-    if node is None and context.rank is not None:
-        node = context.rank // size
-    return range(node * size, (node + 1) * size) if node is not None and (node + 1) * size <= world else range(0)
+    starts = [rank - context.local_rank] if rank is not None and context.local_rank is not None else []
+    if world % size == 0 and (node is not None or rank is not None):
+        starts.append((rank or 0) // size * size if node is None else node * size)
+    blocks = (range(start, start + size) for start in starts if 0 <= start <= world - size)
+    return next((block for block in blocks if all(rank in block for rank in ranks)), range(0))
+
+
+def block_around(ranks: Collection[int], size: int, world: int, elsewhere: Collection[int]) -> range:
+    """The ranks of another host that has ``size`` of them, these included, in one row; empty where it may be several.
+
+    >>> block_around({1}, 2, 3, {0}), block_around({1}, 2, 4, {0}), block_around({1}, 2, 5, {3})
+    (range(1, 3), range(1, 3), range(0, 0))
+    """
+    if not ranks or not 0 < size <= world:
+        return range(0)
+    starts = range(max(0, max(ranks) - size + 1), min(*ranks, world - size) + 1)
+    blocks = [range(start, start + size) for start in starts]
+    possible = [block for block in blocks if not any(rank in block for rank in elsewhere)]
+    return possible[0] if len(possible) == 1 else range(0)

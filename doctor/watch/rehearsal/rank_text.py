@@ -36,7 +36,10 @@ _ELSEWHERE = re.compile(r"BASH_SOURCE|[<>]\(|\0")
 _NAME = re.compile(r"[\w@./+-]{1,400}\Z", re.ASCII)
 _BEFORE, _AFTER = r"""(?<![^\s;&|(){}="'`])""", r"""(?![^\s;&|(){}"'`])"""
 _QUOTED = r""""(?:[^"\\]|\\.)*"|'[^']*'"""
-_OUTPUT = re.compile(rf"""(?:&|\b[0-9])?>{{1,2}}\|?[ \t]*((?:{_QUOTED}|[^\s;&|()<>'"])+)""", re.DOTALL)
+_OUTPUT = re.compile(
+    rf"""\[\[.{{0,400}}?\]\]|\(\(.{{0,400}}?\)\)|(?:&|\b[0-9])?>{{1,2}}\|?[ \t]*((?:{_QUOTED}|[^\s;&|()<>'"])+)""",
+    re.DOTALL,
+)
 _TEE = re.compile(r"\|(&?)[ \t]*tee\b[^;|&\n)]*")
 _LOGS = re.compile(r"(--(?:log[-_]dir|output-filename)[= ])[ \t]*\S+")
 _NO_LOGS = re.compile(r"(?<![\w/.-])(torchrun|torch\.distributed\.(?:run|launch))(?=\s)")
@@ -117,9 +120,12 @@ def _replaced_words(argv: Sequence[str], line: LaunchLine, path: str) -> list[st
 
 def _without_output(text: str, logs: str) -> str:
     """Nothing writes into the files of the job's output."""
-    text = _OUTPUT.sub(
-        lambda match: match[0] if match[1].startswith("/dev/") else " >/dev/null", _TEE.sub("|\\1 cat", text)
-    )
+
+    def redirected(match: re.Match[str]) -> str:
+        is_kept = match[1] is None or match[1].startswith("/dev/")  # a comparison is no output
+        return match[0] if is_kept else " >/dev/null"
+
+    text = _OUTPUT.sub(redirected, _TEE.sub("|\\1 cat", text))
     place = os.path.join(logs, "log")
     if _LOGS.search(text):
         return _LOGS.sub(lambda match: match[1] + place, text)

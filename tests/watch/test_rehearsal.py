@@ -279,8 +279,8 @@ def test_a_script_with_words_that_only_a_shell_knows_goes_on_as_it_stands(tmp_pa
     ("text", "arguments", "words"),
     [
         ("export RANK=$PMI_RANK\npython -u train.py", [], ["export RANK=$PMI_RANK\npython -u STUB"]),
-        ("if [[ $PMI_RANK > 3 ]]; then export A=$((PMI_RANK>1)); fi; python train.py > $A.log", [],
-         ["if [[ $PMI_RANK > 3 ]]; then export A=$((PMI_RANK>1)); fi; python STUB  >/dev/null"]),
+        ("if [[ $PMI_RANK > 3 ]]; then export A=$((PMI_RANK>1)); fi; python train.py >/dev/shm/$A.log 2>/dev/null", [],
+         ["if [[ $PMI_RANK > 3 ]]; then export A=$((PMI_RANK>1)); fi; python STUB  >/dev/null 2>/dev/null"]),
         ("RANK=$PMI_RANK exec python -m pkg.train", [], [f"RANK=$PMI_RANK exec python {os.getcwd()}/STUB"]),
         ("source env.sh; P=run/train.py; A=$PMI_RANK python $P", [], ["source env.sh; P=run/STUB; A=$PMI_RANK python $P"]),
         ('A=$PMI_RANK exec "$@"', ["-", "python", "train.py", "-v"], ['A=$PMI_RANK exec "$@"', "-", "python", "STUB", "-v"]),

@@ -40,6 +40,7 @@ _OUTPUT = re.compile(
     rf"""\[\[.{{0,400}}?\]\]|\(\(.{{0,400}}?\)\)|(?:&|\b[0-9])?>{{1,2}}\|?[ \t]*((?:{_QUOTED}|[^\s;&|()<>'"])+)""",
     re.DOTALL,
 )
+_STREAMS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 _TEE = re.compile(r"\|(&?)[ \t]*tee\b[^;|&\n)]*")
 _LOGS = re.compile(r"(--(?:log[-_]dir|output-filename)[= ])[ \t]*\S+")
 _NO_LOGS = re.compile(r"(?<![\w/.-])(torchrun|torch\.distributed\.(?:run|launch))(?=\s)")
@@ -122,7 +123,7 @@ def _without_output(text: str, logs: str) -> str:
     """Nothing writes into the files of the job's output."""
 
     def redirected(match: re.Match[str]) -> str:
-        is_kept = match[1] is None or match[1].startswith("/dev/")  # a comparison is no output
+        is_kept = match[1] is None or match[1] in _STREAMS  # a comparison is no output
         return match[0] if is_kept else " >/dev/null"
 
     text = _OUTPUT.sub(redirected, _TEE.sub("|\\1 cat", text))

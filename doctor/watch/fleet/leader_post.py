@@ -263,12 +263,7 @@ class LeaderPost:
         """
         names: dict[int, str] = {}
         for host in self.hosts.values():
-            size = host.local_world
-            if size > 0 and world % size == 0 and len({rank // size for rank in host.ranks}) == 1:
-                first = min(host.ranks) // size * size
-                block = range(first, first + size)
-            else:
-                block = block_around(host.ranks, size, world, {*placed} - host.ranks)
+            block = block_around(host.ranks, host.local_world, world, {*placed} - host.ranks)
             names.update({rank: names.get(rank, host.name) for rank in block})
         return names
 

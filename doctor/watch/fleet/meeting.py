@@ -126,11 +126,16 @@ def block_of(context: JobContext, world: int, ranks: Collection[int] = ()) -> ra
 def block_around(ranks: Collection[int], size: int, world: int, elsewhere: Collection[int]) -> range:
     """The ranks of another host that has ``size`` of them, these included, in one row; empty where it may be several.
 
-    >>> block_around({1}, 2, 3, {0}), block_around({1}, 2, 4, {0}), block_around({1}, 2, 5, {3})
-    (range(1, 3), range(1, 3), range(0, 0))
+    Where each host may have as many, these rows follow one another.
+
+    >>> block_around({2}, 2, 4, ()), block_around({1}, 2, 3, {0}), block_around({1}, 2, 5, {3})
+    (range(2, 4), range(1, 3), range(0, 0))
     """
     if not ranks or not 0 < size <= world:
         return range(0)
+    if world % size == 0 and len({rank // size for rank in ranks}) == 1:
+        first = min(ranks) // size * size
+        return range(first, first + size)
     starts = range(max(0, max(ranks) - size + 1), min(*ranks, world - size) + 1)
     blocks = [range(start, start + size) for start in starts]
     possible = [block for block in blocks if not any(rank in block for rank in elsewhere)]

@@ -26,7 +26,8 @@ def dcgm_diagnosis_failed(diagnosis: DcgmDiagnosis) -> Iterator[Finding]:
 
     ## Source
     NVIDIA DCGM, `dcgmi diag -r 1 -j` (dcgmi/Diag.cpp, dcgmlib/dcgm_errors.h of github.com/NVIDIA/DCGM): level 1 takes
-    seconds and leaves the GPUs to their jobs. It is left out where the host engine does not run. A failure of severity
+    seconds and leaves the GPUs to their jobs. It is left out where the host engine does not run,
+    another diagnosis runs, or this user may start none. A failure of severity
     2 (isolate) or 6 (reset) is an error, others are warnings. Left out are settings of the host (severity 5, such as
     the persistence mode), which checks of their own judge.
     """

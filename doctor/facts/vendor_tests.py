@@ -114,22 +114,18 @@ class DcgmHealth(Fact, frozen=True):
         return cls(overall=overall, problems=problems)
 
 
-_NOT_HERE = re.compile(
-    r"not enabled|unable to establish a connection|unsupported gpu|no gpus? (?:found|to )|already running|in progress"
-    r"|permission|privilege|not permitted",
-    re.I,
-)
-"""What dcgmi says where its host engine does not run, no watch is on, the GPUs are none that DCGM tests, another
-diagnosis runs, or this user may start none.
-"""
+_NOT_HERE = r"not enabled|unable to establish a connection|unsupported gpu|no gpus? (?:found|to )"
+"""What dcgmi says where its host engine does not run, no watch is on, or the GPUs are none that DCGM tests."""
+_NOT_NOW = r"already running|in progress|permission|privilege|not permitted"
+"""Where another diagnosis runs, or this user may start none."""
 
 
-def _dcgmi_report(answer: ProbeAnswer) -> dict[str, Any]:
-    """The JSON that dcgmi printed. Raises: Absent where DCGM does not run here, Unreadable for anything else."""
+def _dcgmi_report(answer: ProbeAnswer, absent: str = _NOT_HERE) -> dict[str, Any]:
+    """The JSON that dcgmi printed. Raises: Absent where it says ``absent`` instead, Unreadable for anything else."""
     output = answer.get("")
     printed = f"{output.out}\n{output.err}" if output else ""
     if output is not None and output.ended == "exited" and "{" not in output.out:
-        if _NOT_HERE.search(printed):
+        if re.search(absent, printed, re.I):
             raise Absent("DCGM runs no such test here")
         raise Unreadable(filled("dcgmi: {0}", beginning(printed.strip().partition("\n")[0], MAX_CHARS) or "no answer"))
     text = answer.text(codes=tuple(range(256)))
@@ -197,7 +193,7 @@ class DcgmDiagnosis(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> DcgmDiagnosis:
-        report = _dcgmi_report(answer)
+        report = _dcgmi_report(answer, f"{_NOT_HERE}|{_NOT_NOW}")
         body = report.get("DCGM Diagnostic") or report.get("DCGM GPU Diagnostic") or report
         try:
             tests = [test for part in body["test_categories"] for test in part["tests"] if test]

@@ -69,7 +69,7 @@ def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, st
     ``/bin/true`` in the allocation of this shell, and where there is none asks for the time of one. Sources: Open MPI,
     mpirun(1), "--do-not-launch"; Slurm, srun(1), "--test-only", "--immediate".
     """
-    call, start = _first_launcher(line, argv)
+    call, start = line.first_launcher(argv)
     if call is None or not _runs_here(line) or any(word.startswith("$") for word in argv):
         return []
     command = argv[start - 1]
@@ -89,13 +89,6 @@ def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, st
     options += [f"--{name}={idle}" for name, idle in _HOOKS.items() if name in call.options]
     options = ["--help"] if any(map(_READ_ALONE.match, call.options)) else options
     return [*argv[:start], *_idle(argv[start:], call, options)]
-
-
-def _first_launcher(line: LaunchLine, argv: Sequence[str]) -> tuple[LaunchCall | None, int]:
-    """The first launcher and the place of its first option among the words; None and 0 where it is not among them."""
-    call = next(iter(line.launchers), None)
-    names = [os.path.basename(word) for word in argv]
-    return (call, names.index(call.command) + 1) if call is not None and call.command in names else (None, 0)
 
 
 def _runs_here(line: LaunchLine) -> bool:
@@ -228,7 +221,7 @@ def launch_refusals(
 
 def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> OptionProblem | None:
     """What srun refuses of the file of ``--multi-prog``, and the first of its programs that nothing finds."""
-    call, start = _first_launcher(line, argv)
+    call, start = line.first_launcher(argv)
     if call is None or call.launcher != "srun":
         return None
     rest = split_options(call.command, literal_words(argv[start:]), launcher_rows()["srun"]).rest
@@ -280,7 +273,7 @@ def with_app_file(argv: Sequence[str], line: LaunchLine) -> list[str]:
     Beside the file neither programs nor ``_OF_PROGRAM`` of the line count (measured with Open MPI 4.1.4). Source:
     mpirun(1), "Specifying Multiple Applications".
     """
-    call, start = _first_launcher(line, argv)
+    call, start = line.first_launcher(argv)
     if call is None or call.launcher != "openmpi" or not call.option("app") or call.unresolved:
         return list(argv)
     try:

@@ -315,6 +315,20 @@ def test_text_that_starts_more_than_the_program_is_refused(text: str) -> None:
         rehearsed_line(["mpirun", "-np", "2", "bash", "-c", text], {}, "STUB", "LOGS")
 
 
+def test_text_of_each_rank_is_followed_into_the_folder_of_its_program(program: Path) -> None:
+    folder = program.parent / "code"
+    folder.mkdir()
+    program.rename(folder / "train.py")
+    script = program.parent / "run.sh"
+    script.write_text(
+        "echo begin | tee all.log\ncd code\nfor i in 0 1; do\n"
+        f"RANK=$i WORLD_SIZE=2 LOCAL_RANK=$i {sys.executable} train.py >$i.log &\ndone\nwait\n"
+    )
+    code, document = rehearse(program.parent, "bash", "run.sh", options=("--for", "60"))
+    assert (code, ranks(document)) == (0, [(0, 0), (1, 1)]), document
+    assert left_behind(program.parent) == ["code", "code/train.py", "run.sh"]
+
+
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
 def test_wrapper_scripts_of_each_rank(program: Path) -> None:
     wrapper = program.with_name("wrap")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -138,6 +140,14 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     def folder(self) -> str:
         """In which the program starts, by an option of a launcher; empty: in its own."""
         return "".join(call.folder for call in self.launchers[-1:])
+
+    def first_launcher(self, argv: Sequence[str]) -> tuple[LaunchCall | None, int]:
+        """The outermost launcher, and the place of its first option among the words of the line; None and 0 where it is
+        not among them.
+        """
+        call = next(iter(self.launchers), None)
+        names = [os.path.basename(word) for word in argv]
+        return (call, names.index(call.command) + 1) if call is not None and call.command in names else (None, 0)
 
     @property
     def innermost(self) -> LaunchCall | None:

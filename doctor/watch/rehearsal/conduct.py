@@ -100,8 +100,9 @@ def _require_programs(rehearsed: Rehearsed) -> None:
     """A file, or one that the job's PATH has, and the launcher. Raises: CannotRehearse, InputError."""
     line = rehearsed.line
     path = rehearsed.environ.get("PATH", os.defpath)
-    at_place = os.path.join(rehearsed.folder, line.folder, line.program)
-    if not line.is_module and not os.path.exists(at_place) and shutil.which(line.program, path=path) is None:
+    folders = dict.fromkeys((rehearsed.start, line.folder))  # a wrapper script lies in that of the launcher
+    is_there = any(os.path.exists(os.path.join(rehearsed.folder, folder, line.program)) for folder in folders)
+    if not line.is_module and not is_there and shutil.which(line.program, path=path) is None:
         raise CannotRehearse(filled("{0}: there is no such file on this host", printable(line.program, 200)))
     launcher = rehearsed.argv[0]
     if shutil.which(launcher, path=path) is None:

@@ -62,6 +62,8 @@ class RankText(NamedTuple):
     """The command that starts it."""
     place: int
     """The command's number in the text."""
+    shell: ShellText
+    """The commands of the text."""
 
 
 def with_stub(
@@ -80,23 +82,25 @@ def with_stub(
     if removed := _CHANGES.search(text):
         raise TextRefused(filled("it starts {0}, too", removed[0]))
     text = _without_output(text, logs)
-    starters = [*_starters(text, arguments, environ)]
+    _, starters = _starters(text, arguments, environ)
     programs = {(line.program, line.is_module) for _, line in starters}
     if len(programs) != 1:
         raise TextRefused(filled("it starts {0} programs; expected one", len(programs)))
-    place, line = starters[0]
+    line = starters[0][1]
     if "program" in line.unresolved or not _NAME.match(line.program) or line.program.endswith((".sh", ".bash")):
         why = printable(line.unresolved.get("program", line.program), 200)
         raise TextRefused(filled("the program of the launch line is not known: {0}", why))
     beside = os.path.join(os.path.dirname(line.program), stub)
-    path = module_stub if line.is_module else beside if runs_python(line) else f"python3 {beside}"
+    path = module_stub if line.is_module else beside
+    started = path if runs_python(line) else f"python3 {path}"
     flag = r"(?:-m|--module)[ \t]+" if line.is_module else ""
     token = re.compile(f"{_BEFORE}{flag}{re.escape(line.program)}{_AFTER}")
-    new_text = token.sub(lambda _: path, text)
-    rest = _replaced_words(arguments, line, path)
-    if {(match.program, match.is_module) for _, match in _starters(new_text, rest, environ)} != {(path, False)}:
+    new_text = token.sub(lambda _: started, text)
+    rest = _replaced_words(arguments, line, started)
+    shell, starters = _starters(new_text, rest, environ)
+    if {(new_line.program, new_line.is_module) for _, new_line in starters} != {(path, False)}:
         raise TextRefused("its program cannot be replaced with certainty")
-    return RankText(new_text, tuple(rest), line.program, line, place)
+    return RankText(new_text, tuple(rest), line.program, line, starters[0][0], shell)
 
 
 def runs_python(line: LaunchLine) -> bool:
@@ -133,8 +137,10 @@ def _without_output(text: str, logs: str) -> str:
     return _NO_LOGS.sub(lambda match: f"{match[0]} --log_dir={place}", text)
 
 
-def _starters(text: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Iterator[tuple[int, LaunchLine]]:
-    """The commands that start a program, with their numbers. Raises: TextRefused."""
+def _starters(
+    text: str, arguments: Sequence[str], environ: Mapping[str, str]
+) -> tuple[ShellText, list[tuple[int, LaunchLine]]]:
+    """The text's commands, and those that start a program, with their numbers. Raises: TextRefused."""
     shell = evaluate(text, environ, literal_words(arguments))
     not_followed = [part for part in shell.unread if part.text.partition(" ")[0] not in (".", "source")]
     if shell.refused or not_followed:
@@ -144,7 +150,7 @@ def _starters(text: str, arguments: Sequence[str], environ: Mapping[str, str]) -
         for command in evaluate(inner, environ, literal_words(arguments)).commands:
             if not _sets_up(command.argv):
                 raise TextRefused(filled("it starts {0}, too", printable(command.argv[0].text, 100)))
-    yield from _launches(shell, environ)
+    return shell, [*_launches(shell, environ)]
 
 
 def _launches(shell: ShellText, environ: Mapping[str, str]) -> Iterator[tuple[int, LaunchLine]]:

@@ -52,10 +52,11 @@ def render(page: RehearsalPage, code: int, verbose: bool = False) -> str:
 
 def _lines(page: RehearsalPage, code: int, verbose: bool) -> Iterator[str]:
     result = page.result
-    if result.line.where:
-        yield phrase(
-            "the launch line of {where}; nothing else of the script was run", where=localized_filled(result.line.where)
-        )
+    where = localized_filled(result.line.where)
+    if result.line.is_whole:
+        yield phrase("all of {where} was run, with a stub in the place of its program", where=where)
+    elif where:
+        yield phrase("the launch line of {where}; nothing else of the script was run", where=where)
     limit = None if verbose else MAX_RANKS
     for view in result.views[:limit]:
         device = filled("{0} ({1})", view.device[0], view.device[1]) if view.device else localized("none")

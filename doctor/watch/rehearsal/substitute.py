@@ -21,6 +21,7 @@ from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.options import Options, split_options
+from doctor.job.launch_line.read import SHELLS
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.word import ShellText, beside_script, literal_words
 from doctor.watch.rehearsal.rank_text import TextRefused, runs_python, with_stub
@@ -28,7 +29,6 @@ from doctor.watch.rehearsal.rank_text import TextRefused, runs_python, with_stub
 _OF_BATCH = ("output", "error", "input", "open-mode", "array", "requeue", "no-requeue", "export", "wrap", "parsable",
              "wait")  # fmt: skip
 """Options that sbatch has and salloc has not (https://slurm.schedmd.com/salloc.html)."""
-SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 _SHEBANG = re.compile(rf"#![ \t]*(?:/usr/bin/env[ \t]+)?(?:/\S*/)?({'|'.join(SHELLS)})\b")
 _MODULE_FLAGS = ("-m", "--module")
 _LOG_OPTIONS = {
@@ -69,6 +69,8 @@ class Rehearsed(NamedTuple):
     """In which it is run; empty: that of doctor."""
     start: str = ""
     """The folder in which the program starts, by ``cd`` or an option of the launcher, seen from ``folder``."""
+    is_whole: bool = False
+    """All of the script at ``where`` is run."""
 
 
 def rehearsed_line(argv: Sequence[str], environ: Mapping[str, str], stub: str, logs: str) -> Rehearsed:
@@ -105,11 +107,13 @@ def _of_shell(
         inner = _of_text(f"{argv[place]} -c", text, environ, arguments[1:], stub, logs)
     except OnlyAShellKnows as error:
         inner = _whole_text([argv[place], "-c"], f"{argv[place]} -c", text, environ, arguments[1:], stub, logs, error)
-        return inner._replace(argv=(*before, inner.argv[2], *arguments[:1], *inner.argv[4:]), line=line)
+        start = os.path.join(line.folder, inner.start)
+        return inner._replace(argv=(*before, inner.argv[2], *arguments[:1], *inner.argv[4:]), line=line, start=start)
     removed = [word for name in sorted(environ.keys() - inner.environ.keys()) for word in ("-u", name)]
     names = sorted(name for name in inner.environ if inner.environ[name] != environ.get(name))
     after = ("env", *removed, *(f"{name}={inner.environ[name]}" for name in names), *inner.argv)
-    return inner._replace(argv=(*before, 'exec "$@"', argv[place], *after), environ=environ, line=line)
+    start = os.path.join(line.folder, inner.start)
+    return inner._replace(argv=(*before, 'exec "$@"', argv[place], *after), environ=environ, line=line, start=start)
 
 
 def _is_script(line: LaunchLine, argv: Sequence[str]) -> bool:
@@ -152,13 +156,13 @@ def _whole_text(
         ranked = with_stub(text, arguments, environ, stub, os.path.abspath(stub), logs)
     except TextRefused as error:
         raise CannotRehearse(filled("{0}; {1}", reason, error) if str(reason) else str(error)) from None
-    start, unknown = _folder_at(ranked.place, evaluate(text, environ, literal_words(arguments)), path)
+    start, unknown = _folder_at(ranked.place, ranked.shell, path)
     if unknown:
         raise reason
     module = ranked.line.is_module
     program = os.path.abspath(stub) if module else os.path.join(os.path.dirname(ranked.program), stub)
     argv = (*head, ranked.text, path, *ranked.arguments)
-    return Rehearsed(argv, environ, ranked.line, program, printable(path, 200), "", "" if module else start)
+    return Rehearsed(argv, environ, ranked.line, program, printable(path, 200), "", "" if module else start, True)
 
 
 def _of_text(
@@ -247,7 +251,7 @@ def _replaced(
         before = [*_own_logs(head, line, logs), *shell, "-c"]
         error = CannotRehearse(reason)
         inner = _whole_text(before, line.program, text, environ, line.arguments, stub, logs, error)
-        return inner._replace(line=line, start=os.path.join(line.folder, inner.start), where="")
+        return inner._replace(line=line, start=os.path.join(line.folder, inner.start))
     values = [word for before, word in pairwise(head) if before.startswith("-")]  # of options
     if line.program in head and line.program not in values:
         raise CannotRehearse(filled("{0} stands in the line twice", printable(line.program, 200)))
@@ -279,17 +283,17 @@ def _of_several(
     """Several programs of one mpirun, with ``:`` between them; they lie in one folder, or the line is refused."""
     ends = [place for place, word in enumerate(argv) if word == ":"]
     parts = [list(argv[begin + 1 : end]) for begin, end in pairwise((-1, *ends, len(argv)))]
-    place = next(place for place, word in enumerate(parts[0]) if line.innermost and line.innermost.command in word)
+    _, options = line.first_launcher(argv)
     new_argv: list[str] = []
     replaced: list[Rehearsed] = []
     for part in parts:
-        part_argv = part if part is parts[0] else [*parts[0][: place + 1], *part]
+        part_argv = part if part is parts[0] else [*parts[0][:options], *part]
         part_line = read_launch_line(part_argv, environ)
         if not os.path.lexists(os.path.join(folder, part_line.folder, part_line.program)) and not part_line.is_module:
             text = filled("{0}: there is no such file on this host", printable(part_line.program, 200))
             raise CannotRehearse(text)
         replaced.append(_replaced(part_argv, environ, part_line, stub, logs, folder))
-        new_argv += replaced[-1].argv if part is parts[0] else (":", *replaced[-1].argv[place + 1 :])
+        new_argv += replaced[-1].argv if part is parts[0] else (":", *replaced[-1].argv[options:])
     if len({(part.program, part.start) for part in replaced}) > 1:
         raise CannotRehearse("its programs lie in several folders")
     return replaced[0]._replace(argv=tuple(new_argv), line=line)

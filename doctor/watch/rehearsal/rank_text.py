@@ -36,10 +36,11 @@ _ELSEWHERE = re.compile(r"BASH_SOURCE|[<>]\(|\0")
 _NAME = re.compile(r"[\w@./+-]{1,400}\Z", re.ASCII)
 _BEFORE, _AFTER = r"""(?<![^\s;&|(){}="'`])""", r"""(?![^\s;&|(){}"'`])"""
 _QUOTED = r""""(?:[^"\\]|\\.)*"|'[^']*'"""
-_OUTPUT = re.compile(
-    rf"""\[\[.{{0,400}}?\]\]|\(\(.{{0,400}}?\)\)|(?:&|\b[0-9])?>{{1,2}}\|?[ \t]*((?:{_QUOTED}|[^\s;&|()<>'"])+)""",
-    re.DOTALL,
-)
+_OUTPUT = re.compile(rf"""(?:&|\b[0-9])?>{{1,2}}\|?[ \t]*((?:{_QUOTED}|[^\s;&|()<>'"])+)""")
+_COMPARES = re.compile(r"\[\[|\]\]|\(\(|\)\)")
+_ENDS = {"[[": "]]", "((": "))"}
+MAX_COMPARISON = 400
+"""Characters: in more, what looks like output is output."""
 _STREAMS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 _TEE = re.compile(r"\|(&?)[ \t]*tee\b[^;|&\n)]*")
 _LOGS = re.compile(r"(--(?:log[-_]dir|output-filename)[= ])[ \t]*\S+")
@@ -127,14 +128,32 @@ def _without_output(text: str, logs: str) -> str:
     """Nothing writes into the files of the job's output."""
 
     def redirected(match: re.Match[str]) -> str:
-        is_kept = match[1] is None or match[1] in _STREAMS  # a comparison is no output
-        return match[0] if is_kept else " >/dev/null"
+        return match[0] if match[1] in _STREAMS else " >/dev/null"
 
-    text = _OUTPUT.sub(redirected, _TEE.sub("|\\1 cat", text))
+    text = _TEE.sub("|\\1 cat", text)
+    parts: list[str] = []
+    done = 0
+    for start, end in _comparisons(text):
+        parts += _OUTPUT.sub(redirected, text[done:start]), text[start:end]
+        done = end
+    text = "".join((*parts, _OUTPUT.sub(redirected, text[done:])))
     place = os.path.join(logs, "log")
     if _LOGS.search(text):
         return _LOGS.sub(lambda match: match[1] + place, text)
     return _NO_LOGS.sub(lambda match: f"{match[0]} --log_dir={place}", text)
+
+
+def _comparisons(text: str) -> Iterator[tuple[int, int]]:
+    """Where text compares, ``[[ a > b ]]`` and ``(( a > b ))``: start and end."""
+    start, end = 0, ""
+    for match in _COMPARES.finditer(text):
+        if end and match.end() - start > MAX_COMPARISON:
+            end = ""
+        if not end:
+            start, end = match.start(), _ENDS.get(match[0], "")
+        elif match[0] == end:
+            yield start, match.end()
+            end = ""
 
 
 def _starters(

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from doctor.remote.runtime.kernel_waits import kernel_call
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent import system_calls
-from doctor.smoke.programs.agent.kernel import LIGHT_SLEEPS
 from doctor.smoke.programs.agent.network import socket_bytes
 from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.inspector import rank_state
@@ -199,11 +199,12 @@ def test_a_connection_whose_bytes_are_not_known_may_bring_a_message(counted: boo
 
 
 @pytest.mark.parametrize(
-    ("function", "is_light"), [("futex_do_wait", True), ("__x64_sys_pause", False), ("folio_wait_bit_common", False),
-                               ("do_wait", True), ("do_wait_for_common", False), ("kernel_clone", False)],
+    ("function", "kind"), [("futex_do_wait", "futex"), ("__x64_sys_pause", ""), ("folio_wait_bit_common", ""),
+                           ("do_wait", "wait"), ("do_wait_for_common", ""), ("kernel_clone", ""),
+                           ("unix_stream_read_generic.isra.0", "recv"), ("__futex_wait", "futex")],
 )  # fmt: skip
-def test_in_which_functions_nothing_waits_uninterruptibly(function: str, is_light: bool) -> None:
-    assert bool(LIGHT_SLEEPS.match(function)) is is_light
+def test_in_which_functions_nothing_waits_uninterruptibly(function: str, kind: str) -> None:
+    assert kernel_call(function) == kind
 
 
 @pytest.mark.parametrize(

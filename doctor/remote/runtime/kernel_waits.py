@@ -6,6 +6,19 @@ Lustre 2.15 (ptlrpc/client.c, ldlm/ldlm_request.c); the symbols of IBM Storage S
 
 import re
 
+# Kind of call, from whose functions a signal wakes -> these functions of the kernel: where reading the call needs
+# rights that reading the function does not.
+KERNEL_CALLS = (
+    ("futex", "futex\\w*"),
+    ("sleep", "hrtimer_nanosleep\\w*|do_nanosleep"),
+    ("poll", "poll_schedule_timeout|ep_poll|do_epoll_wait|do_sys_poll|do_select"),
+    ("wait", "do_wait|kernel_wait4"),
+    ("read", "(anon_)?pipe_read|n_tty_read"),
+    ("open", "fifo_open|wait_for_partner"),
+    ("recv", "unix_stream_(data_wait|read_generic)|sk_wait_data"),
+    ("accept", "inet_csk_accept"),
+    ("stop", "do_signal_stop"),
+)
 # Kind -> functions of the kernel, and what they wait for. None of them waits for another rank: gloo's threads wait for
 # a futex, and sockets of the network are in other functions. ``file``: of a file system.
 KERNEL_WAITS = (
@@ -56,9 +69,23 @@ KERNEL_WAITS = (
         "a lock of the kernel that another process holds, as in a folder that does not answer",
     ),
 )
-_FORMS = [
-    (kind, re.compile("(?:%s)(?:\\.[\\w.]{1,40})?$" % functions), meaning) for kind, functions, meaning in KERNEL_WAITS
-]
+
+
+def _form(functions):
+    return re.compile("_*(?:%s)(?:\\.[\\w.]{1,40})?$" % functions)
+
+
+_CALLS = [(kind, _form(functions)) for kind, functions in KERNEL_CALLS]
+_FORMS = [(kind, _form(functions), meaning) for kind, functions, meaning in KERNEL_WAITS]
+
+
+def kernel_call(function: str) -> str:
+    """The kind of call that sleeps in a kernel's function; empty where that is not known.
+
+    >>> kernel_call("futex_wait_queue"), kernel_call("do_wait_for_common")
+    ('futex', '')
+    """
+    return next((kind for kind, form in _CALLS if form.match(function)), "")
 
 
 def kernel_wait(function: str) -> "tuple[str, str] | None":

@@ -4,6 +4,7 @@ import os
 import re
 
 from doctor.remote.runtime.host_texts import filled
+from doctor.remote.runtime.kernel_waits import kernel_call
 from doctor.remote.runtime.reading import read_text
 from doctor.remote.runtime.streams import kernel_records
 from doctor.smoke.programs.agent.procfs import stat_fields
@@ -124,13 +125,6 @@ def soft_limit(text, name):
     return match.group(1) if match else ""
 
 
-LIGHT_SLEEPS = re.compile(
-    r"_*(?:futex_|hrtimer_nanosleep|do_nanosleep|poll_schedule_timeout|ep_poll|do_epoll_wait|(?:anon_)?pipe_read"
-    r"|unix_stream_read|inet_csk_accept|do_wait$|n_tty_read)"
-)
-"""Kernel functions that a signal wakes from: no process is in them uninterruptibly."""
-
-
 def is_frozen(pid, state):
     """Whether a cgroup freezer holds a process of this state.
 
@@ -140,10 +134,10 @@ def is_frozen(pid, state):
     """
     if state not in "DS":
         return False
-    function = read_text("/proc/%d/wchan" % pid)
+    function = read_text("/proc/%d/wchan" % pid, 64)
     if "refrigerator" in function or "freezer" in function or function.startswith("get_signal"):
         return True
-    if state == "D" and LIGHT_SLEEPS.match(function):
+    if state == "D" and kernel_call(function):
         return True
     folders = cgroup_folders(pid)
     if "freezer" in folders and read_text(folders["freezer"] + "/freezer.state").strip() == "FROZEN":

@@ -5,18 +5,11 @@ import re
 import struct
 import time
 
+from doctor.remote.runtime.kernel_waits import kernel_call
 from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, stat_fields, thread_times
 from doctor.smoke.programs.agent.system_calls import memory_at, thread_call
 
-# Kernel functions, Linux 4.18 to 6.18: where reading the call needs rights that reading the function does not.
-WAITS = (
-    ("futex", "futex"), ("hrtimer_nanosleep", "sleep"), ("do_nanosleep", "sleep"), ("poll_schedule_timeout", "poll"),
-    ("ep_poll", "poll"), ("do_epoll_wait", "poll"), ("do_sys_poll", "poll"), ("do_select", "poll"), ("do_wait", "wait"),
-    ("kernel_wait4", "wait"), ("anon_pipe_read", "read"), ("pipe_read", "read"), ("fifo_open", "open"),
-    ("wait_for_partner", "open"), ("n_tty_read", "read"), ("unix_stream_read", "recv"), ("sk_wait_data", "recv"),
-    ("inet_csk_accept", "accept"), ("do_signal_stop", "stop"),
-)  # fmt: skip
 HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
 MOST_PROCESSES = 64
 MOST_TASKS = 512
@@ -123,7 +116,7 @@ def call_by_function(pid):
     if (process_status(pid) or ())[:1] == ("R",):
         return "running"
     function = read_text("/proc/%d/task/%d/wchan" % (pid, pid), 64)
-    return next((kind for start, kind in WAITS if function.lstrip("_").startswith(start)), "?")
+    return kernel_call(function) or "?"
 
 
 def file_kind(pid, number):

@@ -55,6 +55,8 @@ def smoke_loss_stalled(
     losses = [loss for loss in step_losses if loss is not None]
     if len(losses) < len(step_losses):
         raise Unreadable("the loss is not a finite number", "smoke-not-finite")
+    if len(losses) < min(MIN_STEPS, run.plan.learn_steps) and not run.watched:
+        raise Unreadable(filled("the ranks reported the losses of {0} of {1} steps", len(losses), run.plan.learn_steps))
     if len(losses) < MIN_STEPS:
         raise Skip(filled("{0} steps are too few; {1} are needed", len(losses), MIN_STEPS))
     reason = stall_reason(losses)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
+
 from doctor.engine.result import Outcome, Status
 from doctor.facts.smoke.training import TrainingStep
 from tests.checks.smoke import alter, learning, page, ran, root_causes, run_check, training, training_events
@@ -53,7 +55,17 @@ def test_ranks_tell_the_loss_of_their_own_rows() -> None:
 
 
 def test_too_few_steps() -> None:
-    assert outcome(FALLING[:9]).skipped == {"": "9 steps are too few; 10 are needed"}
+    run = ran(4, 2)
+    short = msgspec.structs.replace(run, plan=msgspec.structs.replace(run.plan, learn_steps=9))
+    losses: dict[int, Sequence[float | None]] = {rank: FALLING[:9] for rank in range(4)}
+    judged = run_check(NAME, short, learning(run, losses))
+    assert judged.skipped == {"": "9 steps are too few; 10 are needed"}
+
+
+def test_a_loss_that_no_rank_reported_is_unknown() -> None:
+    assert {reason.text for reason in outcome(FALLING[:9]).unknown.values()} == {
+        "the ranks reported the losses of 9 of 10 steps"
+    }
 
 
 def test_nan_is_another_checks() -> None:

@@ -9,9 +9,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from doctor.engine.fact import ProbeAnswer
 from doctor.engine.sanitize import last_line
-from doctor.facts.smoke.collectives import CollectiveChecked
+from doctor.facts.smoke.collectives import CollectiveChecked, SmokeCollectives
 from doctor.facts.smoke.first_stages import ConnectFailed
+from doctor.facts.smoke.learning import LearnedParameters, SmokeLearning
+from doctor.facts.smoke.training import (
+    LayoutBegun,
+    LayoutEnded,
+    ReferenceBlocks,
+    ReferenceRun,
+    ReferenceUpdate,
+    SmokeTraining,
+    TrainingStep,
+)
 from doctor.smoke.model import Backend, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
 from doctor.smoke.results.to_facts import describe_failure, fact_outputs
@@ -104,3 +115,25 @@ def test_a_large_world_has_more_time_to_join_where_its_ranks_share_few_cpus() ->
     hosts = tuple(RankPlacement(rank, f"w{rank // 8}", rank % 8) for rank in range(4096))
     large = SmokePlan("hccl", hosts, (Layout(dp=4096),))
     assert StageProgress(large, 0.0, {f"w{number}": 192 for number in range(512)}).join_limit < 30
+
+
+def reports(rank: int) -> list[RankEvent]:
+    """All that a rank must report for a training of one layout, and for its learning."""
+    steps = [TrainingStep(rank, 0, step) for step in range(PLAN.steps)]
+    reference = ReferenceRun(rank, (), (), 0, 0)
+    trained = [reference, LayoutBegun(rank, 0, 0, 0, 0), *steps, LayoutEnded(rank, 0, {}, 0.1)]
+    if not rank:
+        trained += [*(ReferenceBlocks(0, step, (), ()) for step in range(PLAN.steps)), ReferenceUpdate(0, {})]
+    return [*trained, CollectiveChecked(rank, 0, "reduce", (), 1), LearnedParameters(rank, 0, 0, 0, 0, 10)]
+
+
+@pytest.mark.parametrize("left_out", range(len(reports(0)) + 1))
+def test_a_rank_that_reported_less_than_its_share_is_unread(left_out: int) -> None:
+    stages = ("collectives", "training", "learning")
+    plan = msgspec.structs.replace(PLAN, stages=stages)
+    rank0 = [event for place, event in enumerate(reports(0)) if place != left_out]
+    events = [*(event for stage in stages for event in passed(stage, 0, 1)), *rank0, *reports(1)]
+    outputs = fact_outputs(SmokeRun(plan), "a", events)
+    read = (fact.read(ProbeAnswer(outputs[fact.__name__])) for fact in (SmokeCollectives, SmokeTraining, SmokeLearning))
+    unread = {name for fact in read for name in fact.unread}
+    assert unread == ({"rank 0"} if left_out < len(reports(0)) else set())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar, Union
@@ -18,10 +19,25 @@ class RankEvent(msgspec.Struct, frozen=True, tag_field="ev"):
     rank: int
     """-1 for the process that the host's ranks are forked from."""
 
+    @property
+    def tag(self) -> str:
+        """The kind of event, as it stands in the line."""
+        return str(self.__struct_config__.tag)
+
 
 E = TypeVar("E", bound=RankEvent)
 One = TypeVar("One", bound=RankEvent)
 F = TypeVar("F", bound="StageFact")
+
+
+class ExpectedEvents(msgspec.Struct, frozen=True, array_like=True):
+    """What a rank has to report in a stage: with less, there is not all that is to be judged."""
+
+    tags: str
+    """Of the events, such as ``begin`` or ``checked|wrong``."""
+    least: int
+    rank: int = -1
+    """The one that reports it; -1: each."""
 
 
 class RankReport(msgspec.Struct, Generic[E], frozen=True):
@@ -37,13 +53,17 @@ class RankReport(msgspec.Struct, Generic[E], frozen=True):
     """False: the run was to do without this stage, or the host has no rank in it."""
     ranks: tuple[int, ...] = ()
     """The ranks that were to report here."""
+    expected: tuple[ExpectedEvents, ...] = ()
 
     def unread_ranks(self) -> dict[str, str]:
-        """The ranks that reported nothing, for `Fact.unread`."""
+        """The ranks that did not report all that was expected of them, for `Fact.unread`."""
         reporting_ranks = {event.rank for event in self.events}
-        return {
-            f"rank {rank}": "it reported nothing for this stage" for rank in self.ranks if rank not in reporting_ranks
-        }
+        unread = {rank: "it reported nothing for this stage" for rank in self.ranks if rank not in reporting_ranks}
+        for tags, least, only in map(msgspec.structs.astuple, self.expected):
+            counts = Counter(event.rank for event in self.events if event.tag in tags.split("|"))
+            for rank in (rank for rank in self.ranks if only in (rank, -1) and counts[rank] < least):
+                unread.setdefault(rank, filled("it reported {0} of {1} events of this stage", counts[rank], least))
+        return {f"rank {rank}": why for rank, why in unread.items()}
 
 
 class StageFact(Fact, frozen=True):

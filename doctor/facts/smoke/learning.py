@@ -37,6 +37,7 @@ class SmokeLearning(StageFact, frozen=True):
     """The loss of a short training with Adam, on the ranks that compute it, and what each rank has learned."""
 
     stage = "learning"
+    every_rank = True
     event_types = (LearningStep, LearnedParameters, ShardedStep)
 
     steps: tuple[LearningStep, ...] = ()

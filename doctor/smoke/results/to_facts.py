@@ -9,8 +9,12 @@ import msgspec
 from doctor.engine.fact import Output
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import filled
+from doctor.facts.smoke.collectives import SmokeCollectives
+from doctor.facts.smoke.events import ExpectedEvents, StageFact
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.facts.smoke.further_stages import SmokePairs
+from doctor.facts.smoke.learning import SmokeLearning
+from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import Failure, SmokePlan, SmokeRun
 from doctor.smoke.protocol import STAGE_FACTS, RankEvent, StageFinished
 
@@ -44,10 +48,26 @@ def fact_outputs(
             "because": because,
             "planned": planned,
             "ranks": sorted(host_ranks) if fact.every_rank else [],
+            "expected": expected_events(run, fact),
             "events": stage_events,
         }
         by_fact[fact.__name__] = {"": Output(out=msgspec.json.encode(body).decode())}
     return by_fact
+
+
+def expected_events(run: SmokeRun, fact: type[StageFact]) -> list[ExpectedEvents]:
+    """What each rank reports at least in a stage of a run of doctor's own with torch."""
+    if run.watched or run.plan.library != "torch":
+        return []
+    layouts, steps = len(run.plan.layouts), run.plan.steps
+    of_training = {"reference": 1, "begin": layouts, "step": layouts * steps, "end": layouts}
+    of_first = [ExpectedEvents("reference-blocks", steps, 0), ExpectedEvents("reference-update", 1, 0)]
+    expected = {
+        SmokeCollectives: [ExpectedEvents("checked|wrong|unsupported", 1)],
+        SmokeTraining: [*(ExpectedEvents(tag, least) for tag, least in of_training.items()), *of_first],
+        SmokeLearning: [ExpectedEvents("learned", 1)],
+    }
+    return expected.get(fact, [])
 
 
 def _nothing_to_pair(plan: SmokePlan) -> str:

@@ -57,8 +57,8 @@ def test_ranks_tell_the_loss_of_their_own_rows() -> None:
 def test_too_few_steps() -> None:
     run = ran(4, 2)
     short = msgspec.structs.replace(run, plan=msgspec.structs.replace(run.plan, learn_steps=9))
-    losses: dict[int, Sequence[float | None]] = {rank: FALLING[:9] for rank in range(4)}
-    judged = run_check(NAME, short, learning(run, losses))
+    few: Sequence[float | None] = FALLING[:9]
+    judged = run_check(NAME, short, learning(run, dict.fromkeys(range(4), few)))
     assert judged.skipped == {"": "9 steps are too few; 10 are needed"}
 
 

@@ -54,6 +54,8 @@ class NetworkAnswer(Fact, frozen=True):
             raise Unreadable(
                 filled("host number {0} of {1} in the network test's record", value.host, len(value.hosts))
             )
+        if [*map(len, value.rows)] != [len(value.hosts)] * len(value.ports):
+            raise Unreadable("the network test's record has not a row of all hosts for each port")
         unknown = sum(row.count("?") for row in value.rows)
         if unknown:
             total = sum(len(row) - row.count(".") - row.count("-") for row in value.rows)

@@ -14,7 +14,9 @@ def register_profiles() -> None:
     """The profiles of hypothesis: ``sample`` and ``full``. No time limits: a loaded machine is no fault of the code."""
     everything = hypothesis.settings.get_profile("default").max_examples
     hypothesis.settings.register_profile("full", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-    hypothesis.settings.register_profile("sample", hypothesis.settings.get_profile("full"), max_examples=int(everything * SAMPLE))
+    hypothesis.settings.register_profile(
+        "sample", hypothesis.settings.get_profile("full"), max_examples=int(everything * SAMPLE)
+    )
 
 
 def examples(full: int) -> int:

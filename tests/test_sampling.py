@@ -66,7 +66,7 @@ def test_costly_tests_of_a_folder_take_turns_with_equal_shares_of_the_seconds(co
     assert set.union(*parts) == set(costly)
     assert sum(map(len, parts)) == len(costly)
     sums = [sum(costly[name] for name in part) / len(part) for part in parts]
-    assert max(sums) - min(sums) < 10
+    assert max(sums) - min(sums) < sampling.PARTS
 
 
 def test_what_every_commit_proves_and_the_few_of_a_file_run_always(costly: dict[str, float]) -> None:

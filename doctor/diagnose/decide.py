@@ -228,8 +228,27 @@ def _is_among(cause: Cause, pair: Cause) -> bool:
 
 
 def _doubted(case: Case, cause: Cause) -> Cause:
-    """Where some logs could not be read, what the others point at is the best of several explanations."""
-    return msgspec.structs.replace(cause, confidence="possible") if case.unread else cause
+    """Where some logs could not be read, or lack lines around the evidence, it is the best of several explanations."""
+    gaps = [event for event in (*case.events, *case.reports) if case.has_trait(event, "lines-left-out")]
+    unopened = {*case.unread} - {case.signatures[gap.signature].fix[0] for gap in gaps}
+    doubted = unopened or any(_is_around(case, gap, cause.evidence) for gap in gaps)
+    return msgspec.structs.replace(cause, confidence="possible") if doubted else cause
+
+
+_AROUND = 200
+"""Lines before the first and behind the last of the evidence in a file."""
+
+
+def _is_around(case: Case, gap: Event, evidence: Sequence[Event]) -> bool:
+    """Whether what a collector left out here may be evidence. Like lines that are folded are what the line shows, and
+    an option of the launcher holds for the whole log.
+    """
+    if case.has_trait(gap, "lines-folded"):
+        errors = (event for event in (*case.events, *case.reports) if case.role(event) in _FAILED_ROLES)
+        return any((event.file, event.line) == (gap.file, gap.line) for event in errors)
+    lines = [event.line for event in evidence if event.file == gap.file]
+    is_option = case.signatures[gap.signature].phase == "init"
+    return is_option or (bool(lines) and min(lines) - _AROUND <= gap.line <= max(lines) + _AROUND)
 
 
 def _failed_reports(case: Case) -> bool:

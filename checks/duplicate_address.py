@@ -1,4 +1,5 @@
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.addresses import plain_address
@@ -71,7 +72,9 @@ def duplicate_address(
     }
     for (host, holder), (address, card) in _answering(reach, names or {}, hardware or {}).items():
         yield Finding(
-            "{host} is not reached, and the card {card} of {holder} answers for its address {address}",
+            "neither {host} nor {holder} is reached, and one card, {card}, answers for both, {address}"
+            if reach[holder].failure
+            else "{host} is not reached, and the card {card} of {holder} answers for its address {address}",
             hosts=(host, holder),
             host=host,
             holder=holder,
@@ -108,9 +111,11 @@ def _answering(
     reach: Mapping[str, Reachability], names: Mapping[str, HostNames], hardware: Mapping[str, HardwareAddresses]
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """By a host that SSH did not reach, and one that was read: the address of the first, and the card of the second at
-    which a third one finds it.
+    which a third one finds it. Of two that were not reached: the card at which a third one finds both; not that of a
+    router that answers for all.
     """
     answering: dict[tuple[str, str], tuple[str, str]] = {}
+    found: dict[tuple[str, str], dict[str, str]] = {}
     for witness, seen in hardware.items():
         meanings = names[witness].names if witness in names else {}
         for host in (host for host, visit in reach.items() if visit.failure in ELSEWHERE and host in meanings):
@@ -119,6 +124,11 @@ def _answering(
                 holders = [holder for holder, own in hardware.items() if card in own.local]
                 if len(holders) == 1 and holders[0] != witness:
                     answering[host, holders[0]] = (address, card)
+                elif card and not holders and any(seen.neighbours[a] != card for a in seen.neighbours):
+                    found.setdefault((witness, card), {})[host] = address
+    for (_, card), absent in found.items():
+        for first, second in combinations(sorted(absent), 2):
+            answering[first, second] = (f"{absent[first]}, {absent[second]}", card)
     return answering
 
 

@@ -143,3 +143,23 @@ def test_the_card_that_answers_for_a_host_that_is_not_reached_is_named() -> None
         ("dropped", {"a": M}, local, "10.0.0.9"),
     ):
         assert answered(failure, found, cards, meant) == []
+
+
+def test_one_card_that_answers_for_two_hosts_that_are_not_reached() -> None:
+    d = "10.0.0.4"
+    names = HostNames("a", {"c": NameResolution(addresses=(C,)), "d": NameResolution(addresses=(d,))}, 4)
+
+    def look(neighbours: dict[str, str]) -> list[tuple[str, str]]:
+        own = [Reachability("", "", "", A), HostAddresses((InterfaceAddress("eth0", A, 24),)), names]
+        facts = Facts(
+            {
+                "a": [*own, HardwareAddresses(local=(N,), neighbours=neighbours)],
+                "c": [Reachability("dropped", "", "", "")],
+                "d": [Reachability("silent", "", "", "")],
+            }
+        )
+        return messages(evaluate_check(check("duplicate-address"), ("a", "c", "d"), facts, {}))
+
+    both = f"neither c nor d is reached, and one card, {M}, answers for both, {C}, {d}"
+    assert look({B: "02:fc:00:00:00:02", C: M, d: M}) == [("c d", both)]
+    assert look({B: M, C: M, d: M}) == look({C: M, d: M}) == look({B: "02:fc:00:00:00:02", C: M}) == []

@@ -178,20 +178,6 @@ ROWS: list[Row] = [
         values={"device": "mlx5_1", "observed": "1e-08"},
         clause="its link has as few bit errors as it must",
     ),
-    clause(
-        "gpu-pcie-width-low",
-        "as many as on the other hosts",
-        element(2, "current_link_width", "16x", "8x") + "\n" + element(2, "max_link_width", "16x", "8x"),
-        host=0,
-        gpu=2,
-        observed=8,
-    ),
-    clause(
-        "rdma-settings-differ",
-        "quality of service",
-        f"mkdir -p {RDMA}/mlx5_0/tc/1; echo 'Global tclass=106' >{RDMA}/mlx5_0/tc/1/traffic_class",
-        host=2,
-    ),
     *(
         file_row(
             "hccn-conf-differs",

@@ -250,7 +250,7 @@ ROWS = [
         fleet="cpu",
         blamed=(1, 2),
         also=("host-unreachable",),
-        says="answers for its address",
+        says="answers for",
         apart=("*",),
     ),
     # A rule refuses one host, and another table than the main one a second.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from doctor.diagnose.attempts import lacks_lines
 from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.error_codes import title_of
@@ -44,14 +45,7 @@ from doctor.diagnose.rules.silent_ranks import (
     spawned,
 )
 from doctor.diagnose.rules.wait_chain import wait_chain
-from doctor.diagnose.rules.waiting import (
-    common_target,
-    divergence,
-    ended_by,
-    gave_up_last,
-    lateness,
-    named_peer,
-)
+from doctor.diagnose.rules.waiting import common_target, divergence, ended_by, gave_up_last, lateness, named_peer
 from doctor.diagnose.signature import ERROR_ROLES, Signature
 from doctor.engine.texts import beginning, filled, joined
 
@@ -229,26 +223,8 @@ def _is_among(cause: Cause, pair: Cause) -> bool:
 
 def _doubted(case: Case, cause: Cause) -> Cause:
     """Where some logs could not be read, or lack lines around the evidence, it is the best of several explanations."""
-    gaps = [event for event in (*case.events, *case.reports) if case.has_trait(event, "lines-left-out")]
-    unopened = {*case.unread} - {case.signatures[gap.signature].fix[0] for gap in gaps}
-    doubted = unopened or any(_is_around(case, gap, cause.evidence) for gap in gaps)
+    doubted = lacks_lines((*case.events, *case.reports), case.signatures, case.unread, cause.evidence)
     return msgspec.structs.replace(cause, confidence="possible") if doubted else cause
-
-
-_AROUND = 200
-"""Lines before the first and behind the last of the evidence in a file."""
-
-
-def _is_around(case: Case, gap: Event, evidence: Sequence[Event]) -> bool:
-    """Whether what a collector left out here may be evidence. Like lines that are folded are what the line shows, and
-    an option of the launcher holds for the whole log.
-    """
-    if case.has_trait(gap, "lines-folded"):
-        errors = (event for event in (*case.events, *case.reports) if case.role(event) in _FAILED_ROLES)
-        return any((event.file, event.line) == (gap.file, gap.line) for event in errors)
-    lines = [event.line for event in evidence if event.file == gap.file]
-    is_option = case.signatures[gap.signature].phase == "init"
-    return is_option or (bool(lines) and min(lines) - _AROUND <= gap.line <= max(lines) + _AROUND)
 
 
 def _failed_reports(case: Case) -> bool:

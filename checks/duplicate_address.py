@@ -1,7 +1,10 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import combinations
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.addresses import plain_address
+from doctor.facts.hardware_addresses import HardwareAddresses
+from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.visit import Reachability
 
@@ -11,8 +14,19 @@ VIRTUAL_SERVICE = ("lo", "kube-ipvs0", "nodelocaldns")
 LOOPBACK, IPV4 = "lo", 4
 
 
-@check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
-def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddresses]) -> Iterator[Finding]:
+CARDS = ("names", "hardware")
+"""Who answers for a host that was not reached."""
+ELSEWHERE = frozenset({"no-route", "dropped", "silent", "lost", "key-unknown", "key-changed"})
+"""How SSH ends where another host gets its packets."""
+
+
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, advisory=CARDS)
+def duplicate_address(
+    reach: PerHost[Reachability],
+    addresses: PerHost[HostAddresses],
+    names: PerHost[HostNames] | None,
+    hardware: PerHost[HardwareAddresses] | None,
+) -> Iterator[Finding]:
     """No host has the address of another one.
 
     ## Why it matters
@@ -20,11 +34,15 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
     Ranks connect to the wrong host, connections break when a table changes, and ssh sees another host key.
 
     ## What to do
-    {address} leads to {host} in the list of hosts. On {holder}: `ip address del {address}/{prefix} dev {interface}`,
-    and delete the line that sets it at boot, which `grep -rnwF {address} /etc/netplan /etc/network /etc/NetworkManager
-    /etc/systemd/network /etc/sysconfig 2>/dev/null` prints with its file. Should {holder} keep it, give {host} another
-    one. Where it is not on lo, `arping -c 3 -I {interface} {address}` from a third host, with the name of its own
-    interface, prints two hardware addresses as long as both have it.
+    - An address: {address} leads to {host} in the list of hosts. On {holder}: `ip address del {address}/{prefix} dev
+      {interface}`, and delete the line that sets it at boot, which `grep -rnwF {address} /etc/netplan /etc/network
+      /etc/NetworkManager /etc/systemd/network /etc/sysconfig 2>/dev/null` prints with its file. Should {holder} keep
+      it, give {host} another one. Where it is not on lo, `arping -c 3 -I {interface} {address}` from a third host, with
+      the name of its own interface, prints two hardware addresses as long as both have it.
+    - A card: on {holder}, `ip -o link | grep -iF {card}` prints the interface, `ip address` whether it has {address} as
+      well. Else {host} has the same hardware address, as a copied virtual machine has, or a card for which one is set:
+      at the console of {host}, `ip -o link`; `ethtool -P <interface>` prints what the card was made with. Give one of
+      the two another one.
 
     ## Source
     RFC 5227 (IPv4 address conflict detection), RFC 4862 section 5.4 (duplicate address detection of IPv6). Compared are
@@ -32,6 +50,7 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
     reached by one address, as ports of one machine, are left out, and interfaces of virtual services (lo, kube-ipvs0).
     Of lo counts only what is the first address of an interface of the host that was reached: it is no service's, which
     its holders have beside their own, and the host that has it on lo reaches itself in place of the other.
+    Of a host that SSH does not reach: at which card a third host finds the address that it resolves the name to.
     This verdict can be wrong where an address has moved between two hosts in the seconds of the run, as that of a
     failover service does.
     """
@@ -51,6 +70,20 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
         if holder != host and holder in reached and reached[holder] != number
         if entry.interface != LOOPBACK or _is_own(str(number), addresses.get(host))
     }
+    for (host, holder), (address, card) in _answering(reach, names or {}, hardware or {}).items():
+        yield Finding(
+            "neither {host} nor {holder} is reached, and one card, {card}, answers for both, {address}"
+            if reach[holder].failure
+            else "{host} is not reached, and the card {card} of {holder} answers for its address {address}",
+            hosts=(host, holder),
+            host=host,
+            holder=holder,
+            card=card,
+            address=address,
+            observed=holder,
+            expected=host,
+            case="A card",
+        )
     for (host, holder), entry in conflicts.items():
         is_mutual = (holder, host) in conflicts
         if is_mutual and host > holder:
@@ -68,9 +101,35 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
             other_address=reach[holder].address,
             interface=entry.interface,
             prefix=entry.prefix,
+            case="An address",
             observed=f"{host}, {holder}",
             expected=host,
         )
+
+
+def _answering(
+    reach: Mapping[str, Reachability], names: Mapping[str, HostNames], hardware: Mapping[str, HardwareAddresses]
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """By a host that SSH did not reach, and one that was read: the address of the first, and the card of the second at
+    which a third one finds it. Of two that were not reached: the card at which a third one finds both; not that of a
+    router that answers for all.
+    """
+    answering: dict[tuple[str, str], tuple[str, str]] = {}
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for witness, seen in hardware.items():
+        meanings = names[witness].names if witness in names else {}
+        for host in (host for host, visit in reach.items() if visit.failure in ELSEWHERE and host in meanings):
+            for address in meanings[host].addresses:
+                card = seen.neighbours.get(address, "")
+                holders = [holder for holder, own in hardware.items() if card in own.local]
+                if len(holders) == 1 and holders[0] != witness:
+                    answering[host, holders[0]] = (address, card)
+                elif card and not holders and any(seen.neighbours[a] != card for a in seen.neighbours):
+                    found.setdefault((witness, card), {})[host] = address
+    for (_, card), absent in found.items():
+        for first, second in combinations(sorted(absent), 2):
+            answering[first, second] = (f"{absent[first]}, {absent[second]}", card)
+    return answering
 
 
 def _is_own(address: str, listed: HostAddresses | None) -> bool:

@@ -30,10 +30,10 @@ def nvlink_down(
     ## Source
     `nvidia-smi nvlink -s`. The norm is the same GPU, of the same product, on most of the other hosts; behind
     NVSwitches, and on a baseboard with all of its GPUs (eight of SXM, of H200 and B200; four of GB200), where all GPUs
-    are alike, the GPU with the most links. A GPU whose links have all failed lists none of them (leptonai/gpud issue
-    1085); one whose links cannot be read is unknown, and not compared. A GPU that has no bridge on any host has no
-    finding, nor one in MIG mode. Where a host lists fewer GPUs than most, the links to the others are down: not
-    compared.
+    are alike, the GPU with the most links; of fewer GPUs of a baseboard, that with none at all. A GPU whose links have
+    all failed lists none of them (leptonai/gpud issue 1085); one whose links cannot be read is unknown, and not
+    compared. A GPU that has no bridge on any host has no finding, nor one in MIG mode. Where a host lists fewer GPUs
+    than most, the links to the others are down: not compared.
     """
     alike: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     for own in links.values():
@@ -53,7 +53,8 @@ def nvlink_down(
             product = own.products.get(gpu, "")
             alike_here = [n for other, n in own.active.items() if own.products.get(other, "") == product]
             here = len(alike_here) + len(own.unread)
-            is_full = any(name.search(product) and size == here for name, size in BASEBOARDS.items())
+            board = next((size for name, size in BASEBOARDS.items() if name.search(product)), 0)
+            is_full = board == here or bool(board and not count)
             expected = max(norm, max(own.active.values()) if has_switch else 0, max(alike_here) if is_full else 0)
             if count < expected and gpu not in mig:
                 yield Finding(

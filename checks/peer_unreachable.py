@@ -12,6 +12,7 @@ from doctor.engine.pairwise_blame import Cut, blame, partners
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.blocked_hosts import HostFirewalls
 from doctor.facts.gpu import GpuCards
+from doctor.facts.hardware_addresses import HardwareAddresses
 from doctor.facts.interfaces import Interfaces, same_address
 from doctor.facts.master_address import MasterMeaning, master_meanings
 from doctor.facts.names import HostNames
@@ -27,17 +28,24 @@ TRIED_FURTHER: dict[str, tuple[str, ...]] = {"net-unreachable": (), "net-port-bl
 NO_ANSWER = "no answer"
 REFUSED_BY_KERNEL = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)))
 """As the kernel says it of its own routes: unreachable, prohibit and blackhole (ip-route(8), "Route types")."""
+SHARED_CARD = (
+    "A switch sends what is for both to one of them. On {0}, `ip -o link | grep -iF {2}` shows the interface, and "
+    "`ethtool -P <interface>` the address that its card was made with. Where another one is set, delete the line that "
+    "sets it: `grep -rniF {2} /etc/netplan /etc/network /etc/NetworkManager /etc/systemd/network /etc/sysconfig "
+    "2>/dev/null` prints it with its file. A virtual machine that was copied from {1} gets another one from its host."
+)
 MOST_REFUSED = 64
 """Addresses in one command."""
 Pair = tuple[str, str]
 """The host that opens a connection, and the one that it goes to."""
 
 
-@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, explained_by=TRIED_FURTHER)
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, explained_by=TRIED_FURTHER, advisory=("hardware",))
 def peer_unreachable(
     connections: PerHost[PeerConnections],
     interfaces: PerHost[Interfaces],
     names: PerHost[HostNames],
+    hardware: PerHost[HardwareAddresses] | None,
     rules: PerHost[FirewallRules] | None,
     addresses: PerHost[HostAddresses],
     reserved: PerHost[ReservedPorts],
@@ -69,7 +77,8 @@ def peer_unreachable(
     Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8, ... places on in the list. What the host's own
     firewall stops is reported by firewall-blocks-job; a firewall between the hosts that refuses instead of dropping is
     not seen. Where no part that hangs together holds more than half of the hosts, no host is to blame: the finding
-    names all parts. This verdict can be wrong where the hosts that are checked do not work together in one job.
+    names all parts. A hardware address that two hosts have is named where neither reaches the other. This verdict can
+    be wrong where the hosts that are checked do not work together in one job.
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)
@@ -101,9 +110,14 @@ def peer_unreachable(
         if not lost:
             continue  # firewall-blocks-job reports it
         (source, _), ones = min(lost.items(), key=lambda item: (not item[1][0].is_own, item[0]))
+        other, card = _shared_card(host, failed, pairs, hardware or {})
         yield Finding(
-            "no TCP connections between it and {lost} of {tried} hosts: {peers}",
+            "it and {other} have one hardware address, {card}; no TCP connections between it and {lost} of {tried} "
+            "hosts: {peers}"
+            if card
+            else "no TCP connections between it and {lost} of {tried} hosts: {peers}",
             hosts=[host],
+            **({"other": other, "card": card} if card else {}),
             lost=len(others),
             tried=len(tried_with[host]),
             peers=others,
@@ -112,7 +126,8 @@ def peer_unreachable(
             port=ones[0].port,
             observed=filled("{0}, from {1} to {2}, port {3}", ones[0].end, source, ones[0].address, ones[0].port),
             expected="connected or refused",
-            remedy=(_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "")
+            remedy=(filled(SHARED_CARD, host, other, card) if card else "")
+            or (_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "")
             or (filled(REFUSED_BY_ROUTE, source, " ".join(_refused(source, lost))) if _refused(source, lost) else ""),
         )
     for cut in divided:
@@ -151,6 +166,24 @@ def _refused(source: str, lost: Mapping[Pair, list[PeerConnection]]) -> list[str
     """The addresses to which this host's routes refuse to send."""
     trials = [one for (host, _), ones in lost.items() if host == source for one in ones]
     return sorted({one.address for one in trials if one.end in REFUSED_BY_KERNEL})[:MOST_REFUSED]
+
+
+def _shared_card(
+    host: str,
+    failed: Mapping[Pair, list[PeerConnection]],
+    tried: Mapping[Pair, object],
+    hardware: Mapping[str, HardwareAddresses],
+) -> tuple[str, str]:
+    """Another host with a hardware address of this one, and the address; empty texts where there is none.
+
+    Not one reaches the other: bridges of one name, and containers behind one card (ipvlan), share an address soundly.
+    """
+    for card in hardware[host].local if host in hardware else ():
+        owners = [peer for peer, other in hardware.items() if peer != host and card in other.local]
+        ways = [pair for peer in owners for pair in ((host, peer), (peer, host)) if pair in tried]
+        if len(owners) == 1 and ways and all(pair in failed for pair in ways):
+            return owners[0], card
+    return "", ""
 
 
 def _prefix_remedy(host: str, interfaces: Mapping[str, Interfaces]) -> str:

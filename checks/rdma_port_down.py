@@ -2,11 +2,16 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.rdma import RdmaPorts, chosen_ports
+from doctor.facts.rdma_modules import RdmaModules
 from doctor.job import LaunchConfig
 
+REASON = ("modules",)
 
-@check(severity=WARNING, area="links")
-def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterator[Finding]:
+
+@check(severity=WARNING, area="links", advisory=REASON)
+def rdma_port_down(
+    adapters: PerHost[RdmaPorts], modules: PerHost[RdmaModules] | None, launch: LaunchConfig
+) -> Iterator[Finding]:
     """Every RDMA port that the job uses is active.
 
     ## Why it matters
@@ -20,7 +25,8 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
     - LinkUp: there is a link, but no subnet manager has configured the port: `sminfo` shows whether one runs.
 
     ## Source
-    `state` and `phys_state` of /sys/class/infiniband/NAME/ports (Linux ABI, sysfs-class-infiniband). A port counts when
+    `state` and `phys_state` of /sys/class/infiniband/NAME/ports (Linux ABI, sysfs-class-infiniband); the reason is that
+    of `mlxlink -m -c`, where it gives one. A port counts when
     NCCL_IB_HCA names it exactly, when it has a link, when it is active on most hosts, when it is the only inactive
     one of eight or more adapters of one board, each with one port, or one of two of eight; others are unused. That can
     be wrong where two of eight were never cabled. A virtual function (SR-IOV) shows the link of its card, and is unused
@@ -42,9 +48,14 @@ def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterat
             ]
             usual = len(others) > 1 and sum(others) > len(others) / 2
             if has_own_link or name in named or usual or adapter in own.missing_rails:
+                module = modules[host].by_device.get(adapter) if modules and host in modules else None
+                advice = module.advice if module else ""
                 yield Finding(
-                    "the RDMA port {port} is {observed} ({physical}); expected {expected}",
+                    "the RDMA port {port} is {observed} ({physical}); expected {expected}; mlxlink: {advice}"
+                    if advice
+                    else "the RDMA port {port} is {observed} ({physical}); expected {expected}",
                     hosts=[host],
+                    **({"advice": advice} if advice else {}),
                     port=name,
                     adapter=adapter,
                     observed=port.state.partition(": ")[2] or port.state or "in an unknown state",

@@ -330,3 +330,23 @@ def note_left_out(readings: Sequence[FileReading], catalog: Catalog) -> list[str
                 reading.summary.incomplete = True
                 advice[event.signature] = catalog[event.signature].fix[0]
     return list(advice.values())
+
+
+AROUND = 200
+"""Lines before the first and behind the last of the evidence in a file."""
+
+
+def lacks_lines(events: Sequence[Event], catalog: Catalog, unread: Sequence[str], evidence: Sequence[Event]) -> bool:
+    """Whether a log was not opened, or a collector left lines out around what decides."""
+    gaps = [event for event in events if "lines-left-out" in catalog[event.signature].traits]
+    unopened = {*unread} - {catalog[gap.signature].fix[0] for gap in gaps}
+    errors = {(e.file, e.line) for e in events if catalog[e.signature].role in ERROR_ROLES | {"wrapper"}}
+    return bool(unopened) or any(_is_around(gap, catalog[gap.signature], errors, evidence) for gap in gaps)
+
+
+def _is_around(gap: Event, row: Signature, errors: Collection[tuple[int, int]], evidence: Sequence[Event]) -> bool:
+    """Like lines that are folded are what the line shows; an option of the launcher holds for the whole log."""
+    if "lines-folded" in row.traits:
+        return (gap.file, gap.line) in errors
+    lines = [event.line for event in evidence if event.file == gap.file]
+    return row.phase == "init" or (bool(lines) and min(lines) - AROUND <= gap.line <= max(lines) + AROUND)

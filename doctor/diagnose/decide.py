@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from doctor.diagnose.attempts import lacks_lines
 from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.error_codes import title_of
@@ -44,14 +45,7 @@ from doctor.diagnose.rules.silent_ranks import (
     spawned,
 )
 from doctor.diagnose.rules.wait_chain import wait_chain
-from doctor.diagnose.rules.waiting import (
-    common_target,
-    divergence,
-    ended_by,
-    gave_up_last,
-    lateness,
-    named_peer,
-)
+from doctor.diagnose.rules.waiting import common_target, divergence, ended_by, gave_up_last, lateness, named_peer
 from doctor.diagnose.signature import ERROR_ROLES, Signature
 from doctor.engine.texts import beginning, filled, joined
 
@@ -228,8 +222,9 @@ def _is_among(cause: Cause, pair: Cause) -> bool:
 
 
 def _doubted(case: Case, cause: Cause) -> Cause:
-    """Where some logs could not be read, what the others point at is the best of several explanations."""
-    return msgspec.structs.replace(cause, confidence="possible") if case.unread else cause
+    """Where some logs could not be read, or lack lines around the evidence, it is the best of several explanations."""
+    doubted = lacks_lines((*case.events, *case.reports), case.signatures, case.unread, cause.evidence)
+    return msgspec.structs.replace(cause, confidence="possible") if doubted else cause
 
 
 def _failed_reports(case: Case) -> bool:

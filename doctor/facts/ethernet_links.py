@@ -11,7 +11,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.reported_value import OpticalReading, ToolBlock, tool_blocks
+from doctor.facts.reported_value import LACKED, OpticalReading, ToolBlock, lacked_values, quantities, tool_blocks
 
 _BLOCK = r"(?!exit )\S{1,64}(?: [\w.-]{1,64})?"
 MOST = 64
@@ -102,6 +102,8 @@ class EthernetModule(msgspec.Struct, frozen=True):
     """In Mbit/s."""
     technology: str = ""
     """Of the module and its cable; empty where the module does not name it."""
+    product: str = ""
+    """The number of the module's part."""
     fec: str = ""
     """The forward error correction that its link uses: RS, BaseR, Off; empty where the driver shows none."""
 
@@ -146,6 +148,11 @@ class EthernetModules(Fact, frozen=True):
                 by_interface[name] = _module(block, adapter)
             except ValueError as why:
                 unread[name] = str(why)
+        kinds = {name: module.product for name, module in by_interface.items() if module.product}
+        for name, lacked in lacked_values(
+            {name: quantities(by_interface[name].alarms) for name in kinds}, kinds
+        ).items():
+            unread[name] = "ethtool -m: " + filled("{0}: {1}", lacked[0], LACKED)
         if not by_interface and not unread:
             raise Absent("no network card of 10 Gbit/s with a link has a module that its driver shows")
         if not by_interface:
@@ -191,7 +198,8 @@ def _module(block: ToolBlock, adapter: str) -> EthernetModule:
     if _is_cut(rows, lanes):
         raise ValueError(filled("ethtool's output was cut off"))
     kind = ", ".join(strip_control_chars(rows[row], 80) for row in _TECHNOLOGY if row in rows)
-    return EthernetModule(adapter, read["alarm"], read["warning"], speed, kind, strip_control_chars(fec, 40))
+    product = rows.get("Vendor PN", "")
+    return EthernetModule(adapter, read["alarm"], read["warning"], speed, kind, product, strip_control_chars(fec, 40))
 
 
 def _is_cut(rows: Mapping[str, str], lanes: Mapping[str, object]) -> bool:

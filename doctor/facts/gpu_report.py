@@ -6,14 +6,14 @@ The elements are those of nvsmi_device_v1.dtd to v13.dtd, whose names differ by 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from doctor.engine.fact import Unreadable
 from doctor.engine.texts import beginning, filled
-from doctor.facts.reported_value import value_state
+from doctor.facts.reported_value import LACKED, lacked_values, value_state
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -145,6 +145,8 @@ class Gpu(msgspec.Struct, frozen=True):
     vbios: str = ""
     replays: int | None = None
     """PCIe packets that were sent again since the driver was loaded."""
+    ecc_mode: str = ""
+    """Enabled or Disabled; empty where it has none."""
     license: str = ""
     """Of a virtual GPU: Licensed (...), Unlicensed (...); empty where none is needed."""
     failed: dict[str, str] = {}
@@ -196,6 +198,7 @@ def parse_report(text: str) -> GpuReport:
     driver = _text(root, "driver_version")
     gpus: list[Gpu] = []
     unread: dict[str, str] = {}
+    answered: dict[int, set[str]] = {}
     for index, element in enumerate(root.findall("gpu")[:MAX_GPUS]):
         bus = short_bus(element.get("id", ""))
         if bus and any(gpu.bus == bus for gpu in gpus):
@@ -204,6 +207,12 @@ def parse_report(text: str) -> GpuReport:
             unread[filled("GPU {0} ({1})", index, bus)] = "GPU is lost"
         else:
             gpus.append(_gpu(index, bus, driver, element))
+            answered[index] = _answered(element)
+    kinds = {gpu.index: f"{gpu.name} {gpu.mig == 'Enabled'} {gpu.ecc_mode == 'Disabled'}" for gpu in gpus}
+    for index, lacked in lacked_values(answered, kinds).items():
+        place = next(place for place, gpu in enumerate(gpus) if gpu.index == index)
+        strange = {name.partition(" ")[0]: LACKED for name in lacked} | gpus[place].strange
+        gpus[place] = msgspec.structs.replace(gpus[place], strange=strange)
     stated = _text(root, "attached_gpus")
     if stated.isdecimal() and int(stated[:9]) > len(gpus) + len(unread):
         unread[filled("{0} more GPUs", int(stated[:9]) - len(gpus) - len(unread))] = (
@@ -266,6 +275,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         processes=_processes(element),
         vbios=_text(element, "vbios_version"),
         replays=_number(element, "pci/replay_counter"),
+        ecc_mode=_text(element, "ecc_mode/current_ecc"),
         license=_text(element, "vgpu_software_licensed_product/license_status")
         or _text(element, "grid_licensed_product/license_status"),
         failed=failed,
@@ -273,22 +283,37 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
     )
 
 
+def _places(element: Element) -> Iterator[tuple[str, Element]]:
+    """Each value that is read, with the name of its element."""
+    is_data_center = _DATA_CENTER.search(_text(element, "product_name"))
+    for name, paths in [*_READ.items(), *((("", _BESIDE),) if is_data_center else ())]:
+        for path in paths:
+            yield from ((name, value) for value in element.iterfind(path))
+
+
+def _answered(element: Element) -> set[str]:
+    """The values that stand there: the element's name and the value's. None and Not Active are answers as well."""
+    values = [*_places(element), *(("fabric", value) for value in element.iterfind("fabric/status"))]
+    texts = [(name or str(value.tag), value, (value.text or "").strip()) for name, value in values]
+    return {
+        f"{name} {value.tag}"
+        for name, value, text in texts
+        if len(value) or text in ("None", "Not Active") or value_state(text) != "absent"
+    }
+
+
 def _unread_elements(element: Element) -> tuple[dict[str, str], dict[str, str]]:
     """Elements with a value that the driver could not read, and those whose value is not understood."""
     failed: dict[str, str] = {}
     strange: dict[str, str] = {}
     failed_tags = set()
-    places = [(name, path) for name, paths in _READ.items() for path in paths]
-    if _DATA_CENTER.search(_text(element, "product_name")):
-        places += [("", path) for path in _BESIDE]
-    for name, path in places:
-        for value in (value for value in element.iterfind(path) if name or value.tag not in failed_tags):
-            text, key, state = (value.text or "").strip().strip("[]"), name or str(value.tag), value_state(value.text)
-            if state == "failed" or not (text or len(value)):
-                failed.setdefault(key, text or filled("no value"))
-                failed_tags.update([value.tag] if name else [])
-            if state == "read" and not (key in _FREE or value.tag.startswith("incorrect") or _FORM.fullmatch(text)):
-                strange.setdefault(key, beginning(text, 80))
+    for name, value in _places(element):
+        text, key, state = (value.text or "").strip().strip("[]"), name or str(value.tag), value_state(value.text)
+        if (state == "failed" or not (text or len(value))) and (name or value.tag not in failed_tags):
+            failed.setdefault(key, text or filled("no value"))
+            failed_tags.update([value.tag] if name else [])
+        if state == "read" and not (key in _FREE or value.tag.startswith("incorrect") or _FORM.fullmatch(text)):
+            strange.setdefault(key, beginning(text, 80))
     return failed, strange
 
 

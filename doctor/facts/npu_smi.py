@@ -13,7 +13,7 @@ import msgspec
 from doctor.engine.fact import Absent, DeviceList, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import beginning, filled
-from doctor.facts.reported_value import ToolBlock, require_no_complaint, tool_blocks
+from doctor.facts.reported_value import LACKED, ToolBlock, lacked_values, require_no_complaint, tool_blocks, value_state
 
 UNSUPPORTED_PATTERN = (
     r"not support|cannot be executed on a VM|not found\. *$|Error parameter of -t|Invalid parameter of -t"
@@ -130,13 +130,15 @@ def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
 
 
 def block_problems(blocks: Sequence[ToolBlock]) -> list[str]:
-    """Of each block why it is no answer, or empty: it lacks chips that it counts, or a row that most of them have."""
+    """Of each block why it is no answer, or empty: it lacks chips that it counts, a row, or a value, that most have."""
     rows = [labelled_values(block.text) for block in blocks]
     labels = [{label for label, _ in labelled} for labelled in rows]
     counts = Counter(label for labelled in labels for label in labelled)
     usual = [label for label, count in counts.items() if count * 2 > sum(map(bool, labels))]
+    chips_of = {number: block.name.partition(" ")[2] for number, block in enumerate(blocks)}
+    lacked = lacked_values({number: _answered(labelled) for number, labelled in enumerate(rows)}, chips_of)
     problems = []
-    for block, labelled, present in zip(blocks, rows, labels, strict=True):
+    for number, (block, labelled, present) in enumerate(zip(blocks, rows, labels, strict=True)):
         chips = [int(value) for label, value in labelled if label == "Chip Count" and re.fullmatch("[0-9]{1,3}", value)]
         ids = sum(label == "Chip ID" for label, _ in labelled)
         lacking = [label for label in usual if label not in present]
@@ -146,9 +148,25 @@ def block_problems(blocks: Sequence[ToolBlock]) -> list[str]:
             chips and ids < chips[0] and (ids or labelled[-1][0] != "Chip Count")
         ):  # -t board ends with it, and has no ids
             problems.append(filled("its answer has {0} of {1} chips", ids, chips[0]))
+        elif number in lacked and not lacking:
+            problems.append(filled("{0}: {1}", lacked[number][0].partition(" #")[0], LACKED))
         else:
             problems.append(filled("its answer has no row: {0}", lacking[0]) if lacking else "")
     return problems
+
+
+_NO_FAULT = ("Error Code", "Error Information")
+"""NA in them tells of no fault."""
+
+
+def _answered(labelled: Sequence[tuple[str, str]]) -> set[str]:
+    """The rows that have a value, of each chip: the label, with the number of the row among those of the label."""
+    counts, answered = Counter[str](), set[str]()
+    for label, value in labelled:
+        if label not in _NO_FAULT and value_state(value) != "absent":
+            answered.add(f"{label} #{counts[label]}")
+        counts[label] += 1
+    return answered
 
 
 def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[dict[int, V], dict[str, str]]:

@@ -11,7 +11,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import INCOMPLETE, read_npu_smi_text, row_excerpt, table_rows
-from doctor.facts.reported_value import value_state
+from doctor.facts.reported_value import LACKED, lacked_values, value_state
 
 NO_VALUES = "every value is 0: the card does not answer npu-smi"
 _NUMERIC_COLUMN = re.compile(r"\b[A-Za-z][\w -]{0,30}\([^)]{0,20}\)")
@@ -120,6 +120,8 @@ class _Table:
         self.covered: set[int] = set()
         """Cards that the list of processes covers."""
         self.bad_processes: list[str] = []
+        self.measured: dict[int, tuple[str, set[str]]] = {}
+        """By device its product and chip, and the columns of `MEASURED` that have a value."""
 
     def add(self, cells: list[str]) -> None:
         """Takes the next row. A row that is not understood becomes unread, and the others stay."""
@@ -140,6 +142,11 @@ class _Table:
         if self.pending is not None:
             self._note(self.pending)
         self.pending = None
+        columns = {device: names for device, (_, names) in self.measured.items()}
+        for device, lacked in lacked_values(
+            columns, {device: kind for device, (kind, _) in self.measured.items()}
+        ).items():
+            self.unread.setdefault(filled("NPU {0}", device), filled("{0}: {1}", lacked[0], LACKED))
 
     def _note(self, cells: list[str]) -> None:
         number = re.match(r"\d{1,6}\b", cells[0] if cells else "")
@@ -167,6 +174,9 @@ class _Table:
             self.unread[filled("NPU {0}", state.device)] = NO_VALUES
         else:
             self.states.append(state)
+            texts = {name: (values.get(name) or "").partition("/")[0] for name in MEASURED}
+            answered = {name for name, text in texts.items() if value_state(text) != "absent"}
+            self.measured[state.device] = (f"{state.name} {state.chip}", answered)
             if failed := _failed_columns([name for names in (*self.upper, *self.lower) for name in names], values):
                 self.unread[filled("NPU {0}", state.device)] = failed
 

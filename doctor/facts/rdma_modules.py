@@ -10,7 +10,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.reported_value import OpticalReading, tool_blocks
+from doctor.facts.reported_value import LACKED, OpticalReading, lacked_values, quantities, tool_blocks
 
 _SCRIPT = """tool=mlxlink; command -v mlxlink >/dev/null || tool=mstlink
 for path in /sys/class/infiniband/*; do
@@ -49,6 +49,8 @@ class RdmaModule(msgspec.Struct, frozen=True):
     """By quantity and lane; empty where the module measures nothing, as copper does."""
     effective_ber: float | None = None
     """Bit errors that FEC did not correct, per bit; None where it is not counted. ``15E-255`` is 15 * 10^-255: none."""
+    product: str = ""
+    """The number of the module's part, else of what kind it is."""
     advice: str = ""
     """What the tool recommends; empty where it sees no issue."""
 
@@ -92,9 +94,17 @@ class RdmaModules(Fact, frozen=True):
                 by_device[name] = _module(rows)
             except ValueError as why:
                 unread[name] = str(why)
+        active = {name: module for name, module in by_device.items() if module.state == "Active"}
+        kinds = {name: module.product for name, module in active.items()}
+        for name, lacked in lacked_values({name: _answered(module) for name, module in active.items()}, kinds).items():
+            unread[name] = "mlxlink: " + filled("{0}: {1}", lacked[0], LACKED)
         if not by_device:
             raise Unreadable(next(iter(unread.values())))
         return cls(by_device=by_device, unread=unread)
+
+
+def _answered(module: RdmaModule) -> set[str]:
+    return {*quantities(module.readings), *(() if module.effective_ber is None else ("Effective Physical BER",))}
 
 
 def _reason(printed: str, code: int | None) -> str:
@@ -138,6 +148,7 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
         rows.get("Cable Technology", "").replace("N/A", ""),
         readings,
         None if rate == "N/A" else float(rate),
+        rows.get("Vendor Part Number") or " ".join(rows.get(name, "") for name in ("Identifier", "Cable Technology")),
         _advice(opcode, rows.get("Recommendation", "N/A")),
     )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -39,6 +39,29 @@ def value_state(text: str | None) -> ValueState:
     if _ABSENT.fullmatch(bare):
         return "absent"
     return "failed" if _FAILED.fullmatch(bare) else "read"
+
+
+Part = TypeVar("Part")
+LACKED = "no value, where others of its kind have one"
+
+
+def lacked_values(read: Mapping[Part, Collection[str]], kinds: Mapping[Part, str]) -> dict[Part, list[str]]:
+    """By device of one host, the names that it has no value for, and at least half of the others of its kind have.
+
+    N/A there is no answer: the product has such a part. ``read``: the names that have a value. ``kinds``: what tells
+    products apart, and settings by which a value goes.
+
+    >>> lacked_values({0: {"temperature"}, 1: (), 2: ()}, {0: "H100", 1: "H100", 2: "T4"})
+    {1: ['temperature']}
+    """
+    lacked: dict[Part, list[str]] = {}
+    for part, names in read.items():
+        others = [read[other] for other, kind in kinds.items() if other != part and kind == kinds[part]]
+        unnamed = sorted({name for other in others for name in other} - {*names})
+        usual = [name for name in unnamed if 2 * sum(name in other for other in others) >= len(others)]
+        if usual:
+            lacked[part] = usual
+    return lacked
 
 
 def reported_count(name: str, text: str | None) -> int | None:
@@ -181,6 +204,15 @@ class OpticalReading(msgspec.Struct, frozen=True):
         if "rx" in name and self.value < self.low:
             return "Low Rx power"
         return "High temperature" if "temp" in name and self.value > self.high else "Another value"
+
+
+def quantities(readings: Collection[str]) -> set[str]:
+    """The names without the numbers of the lanes, of which some may be unused.
+
+    >>> quantities(["Rx power 0", "Rx power 2"])
+    {'Rx power'}
+    """
+    return {name.rstrip("0123456789 ") for name in readings}
 
 
 def readings_outside(readings: Mapping[str, OpticalReading]) -> dict[str, dict[str, OpticalReading]]:

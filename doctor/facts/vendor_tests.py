@@ -201,10 +201,12 @@ class DcgmDiagnosis(Fact, frozen=True):
             if not results:
                 raise Unreadable("dcgmi: no test in its diagnosis")
             failures = [failure for name, result in results for failure in _failures(name, result)]
+            passed = {name for name, result in results if str(result.get("status")).lower() == "pass"}
             unread = {
-                filled("DCGM's test {0}", beginning(name, 60)): beginning(str(result.get("status")), 60)
+                filled("DCGM's test {0}", beginning(f"{name}, {device}" if device else name, 60)): beginning(status, 60)
                 for name, result in results
-                if str(result.get("status")).lower() not in ("pass", "fail", "warn", "skip", "skipped")
+                for status, device in ((str(result.get("status")), _device(result)),)
+                if status.lower() not in ("pass", "fail", "warn", *(() if name in passed and device else _SKIPPED))
             }
         except (KeyError, TypeError, AttributeError):
             raise Unreadable("dcgmi: not a diagnosis") from None
@@ -217,6 +219,16 @@ def _results(test: dict[str, Any]) -> list[dict[str, Any]]:
     return [*test.get("results", ()), *([test["test_summary"]] if not test.get("results") else ())]
 
 
+_SKIPPED = ("skip", "skipped")
+"""Of all devices: the test is for other products. Where a device of the host passes it, it was not run on this one."""
+
+
+def _device(result: dict[str, Any]) -> str:
+    """Such as GPU 3; empty where the result names none."""
+    number = result["entity_id"] if "entity_id" in result else result.get("gpu_ids")
+    return beginning(filled("{0} {1}", result.get("entity_group", "GPU"), number), 40) if number is not None else ""
+
+
 def _is_failed(result: dict[str, Any]) -> bool:
     return str(result.get("status")).lower() == "fail"
 
@@ -224,9 +236,7 @@ def _is_failed(result: dict[str, Any]) -> bool:
 def _failures(name: str, result: dict[str, Any]) -> Iterator[DcgmFailure]:
     """Each warning on its own; before DCGM 3.1 it is a text."""
     if _is_failed(result):
-        group = result.get("entity_group", "GPU")
-        number = result["entity_id"] if "entity_id" in result else result.get("gpu_ids")
-        device = beginning(filled("{0} {1}", group, number), 40) if number is not None else ""
+        device = _device(result)
         for warning in result.get("warnings") or [filled("no reason")]:
             reported = warning if isinstance(warning, dict) else {"warning": warning}
             severity = reported.get("error_severity")

@@ -4,6 +4,8 @@ import pytest
 
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.result import Outcome, Status
+from doctor.facts.hardware_addresses import HardwareAddresses
+from doctor.facts.names import HostNames, NameResolution
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.visit import Reachability
 from tests.checks.run_check import Facts, check, messages
@@ -104,3 +106,60 @@ def test_a_service_that_two_hosts_have_beside_their_own_is_none() -> None:
 
 def test_one_host_has_nothing_to_compare() -> None:
     assert run_check({"a": A}, {"a": [("eth0", A)]}).status is Status.SKIPPED
+
+
+M, N = "02:fc:00:00:00:0a", "02:fc:00:00:00:0b"
+
+
+def answered(failure: str, found: dict[str, str], local: dict[str, str], meant: str = C) -> list[tuple[str, str]]:
+    """``failure``: of c. ``found``: at which card each host finds the address that its resolver has for c."""
+    names = HostNames("a", {"c": NameResolution(addresses=(meant,))}, 3)
+    facts = Facts(
+        {
+            "c": [Reachability(failure, "", "", "")],
+            **{
+                host: [
+                    Reachability("", "", "", address),
+                    HostAddresses((InterfaceAddress("eth0", address, 24),)),
+                    names,
+                    HardwareAddresses(local=(local[host],), neighbours={C: found[host]} if host in found else {}),
+                ]
+                for host, address in (("a", A), ("b", B))
+            },
+        }
+    )
+    return messages(evaluate_check(check("duplicate-address"), ("a", "b", "c"), facts, {}))
+
+
+def test_the_card_that_answers_for_a_host_that_is_not_reached_is_named() -> None:
+    local = {"a": N, "b": M}
+    says = f"c is not reached, and the card {M} of b answers for its address {C}"
+    assert answered("dropped", {"a": M}, local) == [("c b", says)]
+    for failure, found, cards, meant in (
+        ("auth", {"a": M}, local, C),
+        ("dropped", {"b": M}, local, C),
+        ("dropped", {"a": "02:fc:00:00:00:0c"}, local, C),
+        ("dropped", {"a": M}, {"a": M, "b": M}, C),
+        ("dropped", {"a": M}, local, "10.0.0.9"),
+    ):
+        assert answered(failure, found, cards, meant) == []
+
+
+def test_one_card_that_answers_for_two_hosts_that_are_not_reached() -> None:
+    d = "10.0.0.4"
+    names = HostNames("a", {"c": NameResolution(addresses=(C,)), "d": NameResolution(addresses=(d,))}, 4)
+
+    def look(neighbours: dict[str, str]) -> list[tuple[str, str]]:
+        own = [Reachability("", "", "", A), HostAddresses((InterfaceAddress("eth0", A, 24),)), names]
+        facts = Facts(
+            {
+                "a": [*own, HardwareAddresses(local=(N,), neighbours=neighbours)],
+                "c": [Reachability("dropped", "", "", "")],
+                "d": [Reachability("silent", "", "", "")],
+            }
+        )
+        return messages(evaluate_check(check("duplicate-address"), ("a", "c", "d"), facts, {}))
+
+    both = f"neither c nor d is reached, and one card, {M}, answers for both, {C}, {d}"
+    assert look({B: "02:fc:00:00:00:02", C: M, d: M}) == [("c d", both)]
+    assert look({B: M, C: M, d: M}) == look({C: M, d: M}) == look({B: "02:fc:00:00:00:02", C: M}) == []

@@ -56,6 +56,17 @@ def test_other_hosts_are_the_norm_without_switches() -> None:
 V100 = dict.fromkeys(range(8), "Tesla V100-SXM2-32GB")
 
 
+def test_a_gpu_of_a_baseboard_without_any_link_is_found_among_three() -> None:
+    def three(product: str) -> NvLinks:
+        return NvLinks({0: 6, 1: 6, 2: 0}, {2: (0, 1)}, dict.fromkeys(range(3), product))
+
+    found = [
+        messages(run_check("nvlink-down", {"w1": [three(product), cards(switches=0)]}))
+        for product in ("Tesla V100-SXM2-32GB", "NVIDIA A100 80GB PCIe")
+    ]
+    assert found == [[("w1", "GPU 2 has 0 active NVLinks; its peers have 6")], []]
+
+
 def v100(*active: int) -> NvLinks:
     return NvLinks(dict(enumerate(active)), {gpu: (0,) for gpu, count in enumerate(active) if count < 6}, V100)
 

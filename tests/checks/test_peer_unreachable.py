@@ -6,6 +6,7 @@ import pytest
 
 from doctor.engine.fact import Fact
 from doctor.engine.result import Outcome, Status
+from doctor.facts.hardware_addresses import HardwareAddresses
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.peer_connections import PeerConnection, PeerConnections
 from doctor.facts.ports import Listeners
@@ -236,3 +237,22 @@ def test_a_cut_whose_ends_a_firewall_of_their_own_stops_is_left_to_its_check() -
     assert (
         look({1: {2: "no answer"}, 3: {2: "no answer"}, 2: {1: "no answer", 3: "no answer"}}, firewall=2).findings == ()
     )
+
+
+def test_a_hardware_address_of_two_hosts_is_named_where_neither_reaches_the_other() -> None:
+    def look_at(failed: dict[int, dict[int, str]], cards: dict[str, str]) -> Outcome:
+        facts = hosts(failed, 4)
+        for host, card in cards.items():
+            facts[host].append(HardwareAddresses(local=(card,), neighbours={}))
+        return run_check("peer-unreachable", facts, job())
+
+    apart = {1: {2: "no answer"}, 2: {1: "no answer"}}
+    one = {"w1": "02:fc:00:00:00:01", "w2": "02:fc:00:00:00:01", "w3": "02:fc:00:00:00:03", "w4": "02:fc:00:00:00:04"}
+    assert {str(finding)[:60] for finding in look_at(apart, one).findings} == {
+        "it and w2 have one hardware address, 02:fc:00:00:00:01; no T",
+        "it and w1 have one hardware address, 02:fc:00:00:00:01; no T",
+    }
+    bridges = dict.fromkeys(one, "02:42:00:00:00:01")
+    for failed, cards in ((apart, bridges), ({1: {2: "no answer"}}, one), (apart, {**one, "w2": "02:fc:00:00:00:02"})):
+        found = look_at(failed, cards).findings
+        assert found and not any("hardware" in str(finding) for finding in found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from doctor.facts.rdma import RdmaPort
+from doctor.facts.rdma_modules import RdmaModule, RdmaModules
 from tests.checks.gpu_hosts import port, rdma
 from tests.checks.run_check import fleet, job, messages, run_check
 
@@ -22,6 +23,15 @@ def test_a_port_that_is_active_elsewhere() -> None:
     assert messages(run_check("rdma-port-down", hosts)) == [
         ("w4", "the RDMA port mlx5_1:1 is DOWN (Disabled); expected ACTIVE")
     ]
+
+
+def test_the_reason_of_mlxlink_stands_beside_the_port_that_is_needed() -> None:
+    modules = RdmaModules(by_device={"mlx5_1": RdmaModule("Polling", advice="Cable is unplugged")})
+    hosts = {**fleet(3, rdma()), "w4": [rdma(port(), DOWN), modules]}
+    assert messages(run_check("rdma-port-down", hosts)) == [
+        ("w4", "the RDMA port mlx5_1:1 is DOWN (Disabled); expected ACTIVE; mlxlink: Cable is unplugged")
+    ]
+    assert messages(run_check("rdma-port-down", {"w1": [rdma(DOWN), modules]})) == []
 
 
 def test_a_link_without_a_subnet_manager() -> None:

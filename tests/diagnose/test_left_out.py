@@ -57,3 +57,31 @@ def test_a_folded_line_is_a_fault_as_any_other() -> None:
     text = "(RayWorkerWrapper pid=931, ip=50.147.43.20) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. [repeated 3x across cluster]\n"
     (cause,) = logs(driver=text).causes
     assert cause.signature == "cuda-oom"
+
+
+BEHIND = "".join(
+    f"[rank{rank}]:[E1 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout: "
+    f"WorkNCCL(SeqNum={7 if rank == 2 else 9}, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for "
+    "600029 milliseconds before timing out.\n"
+    for rank in range(4)
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "is_doubted"),
+    [
+        ("", "", False),
+        (MARKS["ray folds lines"] + "\n", "", False),
+        ("", MARKS["ray folds lines"] + "\n", False),
+        (MARKS["journald"] + "\n" + "step 1 done\n" * 300, "", False),
+        ("", "step 1 done\n" * 20 + MARKS["journald"] + "\n", True),
+        (MARKS["ray cannot keep up"] + "\n", "", True),
+        (MARKS["torchrun shows rank 0"] + "\n" + "step 1 done\n" * 300, "", True),
+    ],
+)
+def test_only_what_was_left_out_around_the_evidence_lowers_a_verdict(
+    before: str, behind: str, is_doubted: bool
+) -> None:
+    (cause,) = logs(run=f"{before}{BEHIND}{behind}").causes
+    assert cause.culprits[0].rank == 2
+    assert (cause.confidence == "possible") == is_doubted

@@ -650,4 +650,34 @@ MESSAGES = (
         "leptonai/gpud, components/memory",
         "oom_reaper: reaped process 345646 (vector), now anon-rss:0kB, file-rss:0kB, shmem-rss:0",
     ),
+    Message(
+        f"{GITHUB}/NVIDIA/NVSentinel/issues/1334", "mlx5_core 0000:03:00.0 eth0: TX timeout detected", NETWORK_CARD
+    ),
+    Message(
+        f"{GITHUB}/NVIDIA/NVSentinel/issues/1334 (2)",
+        "watchdog: BUG: soft lockup - CPU#12 stuck for 22s! [ksoftirqd/12:81]",
+        HUNG,
+    ),
+    Message(
+        f"{GITHUB}/mwrnd/innova2_flex_xcku15p_notes/issues/8",
+        "mlx5_core 0000:03:00.0: mlx5_function_setup:1236:(pid 182): Firmware over 120000 MS in pre-initializing state, aborting",
+        NETWORK_CARD,
+    ),
+    Message(
+        f"{GITHUB}/mwrnd/innova2_flex_xcku15p_notes/issues/8 (2)",
+        "mlx5_core 0000:03:00.0: init_one:1812:(pid 182): mlx5_load_one failed with error code -16",
+        NETWORK_CARD,
+    ),
+    Message(
+        f"{GITHUB}/mwrnd/innova2_flex_xcku15p_notes/issues/8 (3)",
+        "mlx5_core: probe of 0000:03:00.0 failed with error -16",
+        NETWORK_CARD,
+    ),
+    Message(
+        f"{GITHUB}/enjoy-digital/litex_m2sdr/issues/156",
+        "pcieport 0004:00:00.0: AER: Multiple Uncorrectable (Fatal) error message received from 0004:00:00.0",
+        HARDWARE,
+    ),
+    Message(f"{GITHUB}/pytorch/pytorch/issues/8976", "docker0: port 1(vethde6db48) entered disabled state"),
+    Message(f"{GITHUB}/pytorch/pytorch/issues/8976 (2)", "veth3a36688: renamed from eth0"),
 )

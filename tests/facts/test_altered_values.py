@@ -20,6 +20,7 @@ from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Absent, Fact, Output
 from doctor.engine.record import HostRecord
+from doctor.facts.gpu import GpuInventory
 from doctor.job import LaunchConfig
 from tests.attack.hostile import record
 from tests.facts.test_docstrings import collected_facts, examples
@@ -44,6 +45,8 @@ READABLE = (
 )
 UNREADABLE = ("Unknown Error", "ERR!", "[GPU requires reset]", "#?strange?#")
 EMPTY = ""
+ABSENT = "N/A"
+"""Of one device where others of its host and product have the value."""
 VALUE = re.compile(
     r'(?m)^[^\n:=<"|]{1,60}[:=][ \t]*(?P<row>[^\n]+?)[ \t]*$'
     r'|>(?P<element>[^<>\n]+)<|"[\w .-]{1,60}": *"?(?P<leaf>[^",{}\[\]\n]+)|(?<=\|) *(?P<cell>[^|\n]+?) *(?=\|)'
@@ -58,6 +61,8 @@ ALLOWED = {
     ("RdmaPorts", "firmware"): "software adapters (rxe, siw) have none",
     ("NpuTable", "|"): "a cell that the product has not",
 }
+WITHOUT_FAULT = {("NpuHccs", "first error lane"): "no lane had an error"}
+"""What N/A tells of a sound device: the fact and a word of the row."""
 
 
 def spans(text: str) -> list[tuple[int, int]]:
@@ -107,10 +112,12 @@ def green_though_unread(base: FactCache, fact: type[Fact]) -> Iterator[str]:
         row = before.rpartition("\n")[2][-60:] + after.partition("\n")[0][:20]
         others = [with_text(before + value + after) for value in READABLE]
         needing = [check for check in passing if any(is_green(check, other) is None for other in others)]
-        for value in (*UNREADABLE, EMPTY) if needing else ():
+        is_one_of_many = name == GpuInventory.output_name() or host is record()
+        for value in (*UNREADABLE, EMPTY, *((ABSENT,) if is_one_of_many else ())) if needing else ():
             facts = with_text(before + value + after)
             for check in needing:
-                allowed = value == EMPTY and any(fact.__name__ == reader and word in row for reader, word in ALLOWED)
+                words = ALLOWED if value == EMPTY else WITHOUT_FAULT if value == ABSENT else {}
+                allowed = any(fact.__name__ == reader and word in row for reader, word in words)
                 if not allowed and is_green(check, facts):
                     yield f"{check.name}: {row} with {value!r}"
 

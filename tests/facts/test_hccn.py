@@ -394,6 +394,7 @@ MODULE = OpticalModule(
     },
     flags={"Tx Los": 0, "Rx Los": 255, "Tx LoL": 0, "Rx LoL": 255},
     vendor="Hisense",
+    product="Hisense",
 )
 
 
@@ -431,7 +432,7 @@ Tx Los Flag          : NA
 def test_a_copper_cable_has_nothing_to_measure() -> None:
     """The words of tool.c, lines 1425 and 1539, of github.com/hicann/driver."""
     fact = learned(Optics, printed(COPPER))
-    assert fact == Optics(by_npu={0: OpticalModule(vendor="Amphenol")})
+    assert fact == Optics(by_npu={0: OpticalModule(vendor="Amphenol", product="Amphenol")})
 
 
 def test_a_reading_that_fails_leaves_the_others() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from doctor.engine.fact import Fact, Output, Unreadable
 from doctor.facts.ethernet_links import EthernetCounters
+from doctor.facts.gpu import GpuInventory
 from doctor.facts.hccn.link_state import LinkHistory
 from doctor.facts.hccn.traffic import PortCounters
 from doctor.facts.npu import NpuMemoryErrors
@@ -14,7 +18,9 @@ from doctor.facts.npu_fabric import NpuHccs
 from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
 from doctor.facts.nvlink import NvLinks
+from doctor.facts.rdma_modules import RdmaModules
 from doctor.facts.reported_value import complaint, value_state
+from doctor.facts.vendor_tests import DcgmDiagnosis
 from tests.facts.answers import learned, read_outputs
 
 
@@ -131,9 +137,69 @@ def test_readers_of_npu_smi_keep_the_other_values(fact: type[Fact], output: Outp
 
 @pytest.mark.parametrize(("fact", "output", "part"), READERS, ids=lambda value: getattr(value, "__name__", ""))
 def test_readers_of_npu_smi_take_none_for_none(fact: type[Fact], output: Output, part: str) -> None:
-    value = read_outputs(fact, one=Output(out=output.out.replace("BAD", "NA")))
-    assert isinstance(value, Fact)
-    assert not value.unread or fact is NpuFrequencies
+    """Where no card has the value, the product has none; where the other card has one, it was not read."""
+    alike = read_outputs(fact, one=Output(out=re.sub(r"\bBAD\b", "NA", output.out.partition("-- 1 --")[0])))
+    assert fact is NpuFrequencies or not alike.unread
+    if "-- 1 --" in output.out:
+        assert part in read_outputs(fact, one=Output(out=output.out.replace("BAD", "NA"))).unread
+
+
+NPU_ROWS = TABLE + "".join(
+    line + "\n"
+    for line in TABLE.replace("| 0     A", "| 1     A").replace("| 0     0  ", "| 0     1  ").splitlines()[3:]
+)
+GPU = (
+    '<gpu id="00000000:0{0}:00.0"><product_name>NVIDIA H100 80GB HBM3</product_name><ecc_mode><current_ecc>{2}'
+    "</current_ecc></ecc_mode><ecc_errors><volatile><dram_uncorrectable>{1}</dram_uncorrectable></volatile>"
+    "</ecc_errors></gpu>"
+)
+
+
+def gpus(*errors: str, mode: str = "Enabled") -> Output:
+    """A report of GPUs with these counts; the first one's mode of ECC is ``mode``."""
+    parts = [GPU.format(number, text, "Enabled" if number else mode) for number, text in enumerate(errors)]
+    return Output(out=f"<nvidia_smi_log>{''.join(parts)}</nvidia_smi_log>")
+
+
+MODULE = (
+    "-- mlx5_{0} --\nState : Active\nIdentifier : QSFP28\nCable Technology : 850 nm VCSEL\n"
+    "Temperature [C] : {1}\nEffective Physical BER : 15E-255\n-- exit 0 --\n"
+)
+BESIDE = [
+    # A device without a value that others of its product have, and how it is called; None: there is a reason for it.
+    (NpuTable, Output(out=NPU_ROWS.replace("BAD", "NA", 1).replace("BAD", "45")), "NPU 0"),
+    (NpuTable, Output(out=NPU_ROWS.replace("BAD", "-")), None),
+    (RdmaModules, Output(out=MODULE.format(0, "54 [-5..75]") + MODULE.format(1, "N/A")), "mlx5_1"),
+    (RdmaModules, Output(out=MODULE.format(0, "N/A") + MODULE.format(1, "N/A")), None),
+    (
+        RdmaModules,
+        Output(out=MODULE.format(0, "54 [-5..75]") + MODULE.format(1, "N/A").replace("850 nm VCSEL", "Copper cable")),
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("fact", "output", "part"), BESIDE)
+def test_a_value_that_others_of_the_product_have_is_unread(fact: type[Fact], output: Output, part: str | None) -> None:
+    assert [*read_outputs(fact, one=output).unread] == ([part] if part else [])
+
+
+def test_a_gpu_without_a_value_that_others_have_is_unknown_by_its_number() -> None:
+    report = read_outputs(GpuInventory, one=gpus("N/A", "0", "0"))
+    with pytest.raises(Unreadable, match=r"GPU 0 .*ecc_errors: no value"):
+        report.require("ecc_errors")
+    read_outputs(GpuInventory, one=gpus("N/A", "N/A")).require("ecc_errors")
+    read_outputs(GpuInventory, one=gpus("N/A", "0", "0", mode="Disabled")).require("ecc_errors")
+
+
+def test_a_test_of_dcgm_that_one_gpu_lacks_is_unknown() -> None:
+    def diagnosis(*statuses: str) -> Output:
+        results = [{"entity_group": "GPU", "entity_id": n, "status": status} for n, status in enumerate(statuses)]
+        tests = {"category": "Deployment", "tests": [{"name": "memory", "results": results}]}
+        return Output(out=json.dumps({"DCGM Diagnostic": {"test_categories": [tests]}}))
+
+    assert [*read_outputs(DcgmDiagnosis, one=diagnosis("Pass", "Skip")).unread] == ["DCGM's test memory, GPU 1"]
+    assert not read_outputs(DcgmDiagnosis, one=diagnosis("Skip", "Skip")).unread
 
 
 ONE_NPU = "-- 0 --\n{0}-- exit 0 --\n"

@@ -103,6 +103,7 @@ ROWS: list[Row] = [
         "the segment of the virtual ports",
         3,
         "echo 192.168.2.77 >ip\necho 255.255.255.0 >netmask",
+        clause="reserves",
         values={"npu": 3, "observed": "192.168.2.77", "segment": "192.168.2.0/24"},
         also=("device-ip-segment-wrong", "gateway-outside-segment", "hccn-conf-differs"),
     ),
@@ -136,6 +137,7 @@ ROWS: list[Row] = [
         "IPv6 among IPv4",
         7,
         "rm ip netmask\necho 2001:db8::3 >ip6\necho 64 >prefix",
+        clause="All device IPs are of one address family, IPv4 or IPv6",
         values={"npus": [7], "observed": "IPv6", "expected": "IPv4"},
         also=("device-net-unhealthy", "device-unreachable", "gateway-outside-segment"),
     ),
@@ -143,6 +145,7 @@ ROWS: list[Row] = [
         "hccn-conf-differs",
         "another address in the file",
         f"sed -i 's/^address_0=.*/address_0=29.1.102.99/' {CONF}",
+        clause="addresses",
         values={"npu": 0, "observed": {"address": "29.1.102.200"}, "expected": {"address": "29.1.102.99"}},
     ),
     file_row(

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.faults import Row
-from tests.faults.gpus import GPU, RDMA, amd_row, element, logged
+from tests.faults.addresses import CONF, file_row, npu_row
+from tests.faults.gpus import GPU, RDMA, amd_row, element, logged, modules
 from tests.faults.ranks import setting
 
 
@@ -150,5 +151,53 @@ ROWS: list[Row] = [
         host=3,
         values={"card": 2},
         clause="many more pages out of use than its neighbours",
+    ),
+    *(
+        setting("launch-settings-invalid", {name: good}, {name: wrong}, clause=library, values={"variable": name})
+        for library, name, good, wrong in (
+            ("NCCL", "NCCL_ALGO", "Ring", "Trees"),
+            ("OpenMP", "OMP_NUM_THREADS", "8", "all"),
+            ("torch", "TORCH_NCCL_BLOCKING_WAIT", "1", "on"),
+            ("MindSpore", "MS_WORKER_NUM", "8", "two"),
+        )
+    ),
+    setting(
+        "visible-devices-wrong",
+        {"CUDA_VISIBLE_DEVICES": "0,1"},
+        {"CUDA_VISIBLE_DEVICES": "0,9"},
+        fleet="gpu",
+        blamed=[0, 1, 2, 3],
+        values={"absent": [9]},
+        clause="CUDA_",
+    ),
+    Row(
+        "rdma-module-out-of-range",
+        "sed -i s/15E-255/1E-8/ /run/mlxlink/mlx5_1",
+        fleet="gpu",
+        prepare=modules,
+        values={"device": "mlx5_1", "observed": "1e-08"},
+        clause="its link has as few bit errors as it must",
+    ),
+    *(
+        file_row(
+            "hccn-conf-differs",
+            f"another {words}",
+            f"sed -i 's/^{key}_1=.*/{key}_1={value}/' {CONF}",
+            host=host,
+            clause=words,
+        )
+        for host, words, key, value in (
+            (0, "netmasks", "netmask", "255.255.252.0"),
+            (2, "gateways", "gateway", "29.1.99.1"),
+            (3, "detect addresses", "netdetect", "29.1.99.2"),
+        )
+    ),
+    npu_row(
+        "device-packets-bad",
+        "pauses while nothing is sent",
+        2,
+        "echo mac_rx_pfc_pkt_num >stat_grows",
+        host=2,
+        clause="pauses while it is idle",
     ),
 ]

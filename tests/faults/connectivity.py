@@ -89,6 +89,7 @@ ROWS = [
         "slurmd-not-running",
         "mkdir -p /etc/slurm /var/spool/slurmd && echo SlurmdPort=6818 >/etc/slurm/slurm.conf",
         "rm -r /etc/slurm /var/spool/slurmd",
+        clause="In a job of Slurm, slurmd runs on every node",
         fleet="cpu",
         environ={"SLURM_JOB_ID": "7"},
         values={"port": 6818},
@@ -114,6 +115,7 @@ ROWS = [
         "loopback-down",
         "ip link set lo down",
         "ip link set lo up",
+        clause="The loopback interface lo is up",
         fleet="cpu",
         options=("--ranks-per-host", "2"),
         values={"interface": "lo"},
@@ -145,6 +147,7 @@ ROWS = [
         "host-name-is-localhost",
         "hostname localhost",
         'hostname "$(cat /etc/hostname)"',
+        clause="Every host has a name of its own, not localhost",
         fleet="cpu",
         values={"observed": "localhost"},
         also=("interface-unreachable",),
@@ -153,6 +156,7 @@ ROWS = [
     Row(
         "interface-setting-wrong",
         "# no host has such an interface",
+        clause="Every communication library finds, on each host, the network interface that its variable names",
         fleet="cpu",
         blamed=(0, 1, 2, 3),
         values={"variable": "GLOO_SOCKET_IFNAME", "value": "eno7", "expected": "eth0"},
@@ -206,6 +210,7 @@ ROWS = [
     Row(
         "master-address-wrong",
         "# the master is every host itself",
+        clause="MASTER_ADDR leads every host to one and the same host of the fleet",
         fleet="cpu",
         blamed=(0, 1, 2, 3),
         values={"observed": "127.0.0.1"},
@@ -227,9 +232,25 @@ ROWS = [
         '    ip addr show | grep -q "inet $peer/" || ip route add unreachable "$peer"\n'
         "done",
         "ip route flush type unreachable",
+        clause="Every host reaches the others over TCP, at the addresses that the job takes",
         fleet="cpu",
         values={"lost": 3, "tried": 3},
         says="no TCP connections between it and 3 of 3 hosts",
+        apart=("*",),
+    ),
+    # A virtual machine that was copied: two hosts have one hardware address, and a switch sends to one of them.
+    Row(
+        "duplicate-address",
+        "peer=$(getent ahostsv4 sb0003 | awk '{ print $1; exit }'); ping -c 1 -W 2 $peer >/dev/null\n"
+        "device=$(ip -o route get $peer | sed 's/.* dev \\([^ ]*\\).*/\\1/')\n"
+        "cat /sys/class/net/$device/address >/run/kept-card\n"
+        "sysctl -qw net.ipv4.conf.all.arp_notify=1\n"
+        "ip link set dev $device address $(ip neigh show $peer | sed -n 's/.*lladdr \\([0-9a-f:]*\\).*/\\1/p')",
+        "ip link set dev eth0 address $(cat /run/kept-card)",
+        fleet="cpu",
+        blamed=(1, 2),
+        also=("host-unreachable",),
+        says="answers for",
         apart=("*",),
     ),
     # A rule refuses one host, and another table than the main one a second.

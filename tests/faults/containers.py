@@ -30,6 +30,7 @@ ROWS: list[Row] = [
     Row(
         "container-devices-missing",
         "rm /dev/hisi_hdc; : >/run/.containerenv",
+        clause="device files",
         values={"missing": ["/dev/hisi_hdc"]},
         healthy_first=False,
         apart=("*",),

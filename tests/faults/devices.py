@@ -37,11 +37,14 @@ END
 """
 
 
-def npu_row(check: str, fault: str, fleet: str = "a2", also: Sequence[str] = (), **values: Any) -> Row:
+def npu_row(
+    check: str, fault: str, fleet: str = "a2", also: Sequence[str] = (), clause: str = "", **values: Any
+) -> Row:
     return Row(
         check,
         fault,
         fleet=fleet,
+        clause=clause,
         values=values,
         also=also,
         apart=APART.get(check, ()),
@@ -75,12 +78,25 @@ ROWS: list[Row] = [
         healthy_first=False,
     ),
     npu_row("ascend-dmi-failed", DIAGNOSIS, group="Hardware", expected="PASS"),
-    npu_row("npu-tools-missing", "rm /usr/local/Ascend/driver/tools/hccn_tool", missing=["hccn_tool"], npus=8),
-    npu_row("npu-tools-missing", "rm /usr/local/bin/npu-smi", fleet="a1", missing=["npu-smi"]),
+    npu_row(
+        "npu-tools-missing",
+        "rm /usr/local/Ascend/driver/tools/hccn_tool",
+        clause="on training products, hccn_tool",
+        missing=["hccn_tool"],
+        npus=8,
+    ),
+    npu_row(
+        "npu-tools-missing",
+        "rm /usr/local/bin/npu-smi",
+        clause="Every host with NPUs has the driver's tools: npu-smi and,",
+        fleet="a1",
+        missing=["npu-smi"],
+    ),
     npu_row("npu-count-differs", "rm /dev/davinci7", observed=7, expected=8, count=3, total=4, also=("npu-missing",)),
     npu_row(
         "npu-missing",
         f"rm /dev/davinci5; touch {NPU}/5/gone",
+        clause="has a device file",
         npus=[5],
         expected="8 device files",
         also=("npu-count-differs",),
@@ -98,6 +114,7 @@ ROWS: list[Row] = [
     npu_row(
         "npu-unhealthy",
         f"echo Alarm >{NPU}/6/health; echo 80E18402 >{NPU}/6/health_codes",
+        clause="its health is OK",
         npu=6,
         codes=["80E18402"],
         remedy="take the NPU out of service and report it to the vendor",
@@ -112,6 +129,7 @@ ROWS: list[Row] = [
     Row(
         "npu-unhealthy",
         f"touch {NPU}/4/silent",
+        clause="answers",
         values={"npu": 4, "observed": 'Failed to query "health" result.'},
         apart=("*",),
     ),
@@ -123,8 +141,23 @@ ROWS: list[Row] = [
         observed=["80E20207"],
     ),
     npu_row("npu-unhealthy", f"echo Critical >{NPU}/9/health", fleet="a3", npu=9, card=4, chip=1),
-    npu_row("hccs-unhealthy", f"echo NOK >{NPU}/5/hccs", card=5, chip=0, observed="NOK"),
-    npu_row("hccs-unhealthy", f"echo 2 >{NPU}/6/hccs_lanes", card=6, link=2, observed=2, expected=4),
+    npu_row(
+        "hccs-unhealthy",
+        f"echo NOK >{NPU}/5/hccs",
+        clause="Every NPU chip reports that its HCCS links are healthy",
+        card=5,
+        chip=0,
+        observed="NOK",
+    ),
+    npu_row(
+        "hccs-unhealthy",
+        f"echo 2 >{NPU}/6/hccs_lanes",
+        clause="with all their lanes",
+        card=6,
+        link=2,
+        observed=2,
+        expected=4,
+    ),
     npu_row(
         "npu-clock-throttled",
         f"echo 95 >{NPU}/2/aicore; echo 800 >{NPU}/2/running",
@@ -146,6 +179,7 @@ ROWS: list[Row] = [
     npu_row(
         "pcie-link-degraded",
         f"cd {PCI}/0000:c2:00.0; echo 63 | tee current_link_width >max_link_width; echo Unknown >current_link_speed",
+        clause="answers over PCIe",
         slot="0000:c2:00.0",
         kind="the NPU",
     ),
@@ -155,10 +189,11 @@ ROWS: list[Row] = [
         """echo '{"version": "2.0", "topo_file_path": "/none.json"}' >/etc/hccl_rootinfo.json""",
         observed="/none.json",
     ),
-    npu_row("npu-driver-not-loaded", f"touch {NPU}/drvmng", expected="npu-smi starts"),
+    npu_row("npu-driver-not-loaded", f"touch {NPU}/drvmng", clause="answers npu-smi", expected="npu-smi starts"),
     npu_row(
         "npu-driver-not-loaded",
         "rm /dev/davinci*",
+        clause="is loaded",
         fleet="a1",
         observed="dcmi module initialize failed. ret is -8005",
         also=("npu-count-differs",),
@@ -180,7 +215,13 @@ ROWS: list[Row] = [
     ),
     npu_row("npu-busy", f"echo 4242 - 58601 >{NPU}/15/processes", fleet="a3", npu=15, pid=4242, user="not known"),
     npu_row("npu-hbm-low", f"echo 61440 >{NPU}/1/hbm_total", npu=1, observed="61440 MB"),
-    npu_row("npu-memory-errors", f"echo 'HBM Double Bit Error Count=3' >{NPU}/4/ecc", card=4, observed=3),
+    npu_row(
+        "npu-memory-errors",
+        f"echo 'HBM Double Bit Error Count=3' >{NPU}/4/ecc",
+        clause="No NPU has uncorrected memory errors",
+        card=4,
+        observed=3,
+    ),
     npu_row("npu-memory-errors", f"echo 'HBM Double Bit Error Count=2' >{NPU}/13/ecc", fleet="a3", card=6, observed=2),
     npu_row(
         "product-mixed",

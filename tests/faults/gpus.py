@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.facts.ethernet_transcripts import AVAGO, MLX5_SMALL
@@ -143,23 +144,22 @@ UNLICENSED = "<vgpu_software_licensed_product><license_status>Unlicensed (Restri
 NVIDIA_SMI = "/usr/local/sbin/nvidia-smi"
 
 
-def gpu_row(check: str, fault: str, host: int = 1, also: Sequence[str] = (), **values: Any) -> Row:
+def gpu_row(check: str, fault: str, host: int = 1, also: Sequence[str] = (), clause: str = "", **values: Any) -> Row:
     """A fault of one of the four hosts with GPUs."""
     # Two hosts that lack a GPU leave no majority of the number of GPUs.
     apart = ("gpu-missing",) if check == "gpu-count-differs" else ()
-    return Row(
-        check, fault, fleet="gpu", host=host, also=also, values=values, apart=apart, healthy_first=check not in OF_TOOLS
-    )
+    row = Row(check, fault, fleet="gpu", host=host, also=also, values=values, apart=apart, clause=clause)
+    return replace(row, healthy_first=check not in OF_TOOLS)
 
 
 OF_TOOLS = ("bmc-fault-logged", "dcgm-diagnosis-failed", "dcgm-unhealthy", "gpud-unhealthy")
 """Checks that do not apply to hosts without the tool, which the fault brings along."""
 
 
-def failing(check: str, text: str, code: int, **values: Any) -> Row:
+def failing(check: str, text: str, code: int, clause: str = "", **values: Any) -> Row:
     """A row in which nvidia-smi fails as a whole: what else is read from it is unknown."""
     script = f"printf '%s\\n' \"{text}\" >{GPU}/says; echo {code} >{GPU}/code"
-    return Row(check, script, fleet="gpu", values=values, prepare=nothing, healthy_first=False)
+    return Row(check, script, fleet="gpu", values=values, prepare=nothing, healthy_first=False, clause=clause)
 
 
 def nothing(fleet: Any, folder: Any, healthy: bool) -> Prepared:
@@ -417,10 +417,17 @@ ROWS: list[Row] = [
         18,
         observed="550.54.15",
     ),
-    failing("gpu-tool-fails", "Failed to initialize NVML: Unknown Error", 255, gpus=4),
+    failing(
+        "gpu-tool-fails",
+        "Failed to initialize NVML: Unknown Error",
+        255,
+        clause="nvidia-smi answers on every host with NVIDIA GPUs",
+        gpus=4,
+    ),
     gpu_row(
         "gpu-tool-fails",
         f"sed -i 's|<dram_uncorrectable>0<|<dram_uncorrectable>Unknown Error<|; s|31 C|[Unknown Error]|' {GPU}/2.xml",
+        clause="can read every value of every GPU",
         gpu=2,
         elements=["ecc_errors", "temperature"],
     ),
@@ -430,12 +437,15 @@ ROWS: list[Row] = [
         host=2,
         device="0000:03:00.0",
     ),
-    gpu_row("gpu-row-remap-failed", element(0, "remapped_row_failure", "No", "Yes"), gpu=0),
+    gpu_row(
+        "gpu-row-remap-failed", element(0, "remapped_row_failure", "No", "Yes"), clause="failed row remapping", gpu=0
+    ),
     gpu_row("gpu-reset-needed", element(1, "remapped_row_pending", "No", "Yes"), gpu=1),
     gpu_row("gpu-reset-needed", element(3, "reset_required", "No", "Yes"), host=2, gpu=3),
     gpu_row(
         "gpu-clocks-throttled",
         element(3, "clocks_event_reason_hw_power_brake_slowdown", "Not Active", "Active"),
+        clause="power supply",
         host=0,
         gpu=3,
     ),
@@ -457,7 +467,12 @@ ROWS: list[Row] = [
         counter="link_downed",
         observed=412,
     ),
-    gpu_row("gpu-mig-differs", element(0, "current_mig", "Disabled", "Enabled"), host=0),
+    gpu_row(
+        "gpu-mig-differs",
+        element(0, "current_mig", "Disabled", "Enabled"),
+        clause="All GPUs of all hosts are in the same MIG mode",
+        host=0,
+    ),
     gpu_row("gpu-power-limit-differs", element(0, "current_power_limit", "700.00 W", "500.00 W"), host=3),
     gpu_row("gpu-product-mixed", f"sed -i s/H100/A100/ {GPU}/*.xml", host=2, also=("gpu-power-limit-differs",)),
     gpu_row("gpu-busy", process(2, 4242, "C", "python"), host=3, gpu=2, pid=4242, megabytes=1024),
@@ -465,6 +480,7 @@ ROWS: list[Row] = [
     gpu_row(
         "gpu-xid-logged",
         logged("NVRM: Xid (PCI:0000:02:00): 79, pid=1122, GPU has fallen off the bus."),
+        clause="GPU",
         code=79,
         device="0000:02:00",
         action="restart the host",
@@ -499,17 +515,19 @@ ROWS: list[Row] = [
         host=0,
         library="libnccl.so",
     ),
-    gpu_row("gpu-direct-rdma-off", "sed -i s/Open// /proc/driver/nvidia/version", host=2),
+    gpu_row("gpu-direct-rdma-off", "sed -i s/Open// /proc/driver/nvidia/version", clause="dma-buf", host=2),
     gpu_row("pcie-acs-redirects", ACS, host=3, bridge="0000:15:01.0"),
     gpu_row(
         "hardware-error-logged",
         logged("mce: Uncorrected hardware memory error in user-access at 3f8000"),
+        clause="memory",
         host=2,
         kind="uncorrected memory errors",
     ),
     gpu_row(
         "kernel-error-logged",
         logged("ice 0000:b1:00.0: Firmware recovery mode detected. Limiting functionality."),
+        clause="none of a device's driver that no other check knows",
         host=1,
         device="0000:b1:00.0",
     ),
@@ -572,7 +590,7 @@ ROWS: list[Row] = [
         host=3,
         expected="identity",
     ),
-    gpu_row("gpu-topology-differs", f"sed -i 's/PIX/SYS/g' {GPU}/topology", differences=2),
+    gpu_row("gpu-topology-differs", f"sed -i 's/PIX/SYS/g' {GPU}/topology", clause="network adapters", differences=2),
     gpu_row(
         "rdma-port-down",
         f"cd {RDMA}/mlx5_1/ports/1; echo '1: DOWN' >state; echo '3: Disabled' >phys_state",
@@ -583,13 +601,20 @@ ROWS: list[Row] = [
     Row(
         "rdma-module-out-of-range",
         "sed -i s/2.281/-14.2/ /run/mlxlink/mlx5_1",
+        clause="Every RDMA port's module works within its own limits",
         fleet="gpu",
         values={"device": "mlx5_1", "observed": {"Rx power 2": -14.2}, "low": -10.41},
         prepare=modules,
         apart=("*",),
     ),
-    gpu_row("rdma-port-slow", f"echo '100 Gb/sec (1X NDR)' >{RDMA}/mlx5_0/ports/1/rate", host=2, port="mlx5_0:1"),
-    gpu_row("rdma-devices-differ", f"rm -r {RDMA}/mlx5_1", host=0),
+    gpu_row(
+        "rdma-port-slow",
+        f"echo '100 Gb/sec (1X NDR)' >{RDMA}/mlx5_0/ports/1/rate",
+        clause="the number of lanes",
+        host=2,
+        port="mlx5_0:1",
+    ),
+    gpu_row("rdma-devices-differ", f"rm -r {RDMA}/mlx5_1", clause="under the same names", host=0),
     gpu_row("rdma-errors-growing", GROWING, host=3, also=("rdma-errors-many",), port="mlx5_0:1"),
     Row(
         "nccl-ib-hca-missing",
@@ -611,7 +636,14 @@ ROWS: list[Row] = [
         host=3,
         observed="28.36.1010 and 28.39.1002",
     ),
-    gpu_row("rdma-settings-differ", "echo 1500 >/sys/class/net/eth100/mtu", host=3, setting="MTU", observed="1500"),
+    gpu_row(
+        "rdma-settings-differ",
+        "echo 1500 >/sys/class/net/eth100/mtu",
+        clause="MTU",
+        host=3,
+        setting="MTU",
+        observed="1500",
+    ),
     gpu_row(
         "network-card-failed",
         logged(
@@ -623,6 +655,7 @@ ROWS: list[Row] = [
     Row(
         "network-module-out-of-range",
         "sed -i 's/42.17 degrees C/78.02 degrees C/' /run/ethtool/-m",
+        clause="The module of every fast network card with a link works within its own limits",
         fleet="gpu",
         values={"interface": "eth100", "observed": {"temperature": 78.02}, "kind": "alarm", "high": 75.0},
         prepare=ethtool,
@@ -640,6 +673,7 @@ ROWS: list[Row] = [
     gpu_row(
         "network-card-slow",
         "echo 1000 >/sys/class/net/eth100/device/net/eth100/speed",
+        clause="speed that it has on the other hosts",
         host=3,
         interface="eth100",
         observed="1000 Mbit/s",
@@ -659,7 +693,13 @@ ROWS: list[Row] = [
         name="python",
         pid=1234,
     ),
-    gpu_row("file-system-failed", logged("EXT4-fs (sda1): Remounting filesystem read-only"), host=2, device="sda1"),
+    gpu_row(
+        "file-system-failed",
+        logged("EXT4-fs (sda1): Remounting filesystem read-only"),
+        clause="read-only file system",
+        host=2,
+        device="sda1",
+    ),
     gpu_row(
         "mount-not-answering", MOUNT.format(user=0), target="/data", kind="fuse.sshfs", observed="no answer in 5 s"
     ),
@@ -667,6 +707,7 @@ ROWS: list[Row] = [
     Row(
         "mount-options-differ",
         "mount -o remount,bind,ro /data",
+        clause="A network file system is mounted alike on all hosts: writable",
         fleet="gpu",
         values={"target": "/data", "setting": "access", "observed": "read-only"},
         prepare=mounted,
@@ -708,6 +749,7 @@ ROWS: list[Row] = [
     gpu_row(
         "host-settings-differ",
         bind_over("always madvise [never]", "/sys/kernel/mm/transparent_hugepage/enabled"),
+        clause="settings of it that change performance",
         host=0,
         setting="transparent huge pages",
         observed="never",
@@ -726,6 +768,7 @@ ROWS: list[Row] = [
     Row(
         "job-path-differs",
         "echo 77 >/run/swappiness; mount --bind /run/swappiness /proc/sys/vm/swappiness",
+        clause="with the same content",
         fleet="gpu",
         values={"path": "/proc/sys/vm/swappiness", "count": 3},
         options=("--path", "/proc/sys/vm/swappiness"),
@@ -733,6 +776,7 @@ ROWS: list[Row] = [
     Row(
         "host-snapshot-differs",
         "echo 77 >/run/swappiness; mount --bind /run/swappiness /proc/sys/vm/swappiness",
+        clause="sysctls",
         fleet="gpu",
         values={"category": "sysctl", "count": 1},
         options=("--compare", "all"),
@@ -740,6 +784,7 @@ ROWS: list[Row] = [
     Row(
         "torch-cuda-too-new",
         packages("torch-2.9.0", "nvidia_cuda_runtime-13.0.48", remove="torch*"),
+        clause="The NVIDIA driver",
         fleet="gpu",
         values={"observed": "13.0", "expected": "12.4"},
         prepare=job,
@@ -747,6 +792,7 @@ ROWS: list[Row] = [
     Row(
         "known-bad-version",
         packages("nvidia_nccl_cu12-2.25.1", remove="nvidia_nccl*"),
+        clause="NCCL",
         fleet="gpu",
         values={"observed": "2.25.1", "expected": "2.26.2"},
         also=("nccl-version-differs",),

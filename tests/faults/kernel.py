@@ -140,6 +140,7 @@ ROWS = [
     Row(
         "hccl-ports-half-reserved",
         *setting(PORTS, "60000-60015"),
+        clause="Where HCCL's first 16 host ports are reserved, so are the other 16",
         fleet="a1",
         values={"ports": "60016-60031"},
         also=("sysctl-lost-at-reboot",),

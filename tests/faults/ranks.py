@@ -293,7 +293,12 @@ ROWS = [
         "rank-table-world-size-differs", "", blamed=(), values={"observed": 64, "expected": 32}, prepare=with_world_size
     ),
     Row(
-        "launch-differs", "", fleet="cpu", prepare=merged_run, values={"variable": "MASTER_ADDR", "observed": "sb0004"}
+        "launch-differs",
+        "",
+        clause="rendezvous address",
+        fleet="cpu",
+        prepare=merged_run,
+        values={"variable": "MASTER_ADDR", "observed": "sb0004"},
     ),
     Row("rank-numbers-wrong", "", fleet="cpu", prepare=told_ranks, blamed=[0, 1], values={"variable": "RANK"}),
     setting(
@@ -346,6 +351,7 @@ ROWS = [
         "launch-settings-invalid",
         {"HCCL_CONNECT_TIMEOUT": "300"},
         {"HCCL_CONNECT_TIMEOUT": "5"},
+        clause="HCCL",
         values={"variable": "HCCL_CONNECT_TIMEOUT", "observed": "5"},
     ),
     setting(

@@ -19,7 +19,7 @@ from doctor.facts.hccn.tool import (
     single_field,
     unset_npus,
 )
-from doctor.facts.reported_value import OpticalReading
+from doctor.facts.reported_value import LACKED, OpticalReading, lacked_values, quantities
 
 _THRESHOLD_NAMES = {"Tx Power": "TxPower", "Rx Power": "RxPower", "Vcc": "Vcc", "temperature": "Temp"}
 """What is measured, and the word for it in the names of its thresholds."""
@@ -42,6 +42,8 @@ class OpticalModule(msgspec.Struct, frozen=True):
     flags: dict[str, int] = {}
     """Loss of signal (Los) and of lock (LoL), a bit a lane."""
     vendor: str = ""
+    product: str = ""
+    """The number of its part, or its vendor; empty where neither is reported."""
     unread: tuple[str, ...] = ()
     """Quantities whose reading failed (``temperature: get failed``)."""
 
@@ -77,6 +79,11 @@ class Optics(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> Optics:
         modules, unread = parse_each_npu(answer, _module_or_unreachable)
         by_npu = set_values(modules)
+        kinds = {npu: module.product for npu, module in by_npu.items() if module.product}
+        for npu, lacked in lacked_values(
+            {npu: quantities(by_npu[npu].readings) | {*by_npu[npu].flags} for npu in kinds}, kinds
+        ).items():
+            unread[f"NPU {npu}"] = filled("{0}: {1}", lacked[0], LACKED)
         for npu, module in by_npu.items():
             if module.unread:
                 unread[f"NPU {npu}"] = filled("hccn_tool could not read {0} of the module", ", ".join(module.unread))
@@ -109,7 +116,10 @@ def _parse_module(text: str) -> OpticalModule | None:
         is_measured = re.match(r"(?:Host|Media) SNR Lane", name) and not _not_measured(value)
         if is_measured and (snr := _parse_quantity(value)[0]):
             readings[name] = OpticalReading(snr, LEAST_SNR, math.inf, "dB")
-    return OpticalModule(readings=readings, flags=flags, vendor=rows.get("vendor name", ""), unread=failed)
+    product = next((rows[name] for name in ("Vendor PN", "vendor pn", "vendor name") if rows.get(name)), "")
+    return OpticalModule(
+        readings=readings, flags=flags, vendor=rows.get("vendor name", ""), product=product, unread=failed
+    )
 
 
 def _parse_readings(rows: Mapping[str, str]) -> Iterator[tuple[str, OpticalReading]]:

@@ -352,6 +352,40 @@ def live(rank, box, say, orders):
     assert snap["effective"] < 0.6 * snap["age"] if state == "input" else snap["effective"] > 0.6 * snap["age"]
 
 
+def test_what_a_loader_worker_computes_is_the_ranks_own_time_however_many_wait_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two workers in turn on one CPU: one of them always waits. Beside busy programs, a healthy one computes little."""
+    worked = {7: 0.0, 8: 3.0}
+    monkeypatch.setattr(rank_monitor, "process_status", lambda pid: "S")
+    monkeypatch.setattr(rank_monitor, "thread_states", lambda pid: ["S"])
+    monkeypatch.setattr(rank_monitor, "cpu_times", lambda pid, all_threads: (1.0, 0.0, 0.0))
+    own = {(os.getpid(), 1): (50.0, 0.0, "S")}
+    monkeypatch.setattr(
+        rank_monitor,
+        "helper_times",
+        lambda pid, with_loaders: own | {(pid, pid): (ran, 0.0, "R") for pid, ran in worked.items()},
+    )
+    system = [50.0]
+    monkeypatch.setattr(rank_monitor, "time", SimpleNamespace(monotonic=lambda: system[0]))
+    monitor: Any = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
+    latest = SimpleNamespace(state=rank_monitor.INPUT)
+    monitor.recorder = SimpleNamespace(latest=latest, stamp=1, age=lambda clock: clock - 49.9)
+    monitor.pid, monitor.cgroups_read_at = os.getpid(), 1e9
+
+    def effective_after(turns: int, each: float) -> float:
+        for turn in range(turns):
+            monitor.observe(system[0])
+            system[0] += 0.1
+            worked[7 + turn % 2] += each
+        return float(monitor.effective)
+
+    assert effective_after(100, 0.001) < 0.3
+    assert effective_after(100, 0.1) == pytest.approx(5.0, abs=0.2)
+    monitor.recorder.stamp = 2  # the next batch
+    assert effective_after(2, 0.1) < 0.3
+
+
 @pytest.mark.parametrize("waits", ["busy.join()", "time.sleep(1000)"])
 def test_a_rank_whose_computing_threads_wait_for_a_cpu(client: Client, waits: str) -> None:
     """Its main thread waits for those that it shares a computation with; what sleeps by itself waits for none."""

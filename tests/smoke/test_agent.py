@@ -8,6 +8,7 @@ import json
 import mmap
 import os
 import re
+import select
 import signal
 import socket
 import sys
@@ -648,21 +649,26 @@ def test_it_ends_by_itself_when_its_time_is_up(client: Client) -> None:
     assert has_ended(client)
 
 
-def test_a_controller_that_takes_nothing_in_loses_no_call() -> None:
+def test_a_controller_that_takes_nothing_in_loses_no_call(tmp_path: Path) -> None:
     """Looks are skipped while lines wait; the ranks are not held up."""
-    live = """
+    live = f"""
 def live(rank, box, say, orders):
     for n in range(1500):
         say("note", text="x" * 4000)
         box.enter()
     say("through")
+    os.close(os.open({str(tmp_path / "through")!r}, os.O_WRONLY))
     time.sleep(1000)
 """
+    os.mkfifo(tmp_path / "through")
+    through = os.open(tmp_path / "through", os.O_RDONLY | os.O_NONBLOCK)
     with Client() as client:
         client.until("hello")
         client.heed.clear()
         client.start(live, 1)
-        time.sleep(1.0)
+        while not select.select([through], [], [], 1.0)[0]:
+            client.order("stay")  # an agent without orders ends after 15 s
+        os.close(through)
         client.heed.set()
         client.until("event", ev="through")
         while {"0": 1500} not in [snap.get("entered") for line in client.received for snap in line.get("snaps", ())]:

@@ -63,11 +63,6 @@ FILES = (
     Case(
         "a FUSE mount that hangs at join", LATE, {**program(HANGING + ASK), "function": "init_process_group", "call": 1}
     ),
-    Case(
-        "loader child in a regular expression",
-        FAILED_LOADER,
-        {**program("import re; re.match('(a+)+$', 'a' * 60 + 'b')"), "child": True},
-    ),
     Case("spins at the store", LATE, imports=AT_STORE.replace("ACT", "while True: pass")),
     Case("spins in C at the store", LATE, imports=AT_STORE.replace("ACT", "sum(range(10 ** 14))")),
     Case("spins as it connects", LATE, environ={"OUTSIDE_SPIN": "1"}),

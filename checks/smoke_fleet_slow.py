@@ -44,14 +44,14 @@ def smoke_fleet_slow(
     speed that the kernel reports for the slowest network card that has an address
     (/sys/class/net/NIC/speed: https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net), and at most
     100 MB/s, as one connection is bound by a CPU. Interfaces without hardware report no real speed: where one of them
-    is up and has an address, nothing is expected; nor of RDMA, HCCS and PCIe, whose way is not known here. This verdict
-    can be wrong where the hosts were busy: the report shows what kept ranks from running; and where a slower network
-    between the switches is meant to be.
+    is up and has an address, no more is expected than 10 Mb/s; and nothing of RDMA, HCCS and PCIe, whose way is not
+    known here. This verdict can be wrong where the hosts were busy: the report shows what kept ranks from running; and
+    where a slower network between the switches is meant to be.
     """
     limited = [*below_line_rate(run, pairs or {}), *became_slower(run, collectives)]
     yield from limited
     if run.baseline is None:
-        if not limited and not (expected_of(run) and quickest_exchange(pairs or {})):
+        if not limited and not (known_line(run) and quickest_exchange(pairs or {})):
             raise Skip("no --baseline was given, and the speed of the hosts' network is not known")
         return
     yield from slower_than_before(run, run.baseline, collectives, pairs or {}, started or {})
@@ -101,12 +101,11 @@ def slower_than_before(
     )
 
 
-def expected_of(run: SmokeRun) -> float:
-    """Bytes a second that any two hosts of the run should exchange; 0 where the speed of one is not known."""
+def known_line(run: SmokeRun) -> int:
+    """Mb/s of the slowest network card of the run's hosts, over TCP; 0 where that of one host is not known."""
     hosts = run.plan.ranks_by_host.keys()
-    if len(hosts) < 2 or not hosts <= set(run.line_speeds):
-        return 0.0
-    return expected_rate(run.plan.backend, min(run.line_speeds[host] for host in hosts))
+    is_known = run.plan.backend == "gloo" and len(hosts) > 1 and hosts <= set(run.line_speeds)
+    return min(run.line_speeds[host] for host in hosts) if is_known else 0
 
 
 def quickest_exchange(pairs: Mapping[str, SmokePairs]) -> float:
@@ -116,12 +115,16 @@ def quickest_exchange(pairs: Mapping[str, SmokePairs]) -> float:
 
 def below_line_rate(run: SmokeRun, pairs: Mapping[str, SmokePairs]) -> Iterator[Finding]:
     """A finding if not even the quickest exchange comes near what the network cards allow."""
-    expected, rate = expected_of(run), quickest_exchange(pairs)
+    line = known_line(run)
+    expected = expected_rate(run.plan.backend, line) if len(run.plan.ranks_by_host) > 1 else 0.0
+    rate = quickest_exchange(pairs)
     if 0 < rate < expected:
-        line = min(run.line_speeds.values())
         yield Finding(
             "the quickest exchange of any two hosts runs at {observed}/s each way, expected {expected}/s at least: the "
-            "slowest network card has {line} Mb/s{pressure}",
+            "slowest network card has {line} Mb/s{pressure}"
+            if line
+            else "the quickest exchange of any two hosts runs at {observed}/s each way, expected {expected}/s at least "
+            "of any network{pressure}",
             observed=megabytes(round(rate)),
             expected=megabytes(round(expected)),
             line=line,

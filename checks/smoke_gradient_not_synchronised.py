@@ -28,7 +28,7 @@ def smoke_gradient_not_synchronised(run: SmokeRun, training: PerHost[SmokeTraini
     the majority. An all-reduce gives all members the same bits; where the reference run was shorter than the training,
     hosts that differ from most others are named, and both sides of two. Ranks that hold a wrong sum compute their own
     part of it again, alone: so who added what is wrong is known, too. Of a sharded optimizer (ZeRO-1) each rank keeps
-    what it had in hand in the first 16 steps, so that who made the first wrong number is named, and not who holds it;
+    what it had in hand in the first 64 steps, so that who made the first wrong number is named, and not who holds it;
     of all steps it makes the updates again, bit for bit.
     This verdict can be wrong for an error below 1e-4 of the gradient's norm on most hosts.
     """

@@ -56,7 +56,7 @@ def smoke_learning_differs(
     collectives run again, exactly: smoke-collective-wrong then names a rank that has made them wrong since their test,
     and what all ranks came to follows from it. From 410 ranks on the serial training does fewer steps than the
     ranks, so that it takes no longer than for 410: a fault that begins later shows by the replicas alone. Of a sharded
-    optimizer (ZeRO-1) each rank keeps what it had in hand in the first 16 steps, and who made the first wrong number is
+    optimizer (ZeRO-1) each rank keeps what it had in hand in the first 64 steps, and who made the first wrong number is
     named; of all steps it makes the updates again, and they are the same bit for bit.
     """
     causes = {cause.check for cause in analyze_training(run.plan, training).causes} if training else set()

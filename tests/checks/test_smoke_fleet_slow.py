@@ -68,11 +68,19 @@ def test_what_cannot_be_compared_is_skipped_and_says_why() -> None:
     assert run_check(NAME, ran(4, 2), collectives(ran(4, 2))).skipped
 
 
-def exchanged(megabytes_a_second: float, nbytes: int = 1 << 20) -> Outcome:
-    """Two hosts with cards of 10 and 25 Gb/s, whose quickest exchange runs at this rate."""
-    run = ran(4, 2, line_speeds={"w1": 10_000, "w2": 25_000}, pressure={"w1": ("w1: steal.",)})
+CARDS = {"w1": 10_000, "w2": 25_000}
+
+
+def exchanged(
+    megabytes_a_second: float, nbytes: int = 1 << 20, speeds: dict[str, int] = CARDS, early: float = 1.0
+) -> Outcome:
+    """Two hosts whose quickest exchange runs at this rate; ``early``: part of that time after which one end is done."""
+    run = ran(4, 2, line_speeds=speeds, pressure={"w1": ("w1: steal.",)})
     seconds = nbytes / megabytes_a_second / 1e6
-    times = [PairTimes(rank, 2 - rank, 0, nbytes, (3 * seconds, seconds)) for rank in (0, 2)]
+    times = [
+        PairTimes(rank, 2 - rank, 0, nbytes, (3 * seconds * share, seconds * share))
+        for rank, share in ((0, 1.0), (2, early))
+    ]
     return run_check(NAME, run, collectives(run), pairs(run, times))
 
 
@@ -89,16 +97,32 @@ def test_a_network_of_usual_speed_and_small_messages_are_no_reason() -> None:
     assert not exchanged(1, nbytes=4096).findings
 
 
+def test_a_network_that_is_slow_in_one_direction_alone() -> None:
+    """The host that sends slowly has received all, and its own message lies in buffers of its kernel."""
+    [finding] = exchanged(12, early=0.001).findings
+    assert finding.values["observed"] == "12 MB"
+
+
 @pytest.mark.parametrize("speeds", [{}, {"w1": 10_000}])
-def test_nothing_is_expected_where_the_speed_of_a_host_is_not_known(speeds: dict[str, int]) -> None:
-    run = ran(4, 2, line_speeds=speeds)
+def test_no_more_than_any_line_carries_is_expected_where_the_speed_of_a_host_is_not_known(
+    speeds: dict[str, int],
+) -> None:
+    [finding] = exchanged(0.4, speeds=speeds).findings
+    assert finding.hosts == ()
+    assert "runs at 0.4 MB/s each way, expected 1.25 MB/s at least of any network. w1: steal." in str(finding)
+    assert exchanged(1.5, speeds=speeds).skipped and not exchanged(1.5, speeds=speeds).findings
+
+
+def test_nothing_is_expected_of_the_ranks_of_one_host() -> None:
+    run = ran(4, 1)
     assert run_check(NAME, run, collectives(run), pairs(run, [PairTimes(0, 2, 0, 1 << 20, (9.0,))])).skipped
 
 
 def test_floors_by_link() -> None:
     assert expected_rate("gloo", 1000) == 31.25e6
     assert expected_rate("gloo", 100_000) == 100e6
-    assert expected_rate("nccl", 100_000) == expected_rate("gloo", 0) == expected_rate("gloo", -1) == 0
+    assert expected_rate("nccl", 100_000) == expected_rate("nccl", 0) == 0
+    assert expected_rate("gloo", 0) == 1.25e6
 
 
 def test_an_interface_without_known_speed_leaves_the_host_unknown() -> None:

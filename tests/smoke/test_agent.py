@@ -8,6 +8,7 @@ import json
 import mmap
 import os
 import re
+import select
 import signal
 import socket
 import sys
@@ -352,6 +353,40 @@ def live(rank, box, say, orders):
     assert snap["effective"] < 0.6 * snap["age"] if state == "input" else snap["effective"] > 0.6 * snap["age"]
 
 
+def test_what_a_loader_worker_computes_is_the_ranks_own_time_however_many_wait_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two workers in turn on one CPU: one of them always waits. Beside busy programs, a healthy one computes little."""
+    worked = {7: 0.0, 8: 3.0}
+    monkeypatch.setattr(rank_monitor, "process_status", lambda pid: "S")
+    monkeypatch.setattr(rank_monitor, "thread_states", lambda pid: ["S"])
+    monkeypatch.setattr(rank_monitor, "cpu_times", lambda pid, all_threads: (1.0, 0.0, 0.0))
+    own = {(os.getpid(), 1): (50.0, 0.0, "S")}
+    monkeypatch.setattr(
+        rank_monitor,
+        "helper_times",
+        lambda pid, with_loaders: own | {(pid, pid): (ran, 0.0, "R") for pid, ran in worked.items()},
+    )
+    system = [50.0]
+    monkeypatch.setattr(rank_monitor, "time", SimpleNamespace(monotonic=lambda: system[0]))
+    monitor: Any = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
+    latest = SimpleNamespace(state=rank_monitor.INPUT)
+    monitor.recorder = SimpleNamespace(latest=latest, stamp=1, age=lambda clock: clock - 49.9)
+    monitor.pid, monitor.cgroups_read_at = os.getpid(), 1e9
+
+    def effective_after(turns: int, each: float) -> float:
+        for turn in range(turns):
+            monitor.observe(system[0])
+            system[0] += 0.1
+            worked[7 + turn % 2] += each
+        return float(monitor.effective)
+
+    assert effective_after(100, 0.001) < 0.3
+    assert effective_after(100, 0.1) == pytest.approx(5.0, abs=0.2)
+    monitor.recorder.stamp = 2  # the next batch
+    assert effective_after(2, 0.1) < 0.3
+
+
 @pytest.mark.parametrize("waits", ["busy.join()", "time.sleep(1000)"])
 def test_a_rank_whose_computing_threads_wait_for_a_cpu(client: Client, waits: str) -> None:
     """Its main thread waits for those that it shares a computation with; what sleeps by itself waits for none."""
@@ -614,21 +649,26 @@ def test_it_ends_by_itself_when_its_time_is_up(client: Client) -> None:
     assert has_ended(client)
 
 
-def test_a_controller_that_takes_nothing_in_loses_no_call() -> None:
+def test_a_controller_that_takes_nothing_in_loses_no_call(tmp_path: Path) -> None:
     """Looks are skipped while lines wait; the ranks are not held up."""
-    live = """
+    live = f"""
 def live(rank, box, say, orders):
     for n in range(1500):
         say("note", text="x" * 4000)
         box.enter()
     say("through")
+    os.close(os.open({str(tmp_path / "through")!r}, os.O_WRONLY))
     time.sleep(1000)
 """
+    os.mkfifo(tmp_path / "through")
+    through = os.open(tmp_path / "through", os.O_RDONLY | os.O_NONBLOCK)
     with Client() as client:
         client.until("hello")
         client.heed.clear()
         client.start(live, 1)
-        time.sleep(1.0)
+        while not select.select([through], [], [], 1.0)[0]:
+            client.order("stay")  # an agent without orders ends after 15 s
+        os.close(through)
         client.heed.set()
         client.until("event", ev="through")
         while {"0": 1500} not in [snap.get("entered") for line in client.received for snap in line.get("snaps", ())]:

@@ -368,7 +368,7 @@ def test_an_interpreter_that_does_nothing_for_too_long() -> None:
     failure = trouble(play(b)[0])
     assert (failure.kind, failure.culprit_ranks, failure.stage, failure.limit) == ("not-started", (2, 3), "start", 60.0)
     assert failure.text == (
-        "its interpreter did nothing for 60 s, before it had imported torch, sleeping in hrtimer_nanosleep"
+        "the interpreter did nothing for 60 s, before it had imported torch, sleeping in hrtimer_nanosleep"
     )
 
 
@@ -406,7 +406,7 @@ def test_an_interpreter_that_only_computed_is_named_in_the_end(
     assert failure.kind == ("not-started" if named else "budget")
     assert not named or failure.culprit_ranks == (2, 3)
     assert not named or failure.text == (
-        "its interpreter ran for 40 s and had not imported torch, which took the others 0 s at most"
+        "the interpreter ran for 40 s and had not imported torch, which took the others 0 s at most"
     )
     told = f"On b the interpreter had not imported everything yet, after {cpu:.0f} s on a CPU."
     assert (told in failure.evidence) == (not named)
@@ -611,7 +611,7 @@ def test_a_late_rank_that_is_in_a_call_of_the_program_is_named(monkeypatch: pyte
     b.answers["stacks"] = [{"stacks": {"3": HOOK}}]
     failure = joined_late(monkeypatch, a, b)
     assert (failure.kind, failure.culprit_ranks, failure.certainty) == ("never-joined", (3,), "evidence")
-    assert failure.text.endswith("it is in /opt/site/hook.py:9 connect, which is not torch")
+    assert failure.text.endswith("at /opt/site/hook.py:9 connect, which is not torch")
 
 
 class InTurn(list[Line]):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from doctor import smoke
 from doctor.analysis.file_waits import FILE_WAITS, FileWait
 from doctor.remote.runtime.kernel_waits import KERNEL_WAITS
 from doctor.smoke.hang.detector import Detector
@@ -86,7 +89,7 @@ def test_a_rank_that_computes_where_all_others_sleep_is_named_and_not_one_that_i
     occupied = occupations([*snaps, spins])
     failure = explain_foreign_call(standstill(0, 1, 2, 3, stacks=stacks), occupied)
     assert (failure.kind, failure.culprit_ranks) == ("blocked", (2,))
-    assert "its CPU computes all the time" in failure.text
+    assert "the CPU computes all the time" in failure.text
     importing = {**stacks, 2: f'{IN_TORCH}\n  File "<frozen importlib._bootstrap>", line 9 in _find_and_load'}
     for others in (standstill(0, 1, 2, 3, stacks=importing), standstill(0, 1, 2, 3)):
         assert explain_foreign_call(others, occupied).kind == "network"
@@ -107,7 +110,9 @@ def test_a_file_that_a_rank_waits_for_is_named_with_its_mount_and_server() -> No
     assert failure.evidence[0].startswith(f"w1: rank 2 is blocked in stat {held}")
     assert failure.evidence[1].startswith("w0: its interpreter is blocked in stat of /d/a.pt")
     assert "nfsstat -m" in remedy_for(failure.text, FILE_WAITS)
-    other = msgspec.structs.replace(blocked, text="it is in /site/hook.py:3 f, which is not torch")
+    several = msgspec.structs.replace(blocked, culprit_ranks=(1, 2), waiting_ranks=(0, 3))
+    assert held_by_files(several, [("w1", {2: wait})]).text == f"rank 2 is blocked in stat {held} file system (NFS)"
+    other = msgspec.structs.replace(blocked, text="at /site/hook.py:3 f, which is not torch")
     assert held_by_files(other, [("w1", {2: wait})]).text == other.text
     hostile = FileWait("/d/\x1b[2J" + "x" * 5000, ["\n" * 900], -1.0, [(1, "\x07" * 99)] * 99, "\x00", "x" * 9)
     text = held_by_files(blocked, [("w1", {2: hostile})]).text
@@ -143,7 +148,7 @@ def test_a_thread_that_calls_collectives_beside_the_main_one() -> None:
     stacks = {0: IN_TORCH, 1: IN_TORCH + "\n\n" + SECOND.format("/home/ann/metrics.py"), 2: IN_TORCH, 3: IN_TORCH}
     failure = explain_foreign_call(standstill(0, 1, 2, 3, stacks=stacks))
     assert (failure.kind, failure.culprit_ranks) == ("blocked", (1,))
-    assert "another thread of it calls a collective, too, in /home/ann/metrics.py:4 log_metrics" in failure.text
+    assert "another thread calls a collective, too, in /home/ann/metrics.py:4 log_metrics" in failure.text
     hook = explain_foreign_call(standstill(0, 1, stacks={1: IN_TORCH + "\n\n" + SECOND.format("worker/comm.py")}))
     assert hook.kind == "network"
     assert collective_threads(SECOND.format("/home/ann/metrics.py") + "\n\n" + IN_TORCH) != []
@@ -173,7 +178,7 @@ def test_a_rank_that_is_in_another_call_than_it_means_to_make(stacks: tuple[str,
     """One that has gone on to its next call in the meantime is in that one. How many are right decides nothing."""
     failure = explain_foreign_call(standstill(0, 1, 2, 3, stacks=dict(enumerate(stacks))))
     assert (failure.kind, failure.culprit_ranks) == (("blocked", named) if named else ("network", (0, 1, 2, 3)))
-    assert re.search("it is in reduce(_scatter)? of torch: it makes another call", failure.text) or not named
+    assert re.search("at reduce(_scatter)? of torch: another call", failure.text) or not named
     paired = standstill(0, 1, 2, 3, stacks=dict(enumerate(stacks)), op="send")
     assert explain_foreign_call(paired) == paired
 
@@ -219,12 +224,12 @@ def test_a_rank_whose_stack_is_not_known_and_that_waits_for_no_other(
 def test_each_file_system_that_a_rank_waits_for_has_its_own_advice() -> None:
     told = [meaning for kind, _, meaning in KERNEL_WAITS if kind.startswith("file.") and kind != "file.folder"]
     advice = {
-        remedy_for(f"inside the call of all_reduce it sleeps in it, and waits for {text}; more", FILE_WAITS)
+        remedy_for(f"inside the call of all_reduce asleep in it, which waits for {text}; more", FILE_WAITS)
         for text in told
     }
     assert len(advice) == len(told) == 9 and "" not in advice
     assert (
-        "of the kernel, and waits for the automounter (autofs)"
+        "of the kernel, which waits for the automounter (autofs)"
         in explain_foreign_call(standstill(0, 1, 2, 3), {1: "autofs_wait"}).text
     )
 
@@ -316,7 +321,7 @@ def test_lengths_tell_which_end_makes_another_call_than_it_records(
     error = f"op.preamble.length <= op.nbytes. {received} vs {expected}. Received data size doesn't match expected size"
     explained = explain_wrong_size(failure, (), error, members=range(5))
     assert (explained.kind, explained.culprit_ranks) == ("left", (0, 1, 2, 3, 4) if culprit is None else (culprit,))
-    assert ("another call than it records" in explained.text) == (culprit is not None)
+    assert ("another call than recorded" in explained.text) == (culprit is not None)
     # Of a rank that has gone on to another call the records tell: it is that one.
     moved_on = explain_wrong_size(failure, (4,), error, members=range(5))
     assert moved_on.culprit_ranks == (4,)
@@ -331,3 +336,23 @@ def test_several_links_of_one_host_are_laid_at_it() -> None:
     assert blamed_hosts(ran(3, 1, failure), failure) == ("w3",)
     sample_failure = Failure("network", (0, 1), (2,), certainty="evidence", stage="collectives", links=links[:1])
     assert blamed_hosts(ran(3, 1, sample_failure), sample_failure) == ("w1", "w3")
+
+
+def test_what_is_said_of_ranks_has_no_pronoun_of_one() -> None:
+    """It may be said of several: "ranks 1 and 2 never joined: it did not join"."""
+    texts = {
+        str(node.value)
+        for folder in ("hang", "run")
+        for path in Path(smoke.__file__).parent.joinpath(folder).glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and re.match(r"\W*its? ", str(node.value))
+    }
+    of_one_rank = {"it {0}", "its interpreter", "its last error output: {0}"}
+    of_one_host = {
+        "it did not answer in time",
+        "; its output: ",
+        "its screening was interrupted",
+        "; its own ranks do not reach it either",
+        "; its kernel answers new connections, while its ranks do nothing that the others wait for",
+    }
+    assert texts == of_one_rank | of_one_host

@@ -54,7 +54,7 @@ def left_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure
         if len(left_ranks) > len(wait.blocked_ranks) or (surplus and len(left_ranks) == len(wait.blocked_ranks)):
             why = "The other ranks of the group are done: no other rank makes this call."
             return state.build_failure("mismatch", wait.blocked_ranks, about=about, evidence=(why,))
-        return state.build_failure("left", left_ranks, about=about, text="it has left its loop or ended normally")
+        return state.build_failure("left", left_ranks, about=about, text="left the loop or ended normally")
     return None
 
 

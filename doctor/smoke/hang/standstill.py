@@ -96,12 +96,12 @@ def sleep_text(function: str) -> str:
     """What a rank sleeps in, and what that waits for; or that it runs.
 
     >>> sleep_text("p9_client_rpc")
-    'it sleeps in p9_client_rpc of the kernel, and waits for the host of its virtual machine, for a file (9P)'
+    'asleep in p9_client_rpc of the kernel, which waits for the host of its virtual machine, for a file (9P)'
     """
     if function == RUNNING:
-        return "its CPU computes all the time, where a rank that waits for another one sleeps"
+        return "the CPU computes all the time, where a rank that waits for another one sleeps"
     wait = kernel_wait(function)
-    return filled("it sleeps in {0} of the kernel, and waits for {1}", function, wait[1] if wait else "no other rank")
+    return filled("asleep in {0} of the kernel, which waits for {1}", function, wait[1] if wait else "no other rank")
 
 
 def held_by_files(failure: Failure, hosts: Iterable[tuple[str, Mapping[int, FileWait]]]) -> Failure:
@@ -116,8 +116,16 @@ def held_by_files(failure: Failure, hosts: Iterable[tuple[str, Mapping[int, File
         filled("{0}: {1} {2}", host, rank_names([rank]) if rank >= 0 else "its interpreter", text)
         for host, rank, text in waits
     ]
-    named = next((text for _, rank, text in waits if rank in failure.culprit_ranks), "")
-    text = failure.text or (filled("it {0}", named) if named else "")
+    alone = len(failure.culprit_ranks) == 1
+    named = next(
+        (
+            filled("it {0}", text) if alone else filled("{0} {1}", rank_names([rank]), text)
+            for _, rank, text in waits
+            if rank in failure.culprit_ranks
+        ),
+        "",
+    )
+    text = failure.text or named
     return msgspec.structs.replace(failure, text=text, evidence=(*failure.evidence, *sentences[:MAX_FILE_WAITS]))
 
 
@@ -175,10 +183,10 @@ def explain_foreign_call(
     call = filled("inside the call of {0} ", failure.op) if failure.op else ""
     callers = {rank: frame for rank in concerned if (frame := second_caller(failure.stacks.get(rank, "")))}
     for foreign, template in (
-        (absent, "it took no part in {1}: nothing was written to its result"),
-        (foreign_calls(failure), "{0}it is in {1}, which is not torch"),
-        (callers, "{0}another thread of it calls a collective, too, in {1}, and takes what is sent to the first"),
-        (other_collectives(failure), "{0}it is in {1} of torch: it makes another call than it means to"),
+        (absent, "took no part in {1}: nothing was written to the result"),
+        (foreign_calls(failure), "{0}at {1}, which is not torch"),
+        (callers, "{0}another thread calls a collective, too, in {1}, and takes what is sent to the first"),
+        (other_collectives(failure), "{0}at {1} of torch: another call than the one that was meant"),
         ({rank: sleep_text(name) for rank, name in sleeping_apart(failure, sleeping).items()}, "{0}{1}"),
     ):
         if foreign and len(foreign) < len(concerned):
@@ -235,7 +243,7 @@ def _otherwise_than_recorded(failure: Failure, error: str, members: tuple[int, .
         failure.op, failure.seq, failure.numel, failure.dtype, " or ".join(map(str, right)), aborted, received, sender,
         expected,
     )  # fmt: skip
-    text = filled("it makes another call than it records: its data does not fit that of rank {0}", told)
+    text = filled("made another call than recorded: the data does not fit that of rank {0}", told)
     concerned = msgspec.structs.replace(failure, evidence=(*failure.evidence, why), waiting_ranks=members)
     return blame(concerned, "left", (ranks,), text)
 
@@ -259,13 +267,13 @@ def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, 
     """Some ranks finished what others cannot: the smaller side did something else than the rest."""
     call = filled("{0} #{1}", failure.op, failure.seq)
     if failure.op in ONE_WAY:
-        return blame(failure, "left", early, filled("it is done with {0}, and the others have received nothing", call))
+        return blame(failure, "left", early, filled("finished {0}, and the others have received nothing", call))
     if len(early) < len(blocked):
         return blame(
-            failure, "left", early, filled("finished {0}, which the others cannot: it took no full part in it", call)
+            failure, "left", early, filled("finished {0}, which the others cannot, without a full part in it", call)
         )
     if len(blocked) < len(early):
-        text = filled("is still in {0}, which all others have finished: it may have made the call twice", call)
+        text = filled("still in {0}, which all others have finished: the call was perhaps made twice", call)
         return blame(failure, "blocked", blocked, text)
     text = filled("some ranks finished {0} and the others cannot; which of them are wrong is not known", call)
     return blame(failure, "left", tuple(sorted({*early, *blocked})), text)

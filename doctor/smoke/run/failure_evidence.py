@@ -128,7 +128,7 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     """
     failure = _with_stacks(failure, run.channels)
     if foreign := foreign_calls(failure):
-        text = filled("{0}: it is in {1}, which is not torch", failure.text, next(iter(foreign.values())))
+        text = filled("{0}: at {1}, which is not torch", failure.text, next(iter(foreign.values())))
         return blame(failure, failure.kind, foreign, text)
     asleep = sleeping_apart(failure, run.occupied)
     if 0 < len(asleep) < len(failure.concerned):

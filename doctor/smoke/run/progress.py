@@ -211,7 +211,7 @@ class StageProgress:
             return None
         self.examine_at += self.join_limit
         self.looks += 1
-        text = filled("it did not join within {0} s of its own time", f"{self.join_limit:g}")
+        text = filled("did not join within {0} s, waits for CPUs and disks left out", f"{self.join_limit:g}")
         failure = self._make_failure("never-joined", (), text, "rendezvous", limit=self.join_limit)
         return msgspec.structs.replace(failure, waiting_ranks=tuple(sorted(waiting)))
 
@@ -233,7 +233,7 @@ class StageProgress:
         idle = [(host, row) for host, row in rows if row.idle > START + late]
         if not idle:
             return None
-        text = filled("its interpreter did nothing for {0} s, before it had imported torch", f"{START:g}")
+        text = filled("the interpreter did nothing for {0} s, before it had imported torch", f"{START:g}")
         functions = {strip_control_chars(row.waits_for, 64) for _, row in idle} - {""}
         if functions:
             text = joined("", (text, filled(", sleeping in {0}", ", ".join(sorted(functions)[:4]))))
@@ -278,7 +278,7 @@ class StageProgress:
         ranks = self._ranks_of(spun)
         if not ranks:
             return None
-        text = "its interpreter ran for {0} s and had not imported torch, which took the others {1} s at most"
+        text = "the interpreter ran for {0} s and had not imported torch, which took the others {1} s at most"
         text = filled(text, f"{min(row.cpu for _, row in spun):.0f}", f"{max(self.imports.values()):.0f}")
         return self._make_failure("not-started", ranks, text, "start", self.plan.budget)
 

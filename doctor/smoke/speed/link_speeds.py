@@ -24,6 +24,16 @@ STEADY = 0.8
 
 def compare_pairs(events: Iterable[PairTimes]) -> tuple[PathOutlier, ...]:
     """The slow ends (kind ``host``), then the slow links, among pairs that are alike by construction."""
+    logs_of = exchange_logs(events)
+    times = [
+        PathTime(key[0], quick_one(logs), min(logs), key[1], key[2], median(logs)) for key, logs in logs_of.items()
+    ]
+    first = [logs for key, logs in logs_of.items() if not key[1]]
+    return PathJudge(times, directed=False, noise=_noise(first), disturbed=DISTURBED, steady=STEADY).outliers()[0]
+
+
+def exchange_logs(events: Iterable[PairTimes]) -> dict[tuple[Path, int, bool, int], list[float]]:
+    """Logarithms of the seconds of each measurement of a pair: its ends, number, whether a control, and which turn."""
     turns: Counter[tuple[int, int, int]] = Counter()
     measured: dict[tuple[Path, int, bool, int], list[tuple[float, ...]]] = {}
     for event in events:
@@ -33,12 +43,7 @@ def compare_pairs(events: Iterable[PairTimes]) -> tuple[PathOutlier, ...]:
         turn = turns[event.rank, event.peer, number]
         turns[event.rank, event.peer, number] += event.control
         measured.setdefault((pair, number, event.control, turn), []).append(event.seconds)
-    logs_of = {key: logs for key, ends in measured.items() if (logs := usable_logs(ends))}
-    times = [
-        PathTime(key[0], quick_one(logs), min(logs), key[1], key[2], median(logs)) for key, logs in logs_of.items()
-    ]
-    first = [logs for key, logs in logs_of.items() if not key[1]]
-    return PathJudge(times, directed=False, noise=_noise(first), disturbed=DISTURBED, steady=STEADY).outliers()[0]
+    return {key: logs for key, ends in measured.items() if (logs := usable_logs(ends))}
 
 
 def _noise(first: Sequence[Sequence[float]]) -> tuple[float, int]:

@@ -64,6 +64,7 @@ class RankMonitor:
         self.cpu_times, self.moved = None, 0.0  # what it ran and waited, and when that last changed
         self.disk_delay = 0.0  # in uninterruptible sleep since the stamp
         self.helper_times, self.helper_delay = {}, 0.0  # of the last observation; since the stamp
+        self.helper_base, self.worker_ran = {}, 0.0  # seconds on a CPU: by thread, before; of one worker, since then
         self.reported = (-1, "")
         self.state, self.waits_for = "R", ""
         self.observed_at, self.helpers_read_at = 0.0, 0.0
@@ -176,7 +177,8 @@ class RankMonitor:
         if first or times != self.cpu_times or self.state != "R":
             self.cpu_times, self.moved = times, clock
         # A wait for a CPU is booked when it ends; one that goes on is a rank that could run and does not.
-        self.effective = max(0.0, age - self.unobserved - delay - (clock - self.moved))
+        own = age - self.unobserved - delay - (clock - self.moved)
+        self.effective = max(0.0, own, self.worker_ran if loads else 0.0)
 
     def sleeps_alone(self):
         """Whether the main thread sleeps, and not for another one: that is a futex, where the kernel shows it."""
@@ -188,6 +190,8 @@ class RankMonitor:
         They wait for each other by turns, to hand over a batch or to end, and the rank for all of them: time in which
         any of them waited counts, and counts once. `offset`: of this agent's clock to the system's. `loads`: with the
         workers. The threads that share a computation are the rank's own work: of them, its main thread waits for all.
+        Also sets `worker_ran`: where more of them compute than there are CPUs, one always waits, and all the same the
+        rank waits for what the busiest worker computes.
         """
         times = helper_times(self.pid, loads)
         read_at = time.monotonic() + offset
@@ -200,6 +204,10 @@ class RankMonitor:
             stood = max(0.0, since - (ran - last[0]))
             waited += stood if state == "R" else min(stood, delay - last[1])
         self.helper_times = times
+        if first:
+            self.helper_base, self.worker_ran = dict((thread, ran) for thread, (ran, _, _) in times.items()), 0.0
+        computed = [ran - self.helper_base.get(name, 0.0) for name, (ran, _, _) in times.items() if name[0] != self.pid]
+        self.worker_ran = max([self.worker_ran] + computed)
         if loads or not self.sleeps_alone():
             self.helper_delay += min(since, waited)
         self.helper_delay = 0.0 if first else self.helper_delay

@@ -23,14 +23,14 @@ from doctor.job.shell.blocks import (
     is_arithmetic,
     without_functions,
 )
+from doctor.job.shell.name_mistakes import name_mistakes
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
-from doctor.job.variable_names import intended_name, is_one_slip
 
 _MOST_COMMANDS = 2000
 _MOST_EXPORTED = 512
-_MOST_UNREAD, _LEAST_NAME = 64, 6
+_MOST_UNREAD = 64
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -71,7 +71,9 @@ def evaluate(
         shell.run()
         loops = shell.assigned_in_loops
     read = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
-    return ShellText(*read, mistakes=tuple(shell.found_mistakes()), moves=tuple(shell.moves[:_MOST_COMMANDS]))
+    of_names = name_mistakes(text, shell.variables, shell.commands, shell.functions)
+    mistakes = (*shell.mistakes[:_MOST_UNREAD], *of_names)
+    return ShellText(*read, mistakes=mistakes, moves=tuple(shell.moves[:_MOST_COMMANDS]))
 
 
 class _Evaluation:
@@ -110,15 +112,6 @@ class _Evaluation:
         self._run(self.tokens)
         while self.not_called:
             self._in_function(self.not_called.pop(next(iter(self.not_called))))
-
-    def found_mistakes(self) -> Iterator[tuple[str, str, str]]:
-        """What is no assignment or no command, and variables a letter away from a known one that the text sets."""
-        yield from self.mistakes[:_MOST_UNREAD]
-        for name in sorted(self.variables.absent - self.variables.assigned)[:_MOST_UNREAD]:
-            close = [other for other in self.variables.assigned if len(other) != len(name) and is_one_slip(name, other)]
-            meant = intended_name(name) or (close[0] if len(close) == 1 and len(name) > _LEAST_NAME else "")
-            if meant in self.variables.assigned and meant.rstrip("S0123456789") != name.rstrip("S0123456789"):
-                yield f"${name}", "", f"${meant}"
 
     def _run(self, tokens: list[Token]) -> None:
         for command, operator in self._simple_commands(tokens):

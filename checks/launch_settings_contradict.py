@@ -10,15 +10,54 @@ DATA_SHARDING = ("no_shard", "optim", "optim_grads", "optim_grads_params")
 
 
 SIZES = {
-    "megatron": "tensor pipeline context layers hidden heads sequence positions micro_batch batch",
-    "deepspeed": "micro_batch batch accumulation",
-    "transformers": "micro_batch accumulation",
-    "axolotl": "micro_batch accumulation",
-    "torchtune": "micro_batch accumulation",
-    "mindformers": "tensor pipeline layers hidden heads",
-    "llamafactory": "micro_batch",
-    "verl": "machines batch mini_batch responses",
-    "torchtitan": "tensor pipeline context",
+    "megatron": (
+        "tensor",
+        "pipeline",
+        "context",
+        "layers",
+        "hidden",
+        "heads",
+        "sequence",
+        "positions",
+        "micro_batch",
+        "batch",
+    ),
+    "deepspeed": (
+        "micro_batch",
+        "batch",
+        "accumulation",
+    ),
+    "transformers": (
+        "micro_batch",
+        "accumulation",
+    ),
+    "axolotl": (
+        "micro_batch",
+        "accumulation",
+    ),
+    "torchtune": (
+        "micro_batch",
+        "accumulation",
+    ),
+    "mindformers": (
+        "tensor",
+        "pipeline",
+        "layers",
+        "hidden",
+        "heads",
+    ),
+    "llamafactory": ("micro_batch",),
+    "verl": (
+        "machines",
+        "batch",
+        "mini_batch",
+        "responses",
+    ),
+    "torchtitan": (
+        "tensor",
+        "pipeline",
+        "context",
+    ),
 }
 """By framework, the settings for which 0 and less mean nothing."""
 TENSOR_MODES = ("mtp", "msp", "fsp", "isp")
@@ -31,7 +70,7 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     ## Why it matters
     fp16 and bf16 together, a key that stands twice in a DeepSpeed configuration, ZeRO with a stage that does not exist,
     an unknown sharding strategy of FSDP, an interleaved schedule without a pipeline, a sequence longer than the
-    positions of the model: the framework stops at the start, on every rank.
+    positions of the model, a size of 0: the framework stops at the start, on every rank.
 
     ## What to do
     Correct {where}: it has {observed}, and needs {expected}.
@@ -149,7 +188,7 @@ def _sizes(view: View) -> Iterator[Finding]:
     """Each size is a whole number from 1 on, where its framework has no other meaning for 0 and less."""
     if view.framework not in SIZES:
         raise NotGiven("sizes")
-    for size in filter(None, (_decided(view, name) for name in SIZES[view.framework].split())):
+    for size in filter(None, (_decided(view, name) for name in SIZES[view.framework])):
         is_word = view.framework == "megatron" and isinstance(size.value, str | float)
         if is_word or (isinstance(size.value, int) and not isinstance(size.value, bool) and size.value < 1):
             yield Finding(

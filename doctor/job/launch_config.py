@@ -253,9 +253,9 @@ class LaunchConfig(LaunchSettings, frozen=True):
         >>> LaunchConfig(launchers=("accelerate",), master_port=22).port_setting, LaunchConfig().port_setting
         ('--main_process_port', 'MASTER_PORT')
         """
-        words = self.port_option(self.master_port).split()
-        of_variable = self.env.get("MASTER_PORT") == str(self.master_port) or not words[-2:-1]
-        return "MASTER_PORT" if of_variable else words[-2]
+        option = self.port_option(self.master_port).split()[-2]
+        is_option = option.startswith("--") and self.env.get("MASTER_PORT") != str(self.master_port)
+        return option if is_option else "MASTER_PORT"
 
     @classmethod
     def from_options(cls, options: LaunchOptions, files: Mapping[str, dict[str, str]] = {}) -> LaunchConfig:

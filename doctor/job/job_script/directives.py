@@ -124,7 +124,7 @@ def _options(texts: Iterable[str], table: OptionTable, command: str = "") -> Opt
 
 def _slurm(texts: list[str]) -> Resources:
     row, steps = launcher_rows()["srun"], option_table("of-steps").flags
-    options = _options(texts, msgspec.structs.replace(row, apart=f"{row.apart} {steps} jobid"), "sbatch")
+    options = _options(texts, msgspec.structs.replace(row, apart=" ".join((row.apart, steps, "jobid"))), "sbatch")
     _refuse_of_slurm(options, steps)
     least, most = node_range(options)
     ranks, each = options.number("ntasks", least=1), options.number("ntasks-per-node", least=1, most=65536)

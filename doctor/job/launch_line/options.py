@@ -111,10 +111,12 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
         >>> table.nearest("nproc-pernode"), table.nearest("nproc_per_ndoe"), table.nearest("mem-per-gpu")
         ('nproc-per-node', 'nproc-per-node', '')
         >>> OptionTable(values="port").nearest("prot"), OptionTable(values="port").nearest("ports")
-        ('port', '')
+        ('port', 'port')
         """
         if meant := self.meant.get(name.replace("_", "-")):
             return meant
+        if name.endswith("s") and name[:-1] in self.word_counts and self.joins_letters:
+            return name[:-1]
         close = [long for long in self.word_counts if is_misspelt(name.lower(), long)]
         if not self.abbreviates and len(name) >= _LEAST_LENGTH:  # a beginning, which other commands take
             close += [

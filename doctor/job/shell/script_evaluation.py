@@ -23,7 +23,7 @@ from doctor.job.shell.blocks import (
     is_arithmetic,
     without_functions,
 )
-from doctor.job.shell.name_mistakes import name_mistakes
+from doctor.job.shell.name_mistakes import name_mistakes, part_of_value, unclosed, value_behind
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
@@ -71,9 +71,8 @@ def evaluate(
         shell.run()
         loops = shell.assigned_in_loops
     read = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
-    of_names = name_mistakes(text, shell.variables, shell.commands, shell.functions)
-    mistakes = (*shell.mistakes[:_MOST_UNREAD], *of_names)
-    return ShellText(*read, mistakes=mistakes, moves=tuple(shell.moves[:_MOST_COMMANDS]))
+    found = (*shell.mistakes[:_MOST_UNREAD], *name_mistakes(text, shell.variables, shell.commands, shell.functions))
+    return ShellText(*read, mistakes=found, moves=tuple(shell.moves[:_MOST_COMMANDS]))
 
 
 class _Evaluation:
@@ -110,6 +109,7 @@ class _Evaluation:
 
     def run(self) -> None:
         self._run(self.tokens)
+        self._close_all(0)
         while self.not_called:
             self._in_function(self.not_called.pop(next(iter(self.not_called))))
 
@@ -305,6 +305,7 @@ class _Evaluation:
             elif token.keyword.startswith("=") and before:
                 value = token.keyword[1:] or "".join(after.keyword for after in arguments[number + 1 : number + 2])
                 self.mistakes.append((command, f"{before} {token.keyword}", f"{command} {before}={value}"))
+            self.mistakes += value_behind(command, arguments[number : number + 2] if exports else [], self.variables)
             if number and (apart := value_apart(arguments[number - 1], token)):
                 emptied = arguments[number - 1].keyword
                 self.mistakes.append((command, f"{emptied} {apart}", f"{command} {emptied}{apart}"))
@@ -374,10 +375,15 @@ class _Evaluation:
     def _nested(self, tokens: list[Token]) -> None:
         self.depth, after, depth = self.depth + 1, self.after, len(self.blocks)
         self._run(tokens)
-        while len(self.blocks) > depth:
-            self._close()
+        self._close_all(depth)
         self.after = after
         self.depth -= 1
+
+    def _close_all(self, depth: int) -> None:
+        if len(self.commands) < _MOST_COMMANDS and len(self.blocks) <= _DEEPEST:
+            self.mistakes += unclosed(self.blocks[depth:])
+        while len(self.blocks) > depth:
+            self._close()
 
     def _in_function(self, body: list[Token]) -> None:
         """Of a function that is not followed: as a branch."""
@@ -411,6 +417,7 @@ class _Evaluation:
         if assignments and len(argv) == 1 and (apart := value_apart(assignments[-1], argv[0])):
             emptied = assignments[-1].keyword
             self.mistakes.append((emptied, apart, f"{emptied}{apart}"))
+        self.mistakes += part_of_value(argv, self.variables)
         if re.match("--[a-z]", name) and self.commands and line > self.commands[-1].line:
             self.mistakes.append((name, "as a command", filled("`\\` at the end of line {0}", line - 1)))
         exported: dict[str, Word] = {}

@@ -117,7 +117,8 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
             return meant
         if name.endswith("s") and name[:-1] in self.word_counts and self.joins_letters:
             return name[:-1]
-        close = [long for long in self.word_counts if is_misspelt(name.lower(), long)]
+        words = {**dict.fromkeys(self.word_counts, ""), **self.meant}
+        close = list(dict.fromkeys(words[word] or word for word in words if is_misspelt(name.lower(), word)))
         if not self.abbreviates and len(name) >= _LEAST_LENGTH:  # a beginning, which other commands take
             close += [
                 long for long in self.word_counts if long.startswith(name.replace("_", "-")) and long not in close

@@ -60,6 +60,8 @@ SIZES = {
     ),
 }
 """By framework, the settings for which 0 and less mean nothing."""
+OF_CHECKPOINT = ("num-layers", "hidden-size", "num-attention-heads", "seq-length", "max-position-embeddings")
+"""Megatron's options that scripts give as -1 where a checkpoint has the size."""
 TENSOR_MODES = ("mtp", "msp", "fsp", "isp")
 
 
@@ -189,6 +191,8 @@ def _sizes(view: View) -> Iterator[Finding]:
     if view.framework not in SIZES:
         raise NotGiven("sizes")
     for size in filter(None, (_decided(view, name) for name in SIZES[view.framework])):
+        if size.value == -1 and size.option.lstrip("-").replace("_", "-") in OF_CHECKPOINT:
+            continue
         is_word = view.framework == "megatron" and isinstance(size.value, str | float)
         if is_word or (isinstance(size.value, int) and not isinstance(size.value, bool) and size.value < 1):
             yield Finding(

@@ -119,10 +119,10 @@ def is_one_slip(name: str, other: str) -> bool:
 
 
 def is_same_word(name: str, other: str) -> bool:
-    """Whether two names of a script's own are one name written twice: a slip, capitals, dashes, a plural, NUM for N.
+    """Whether two names of a script's own are one name written twice: a slip, dashes, a plural, NUM for N.
 
     >>> [is_same_word("NGPUS", other) for other in ("NUM_GPUS", "ngpus", "N_GPU", "NPUS", "GPUS1")]
-    [True, True, True, True, False]
+    [True, False, True, True, False]
     >>> is_same_word("GPU1", "GPU2"), is_same_word("A", "AB"), is_same_word("MASTER_ADDR", "MASTER_ADDRESS")
     (False, False, True)
     """
@@ -132,7 +132,7 @@ def is_same_word(name: str, other: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    words = ({"ADDRESS": "ADDR", "NUM": "N"}.get(word, word) for word in name.upper().split("_"))
+    words = ({"ADDRESS": "ADDR", "NUM": "N"}.get(word, word) for word in name.split("_"))
     return "".join(words).rstrip("S")
 
 

@@ -75,8 +75,10 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
 
     def canonical(self, name: str) -> str:
         """The name in ``options``; empty for one that the command does not have."""
-        if self.separator and len(name) > 1 and {"-": "_", "_": "-"}[self.separator] in name:
+        other = {"-": "_", "_": "-"}.get(self.separator, "\0")
+        if other in name and name not in self.aliases:
             return ""
+        name = self.aliases.get(name, name)
         name = name if len(name) == 1 else name.replace("_", "-")
         name = self.aliases.get(name, name)
         if name in self.word_counts:

@@ -151,6 +151,8 @@ def _refuse_of_slurm(options: Options, steps: str) -> None:
         options.problems.append(OptionProblem("sbatch", "#SBATCH", printable(word.text, 80), expected))
     for name in options.by_name.keys() & {*steps.split()}:
         options.refuse([name], "that option at srun alone")
+    if options.text("exclusive") not in ("", "user", "mcs", "topo"):
+        options.refuse(["exclusive"], "no value, or user, mcs or topo")
     for name in ("gres", "gpus-per-node"):
         for entry in options.text(name).split(","):
             wrong = rf"gpus?[0-9=]|gpus:|gpu:{_PART}:{_PART}:|gpu:{_PART}="

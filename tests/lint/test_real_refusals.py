@@ -26,7 +26,8 @@ DIRECTIVES = {
     "--gres=gpu:8": False, "--gres=gpu:a100:8": False, "--gres=gpu8": True, "--gres=gpus:8": True, "--gres=gpu=8": True,
     "-N=2": True, "-N2": False, "--N 2": True, "-p=gpu -t=4": True, "--mpi=pmix": True, "--cpu-bind=none": True,
     "--kill-on-bad-exit=1": True, "--time=48h": True, "--time=48:00:00": False, "--nodes=2 # two": False,
-    "--exclusiv": False, "--exclusive=true": True, "--exclusive=user": False, "--tasks-per-node=2": False, "--task-per-node=2": True,
+    "--exclusiv": False, "--exclusive=true": True, "--exclusive=user": False,
+    "--tasks-per-node=2": False, "--task-per-node=2": True,
 }  # fmt: skip
 """By the text behind ``#SBATCH``: whether sbatch refuses it."""
 OPTIONS = {

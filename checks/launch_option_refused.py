@@ -50,6 +50,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
     for launcher, option, value, right in launch.refused_options:
         expected = f"--{right[2:].replace('-', '_')}" if right.startswith("--") and "_" in option else right
+        expected = right if expected == option else expected
         yield Finding(
             "{launcher} refuses {option} {observed}; expected {expected}",
             launcher=launcher,

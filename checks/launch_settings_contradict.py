@@ -1,7 +1,7 @@
 from collections.abc import Iterator, Sequence
 
 from doctor import ERROR, Finding, check, filled
-from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
+from doctor.job.training import NotDecided, NotGiven, Setting, TrainingLaunch, View, apply_rules
 from doctor.job.training.model import CUDA_QUEUES
 
 SHARDING = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "_hybrid_shard_zero2")
@@ -9,6 +9,59 @@ DATA_SHARDING = ("no_shard", "optim", "optim_grads", "optim_grads_params")
 """Choices of Megatron-LM's --data-parallel-sharding-strategy."""
 
 
+SIZES = {
+    "megatron": (
+        "tensor",
+        "pipeline",
+        "context",
+        "layers",
+        "hidden",
+        "heads",
+        "sequence",
+        "positions",
+        "micro_batch",
+        "batch",
+    ),
+    "deepspeed": (
+        "micro_batch",
+        "batch",
+        "accumulation",
+    ),
+    "transformers": (
+        "micro_batch",
+        "accumulation",
+    ),
+    "axolotl": (
+        "micro_batch",
+        "accumulation",
+    ),
+    "torchtune": (
+        "micro_batch",
+        "accumulation",
+    ),
+    "mindformers": (
+        "tensor",
+        "pipeline",
+        "layers",
+        "hidden",
+        "heads",
+    ),
+    "llamafactory": ("micro_batch",),
+    "verl": (
+        "machines",
+        "batch",
+        "mini_batch",
+        "responses",
+    ),
+    "torchtitan": (
+        "tensor",
+        "pipeline",
+        "context",
+    ),
+}
+"""By framework, the settings for which 0 and less mean nothing."""
+OF_CHECKPOINT = ("num-layers", "hidden-size", "num-attention-heads", "seq-length", "max-position-embeddings")
+"""Megatron's options that scripts give as -1 where a checkpoint has the size."""
 TENSOR_MODES = ("mtp", "msp", "fsp", "isp")
 
 
@@ -19,7 +72,7 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     ## Why it matters
     fp16 and bf16 together, a key that stands twice in a DeepSpeed configuration, ZeRO with a stage that does not exist,
     an unknown sharding strategy of FSDP, an interleaved schedule without a pipeline, a sequence longer than the
-    positions of the model: the framework stops at the start, on every rank.
+    positions of the model, a size of 0: the framework stops at the start, on every rank.
 
     ## What to do
     Correct {where}: it has {observed}, and needs {expected}.
@@ -45,6 +98,8 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _sharding,
         _schedule,
         _positions,
+        _sizes,
+        _rates,
         _internevo,
         _axolotl,
         _quantized,
@@ -128,6 +183,46 @@ def _positions(view: View) -> Iterator[Finding]:
             number=positions,
             observed=view.listed("sequence", "positions"),
             expected=filled("--max-position-embeddings of at least {0}", sequence),
+        )
+
+
+def _sizes(view: View) -> Iterator[Finding]:
+    """Each size is a whole number from 1 on, where its framework has no other meaning for 0 and less."""
+    if view.framework not in SIZES:
+        raise NotGiven("sizes")
+    for size in filter(None, (_decided(view, name) for name in SIZES[view.framework])):
+        if size.value == -1 and size.option.lstrip("-").replace("_", "-") in OF_CHECKPOINT:
+            continue
+        is_word = view.framework == "megatron" and isinstance(size.value, str | float)
+        if is_word or (isinstance(size.value, int) and not isinstance(size.value, bool) and size.value < 1):
+            yield Finding(
+                "the size at {where} is no whole number from 1 on",
+                where=size.where,
+                observed=str(size),
+                expected="a whole number from 1 on",
+            )
+
+
+def _decided(view: View, name: str) -> Setting | None:
+    """None also for what is not decided: the rules that compare it say so."""
+    try:
+        return view.decided(name) if view.has(name) else None
+    except NotDecided:
+        return None
+
+
+def _rates(view: View) -> Iterator[Finding]:
+    """Megatron-LM's scheduler asserts that the least learning rate is not above the other."""
+    rate, least = (_decided(view, name) for name in ("learning_rate", "least_rate"))
+    numbers = [one.value for one in (rate, least) if one and isinstance(one.value, int | float)]
+    if view.framework != "megatron" or not least or len(numbers) < 2:
+        raise NotGiven("least_rate")
+    if numbers[1] > numbers[0]:
+        yield Finding(
+            "the least learning rate at {where} is above the learning rate",
+            where=least.where,
+            observed=view.listed("least_rate", "learning_rate"),
+            expected=filled("at most {0}", numbers[0]),
         )
 
 

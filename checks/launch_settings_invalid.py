@@ -44,6 +44,7 @@ def launch_settings_invalid(
     ## What to do
     - Environment: in the job's script and in the shell that launches it: `unset {variable}`, or set it to what is
       expected. This check sees the variables of the shell that runs doctor, not those that a launch script sets later.
+    - Option: in the launch line, write {variable} with what is expected.
     - File: on {host}, `sed -i '/^{variable}=/d' {path}` takes the line out; or correct it.
 
     ## Source
@@ -70,7 +71,7 @@ def launch_settings_invalid(
             yield _finding(setting, own.paths[setting.variable]).as_warning(not ends).with_host(host)
     if launch.master_port < 1024:
         expected = "a port from 1024 on: root alone opens lower ones, and 22 is that of SSH"
-        yield _finding(EnvSetting("MASTER_PORT", str(launch.master_port), expected)).as_warning()
+        yield _finding(EnvSetting(launch.port_setting, str(launch.master_port), expected)).as_warning()
     installed = _installed(python or {}, cann or {})
     given = launch.problems
     always = {one for one in given if _is_certain(one, installed)}
@@ -141,6 +142,10 @@ def _is_certain(setting: EnvSetting, installed: set[tuple[str, str]]) -> bool:
     )
 
 
+def _place(variable: str) -> str:
+    return "Option" if variable.startswith("--") else "Environment"
+
+
 def _finding(setting: EnvSetting, path: str | None = None) -> Finding:
     return Finding(
         "{variable} is {observed} in {path}; expected {expected}"
@@ -150,5 +155,5 @@ def _finding(setting: EnvSetting, path: str | None = None) -> Finding:
         observed=setting.value or '""',
         expected=setting.expected,
         path=shlex.quote(path) if path else None,
-        case=("File" if path else "Environment", setting.variable.partition("_")[0]),
+        case=("File" if path else _place(setting.variable), setting.variable.partition("_")[0]),
     )

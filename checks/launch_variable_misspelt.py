@@ -1,7 +1,12 @@
+import re
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
 from doctor.job import LaunchConfig, misspelt
+
+OF_RECIPES = ("NPROC_PER_NODE", "FORCE_TORCHRUN")
+"""Variables that ms-swift and LLaMA-Factory turn into a launch of torchrun."""
+RECIPES = re.compile(r"(?:^|[\s/])(?:swift|megatron|llamafactory-cli|lmf)\s")
 
 
 @check(severity=WARNING, area="ranks")
@@ -24,12 +29,15 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
     name of plain words alone, such as NCCL_TIMEOUT or ASCEND_HOME, is taken for a script's own.
     """
     hosts_by_name: dict[tuple[str, str], list[str]] = {pair: [] for pair in misspelt(launch.env).items()}
+    if not RECIPES.search(launch.launch_line):  # a name of the script's own
+        hosts_by_name = {pair: hosts for pair, hosts in hosts_by_name.items() if pair[1] not in OF_RECIPES}
     for host in {**launch.files, **launch.env_by_host}:
         of_host = {*launch.files.get(host, {}), *launch.env_by_host.get(host, {})}
         for name, intended in misspelt(launch.environ_of(host)).items():
             if name in of_host:
                 hosts_by_name.setdefault((name, intended), []).append(host)
-    for name, intended in launch.misspelt_names:
+    set_so = {(f"${intended}", f"${name}") for name, intended in hosts_by_name}
+    for name, intended in [pair for pair in launch.misspelt_names if pair not in set_so]:
         yield Finding(
             "nothing sets {variable}; the script sets {expected}", variable=name, observed=name, expected=intended
         )

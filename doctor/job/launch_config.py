@@ -246,6 +246,17 @@ class LaunchConfig(LaunchSettings, frozen=True):
         variable = "`export MS_SCHED_PORT={0}`" if self.framework == "mindspore" else "`export MASTER_PORT={0}`"
         return filled(_MEETING_OPTIONS.get(launcher, ("", variable))[1], "<port>" if port is None else port)
 
+    @property
+    def port_setting(self) -> str:
+        """What gives the port where ranks meet: the variable, where it is set to that port, or the launcher's option.
+
+        >>> LaunchConfig(launchers=("accelerate",), master_port=22).port_setting, LaunchConfig().port_setting
+        ('--main_process_port', 'MASTER_PORT')
+        """
+        option = self.port_option(self.master_port).split()[-2]
+        is_option = option.startswith("--") and self.env.get("MASTER_PORT") != str(self.master_port)
+        return option if is_option else "MASTER_PORT"
+
     @classmethod
     def from_options(cls, options: LaunchOptions, files: Mapping[str, dict[str, str]] = {}) -> LaunchConfig:
         """The settings that a run keeps, and what NCCL's ``files`` on the hosts set.

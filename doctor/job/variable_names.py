@@ -22,6 +22,7 @@ FAMILIES = frozenset(
 )
 _SHORTEST = 8
 """Letters of a name; shorter ones are too like others."""
+_LEAST_OWN, _DIGITS = 3, "0123456789"
 _END = 3
 """Letters: of a name of `_SHORTEST`, two exchanged letters leave as many at one end."""
 
@@ -115,6 +116,24 @@ def is_one_slip(name: str, other: str) -> bool:
     if len(rest) == len(tail):
         return rest[1:] == tail[1:] or (rest[:2] == tail[:2][::-1] and rest[2:] == tail[2:])
     return rest[1:] == tail if len(rest) > len(tail) else rest == tail[1:]
+
+
+def is_same_word(name: str, other: str) -> bool:
+    """Whether two names of a script's own are one name written twice: a slip, dashes, a plural, NUM for N.
+
+    >>> [is_same_word("NGPUS", other) for other in ("NUM_GPUS", "ngpus", "N_GPU", "NPUS", "GPUS1")]
+    [True, False, True, True, False]
+    >>> is_same_word("GPU1", "GPU2"), is_same_word("A", "AB"), is_same_word("MASTER_ADDR", "MASTER_ADDRESS")
+    (False, False, True)
+    """
+    if max(len(name), len(other)) < _LEAST_OWN or name.rstrip(_DIGITS) == other.rstrip(_DIGITS):
+        return False
+    return is_one_slip(name, other) or _plain(name) == _plain(other)
+
+
+def _plain(name: str) -> str:
+    words = ({"ADDRESS": "ADDR", "NUM": "N"}.get(word, word) for word in name.split("_"))
+    return "".join(words).rstrip("S")
 
 
 class WordIndex:

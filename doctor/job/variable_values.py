@@ -139,12 +139,15 @@ def is_read_on_npus_alone(variable: str) -> bool:
 
 
 def is_other_spelling(setting: EnvSetting) -> bool:
-    """A word of the variable with its letters in another order or case, which no later release adds.
+    """A word of the variable with its letters in another order or case, which no later release adds; or options of an
+    allocator in a form that PyTorch's own never took.
 
     >>> [is_other_spelling(EnvSetting("HCCL_OP_EXPANSION_MODE", value, "")) for value in ("AVI", "aiv", "AIV2")]
     [True, True, False]
     """
     row = value_rows().get(setting.variable)
+    if row and row.rule == "npu_allocator":
+        return bool(value_rows()["PYTORCH_ALLOC_CONF"].refuse(setting.value, ""))
     letters = sorted(setting.value.lower())
     return row is not None and any(letters == sorted(choice.lower()) for choice in row.choices)
 
@@ -241,6 +244,17 @@ def _visible_devices(value: str) -> str:
     numbers = [int(part) for part in value.split(",")] if re.fullmatch(r"[0-9]{1,3}(,[0-9]{1,3})*", value) else []
     expected = "device numbers in ascending order, with commas and no spaces, such as 0,1,2,3"
     return "" if numbers and numbers == sorted(set(numbers)) else expected
+
+
+def wrong_devices(value: str) -> str:
+    """What is expected instead of a list of GPUs, or the empty string. -1 or a word such as NoDevFiles leaves none.
+
+    >>> [bool(wrong_devices(value)) for value in ("0,1", "GPU-8932f937", "-1", "0-7", "[0,1]", "0,1,,3", "0 1")]
+    [False, False, False, True, True, True, True]
+    """
+    entry = r"\s*(?:[0-9]{1,4}|(?:GPU|MIG)-[0-9A-Za-z/-]{1,99})\s*"
+    right = re.fullmatch(rf"{entry}(?:,{entry}){{0,1023}},?|\s*-1\s*|(?i:void|no\w*)|\s*", value, re.ASCII)
+    return "" if right else "device numbers with commas between, such as 0,1,2,3"
 
 
 def expected_host(value: str) -> str:
@@ -361,4 +375,5 @@ _RULES: Mapping[str, Callable[[str], str]] = {
     "ports": _ports,
     "seconds": _seconds,
     "visible_devices": _visible_devices,
+    "gpu_list": wrong_devices,
 }

@@ -43,6 +43,16 @@ PLANTED: dict[str, tuple[str, dict[str, str | None], dict[str, str], str]] = {
     "root's port": ("launch-settings-invalid", {"master_port": "22"}, {}, ""),
     "interface as adapter": ("launch-settings-invalid", {}, {}, "export NCCL_IB_HCA=eth0,eth1"),
     "adapters apart": ("launch-settings-invalid", {}, {}, 'export NCCL_IB_HCA="mlx5_0 mlx5_1"'),
+    "device range": ("launch-settings-invalid", {}, {}, "export CUDA_VISIBLE_DEVICES=0-7"),
+    "interface by address": ("launch-settings-invalid", {}, {}, "export GLOO_SOCKET_IFNAME=10.1.0.0/16"),
+    "allocator": ("launch-settings-invalid", {}, {}, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:true"),
+    "value behind export": ("launch-option-refused", {}, {}, "export NCCL_DEBUG INFO"),
+    "adapters with ;": ("launch-option-refused", {}, {}, "export NCCL_IB_HCA=mlx5_0;mlx5_1"),
+    "no fi": ("launch-option-refused", {}, {}, 'if [ -d /data ]; then\n  echo "no data"'),
+    "micro batch 0": ("launch-settings-contradict", {}, {"micro-batch-size": "0"}, ""),
+    "layers in words": ("launch-settings-contradict", {}, {"num-layers": "thirty"}, ""),
+    "rates": ("launch-settings-contradict", {}, {"lr": "1e-5", "min-lr": "1e-4"}, ""),
+    "option of another launcher": ("launch-option-refused", {"nnodes": None, "num_nodes": "4"}, {}, ""),
     "read under another name": ("launch-variable-misspelt", {"master_addr": "$MASTER_ADR"}, {}, "MASTER_ADDR=n1"),
 }  # fmt: skip
 
@@ -90,7 +100,11 @@ INNOCENT = (
     "export NCCL_IB_HCA=^mlx5_bond_0", "export NCCL_IB_HCA=rocep1s0f1,roceP2p1s0f1", "export NCCL_IB_HCA=bnxt_re0,ib0",
     "export CUDA_VISIBLE_DEVICES=7,6,5,4,3,2,1,0", "MASTER_ADDRS=n1,n2\necho $MASTER_ADDR $MASTER_ADDRS",
     "if [ -n $FAST ]; then MASTER_ADR=n1; fi\nMASTER_ADDR=n1\necho $MASTER_ADR",
-    "MASTER_ADDR=n1\necho ${MASTER_ADR:-n2} $MASTER_ADDR_2",
+    "MASTER_ADDR=n1\necho ${MASTER_ADR:-n2} $MASTER_ADDR_2", "export NCCL_SOCKET_IFNAME=eth0.100,ib0:4000",
+    "export CUDA_VISIBLE_DEVICES=GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "export CUDA_VISIBLE_DEVICES=NoDevFiles",
+    "export PYTORCH_CUDA_ALLOC_CONF='expandable_segments:True,roundup_power2_divisions:[256:1,>:8]'",
+    "export NCCL_DEBUG NCCL_IB_DISABLE", "R=$(HF_HUB_OFFLINE=1 date)\necho $R", "GPU_1=0\necho $GPU_2",
+    "f() {\n  for i in a; do\n    case $i in a|b) echo if ;; (c) ;; esac\n  done\n}\nf",
 )  # fmt: skip
 
 

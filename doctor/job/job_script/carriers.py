@@ -390,7 +390,7 @@ def _lines(row: LaunchCarrier, container: Node, variables: Mapping[str, tuple[st
 
 
 def _of_kubelet(match: re.Match[str], variables: Mapping[str, object]) -> str:
-    return f"${{{match[1]}}}" if match[1] in variables else match[0]
+    return f"${{{match[1]}}}" if match[1] in variables or match[1].isupper() else match[0]  # an operator may declare it
 
 
 def _shell_word(text: str, variables: Mapping[str, tuple[str, bool]]) -> str:
@@ -400,7 +400,7 @@ def _shell_word(text: str, variables: Mapping[str, tuple[str, bool]]) -> str:
         name = part.strip("${()}")
         if not _TEMPLATE.fullmatch(part) or (part[:2] not in ("$(", "{{") and variables.get(name, ("$", False))[1]):
             parts.append(shlex.quote(part) if part else "")  # no shell is there to replace it
-        elif part.startswith("$(") and name in variables:
+        elif part.startswith("$(") and (name in variables or name.isupper()):
             parts.append(f'"${{{name}}}"')
         else:
             parts.append('"$(template)"' if part.startswith("{{") else f'"{part}"')

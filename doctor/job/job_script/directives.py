@@ -118,12 +118,14 @@ def _options(texts: Iterable[str], table: OptionTable, command: str = "") -> Opt
             options.by_name.setdefault(name, []).extend(values)
         options.problems += part.problems
         options.unresolved |= part.unresolved
+        options.rest += () if re.search("[{}<>@%$]", text) else part.rest[:1]
     return options
 
 
 def _slurm(texts: list[str]) -> Resources:
-    options = _options(texts, launcher_rows()["srun"], "sbatch")
-    refuse_time(options)
+    row, steps = launcher_rows()["srun"], option_table("of-steps").flags
+    options = _options(texts, msgspec.structs.replace(row, apart=" ".join((row.apart, steps, "jobid"))), "sbatch")
+    _refuse_of_slurm(options, steps)
     least, most = node_range(options)
     ranks, each = options.number("ntasks", least=1), options.number("ntasks-per-node", least=1, most=65536)
     options.number("cpus-per-task", least=1)
@@ -139,6 +141,29 @@ def _slurm(texts: list[str]) -> Resources:
         options=options.as_texts(),
         unresolved=options.unresolved,
     )
+
+
+def _refuse_of_slurm(options: Options, steps: str) -> None:
+    """Notes what sbatch refuses, as ``sbatch --test-only`` of 22.05 shows. ``steps``: options that srun alone has."""
+    refuse_time(options)
+    for word in options.rest:  # "Invalid directive found in batch script"
+        expected = "no word apart: blanks in a value stand in quotes"
+        options.problems.append(OptionProblem("sbatch", "#SBATCH", printable(word.text, 80), expected))
+    for name in options.by_name.keys() & {*steps.split()}:
+        options.refuse([name], "that option at srun alone")
+    if options.text("exclusive") not in ("", "user", "mcs", "topo"):
+        options.refuse(["exclusive"], "no value, or user, mcs or topo")
+    for name in ("gres", "gpus-per-node"):
+        for entry in options.text(name).split(","):
+            wrong = rf"gpus?[0-9=]|gpus:|gpu:{_PART}:{_PART}:|gpu:{_PART}="
+            if re.match(wrong, entry, re.ASCII):
+                options.refuse([name], "gpu:8, or gpu:TYPE:8")
+    for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
+        if name in options and not re.fullmatch(r"[0-9]{1,12}(?:[KMGTkmgt][Bb]?)?", options.text(name), re.ASCII):
+            options.refuse([name], "a whole number of MiB, or with K, M, G or T behind it")
+
+
+_PART = "[^:,=]{1,80}"
 
 
 def _slurm_gpus(options: Options) -> int | None:

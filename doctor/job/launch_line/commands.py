@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -149,6 +150,10 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
 
     Only options that the launcher is not given before, and that programs usually lack.
     """
+    for before, word, after in zip(arguments, arguments[1:], [*arguments[2:], ""], strict=False):
+        if word == "=" and re.fullmatch(r"-{0,2}[A-Za-z_][\w.+-]{0,99}", before, re.ASCII):
+            yield OptionProblem(program, before, printable(f"= {after}", 80), printable(f"{before}={after}", 80))
+            break
     rows = {row.name: row for row in launcher_rows().values()}
     is_program = "$" not in program and program.lower() not in ("true", "false")  # of a flag: `value_of_flag`
     for call in calls if is_program else ():
@@ -158,10 +163,9 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
         for place, argument in enumerate(arguments):
             spelled, equals, value = argument.partition("=")
             name = spelled.lstrip("-").replace("_", "-")
-            if name in row.of_launcher.split() and spelled.startswith("-") and row.canonical(name) not in call.options:
-                follows = (
-                    arguments[place + 1 : place + 2] if row.word_counts[row.canonical(name)] and not equals else ()
-                )
+            known = row.canonical(row.spelled(name))
+            if name in row.of_launcher.split() and spelled.startswith("-") and known not in call.options:
+                follows = arguments[place + 1 : place + 2] if row.word_counts[known] and not equals else ()
                 reason = filled("before {0}: what stands behind the program is an argument of it", program)
                 value = printable(value or "".join(follows), 80)
                 yield OptionProblem(call.command, f"?{spelled}", value, reason)

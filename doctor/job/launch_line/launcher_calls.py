@@ -63,7 +63,7 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
     options.text("rdzv-endpoint")  # notes what is unresolved
     endpoint = options.word("rdzv-endpoint")
     port = re.fullmatch(r"[^,]*:([^:\],]*)", endpoint.text) if endpoint else None
-    if port and endpoint and endpoint.unresolved and not re.fullmatch("[0-9]{1,9}", port[1], re.ASCII):
+    if port and endpoint and endpoint.unresolved and not re.fullmatch("[0-9]{0,9}", port[1], re.ASCII):
         port = None  # the source text: its end is a part of an expansion
     if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")

@@ -13,10 +13,13 @@ from doctor.engine.texts import filled
 from doctor.job.job_size import python_number
 from doctor.job.launch_line.model import OptionProblem
 from doctor.job.shell.word import Word
+from doctor.job.variable_values import wrong_devices
 
 _MOST_VALUES = 1024
 _LEAST_LENGTH, _LEAST_LETTERS = 6, 3
 """Of a name that may be another one, misspelt."""
+_OF_THIS_HOST = ("gpu-ids", "devices")
+"""Options whose device numbers stand behind no host."""
 
 
 class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,6 +52,14 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
     """By option, its values beside those that a site adds: a misspelt one is refused."""
     mistaken: dict[str, tuple[str, ...]] = {}
     """By option, values of another option that people give it."""
+    separator: str = ""
+    """Alone between the words of a long name; empty: ``-`` and ``_`` alike."""
+    meant: dict[str, str] = {}
+    """By an option of other commands, the one of this command that people mean by it."""
+    apart: str = ""
+    """Options that not all of its commands, or releases, have: no beginning stands for them."""
+    devices: str = ""
+    """Options that take device numbers with commas between, or ``all``; behind ``:``, those of a host."""
 
     @cached_property
     def word_counts(self) -> dict[str, int]:
@@ -64,14 +75,36 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
 
     def canonical(self, name: str) -> str:
         """The name in ``options``; empty for one that the command does not have."""
+        other = {"-": "_", "_": "-"}.get(self.separator, "\0")
+        if other in name and name not in self.aliases:
+            return ""
+        name = self.aliases.get(name, name)
         name = name if len(name) == 1 else name.replace("_", "-")
         name = self.aliases.get(name, name)
         if name in self.word_counts:
             return name
-        if not self.abbreviates or len(name) < 2:
-            return ""
-        every = [long for long in self.word_counts if long.startswith(name)]
+        every = self.begun(name)
         return every[0] if len(every) == 1 else ""
+
+    @property
+    def is_of_dashes(self) -> bool:
+        """getopt_long of C reads them: ``-N=2`` has the value ``=2``, and ``--N`` is none of the short options."""
+        return self.separator == "-" and self.joins_letters
+
+    def spelled(self, name: str) -> str:
+        """As the command writes it."""
+        return name.replace("-", "_") if self.separator == "_" else name
+
+    def begun(self, name: str) -> list[str]:
+        """The long options that a beginning may stand for; the command refuses one that may stand for several.
+
+        >>> OptionTable(values="nodes nodelist ntasks").begun("node")
+        ['nodes', 'nodelist']
+        """
+        name = name.replace("_", "-")
+        if not self.abbreviates or len(name) < 2:
+            return []
+        return [long for long in self.word_counts if long.startswith(name) and long not in self.apart.split()]
 
     def nearest(self, name: str) -> str:
         """The one long option that a word was meant to be; empty where there is none, or another word is possible.
@@ -80,9 +113,14 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
         >>> table.nearest("nproc-pernode"), table.nearest("nproc_per_ndoe"), table.nearest("mem-per-gpu")
         ('nproc-per-node', 'nproc-per-node', '')
         >>> OptionTable(values="port").nearest("prot"), OptionTable(values="port").nearest("ports")
-        ('port', '')
+        ('port', 'port')
         """
-        close = [long for long in self.word_counts if is_misspelt(name, long)]
+        if meant := self.meant.get(name.replace("_", "-")):
+            return meant
+        if name.endswith("s") and name[:-1] in self.word_counts and self.joins_letters:
+            return name[:-1]
+        words = {**dict.fromkeys(self.word_counts, ""), **self.meant}
+        close = list(dict.fromkeys(words[word] or word for word in words if is_misspelt(name.lower(), word)))
         if not self.abbreviates and len(name) >= _LEAST_LENGTH:  # a beginning, which other commands take
             close += [
                 long for long in self.word_counts if long.startswith(name.replace("_", "-")) and long not in close
@@ -95,12 +133,28 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
 def is_misspelt(name: str, meant: str) -> bool:
     """Whether a name differs from another in its dashes, in one letter too many or too few, or in their order.
 
-    Another letter in place of one makes another name, as in ``mem-per-cpu`` and ``mem-per-gpu``.
+    In a long word one letter may be another, or two may lack. Another letter in a short one makes another name, as in
+    ``mem-per-cpu`` and ``mem-per-gpu``.
+
+    >>> is_misspelt("partion", "partition"), is_misspelt("partitian", "partition"), is_misspelt("mem-gpu", "mem-cpu")
+    (True, True, False)
     """
+    words, others = re.split("[_-]", name), re.split("[_-]", meant)
+    apart = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
+    if len(words) == len(others) and len(apart) == 1 and len(apart[0][0]) >= _LEAST_LENGTH and _is_worn(*apart[0]):
+        return True
     short, long = sorted((re.sub("[_-]", "", name), re.sub("[_-]", "", meant)), key=len)
     if len(short) == len(long):
         return short == long or sorted(short) == sorted(long)
     return len(long) - len(short) == 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
+
+
+def _is_worn(word: str, meant: str) -> bool:
+    """Whether one letter is another, or two lack; the first is right."""
+    if len(word) == len(meant):
+        return word[0] == meant[0] and sum(map(str.__ne__, word, meant)) == 1
+    letters = iter(meant)
+    return len(meant) - len(word) == 2 and word[0] == meant[0] and all(letter in letters for letter in word)
 
 
 class Options:
@@ -186,6 +240,11 @@ class Options:
         for name in table.numbers.split():
             if (value := self.text(name)) and python_number(value) is None:
                 self.refuse([name], "a whole number")
+        for name in table.devices.split():
+            hosts = [part.partition(":") for part in self.text(name).split("@")]
+            lists = [devices if colon else first for first, colon, devices in hosts if colon or name in _OF_THIS_HOST]
+            if expected := next(filter(None, map(wrong_devices, set(lists) - {"all"})), ""):
+                self.refuse([name], expected)
 
     @property
     def value_of_flag(self) -> str:
@@ -296,14 +355,19 @@ def _take(result: Options, argv: tuple[Word, ...], position: int, table: OptionT
         return _take_letters(result, argv, position, table)
     spelled, equals, value = body.partition("=")
     name = table.canonical(spelled)
-    if not name and is_long and (near := table.nearest(spelled)):
-        value_text = value or (argv[position + 1].text if position + 1 < len(argv) else "")
-        refused = printable(value_text, 80) if table.word_counts[near] else ""
-        result.problems.append(OptionProblem(result.command, f"--{printable(spelled, 80)}", refused, _dashed(near)))
-        name = near
+    is_short = table.is_of_dashes and len(spelled) == 1 and spelled in table.aliases
+    if (is_long or not table.joins_letters) and (not name or is_short):
+        result.unrecognised = result.unrecognised or ("" if table.joins_letters else word.text)
+        following = argv[position + 1 : position + 2]
+        name = _meant(result, word.text.partition("=")[0], value or "".join(word.text for word in following), table)
+        if not name and len(several := table.begun(spelled)) > 1:
+            return 1 if equals else 1 + table.word_counts[several[0]]
     if not name:
         return _unrecognised(result, argv, position)
     if equals:
+        if not is_long and table.is_of_dashes:
+            refused = printable(f"={value}", 80)
+            result.problems.append(OptionProblem(result.command, f"-{spelled}", refused, printable(value, 80)))
         _add(result, name, (word._replace(text=value),))
         return 1
     count = table.word_counts[name]
@@ -312,6 +376,19 @@ def _take(result: Options, argv: tuple[Word, ...], position: int, table: OptionT
         result.problems.append(OptionProblem(result.command, _dashed(name), "", "a value after it"))
     _add(result, name, taken)
     return 1 + len(taken)
+
+
+def _meant(result: Options, option: str, value: str, table: OptionTable) -> str:
+    """Notes a long option that is misspelt, or the beginning of several; the one that is meant, or empty."""
+    spelled = option.lstrip("-")
+    near, several = table.aliases.get(spelled, "") or table.nearest(spelled), table.begun(spelled)
+    if near or len(several) > 1:
+        expected = f"-{spelled}" if spelled in table.aliases else _dashed(table.spelled(near))
+        if not near:
+            expected = filled("the whole name, as {0}", ", ".join(f"--{table.spelled(long)}" for long in several[:8]))
+        refused = printable(value, 80) if table.word_counts[near or several[0]] else ""
+        result.problems.append(OptionProblem(result.command, printable(option, 80), refused, expected))
+    return near
 
 
 def _take_letters(result: Options, argv: tuple[Word, ...], position: int, table: OptionTable) -> int:

@@ -23,14 +23,14 @@ from doctor.job.shell.blocks import (
     is_arithmetic,
     without_functions,
 )
+from doctor.job.shell.name_mistakes import name_mistakes, part_of_value, unclosed, value_behind
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
-from doctor.job.variable_names import intended_name, is_one_slip
 
 _MOST_COMMANDS = 2000
 _MOST_EXPORTED = 512
-_MOST_UNREAD, _LEAST_NAME = 64, 6
+_MOST_UNREAD = 64
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -71,7 +71,8 @@ def evaluate(
         shell.run()
         loops = shell.assigned_in_loops
     read = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
-    return ShellText(*read, mistakes=tuple(shell.found_mistakes()), moves=tuple(shell.moves[:_MOST_COMMANDS]))
+    found = (*shell.mistakes[:_MOST_UNREAD], *name_mistakes(text, shell.variables, shell.commands, shell.functions))
+    return ShellText(*read, mistakes=found, moves=tuple(shell.moves[:_MOST_COMMANDS]))
 
 
 class _Evaluation:
@@ -108,17 +109,9 @@ class _Evaluation:
 
     def run(self) -> None:
         self._run(self.tokens)
+        self._close_all(0)
         while self.not_called:
             self._in_function(self.not_called.pop(next(iter(self.not_called))))
-
-    def found_mistakes(self) -> Iterator[tuple[str, str, str]]:
-        """What is no assignment or no command, and variables a letter away from a known one that the text sets."""
-        yield from self.mistakes[:_MOST_UNREAD]
-        for name in sorted(self.variables.absent - self.variables.assigned)[:_MOST_UNREAD]:
-            close = [other for other in self.variables.assigned if len(other) != len(name) and is_one_slip(name, other)]
-            meant = intended_name(name) or (close[0] if len(close) == 1 and len(name) > _LEAST_NAME else "")
-            if meant in self.variables.assigned and meant.rstrip("S0123456789") != name.rstrip("S0123456789"):
-                yield f"${name}", "", f"${meant}"
 
     def _run(self, tokens: list[Token]) -> None:
         for command, operator in self._simple_commands(tokens):
@@ -312,6 +305,7 @@ class _Evaluation:
             elif token.keyword.startswith("=") and before:
                 value = token.keyword[1:] or "".join(after.keyword for after in arguments[number + 1 : number + 2])
                 self.mistakes.append((command, f"{before} {token.keyword}", f"{command} {before}={value}"))
+            self.mistakes += value_behind(command, arguments[number : number + 2] if exports else [], self.variables)
             if number and (apart := value_apart(arguments[number - 1], token)):
                 emptied = arguments[number - 1].keyword
                 self.mistakes.append((command, f"{emptied} {apart}", f"{command} {emptied}{apart}"))
@@ -381,10 +375,15 @@ class _Evaluation:
     def _nested(self, tokens: list[Token]) -> None:
         self.depth, after, depth = self.depth + 1, self.after, len(self.blocks)
         self._run(tokens)
-        while len(self.blocks) > depth:
-            self._close()
+        self._close_all(depth)
         self.after = after
         self.depth -= 1
+
+    def _close_all(self, depth: int) -> None:
+        if len(self.commands) < _MOST_COMMANDS and len(self.blocks) <= _DEEPEST:
+            self.mistakes += unclosed(self.blocks[depth:])
+        while len(self.blocks) > depth:
+            self._close()
 
     def _in_function(self, body: list[Token]) -> None:
         """Of a function that is not followed: as a branch."""
@@ -418,6 +417,7 @@ class _Evaluation:
         if assignments and len(argv) == 1 and (apart := value_apart(assignments[-1], argv[0])):
             emptied = assignments[-1].keyword
             self.mistakes.append((emptied, apart, f"{emptied}{apart}"))
+        self.mistakes += part_of_value(argv, self.variables)
         if re.match("--[a-z]", name) and self.commands and line > self.commands[-1].line:
             self.mistakes.append((name, "as a command", filled("`\\` at the end of line {0}", line - 1)))
         exported: dict[str, Word] = {}

@@ -100,6 +100,10 @@ class ShellVariables:
         value = self.single((Part("variable", name, quoted=True, source=f"${name}"), *rest) if adds else rest)
         return value if isinstance(before, Word) or name not in self.values else (value, *before[1:])
 
+    def is_set(self, name: str) -> bool:
+        """By the text so far, or before it."""
+        return name in self.values
+
     def remove(self, name: str) -> None:
         """``unset NAME``."""
         self.values.pop(name, None)
@@ -244,6 +248,8 @@ class ShellVariables:
 
         if len(part.text) > 200:
             return Word(part.source, part.source)
+        read = re.findall(r"\$\{?([A-Za-z_]\w*)\}?", part.text, re.ASCII)
+        self.absent.update([name for name in read if name not in self.values][: MAX_ELEMENTS - len(self.absent)])
         text = re.sub(r"\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?", number, part.text, flags=re.ASCII)
         result = arithmetic(text)
         return Word(part.source, part.source) if result is None else Word(str(result))

@@ -1,0 +1,79 @@
+"""What a script writes and bash takes otherwise: names, values apart from them, blocks without their end. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from doctor.engine.texts import filled
+from doctor.job.shell.blocks import OPENING, Block
+from doctor.job.shell.tokens import Token
+from doctor.job.shell.variables import ShellVariables
+from doctor.job.shell.word import ShellCommand, Word
+from doctor.job.variable_names import documented_variables, intended_name, is_one_slip, is_same_word
+
+_MOST, _LEAST_NAME = 64, 6
+_CALLED = re.compile(r"\$\(([A-Z][A-Z0-9_]{2,60})\)|\$\$([A-Z][A-Z0-9_]{2,60})", re.ASCII)
+_NUMBERED = re.compile(r"[a-z][a-z0-9_]{1,14}[0-9]", re.ASCII)
+_VALUE_WORD = re.compile(r"[0-9]{1,9}|INFO|WARN|TRACE|VERSION|DETAIL|OFF|(?i:true|false|on)")
+_NAME = re.compile(r"(?<![\w-])[A-Za-z_]\w*", re.ASCII)
+
+
+def name_mistakes(
+    text: str, variables: ShellVariables, commands: Sequence[ShellCommand], functions: Collection[str]
+) -> Iterator[tuple[str, str, str]]:
+    """Of a script's text that was evaluated: what stands there, how bash takes it, and what is meant.
+
+    A name that is read where nothing sets it, and another one that is set and stands nowhere else, are one name; so are
+    a name that a library reads, or another of the script, and one a letter away from it.
+    """
+    yield from _called(variables, commands, functions)
+    words = Counter(_NAME.findall(text))
+    idle = [name for name in sorted(variables.assigned - variables.exported) if words[name] == 1]
+    for name in sorted(variables.absent - variables.assigned)[:_MOST]:
+        if len(same := [other for other in idle if is_same_word(name, other)]) == 1:
+            yield f"${name}", "", f"${same[0]}"
+            continue
+        close = [other for other in variables.assigned if len(other) != len(name) and is_one_slip(name, other)]
+        meant = intended_name(name) or (close[0] if len(close) == 1 and len(name) > _LEAST_NAME else "")
+        if meant in variables.assigned and meant.rstrip("S0123456789") != name.rstrip("S0123456789"):
+            yield f"${name}", "", f"${meant}"
+
+
+def _called(
+    variables: ShellVariables, commands: Sequence[ShellCommand], functions: Collection[str]
+) -> Iterator[tuple[str, str, str]]:
+    """``$(NAME)``, as of make and Kubernetes, runs a command of this name; ``$$NAME`` begins with the PID."""
+    texts = {word.unresolved + word.text for command in commands for word in command.argv if word.unresolved}
+    texts |= {text for command in commands for text in command.unresolved.values()}
+    found = {match for text in texts for match in _CALLED.findall(text)}
+    for called, doubled in sorted(found)[:_MOST]:
+        if called and called not in functions:
+            yield called, "as a command", f"${{{called}}}"
+        if doubled in variables.assigned | documented_variables():
+            yield doubled, f"$${doubled}", f"${doubled}"
+
+
+def value_behind(command: str, two: Sequence[Token], variables: ShellVariables) -> Iterator[tuple[str, str, str]]:
+    """``export NCCL_DEBUG INFO``: two names, of which the first has no value."""
+    name, word = [token.keyword for token in two] if len(two) > 1 else ("", "")
+    if _VALUE_WORD.fullmatch(word) and name in documented_variables() and not variables.is_set(name):
+        yield command, f"{name} {word}", f"{command} {name}={word}"
+
+
+def part_of_value(argv: Sequence[Word], variables: ShellVariables) -> Iterator[tuple[str, str, str]]:
+    """``NCCL_IB_HCA=mlx5_0;mlx5_1``: the second is a command, and differs in its number alone from the value."""
+    command = argv[0].text if len(argv) == 1 else ""
+    if _NUMBERED.fullmatch(command):
+        stem = command.rstrip("0123456789")
+        texts = [value.text for value in variables.values.values() if isinstance(value, Word)]
+        before = next((text for text in texts if text.rstrip("0123456789") == stem and text != command), "")
+        if before:
+            yield command, "as a command", f'"{before},{command}"'
+
+
+def unclosed(blocks: Sequence[Block]) -> Iterator[tuple[str, str, str]]:
+    """The first block without its end: bash accepts no such text."""
+    for block in [block for block in blocks if block.keyword in OPENING][:1]:
+        yield block.keyword, filled("of line {0}", block.line), filled("`{0}` behind it", OPENING[block.keyword])

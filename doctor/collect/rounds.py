@@ -42,7 +42,7 @@ def run_rounds(
         hosts,
         transport,
         msgspec.structs.replace(options, facts=first, more=bool(second) and isinstance(transport, KeepsCommands)),
-        msgspec.structs.replace(limits, budget=limits.budget * FIRST_ROUND_SHARE) if second else limits,
+        limits if all(fact.settles_doubt for fact in second) else _first_share(limits),
         local,
         progress,
     )
@@ -51,6 +51,10 @@ def run_rounds(
     finally:
         if isinstance(transport, KeepsCommands):
             transport.end_kept()
+
+
+def _first_share(limits: TimeLimits) -> TimeLimits:
+    return msgspec.structs.replace(limits, budget=limits.budget * FIRST_ROUND_SHARE)
 
 
 def _second_round(

@@ -335,6 +335,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """Why a host gets no probe in the second round although everything that `plan` needs could be read."""
     is_trial: ClassVar[bool] = False
     """Of the second round: hosts try what other checks read. Where there is no such round, its check does not apply."""
+    settles_doubt: ClassVar[bool] = False
+    """Of the second round: `plan` names no host unless the first has left a doubt; a quick look takes it too."""
 
     unread: dict[str, str] = {}
     """Parts of the fact that could not be read (``"NPU 3"``) and why: every check that uses it reports them unknown."""

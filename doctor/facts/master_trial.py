@@ -168,7 +168,7 @@ class MasterTrial(ProvenFact, frozen=True):
 
     probe = ask(try_master, job=True, timeout=SECONDS + 9)
     needs = (Interfaces, HostNames)
-    is_trial = True
+    is_trial = settles_doubt = True
     not_planned_reason = "the names that the hosts know mean addresses of theirs"
 
     reached: str = ""

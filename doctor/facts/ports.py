@@ -272,6 +272,11 @@ _SERVICE = re.compile(r"([\w.-]+: )?/(usr/)?(sbin|lib/systemd)/")
 """The start of the command line of a program that packages install for the system, perhaps behind its own title."""
 
 
+def is_service(pid: int, port: int, command: str) -> bool:
+    """Whether the process that holds a port is a service of the host, such as its sshd, which no job may end."""
+    return pid == 1 or port < FIRST_PORT or bool(_SERVICE.match(command))
+
+
 class ListeningSocket(msgspec.Struct, frozen=True):
     """One TCP socket that holds a local port."""
 
@@ -294,8 +299,8 @@ class ListeningSocket(msgspec.Struct, frozen=True):
 
     @property
     def is_service(self) -> bool:
-        """It is a service of the host, such as its sshd, which no job may end."""
-        return self.pid == 1 or self.port < FIRST_PORT or bool(_SERVICE.match(self.command))
+        """See `is_service`."""
+        return is_service(self.pid, self.port, self.command)
 
     @property
     def values(self) -> dict[str, Any]:

@@ -156,7 +156,8 @@ class _Reader:
                 continue
             earlier.add(port)
             number = int(_number(item.get("number"), 65535) or 0)
-            yield PortListener(self.host, port, state, _text(item.get("detail")), number)
+            of_host = item.get("service") is True
+            yield PortListener(self.host, port, state, _text(item.get("detail")), number, of_host)
 
     def speeds(self, items: Any) -> Iterator[PathSpeed]:
         counts: Counter[int] = Counter()

@@ -64,6 +64,8 @@ class LocatedFailure(msgspec.Struct, frozen=True):
     """Source and target of one of the attempts."""
     numbers: tuple[int, ...]
     """Of the ports that have the same number on each host."""
+    of_service: bool
+    """A service of a host itself holds the port."""
     parts: list[list[str]]
     """The hosts on each side of a cut that no side is to blame for; empty where it is none."""
 
@@ -99,7 +101,8 @@ class LocatedFailure(msgspec.Struct, frozen=True):
         if self._has_none_left:
             return (NO_PORT_LEFT,)
         if self.kind == "unavailable":
-            return (PORT_HELD if AttemptOutcome.BOUND.value in self.outcomes else PORT_REFUSED,)
+            held = PORT_OF_SERVICE if self.of_service else PORT_HELD
+            return (held if AttemptOutcome.BOUND.value in self.outcomes else PORT_REFUSED,)
         if self.cause.kind == "itself":
             return (LOOPBACK,)
         if self.is_refused_at_source and not self.parts:
@@ -125,6 +128,10 @@ PORT_HELD = (
     'Find the process on {2}: `ss -tlnp "sport = :{3}"`. A leftover of an earlier job: as root there `fuser -k -TERM '
     "{3}/tcp` ends it. Else leave it alone, and choose another port for the job: `torchrun --master-port 29511`, "
     "without torchrun `export MASTER_PORT=29511`; `export HCCL_IF_BASE_PORT=61000` for the ports of HCCL."
+)
+PORT_OF_SERVICE = (
+    "It belongs to a service of {2}: leave that alone, and choose another port for the job: `torchrun --master-port "
+    "29511`, without torchrun `export MASTER_PORT=29511`; `export HCCL_IF_BASE_PORT=61000` for the ports of HCCL."
 )
 LOOPBACK = (
     "On {0}: `ip link show lo` must say UP (`ip link set lo up` as root), and no rule of its firewall (`nft -a list "
@@ -205,12 +212,9 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
     attempts = [attempt for attempt in matrix.attempts if _belongs(attempt, cause)]
     sizes = [attempt.largest_bytes for attempt in attempts if attempt.largest_bytes]
     details = [_stated(attempt.detail) for attempt in attempts if attempt.detail]
+    own = [entry for entry in matrix.listeners if entry.host in cause.hosts and entry.port in cause.ports]
     if kind == "unavailable":
-        details = [
-            entry.detail
-            for entry in matrix.listeners
-            if entry.host in cause.hosts and entry.port in cause.ports and entry.detail
-        ]
+        details = [entry.detail for entry in own if entry.detail]
     answering = {attempt.answered_by for attempt in attempts} - {-1}
     if answering:
         details = [filled("{0} answered", matrix.hosts[host]) for host in sorted(answering)]
@@ -235,6 +239,7 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
         refused,
         (matrix.hosts[example[0]], matrix.hosts[example[1]]),
         tuple(port.number for port in ports if port.number),
+        any(entry.service for entry in own),
         [[matrix.hosts[host] for host in part] for part in _parts(cause, range(len(matrix.hosts)))],
     )
 

@@ -144,6 +144,8 @@ class PortListener(msgspec.Struct, frozen=True, omit_defaults=True):
     """Process, command and age of the holder, or the error."""
     number: int = 0
     """The TCP port itself where each host has its own."""
+    service: bool = False
+    """A service of the host itself holds it."""
 
 
 class PathSpeed(msgspec.Struct, frozen=True, omit_defaults=True):

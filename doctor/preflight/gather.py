@@ -213,7 +213,9 @@ def _select_checks(options: PreflightOptions, environ: Mapping[str, str], progre
     of_job, _ = checks_of_tier(tried, options.tier)  # its first process may run more than this one
     progress.update(selected_checks=tuple(selected), left_out=left_out(options.select, candidates, of_job))
     if excluded:
-        progress.add_notes(filled("not checked in tier {0}: {1}", tier, ", ".join(excluded)))
+        names = ", ".join(check.name for check in excluded)
+        progress.update(excluded=tuple(check.area for check in excluded))
+        progress.add_notes(filled("not checked in tier {0}: {1}", tier, names))
     if not selected:
         raise InputError(filled("--select, --ignore and --tier {0} leave no check to run", tier))
 

@@ -31,6 +31,8 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     selected_checks: tuple[Check, ...] = ()
     left_out: Mapping[Check, str] = msgspec.field(default_factory=dict)
     """Checks that were selected and do not run, and why."""
+    excluded: tuple[str, ...] = ()
+    """The areas of the checks that the tier leaves out, one each."""
     inventory: Inventory | None = None
     hosts_unknown: str = ""
     """Why this host alone, or too few hosts, were checked, although the job may have more; then nothing is healthy."""

@@ -113,6 +113,7 @@ def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_pat
         where=gathered.context.tag if gathered.context else "",
         tier=gathered.tier,
         skipped=gathered.skipped,
+        left_out=gathered.excluded,
         need=options.need,
         path=report_path,
         seconds=seconds,

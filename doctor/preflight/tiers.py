@@ -15,28 +15,29 @@ TRAINING_TIERS: tuple[Tier, ...] = ("smoke", "deep")
 """Those with a smoke run; deep also tests each device."""
 
 
-def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], list[str]]:
-    """The checks of a tier, and the names of those that it leaves out.
+def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], list[Check]]:
+    """The checks of a tier, and those that it leaves out.
 
-    quick: every host is read once, with no load on devices or links: nothing that takes a second round, and no call of
-    a vendor's tool for each device that only a warning needs. These run one after the other, some 0.2 s each.
+    quick: every host is read once, with no load on devices or links: nothing that takes a second round, but to settle a
+    doubt of the first, and no call of a vendor's tool for each device that only a warning needs. These run one after
+    the other, some 0.2 s each.
     standard: everything that reads, and a quick test of the network between the hosts. smoke: also the results of the
     training run, and the network test of all pairs. deep: also those of the device test.
     """
     picked: list[Check] = []
-    excluded: list[str] = []
+    excluded: list[Check] = []
     candidates = list(checks)
     needed = {fact for check in candidates if check.severity is Severity.ERROR for fact in check.facts}
     for check in candidates:
         trains = any(fact.probe.kind == "smoke" for fact in check.facts) or check.area == "smoke"
-        second = any(fact.needs for fact in check.facts)
+        second = any(fact.needs and not fact.settles_doubt for fact in check.facts)
         if (trains and tier not in TRAINING_TIERS) or (tier == "quick" and tests_network([check])):
             continue
         slow = any(
             fact.probe.lane and (fact.probe.each or fact.probe.repeats) and fact not in needed for fact in check.facts
         )
         if (second or slow) and tier == "quick":
-            excluded.append(check.name)
+            excluded.append(check)
         else:
             picked.append(check)
     return picked, excluded

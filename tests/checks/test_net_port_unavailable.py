@@ -28,6 +28,14 @@ def test_a_port_that_another_process_holds_is_its_own_hosts_whoever_tried_it() -
     assert 'ss -tlnp "sport = :29500"' in advice(NAME, outcome)
 
 
+def test_a_service_of_the_host_is_never_ended() -> None:
+    held = {**BOUND[0], "detail": "sshd: /usr/sbin/sshd -D (pid 7, user root, for 90 s)", "service": True}
+    of_service = run_check(NAME, answers(ROWS, listeners={1: [held, BOUND[1]]}))
+    assert "It belongs to a service of w2: leave that alone" in advice(NAME, of_service)
+    assert "fuser" not in advice(NAME, of_service)
+    assert "fuser" in advice(NAME, run_check(NAME, answers(ROWS, listeners={1: BOUND})))
+
+
 def test_a_port_that_no_process_holds_has_its_own_reason_and_no_process_to_find() -> None:
     why = "only root, or a process with CAP_NET_BIND_SERVICE, may listen on a port below 1024"
     refused = [{"port": 0, "state": "failed", "number": 80, "detail": why}, {"port": 1, "state": "listening"}]

@@ -39,7 +39,7 @@ PrologFlags=Alloc
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1,nohold_on_prolog_fail
 """
 INTERPRETER = [sys.executable, "-m", "doctor"]
-LINE = re.compile(r"^doctor preflight: .*$", re.MULTILINE)
+LINE = re.compile(r"^doctor preflight: [A-Z].*$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")

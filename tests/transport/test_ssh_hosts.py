@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -25,15 +24,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.hosts
 REACHES_FOR_STDIN = "echo $$; cat >/dev/null"
 """Ends when its stdin does, as our collector does."""
-LOSES_LARGE = """\
-table inet hole {
- chain c {
-  type filter hook input priority 0
-  meta length > 1230 drop
- }
-}
-"""
-"""A path whose MTU is below that of both ends, and that does not say so."""
 
 
 def stop(ground: Ground, fault: str, command: str = "true", timeout: float = 5.0, **options: object) -> TransportError:
@@ -149,36 +139,6 @@ class TestFaults:
         error = stop(ground, "hang", timeout=0.7)
         assert (error.kind, error.text) == ("timeout", "the command did not end within 0.7 s")
         assert time.monotonic() - began < 3
-
-    def test_large_packets_to_a_host_are_lost(self, ground: Ground) -> None:
-        """Small ones pass: connection and login are made, and then data stops."""
-        with ground.fleet.broken(ground.good[6], nft=LOSES_LARGE), pytest.raises(TransportError) as error:
-            ground.ssh().run(ground.good[6], "cat", b"x" * 60_000, 5.0)
-        self.require_loss(error.value, r"60\d{3} bytes are not acknowledged, sent again [3-9] times")
-        assert f"`ping -c 3 -M do -s 1472 {ground.fleet.addresses[ground.good[6]]}`" in error.value.hint
-
-    def test_large_packets_of_a_host_are_lost(self, ground: Ground) -> None:
-        """Each packet is one segment, as on a wire: the last one is small, and comes."""
-        ground.fleet.run(["nft", "-f", "-"], input=LOSES_LARGE, check=True)
-        try:
-            segments = ground.fleet.broken(ground.good[6], "ip link set dev eth0 gso_max_segs 1")
-            with segments, pytest.raises(TransportError) as error:
-                ground.ssh().run(ground.good[6], "head -c 3000 /dev/zero", b"", 5.0)
-        finally:
-            ground.fleet.run(["nft", "delete", "table", "inet", "hole"], check=True)
-        self.require_loss(error.value, "a part of its answer is missing, and later parts have come")
-
-    @staticmethod
-    def require_loss(error: TransportError, missing: str) -> None:
-        text = rf"the command did not end within 5 s: {missing}, while a new connection is answered"
-        assert error.kind == "timeout"
-        assert re.fullmatch(text, error.text), error.text
-
-    def test_a_host_that_stands_still_has_lost_nothing(self, ground: Ground) -> None:
-        """Its kernel acknowledges what its stopped shell does not read."""
-        with ground.fleet.broken(ground.good[6]), pytest.raises(TransportError) as error:
-            ground.ssh().run(ground.good[6], "kill -STOP $PPID; sleep 9", b"x" * 6_000_000, 3.0)
-        assert error.value.text == "the command did not end within 3 s"
 
     def test_a_late_command_ends_on_the_host_too(self, ground: Ground) -> None:
         with pytest.raises(TransportError) as error:

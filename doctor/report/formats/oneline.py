@@ -66,6 +66,7 @@ def line(
     where: str = "",
     tier: str = "",
     skipped: Sequence[str] = (),
+    left_out: Iterable[str] = (),
     need: int = 0,
     path: str = "",
     seconds: float | None = None,
@@ -80,7 +81,8 @@ def line(
     ``warn`` and ``waived`` count checks, ``unknown`` those that could not look at all they should for a reason of their
     own, with the hosts. ``why`` names what the word rests on: errors by check, else what is unknown by its reason, else
     warnings; or the ``cause`` why the run came to no verdict. ``scope``: ``this-host`` where no other was.
-    ``sound``: hosts that were judged healthy without the others; findings between them and those do not change that.
+    ``left_out``: the area of each check that the tier left out. ``sound``: hosts that were judged healthy without the
+    others; findings between them and those do not change that.
     """
     ends = [
         ("need", str(need) if need else ""),
@@ -90,10 +92,13 @@ def line(
     ]
     time = report.seconds if seconds is None else seconds
     ends += [("exit", str(int(code))), ("t", f"{time:.1f}s" if 0 <= time < 1e9 else "?s"), ("report", _path(path))]
+    counts = sorted(Counter(left_out).items())
+    absent = ",".join(f"{percent_escape(area, NAME_CHARS, 60)}:{count}" for area, count in counts)
     start = f"doctor {command}: {word or verdict_word(report, code, need)}"
     report_keys = _ReportKeys(report, code, sound, cause)
     for limits in _LIST_LIMITS:
-        pairs = [*report_keys.keys(limits), ("skip", join_within(skipped, limits.bad)), *ends]
+        lists = [("skip", join_within(skipped, limits.bad)), ("left-out", absent if limits.bad else "")]
+        pairs = [*report_keys.keys(limits), *lists, *ends]
         text = " ".join([start, *(f"{key}={value}" for key, value in pairs if value)])
         if len(text) <= MAX_LINE_CHARS:
             break

@@ -44,6 +44,11 @@ def command_sent(log: str) -> bool:
     return _COMMAND_SENT in log
 
 
+def speaks_ssh(log: str) -> bool:
+    """Whether the host's SSH server has answered."""
+    return "Remote protocol version" in log
+
+
 def has_exit_status(log: str) -> bool:
     """Whether the host reported the exit status of the command: then 255 is the command's own."""
     statuses = re.findall(r"^debug1: Exit status (-?\d+)", log, re.MULTILINE)
@@ -58,7 +63,7 @@ def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportEr
     if _COMMAND_SENT in log:
         return transport_error("lost", "the connection was cut before the command ended")
     proxied = bool(settings.jumps or settings.proxy)
-    if proxied and "Remote protocol version" not in log:
+    if proxied and not speaks_ssh(log):
         complaint = err.decode("utf-8", "replace") or visible_text
         way = filled("its jump host {0}", settings.jumps[-1]) if settings.jumps else "its ProxyCommand"
         return transport_error(
@@ -89,7 +94,7 @@ def late_error(log: str, settings: SshHostConfig, timeout: float) -> TransportEr
     waited = seconds_text(settings.connect_timeout)
     if _COMMAND_SENT in log:
         return transport_error("timeout", filled("the command did not end within {0}", seconds_text(timeout)))
-    if "Remote protocol version" in log:
+    if speaks_ssh(log):
         return transport_error(
             "silent", filled("{0} speaks SSH, and the login did not finish within {1}", describe_port(settings), waited)
         )

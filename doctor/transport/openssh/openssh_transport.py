@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from doctor.engine.addresses import is_plain_address
@@ -20,6 +21,7 @@ from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
 from doctor.transport.ssh import config
 from doctor.transport.ssh.config import SshHostConfig, Target
 from doctor.transport.ssh.config_resolver import Resolver
+from doctor.transport.ssh.lost_segments import with_lost_echo
 
 _LOG_TAIL_BYTES = 1 << 16
 _FIXED_OPTIONS = (
@@ -32,6 +34,11 @@ _FIXED_OPTIONS = (
     "LogLevel=DEBUG1",
 )
 _KEEPALIVE = (f"ServerAliveInterval={round(SILENCE / 3)}", "ServerAliveCountMax=2")
+_SHORT_LISTS = (
+    "KexAlgorithms=curve25519-sha256,ecdh-sha2-nistp256",
+    "Ciphers=aes128-ctr,aes128-gcm@openssh.com",
+    "MACs=hmac-sha2-256",
+)
 _POLL_SECONDS = 0.02
 """Seconds between two readings of ssh's log."""
 _ASKPASS_SCRIPT = """\
@@ -132,7 +139,19 @@ class OpenSsh:
             if error.kind != "timeout":
                 raise
             reason = openssh_log.late_error(_read_tail(log), settings, timeout)
-            raise TransportError(reason.kind, reason.text, reason.hint, error.partial_result) from None
+            late = TransportError(reason.kind, reason.text, reason.hint, error.partial_result)
+            if openssh_log.speaks_ssh(_read_tail(log)):
+                late = with_lost_echo(late, partial(self._run_anew, settings.host), settings)
+            raise late from None
+
+    def _run_anew(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
+        """`run` with few algorithms, so that the login needs no large packet."""
+        settings, log, argv = self._prepare(host, command, *_SHORT_LISTS)
+        seconds = settings.connect_timeout * (1 + len(settings.jumps)) + timeout
+        try:
+            return run_command(self._children, argv, stdin, seconds, _LOG_TAIL_BYTES, self._environment(settings))
+        finally:
+            log.unlink(missing_ok=True)
 
     def _argv(self, settings: SshHostConfig, *extra: str) -> list[str]:
         options = self._options

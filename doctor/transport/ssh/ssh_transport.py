@@ -21,6 +21,7 @@ from doctor.transport.ssh.config_resolver import Resolver
 from doctor.transport.ssh.connect import Connector
 from doctor.transport.ssh.exec import ExecSession
 from doctor.transport.ssh.lean_paramiko import paramiko
+from doctor.transport.ssh.lost_segments import with_lost_echo
 from doctor.transport.ssh.paramiko_transport import DataEvent, SshConnection, signal_number
 
 AnswerT = TypeVar("AnswerT")
@@ -84,7 +85,10 @@ class Ssh:
         open_exec: Callable[[], tuple[SshConnection, ExecSession]],
         exchange: Callable[[ExecSession], CommandResult],
     ) -> CommandResult:
-        connection, session, result = self._with_exec(open_exec, exchange)
+        try:
+            connection, session, result = self._with_exec(open_exec, exchange)
+        except TransportError as error:
+            raise self._with_lost_echo(host, error) from None
         if session.waits:
             with self._lock:
                 self._kept[host] = connection, session
@@ -108,6 +112,20 @@ class Ssh:
             raise transport_error(
                 "error", filled("SSH failed: {0}", strip_control_chars(str(error)) or type(error).__name__)
             ) from None
+
+    def _with_lost_echo(self, host: str, error: TransportError) -> TransportError:
+        """An error; of a command that was late without a known reason, with what new connections show of its host."""
+        if error.kind != "timeout" or error.hint or self._closed:
+            return error
+        return with_lost_echo(error, partial(self._run_anew, host), self.resolve(host))
+
+    def _run_anew(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
+        """`run` over a new connection, which is not kept."""
+        connection = self._connector.connect(host)
+        with contextlib.closing(connection):
+            session = ExecSession(connection, self._options.max_output)
+            session.open(connection.timeout)
+            return session.run(command, lambda: stdin, timeout)
 
     def open_session(self, host: str, command: str) -> RemoteSession:
         """See `doctor.transport.Transport.open_session`. The connection is kept for the next round."""

@@ -90,8 +90,11 @@ class Stream:
             stream.watch(silence)  # through a jump host: the connection to it
 
     def lost_segments(self) -> tuple[str, str]:
-        """What does not get through: see `lost_segments`. Empty for a ProxyCommand and behind a jump host."""
-        return lost_segments(self._pipe) if isinstance(self._pipe, socket.socket) else ("", "")
+        """What does not get through: see `lost_segments`; through a jump host, to that. Empty for a ProxyCommand."""
+        if isinstance(self._pipe, socket.socket):
+            return lost_segments(self._pipe)
+        stream = getattr(getattr(self._pipe, "transport", None), "stream", None)
+        return stream.lost_segments() if stream else ("", "")
 
     def abort(self) -> None:
         """Ends both directions: whoever waits to read or write is woken."""

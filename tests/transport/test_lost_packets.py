@@ -67,7 +67,7 @@ def test_large_packets_to_a_host_are_lost(ground: Ground) -> None:
         error = late_error(ground, "ssh", host, "cat", b"x" * 60_000)
     lost = r"60\d{3} bytes are not acknowledged, sent again [3-9] times, while a new connection is answered"
     assert re.fullmatch(f"{LATE}: {lost}", error.text), error.text
-    assert f"From here, `ping -c 3 -s 56 {ground.fleet.addresses[host]}`" in error.hint
+    assert f"From this machine, `ping -c 3 -s 56 {ground.fleet.addresses[host]}`" in error.hint
 
 
 def test_large_packets_of_a_host_are_lost(ground: Ground) -> None:
@@ -87,7 +87,7 @@ def test_all_that_a_host_sends_at_once_is_lost(ground: Ground, name: str, jump: 
     of_kernel = [f"{LATE}: {LATER}"] if (name, jump) == ("ssh", False) else []  # where a small packet came as well
     assert error.kind == "timeout"
     assert error.text in (ECHO, *of_kernel)
-    assert error.hint.startswith(f"From {gate or 'here'}, `ping -c 3 -s 56 {ground.fleet.addresses[host]}`")
+    assert error.hint.startswith(f"From {gate or 'this machine'}, `ping -c 3 -s 56 {ground.fleet.addresses[host]}`")
 
 
 @pytest.mark.parametrize("jump", [False, True])

@@ -52,7 +52,7 @@ def lost_segments(connected: socket.socket) -> tuple[str, str]:
         )
     elif held and not readable:
         text = "a part of its answer is missing, and later parts have come, while a new connection is answered"
-    return (text, filled(_HINT, peer[0], "here")) if text and _answers(peer) else ("", "")
+    return (text, filled(_HINT, peer[0], "this machine")) if text and _answers(peer) else ("", "")
 
 
 def with_lost_echo(
@@ -71,7 +71,7 @@ def with_lost_echo(
     if _returns(run, large, patience) or not _returns(run, small, patience):
         return error
     lost = filled("{0} bytes come back from it over a new connection, and {1} do not", small, large)
-    hint = filled(_HINT, settings.name, settings.jumps[-1] if settings.jumps else "here")
+    hint = filled(_HINT, settings.name, settings.jumps[-1] if settings.jumps else "this machine")
     return transport_error(error.kind, joined(": ", (error.text, lost)), hint, error.partial_result)
 
 

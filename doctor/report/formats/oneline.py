@@ -92,8 +92,7 @@ def line(
     ]
     time = report.seconds if seconds is None else seconds
     ends += [("exit", str(int(code))), ("t", f"{time:.1f}s" if 0 <= time < 1e9 else "?s"), ("report", _path(path))]
-    counts = sorted(Counter(left_out).items())
-    absent = ",".join(f"{percent_escape(area, NAME_CHARS, 60)}:{count}" for area, count in counts)
+    absent = _counted(left_out)
     start = f"doctor {command}: {word or verdict_word(report, code, need)}"
     report_keys = _ReportKeys(report, code, sound, cause)
     for limits in _LIST_LIMITS:
@@ -103,6 +102,12 @@ def line(
         if len(text) <= MAX_LINE_CHARS:
             break
     return text
+
+
+def _counted(areas: Iterable[str]) -> str:
+    """Such as ``devices:4,network:2``."""
+    counts = sorted(Counter(areas).items())
+    return ",".join(f"{percent_escape(area, NAME_CHARS, 60)}:{count}" for area, count in counts)
 
 
 def verdict_word(report: Report, code: int, need: int = 0) -> str:

@@ -214,7 +214,7 @@ def _decided(view: View, name: str) -> Setting | None:
 def _rates(view: View) -> Iterator[Finding]:
     """Megatron-LM's scheduler asserts that the least learning rate is not above the other."""
     rate, least = (_decided(view, name) for name in ("learning_rate", "least_rate"))
-    numbers = [one.value for one in (rate, least) if one and isinstance(one.value, int | float)]
+    numbers = [rated.value for rated in (rate, least) if rated and isinstance(rated.value, int | float)]
     if view.framework != "megatron" or not least or len(numbers) < 2:
         raise NotGiven("least_rate")
     if numbers[1] > numbers[0]:

@@ -128,12 +128,12 @@ def is_same_word(name: str, other: str) -> bool:
     """
     if max(len(name), len(other)) < _LEAST_OWN or name.rstrip(_DIGITS) == other.rstrip(_DIGITS):
         return False
-    return is_one_slip(name, other) or _plain(name) == _plain(other)
+    return is_one_slip(name, other) or _spelling(name) == _spelling(other)
 
 
-def _plain(name: str) -> str:
-    words = ({"ADDRESS": "ADDR", "NUM": "N"}.get(word, word) for word in name.split("_"))
-    return "".join(words).rstrip("S")
+def _spelling(name: str) -> str:
+    parts = ({"ADDRESS": "ADDR", "NUM": "N"}.get(word, word) for word in name.split("_"))
+    return "".join(parts).rstrip("S")
 
 
 class WordIndex:

@@ -163,9 +163,9 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
         for place, argument in enumerate(arguments):
             spelled, equals, value = argument.partition("=")
             name = spelled.lstrip("-").replace("_", "-")
-            known = row.canonical(row.spelled(name))
-            if name in row.of_launcher.split() and spelled.startswith("-") and known not in call.options:
-                follows = arguments[place + 1 : place + 2] if row.word_counts[known] and not equals else ()
+            option = row.canonical(row.spelled(name))
+            if name in row.of_launcher.split() and spelled.startswith("-") and option not in call.options:
+                follows = arguments[place + 1 : place + 2] if row.word_counts[option] and not equals else ()
                 reason = filled("before {0}: what stands behind the program is an argument of it", program)
                 value = printable(value or "".join(follows), 80)
                 yield OptionProblem(call.command, f"?{spelled}", value, reason)

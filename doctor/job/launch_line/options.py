@@ -119,8 +119,8 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
             return meant
         if name.endswith("s") and name[:-1] in self.word_counts and self.joins_letters:
             return name[:-1]
-        words = {**dict.fromkeys(self.word_counts, ""), **self.meant}
-        close = list(dict.fromkeys(words[word] or word for word in words if is_misspelt(name.lower(), word)))
+        names = {**dict.fromkeys(self.word_counts, ""), **self.meant}
+        close = list(dict.fromkeys(names[word] or word for word in names if is_misspelt(name.lower(), word)))
         if not self.abbreviates and len(name) >= _LEAST_LENGTH:  # a beginning, which other commands take
             close += [
                 long for long in self.word_counts if long.startswith(name.replace("_", "-")) and long not in close
@@ -139,9 +139,9 @@ def is_misspelt(name: str, meant: str) -> bool:
     >>> is_misspelt("partion", "partition"), is_misspelt("partitian", "partition"), is_misspelt("mem-gpu", "mem-cpu")
     (True, True, False)
     """
-    words, others = re.split("[_-]", name), re.split("[_-]", meant)
-    apart = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
-    if len(words) == len(others) and len(apart) == 1 and len(apart[0][0]) >= _LEAST_LENGTH and _is_worn(*apart[0]):
+    parts, others = re.split("[_-]", name), re.split("[_-]", meant)
+    apart = [pair for pair in zip(parts, others, strict=False) if pair[0] != pair[1]]
+    if len(parts) == len(others) and len(apart) == 1 and len(apart[0][0]) >= _LEAST_LENGTH and _is_worn(*apart[0]):
         return True
     short, long = sorted((re.sub("[_-]", "", name), re.sub("[_-]", "", meant)), key=len)
     if len(short) == len(long):

@@ -29,8 +29,8 @@ def name_mistakes(
     a name that a library reads, or another of the script, and one a letter away from it.
     """
     yield from _called(variables, commands, functions)
-    words = Counter(_NAME.findall(text))
-    idle = [name for name in sorted(variables.assigned - variables.exported) if words[name] == 1]
+    counts = Counter(_NAME.findall(text))
+    idle = [name for name in sorted(variables.assigned - variables.exported) if counts[name] == 1]
     for name in sorted(variables.absent - variables.assigned)[:_MOST]:
         if len(same := [other for other in idle if is_same_word(name, other)]) == 1:
             yield f"${name}", "", f"${same[0]}"
@@ -47,8 +47,8 @@ def _called(
     """``$(NAME)``, as of make and Kubernetes, runs a command of this name; ``$$NAME`` begins with the PID."""
     texts = {word.unresolved + word.text for command in commands for word in command.argv if word.unresolved}
     texts |= {text for command in commands for text in command.unresolved.values()}
-    found = {match for text in texts for match in _CALLED.findall(text)}
-    for called, doubled in sorted(found)[:_MOST]:
+    pairs = {match for text in texts for match in _CALLED.findall(text)}
+    for called, doubled in sorted(pairs)[:_MOST]:
         if called and called not in functions:
             yield called, "as a command", f"${{{called}}}"
         if doubled in variables.assigned | documented_variables():

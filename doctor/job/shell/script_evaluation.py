@@ -71,8 +71,8 @@ def evaluate(
         shell.run()
         loops = shell.assigned_in_loops
     read = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
-    found = (*shell.mistakes[:_MOST_UNREAD], *name_mistakes(text, shell.variables, shell.commands, shell.functions))
-    return ShellText(*read, mistakes=found, moves=tuple(shell.moves[:_MOST_COMMANDS]))
+    mistakes = (*shell.mistakes[:_MOST_UNREAD], *name_mistakes(text, shell.variables, shell.commands, shell.functions))
+    return ShellText(*read, mistakes=mistakes, moves=tuple(shell.moves[:_MOST_COMMANDS]))
 
 
 class _Evaluation:

@@ -17,8 +17,8 @@ from doctor.smoke.programs.worker.values import digest, finite_or_none, relative
 LEARNING = -1
 """Stands for the layout of the learning stage."""
 MOST_KEPT = 64
-"""Steps of a layout whose tensors are all kept: 15 MB at most. Of later ones the rank keeps its shard: what it had of the
-others shows by what it leads to."""
+"""Steps of a layout whose tensors are all kept: 15 MB at most. Of later ones the rank keeps its shard: what it had of
+the others shows by what it leads to."""
 MOST_SHARDS_KEPT = 256
 """Steps of a layout whose shard is kept: 40 MB at most."""
 REPORTED_SHARDS = 16

@@ -25,6 +25,8 @@ REPORTED_SHARDS = 16
 """Wrong shards that an event names, the furthest ones."""
 MOST_SUMS = 64
 """Shards, up to which a rank tells what it added to each."""
+WRONG_SUM = 1e-5
+"""Of the norm of a shard's gradient."""
 WRONG_SHARD = 1e-4
 """From the reference run's values, as a share of their norm."""
 
@@ -115,6 +117,21 @@ def departs_from_itself(model: Any, optimizer: Callable[[torch.Tensor, torch.Ten
         (shard.altered and on_cpu) or not (torch.equal(again, shard.updated) and torch.equal(again, shard.came_back))
         for shard, again in zip(model.shards, made_again(model, optimizer))
     )
+
+
+def sums_differ(ctx: RankContext, model: Any) -> bool:
+    """Whether a rank's shard of a kept step's gradient is not the sum of what all ranks added to it; on every rank."""
+    count = model.mesh.dp
+    if not 1 < count <= MOST_SUMS:
+        return False
+    added = torch.tensor(
+        [projections(kept.computed, count) or [math.nan] * count for kept in model.kept], device=model.flat.device
+    )
+    ctx.comm.all_reduce(added, model.mesh.dp_group)
+    shards = [shard.reduced * count for shard in model.shards[: len(model.kept)]]
+    sums = [next(iter(projections(reduced, 1)), math.nan) for reduced in shards]
+    errors = (abs(mine - other) for mine, other in zip(sums, added[:, model.mesh.dp_rank].tolist()))
+    return any(error > WRONG_SUM * float(reduced.norm()) for error, reduced in zip(errors, shards))
 
 
 def repeated_bits(model: Any, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from doctor.smoke.model import Layout
 from doctor.smoke.numerics.optimizer_shards import ShardFault, first_fault
 from tests.checks.smoke import learned, ran, run_check
 from tests.checks.trained import ZERO, Trained
+from tests.smoke.ranks import Ranks
 from tests.smoke.sharded import PLACES, Fault, carry_out
 
 HOSTS = {rank: f"w{rank // 2}" for rank in range(6)}
@@ -132,3 +133,20 @@ def test_what_the_learning_stage_kept_names_the_rank_too() -> None:
 def test_real_ranks(place: str, stage: str) -> None:
     judged = carry_out(Fault(place, "negated", 4, 1, 2, 1, 1, stage, 7, False), 3)
     assert judged.verdict == "right", judged
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(240)
+@pytest.mark.sample
+def test_a_wrong_sum_behind_the_first_steps_that_hardly_changes_what_is_learned() -> None:
+    judged = carry_out(Fault("scattered", "row", 2, 2, 1, 27, 27, "learning", 300, False), 3)
+    assert judged.verdict == "right", judged
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("world", [2, 3])
+def test_right_sums_are_not_told(world: int) -> None:
+    ranks = Ranks(world, ["training", "learning"], layouts=[Layout(dp=world, zero=True)], learn_steps=30)
+    assert len(ranks.of("learned")) == world
+    assert not ranks.of("sharded")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from doctor.smoke.programs.worker.batch import Batch
@@ -25,6 +26,8 @@ REPORTED_SHARDS = 16
 """Wrong shards that an event names, the furthest ones."""
 MOST_SUMS = 64
 """Shards, up to which a rank tells what it added to each."""
+WRONG_SUM = 1e-5
+"""Of the norm of a shard's gradient."""
 WRONG_SHARD = 1e-4
 """From the reference run's values, as a share of their norm."""
 
@@ -41,7 +44,7 @@ class KeptShard(NamedTuple):
     altered: bool
     """The rank's gradient in its memory was another one once the others had it."""
     held: int
-    """A digest of all parameters, as the others sent them."""
+    """A digest of all parameters, as the others sent them; 0 where they are kept themselves."""
 
 
 class KeptStep(NamedTuple):
@@ -79,9 +82,14 @@ def projections(flat: torch.Tensor, count: int) -> list[float]:
     Empty where one is not finite.
     """
     shards = flat.view(count, -1).double().cpu()
-    signs = torch.randint(0, 2, shards.shape[1:], generator=torch.Generator().manual_seed(1)).double() * 2 - 1
-    sums = [float(f"{number:.9g}") for number in (shards @ signs).tolist()]
+    sums = [float(f"{number:.9g}") for number in (shards @ random_signs(shards.shape[1])).tolist()]
     return sums if all(map(math.isfinite, sums)) else []
+
+
+@lru_cache(maxsize=2)
+def random_signs(count: int) -> torch.Tensor:
+    """1 or -1, the same on every rank."""
+    return torch.randint(0, 2, (count,), generator=torch.Generator().manual_seed(1)).double() * 2 - 1
 
 
 def keep_step(model: Any, gradient: torch.Tensor, updated: torch.Tensor) -> None:
@@ -90,8 +98,10 @@ def keep_step(model: Any, gradient: torch.Tensor, updated: torch.Tensor) -> None
     if number >= MOST_SHARDS_KEPT:
         return
     came_back, altered = model.flat[model.owned_slice].clone(), not torch.equal(sent, computed)
-    model.shards.append(KeptShard(gradient.clone(), updated, came_back, altered, digest(model.flat)))
-    if number < MOST_KEPT:
+    is_whole = number < MOST_KEPT
+    held = 0 if is_whole else digest(model.flat)
+    model.shards.append(KeptShard(gradient.clone(), updated, came_back, altered, held))
+    if is_whole:
         model.kept.append(KeptStep(number, model.batch, computed, sent, model.flat.clone()))
 
 
@@ -117,15 +127,30 @@ def departs_from_itself(model: Any, optimizer: Callable[[torch.Tensor, torch.Ten
     )
 
 
+def sums_differ(ctx: RankContext, model: Any) -> bool:
+    """Whether a rank's shard of a kept step's gradient is not the sum of what all ranks added to it; on every rank."""
+    count = model.mesh.dp
+    if not 1 < count <= MOST_SUMS:
+        return False
+    added = torch.tensor(
+        [projections(kept.computed, count) or [math.nan] * count for kept in model.kept], device=model.flat.device
+    )
+    ctx.comm.all_reduce(added, model.mesh.dp_group)
+    shards = [shard.reduced * count for shard in model.shards[: len(model.kept)]]
+    sums = [next(iter(projections(reduced, 1)), math.nan) for reduced in shards]
+    errors = (abs(mine - other) for mine, other in zip(sums, added[:, model.mesh.dp_rank].tolist()))
+    return any(error > WRONG_SUM * float(reduced.norm()) for error, reduced in zip(errors, shards))
+
+
 def repeated_bits(model: Any, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> list[dict[str, Any]]:
     """Of each kept shard, what an event says of numbers that are the same bit for bit where nothing is wrong."""
     return [
         {
             "remade": distance(shard.updated, again),
-            "held": shard.held,
+            "held": digest(model.kept[number].gathered) if number < MOST_KEPT else shard.held,
             "kept": torch.equal(shard.came_back, shard.updated),
         }
-        for shard, again in zip(model.shards, made_again(model, optimizer))
+        for number, (shard, again) in enumerate(zip(model.shards, made_again(model, optimizer)))
     ]
 
 

@@ -17,7 +17,13 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, R
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model
-from doctor.smoke.programs.worker.optimizer_shards import LEARNING, MOST_KEPT, departs_from_itself, emit_sharded_steps
+from doctor.smoke.programs.worker.optimizer_shards import (
+    LEARNING,
+    MOST_KEPT,
+    departs_from_itself,
+    emit_sharded_steps,
+    sums_differ,
+)
 from doctor.smoke.programs.worker.parameters import Adam, sgd
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
 from doctor.smoke.programs.worker.second_round import run_second_round
@@ -273,7 +279,7 @@ def compare_learned(
     is_wrong = exceeds(SERIAL_DISTANCE, (error, loss_error))
     ctx.wrong_results += is_wrong
     is_told = is_wrong or not same or not math.isfinite(float(model.flat.sum())) or departs_from_itself(model, Adam())
-    if model.zero and ctx.comm.sum_over_ranks(is_told):
+    if model.zero and ctx.comm.sum_over_ranks(is_told + sums_differ(ctx, model)):
         steps, start = list(serial_training(ctx, min(compared, MOST_KEPT))), Model(ctx, {}, ctx.plan["seed"])
         emit_sharded_steps(ctx, LEARNING, model, steps, start.by_name(start.flat), Adam())
     ctx.emit(

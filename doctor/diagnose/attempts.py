@@ -332,6 +332,8 @@ def note_left_out(readings: Sequence[FileReading], catalog: Catalog) -> list[str
     return list(advice.values())
 
 
+FOLDED = "log-lines-folded"
+"""The signature of lines like the one that tells of them."""
 AROUND = 200
 """Lines before the first and behind the last of the evidence in a file."""
 
@@ -346,7 +348,7 @@ def lacks_lines(events: Sequence[Event], catalog: Catalog, unread: Sequence[str]
 
 def _is_around(gap: Event, row: Signature, errors: Collection[tuple[int, int]], evidence: Sequence[Event]) -> bool:
     """Like lines that are folded are what the line shows; an option of the launcher holds for the whole log."""
-    if "lines-folded" in row.traits:
+    if row.id == FOLDED:
         return (gap.file, gap.line) in errors
     lines = [event.line for event in evidence if event.file == gap.file]
     return row.phase == "init" or (bool(lines) and min(lines) - AROUND <= gap.line <= max(lines) + AROUND)

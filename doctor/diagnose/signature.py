@@ -38,7 +38,6 @@ Trait = Literal[
     "has-other-ways",
     "launch-end",
     "less-specific",
-    "lines-folded",
     "lines-left-out",
     "peer-ended",
     "progress",
@@ -58,7 +57,6 @@ Trait = Literal[
   So the line alone is no certain cause
 - ``launch-end``: mpirun or srun says how ranks ended; a rank that does so twice in one file was started twice
 - ``less-specific``: says less than another fault of the same process; in the phase ``exit`` only how it ended
-- ``lines-folded``: what the log lacks are lines like the one that tells of it
 - ``lines-left-out``: the log lacks lines of this or of other processes: that a rank shows no error means nothing
 - ``peer-ended``: the process of a peer had ended; the rank that prints it ends with an exception, never by a signal
 - ``progress``: a step of the program: it goes on. Read only behind an error, and never from a host

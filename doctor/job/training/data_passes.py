@@ -19,22 +19,22 @@ def reads_repeatedly(tree: ast.Module) -> bool:
     called: set[str] = set()
     looping: set[str] = set()
     found = False
-    rest: list[tuple[ast.AST, str, frozenset[str] | None]] = [(tree, "", None)]
-    """Each node with the function that it is in, and the names that the loops around it give; None outside of one."""
-    while rest:
-        node, function, given = rest.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            function, given = node.name, None
-        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            if _may_be_data(node.iter, given):
+    unread: list[tuple[ast.AST, str, frozenset[str] | None]] = [(tree, "", None)]
+    """Each part of the tree with the function that it is in, and the names that the loops around it give; None outside of one."""
+    while unread:
+        syntax, function, given = unread.pop()
+        if isinstance(syntax, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            function, given = syntax.name, None
+        elif isinstance(syntax, (ast.For, ast.AsyncFor, ast.comprehension)):
+            if _may_be_data(syntax.iter, given):
                 looping.add(function)
                 found = found or given is not None
-            given = frozenset(_names(node.target)) | (given or frozenset())
-        elif isinstance(node, ast.While):
+            given = frozenset(_names(syntax.target)) | (given or frozenset())
+        elif isinstance(syntax, ast.While):
             found, given = True, given or frozenset()
-        elif isinstance(node, ast.Call) and given is not None:
-            called.add(_called(node.func))
-        rest += [(child, function, given) for child in ast.iter_child_nodes(node)]
+        elif isinstance(syntax, ast.Call) and given is not None:
+            called.add(_called(syntax.func))
+        unread += [(child, function, given) for child in ast.iter_child_nodes(syntax)]
     return found or "iter" in called or bool(looping & called)
 
 
@@ -45,8 +45,8 @@ def _may_be_data(read: ast.expr, given: frozenset[str] | None) -> bool:
     return not names or not names <= (given or frozenset())
 
 
-def _names(node: ast.AST) -> list[str]:
-    return [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+def _names(syntax: ast.AST) -> list[str]:
+    return [name.id for name in ast.walk(syntax) if isinstance(name, ast.Name)]
 
 
 def _called(function: ast.expr) -> str:

@@ -18,31 +18,31 @@ def reads_repeatedly(tree: ast.Module) -> bool:
     """
     called: set[str] = set()
     looping: set[str] = set()
-    found = False
+    repeats = False
     unread: list[tuple[ast.AST, str, frozenset[str] | None]] = [(tree, "", None)]
-    """Each part of the tree with the function that it is in, and the names that the loops around it give; None outside of one."""
+    """Each part of the tree with its function, and the names that the loops around it give; None outside of one."""
     while unread:
-        syntax, function, given = unread.pop()
+        syntax, function, targets = unread.pop()
         if isinstance(syntax, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            function, given = syntax.name, None
+            function, targets = syntax.name, None
         elif isinstance(syntax, (ast.For, ast.AsyncFor, ast.comprehension)):
-            if _may_be_data(syntax.iter, given):
+            if _may_be_data(syntax.iter, targets):
                 looping.add(function)
-                found = found or given is not None
-            given = frozenset(_names(syntax.target)) | (given or frozenset())
+                repeats = repeats or targets is not None
+            targets = frozenset(_names(syntax.target)) | (targets or frozenset())
         elif isinstance(syntax, ast.While):
-            found, given = True, given or frozenset()
-        elif isinstance(syntax, ast.Call) and given is not None:
+            repeats, targets = True, targets or frozenset()
+        elif isinstance(syntax, ast.Call) and targets is not None:
             called.add(_called(syntax.func))
-        unread += [(child, function, given) for child in ast.iter_child_nodes(syntax)]
-    return found or "iter" in called or bool(looping & called)
+        unread += [(child, function, targets) for child in ast.iter_child_nodes(syntax)]
+    return repeats or "iter" in called or bool(looping & called)
 
 
-def _may_be_data(read: ast.expr, given: frozenset[str] | None) -> bool:
+def _may_be_data(read: ast.expr, targets: frozenset[str] | None) -> bool:
     if isinstance(read, ast.Call) and (isinstance(read.func, ast.Attribute) or _called(read.func) == "range"):
         return False
     names = set(_names(read))
-    return not names or not names <= (given or frozenset())
+    return not names or not names <= (targets or frozenset())
 
 
 def _names(syntax: ast.AST) -> list[str]:

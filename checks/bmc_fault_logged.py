@@ -9,8 +9,8 @@ def bmc_fault_logged(log: BmcEvents) -> Iterator[Finding]:
     """The management controller has logged no fault of a part since the host was started.
 
     ## Why it matters
-    It sees what the operating system does not: a power supply that is gone, a fan that stands still, a temperature
-    beyond its limit, a memory module that ended the host. Such a host is slowed down, or dies in a job.
+    It sees what the operating system does not: a power supply that is gone, a fan that stands still. It also sees a
+    temperature beyond its limit, and a memory module that ended the host. Such a host is slowed down, or dies in a job.
 
     ## What to do
     On {host}: `ipmitool sel elist last 50` shows what was before and after it, `ipmitool sdr elist` the present state.

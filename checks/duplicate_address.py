@@ -50,7 +50,7 @@ def duplicate_address(
     reached by one address, as ports of one machine, are left out, and interfaces of virtual services (lo, kube-ipvs0).
     Of lo counts only what is the first address of an interface of the host that was reached: it is no service's, which
     its holders have beside their own, and the host that has it on lo reaches itself in place of the other.
-    Of a host that SSH does not reach: at which card a third host finds the address that it resolves the name to.
+    Of a host that SSH does not reach: at which card two others find the address that they resolve its name to.
     This verdict can be wrong where an address has moved between two hosts in the seconds of the run, as that of a
     failover service does.
     """
@@ -111,24 +111,30 @@ def _answering(
     reach: Mapping[str, Reachability], names: Mapping[str, HostNames], hardware: Mapping[str, HardwareAddresses]
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """By a host that SSH did not reach, and one that was read: the address of the first, and the card of the second at
-    which a third one finds it. Of two that were not reached: the card at which a third one finds both; not that of a
-    router that answers for all.
+    which others find it. Of two that were not reached: the card at which others find both; not that of a router that
+    answers for all. One host's word names no other: two must find it there, and none at another card.
     """
-    answering: dict[tuple[str, str], tuple[str, str]] = {}
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    for witness, seen in hardware.items():
-        meanings = names[witness].names if witness in names else {}
+    finders: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for finder, seen in hardware.items():
+        meanings = names[finder].names if finder in names else {}
         for host in (host for host, visit in reach.items() if visit.failure in ELSEWHERE and host in meanings):
             for address in meanings[host].addresses:
-                card = seen.neighbours.get(address, "")
-                holders = [holder for holder, own in hardware.items() if card in own.local]
-                if len(holders) == 1 and holders[0] != witness:
-                    answering[host, holders[0]] = (address, card)
-                elif card and not holders and any(seen.neighbours[a] != card for a in seen.neighbours):
-                    found.setdefault((witness, card), {})[host] = address
-    for (_, card), absent in found.items():
-        for first, second in combinations(sorted(absent), 2):
-            answering[first, second] = (f"{absent[first]}, {absent[second]}", card)
+                if card := seen.neighbours.get(address, ""):
+                    finders.setdefault((host, address), {}).setdefault(card, set()).add(finder)
+    answering: dict[tuple[str, str], tuple[str, str]] = {}
+    absent: dict[str, dict[str, str]] = {}
+    for (host, address), by_card in finders.items():
+        card, found_by = next(iter(by_card.items()))
+        holders = [holder for holder, own in hardware.items() if card in own.local]
+        if len(by_card) > 1 or len(found_by - {*holders}) < 2 or len(holders) > 1:
+            continue
+        if holders:
+            answering[host, holders[0]] = (address, card)
+        elif all(set(hardware[finder].neighbours.values()) - {card} for finder in found_by):
+            absent.setdefault(card, {})[host] = address
+    for card, addresses in absent.items():
+        for first, second in combinations(sorted(addresses), 2):
+            answering[first, second] = (f"{addresses[first]}, {addresses[second]}", card)
     return answering
 
 

@@ -18,10 +18,9 @@ def gpu_topology_differs(topology: PerHost[GpuTopology]) -> Iterator[Finding]:
     through the other processor, that host is slower than the rest, and NCCL may choose worse rings for all.
 
     ## What to do
-    Compare `nvidia-smi topo -m` on {host} with another host. The firmware's settings (NUMA nodes per socket, PCIe
-    bifurcation), a card in another slot, or an NVLink that is down make the difference: `nvidia-smi nvlink -s` shows a
-    link that is down, after which `reboot` brings it up again; the settings of the firmware (`dmidecode -t bios`, the
-    setup menu) and the slots are to be those of that host.
+    Compare `nvidia-smi topo -m` on {host} with another host. `nvidia-smi nvlink -s` shows an NVLink that is down;
+    `reboot` brings it up again. Else the slot of a card or a setting of the firmware differs (NUMA nodes per socket,
+    PCIe bifurcation). Make the slots and the settings (`dmidecode -t bios`, the setup menu) those of that host.
 
     ## Source
     `nvidia-smi topo -m`; the form that more than half of the hosts have is the norm; without such a majority the

@@ -30,6 +30,8 @@ def _epochs(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
         return
     if script.opaque:
         raise NotDecided(filled("set_epoch may be called in {0}, which {1} imports", script.opaque, script.path))
+    if not script.has("epochs"):
+        raise NotGiven("epochs")  # the data are read once
     yield Finding(
         "every epoch has the same order: no set_epoch for the DistributedSampler at {where}",
         where=samplers[0].where,

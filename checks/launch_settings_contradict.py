@@ -70,9 +70,9 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     """The settings of a configuration do not exclude each other.
 
     ## Why it matters
-    fp16 and bf16 together, a key that stands twice in a DeepSpeed configuration, ZeRO with a stage that does not exist,
-    an unknown sharding strategy of FSDP, an interleaved schedule without a pipeline, a sequence longer than the
-    positions of the model, a size of 0: the framework stops at the start, on every rank.
+    The framework stops at the start, on every rank. Examples: fp16 and bf16 together; a key that stands twice in a
+    DeepSpeed configuration. A ZeRO stage or a sharding strategy of FSDP that does not exist; an interleaved schedule
+    without a pipeline; a sequence longer than the positions of the model; a size of 0.
 
     ## What to do
     Correct {where}: it has {observed}, and needs {expected}.

@@ -15,8 +15,8 @@ def library_crash_logged(log: KernelLog) -> Iterator[Finding]:
     ## What to do
     On {host}: `dmesg | grep segfault`, `coredumpctl list`. `doctor check {all_hosts} --select
     torch-version-differs,nccl-version-differs,gpu-driver-differs,driver-version-differs` compares the library and the
-    driver with those of the other hosts; where they are equal, the next release of the library, or its vendor with the
-    output of `coredumpctl info`.
+    driver with those of the other hosts. Where they are equal, install the next release of the library, or send the
+    output of `coredumpctl info` to its vendor.
 
     ## Source
     Messages of the kernel, arch/x86/mm/fault.c (show_signal_msg): "NAME[PID]: segfault at ... in libnccl.so"; Lepton

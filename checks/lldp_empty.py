@@ -14,9 +14,9 @@ def lldp_empty(neighbours: PerHost[Neighbours], links: PerHost[DeviceLinks] | No
     link is up and carries nothing.
 
     ## What to do
-    Follow the cable of NPU {npu} on {host}, and ask those who run the switches to turn LLDP on for that port, or to say
-    to which port of theirs it leads: the MAC address that `hccn_tool -i {npu} -mac -g` prints is in the table of that
-    port. `hccn_tool -i {npu} -lldp -g` stays empty for up to 30 s after a link comes up.
+    Follow the cable of NPU {npu} on {host} to its switch port. `hccn_tool -i {npu} -mac -g` prints its MAC address: the
+    switch lists it under that port. Ask the administrators of the switch to turn LLDP on for that port. `hccn_tool -i
+    {npu} -lldp -g` stays empty for up to 30 s after a link comes up.
 
     ## Source
     `hccn_tool -lldp -g`; the vendor's configuration guide takes an empty answer for a fault. Where no NPU

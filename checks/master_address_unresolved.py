@@ -20,8 +20,8 @@ def master_address_unresolved(
     """Every host can resolve MASTER_ADDR.
 
     ## Why it matters
-    Each rank connects to MASTER_ADDR before anything else. Where the name has no address the ranks of that host end at
-    once ("host not found: Name or service not known"), and those of the other hosts wait for them.
+    Each rank connects to MASTER_ADDR before anything else. Where the name has no address, the ranks of that host end at
+    once ("host not found: Name or service not known"). The ranks of the other hosts wait for them.
 
     ## What to do
     - Misspelt: {option}, in place of {name}.

@@ -24,10 +24,10 @@ def mount_options_differ(mounts: PerHost[MountTable]) -> Iterator[Finding]:
     reads an old file or finds none.
 
     ## What to do
-    On {host}: `findmnt {target}`, and on a host that is right `findmnt -no SOURCE,TARGET,FSTYPE,OPTIONS {target}`,
-    which prints the line that /etc/fstab here is to have, with two zeros behind it (`grep -nw {target} /etc/fstab
-    /etc/auto.*` prints where the old one is). When no program uses it: `findmnt -s {target} && umount {target} && mount
-    {target}`.
+    On {host}: `findmnt {target}` shows the mount. On a host that is right, `findmnt -no SOURCE,TARGET,FSTYPE,OPTIONS
+    {target}` prints the right line. Put it into /etc/fstab on {host}, with two zeros behind it; `grep -nw {target}
+    /etc/fstab /etc/auto.*` prints where the old line is. When no program uses it: `findmnt -s {target} && umount
+    {target} && mount {target}`.
 
     ## Source
     /proc/self/mounts of all hosts; the majority is the norm. nfs(5): ro, vers (locks are a part of version 4 alone),

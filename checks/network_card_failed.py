@@ -20,8 +20,8 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
     On {host}: `dmesg | grep -iE 'mlx5|bnxt|hns3|ice |netdev'`. Module (cable error, high temperature): reseat or
     replace the transceiver, or improve its cooling; `mlxlink -d {device} -m` reads it. Insufficient power: the slot,
     riser or power cable. Health, firmware or reset errors, and NETDEV WATCHDOG (a queue of the card stood still):
-    update driver and firmware, restart the host with a power cycle (`ipmitool chassis power cycle`), and have the card
-    replaced when they return.
+    update driver and firmware. Then restart the host with a power cycle (`ipmitool chassis power cycle`). Replace the
+    card when they return.
 
     ## Source
     Messages of drivers/net/ethernet/mellanox/mlx5/core: health.c (poll_health, print_health_info, fatal sensors,

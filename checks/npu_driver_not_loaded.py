@@ -13,8 +13,9 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory, place: HostC
     """The NPU driver is loaded and answers npu-smi.
 
     ## Why it matters
-    Without it no process gets an NPU. Three faults give the same message of npu-smi (-8005): the module is not loaded,
-    driver or firmware was installed and the host not restarted, or the user may not open the device files.
+    Without it no process gets an NPU. npu-smi gives the same message (-8005) for three faults. The module is not
+    loaded; the host was not restarted after driver or firmware were installed; or the user may not open the device
+    files.
 
     ## What to do
     {remedy}

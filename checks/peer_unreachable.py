@@ -57,9 +57,9 @@ def peer_unreachable(
     """Every host reaches the others over TCP, at the addresses that the job takes.
 
     ## Why it matters
-    SSH works, and the job hangs: a security group, a switch or a router passes port 22 alone; a route or an entry of
-    the ARP table is wrong; or packets come back another way. Ranks wait until a timeout of minutes, and the message
-    names those that waited.
+    SSH works, and the job hangs. Ranks wait until a timeout of minutes, and the message names those that waited. A
+    security group, a switch or a router may pass port 22 alone. Or a route or an entry of the ARP table is wrong, or
+    packets come back another way.
 
     ## What to do
     {remedy}

@@ -12,8 +12,8 @@ def rank_table_a1_layout(
     """On the A1 family every host has the same number of devices: 1, 2, 4 or 8, with 2 or 4 in one half.
 
     ## Why it matters
-    On A1 hosts HCCL refuses a group of 3, 5, 6 or 7 devices, a group of two or four from both rings (0 to 3 and 4 to
-    7), and a group whose hosts have unequal numbers. A2 and A3 have no such rule.
+    On A1 hosts HCCL refuses a group of 3, 5, 6 or 7 devices, and a group whose hosts have unequal numbers. It also
+    refuses two or four devices from both rings (0 to 3 and 4 to 7). A2 and A3 have no such rule.
 
     ## What to do
     In the rank table, list devices 0 to 3, or 4 to 7, or all eight, the same number on every host. `cp -p {rank_table}

@@ -13,8 +13,8 @@ def rank_table_address_invalid(
 
     ## Why it matters
     HCCL refuses anything that is not an IPv4 or IPv6 address (EI0014). It refuses a missing device_ip as well: always
-    on A1; on A2 as soon as there are two hosts; on A3 between super pods, between hosts without them, and when HCCS is
-    switched off.
+    on A1, and on A2 as soon as there are two hosts. On A3 it needs one between super pods, between hosts without them,
+    and when HCCS is switched off.
 
     ## What to do
     `for n in $(seq 0 7); do hccn_tool -i $n -ip -g; done` on the host shows the addresses of NPUs 0 to 7. `cp -p

@@ -22,7 +22,7 @@ def rdma_devices_differ(adapters: PerHost[RdmaPorts], interfaces: PerHost[Interf
 
     ## What to do
     On {host}, where an adapter is missing: `modprobe {module}` and `echo 1 > /sys/bus/pci/rescan` bring it back if its
-    driver was not loaded or it was removed; `lspci -d {vendor}:` and `dmesg | grep {driver}` show whether it has
+    driver was not loaded or it was removed. `lspci -d {vendor}:` and `dmesg | grep {driver}` show whether it has
     failed. Then reseat or replace it. Names are given by udev (rdma-core, 60-rdma-persistent-naming.rules): use one
     rule on all hosts. The link layer of NVIDIA's adapters is set in their firmware: `mlxconfig query | grep LINK_TYPE`.
 

@@ -15,10 +15,10 @@ def resume_state_lost(watch: WatchResult) -> Iterator[Finding]:
     share a generator draw the same masks. The loss shows little of it, or shows it days later.
 
     ## What to do
-    Save and load the part that is named: `optimizer.state_dict()`, `scheduler.state_dict()`, `scaler.state_dict()`, the
-    generators of each rank in a file of its own, and the epoch and the batch of the sampler. Load the scheduler after
-    the optimizer, and both before the first step. Where a new optimizer or other data are meant, as in fine-tuning,
-    waive this check for that job.
+    Save and load the part that is named: `optimizer.state_dict()`, `scheduler.state_dict()`, `scaler.state_dict()`, or
+    the epoch and the batch of the sampler. Save the generators of each rank in a file of its own. Load the scheduler
+    after the optimizer, and both before the first step. Where a new optimizer or other data are meant, as in
+    fine-tuning, waive this check for that job.
 
     ## Source
     `doctor watch` records digests of all parts when a checkpoint is saved, and when a training begins.

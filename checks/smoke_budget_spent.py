@@ -11,8 +11,8 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     """The smoke run ends within its budget.
 
     ## Why it matters
-    The stages that were not reached are unknown. No fault was found: the run needed more time than its budget, or ranks
-    gave up waiting for others that had not joined yet, or that got no CPU for most of that time.
+    The stages that were not reached are unknown. No fault was found. The run needed more time than its budget; or ranks
+    gave up waiting for others that had not joined yet or got hardly any CPU time.
 
     ## What to do
     {remedy}

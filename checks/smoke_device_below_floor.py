@@ -13,8 +13,8 @@ def smoke_device_below_floor(run: SmokeRun, devices: PerHost[SmokeDevices]) -> I
     """Every device's memory is as quick as its vendor expects at least.
 
     ## Why it matters
-    A fleet in which all devices are slow in the same way has no outlier: a memory clock that is held down on all hosts,
-    or a virtual machine that gets a part of the bandwidth.
+    A fleet in which all devices are slow in the same way has no outlier. Examples are a memory clock that is held down
+    on all hosts, and a virtual machine that gets a part of the bandwidth.
 
     ## What to do
     On {host}: `nvidia-smi -q -d CLOCK,PERFORMANCE,ECC,ROW_REMAPPER` (memory clock, throttle reasons), who else uses the

@@ -19,10 +19,10 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
     rank on another device than the rank table states is connected to the wrong neighbours.
 
     ## What to do
-    On {host}: `unset ASCEND_RT_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES` in the job's script, so that the launcher counts;
-    `grep -rn 'set_device' --include='*.py' .` in the folder of the program finds where it chooses: it must come before
-    the first tensor, with the local rank. In containers compare the devices that are mounted with those that the rank
-    table names.
+    On {host}: `unset ASCEND_RT_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES` in the job's script, so that the launcher counts.
+    `grep -rn 'set_device' --include='*.py' .` in the folder of the program finds where it chooses. That call must come
+    before the first tensor, with the local rank. In containers compare the devices that are mounted with those that the
+    rank table names.
 
     ## Source
     Each rank takes its device and reports the number and the identity (UUID or PCI address) that the driver gives it.

@@ -23,8 +23,9 @@ def smoke_fleet_slow(
     """The fleet as a whole is as fast as its network cards allow, and as in the runs of the baseline.
 
     ## Why it matters
-    Hosts are otherwise compared with each other, so that a fleet which is slow as a whole looks healthy: a switch that
-    fell back to a lower speed, a library that took TCP instead of RDMA, an update that changed an algorithm.
+    The other checks compare hosts with each other, so a fleet that is slow as a whole looks healthy to them. Causes are
+    a switch that fell back to a lower speed, a library that took TCP instead of RDMA, or an update that changed an
+    algorithm.
 
     ## What to do
     `doctor changes -- <launch line>` compares what changed since {baseline}: driver, firmware, libraries, environment

@@ -24,10 +24,10 @@ def smoke_host_unobserved(run: SmokeRun, started: PerHost[SmokeStart] | None) ->
     ## What to do
     {remedy}
 
-    Check the way from the controller to {host}, which may be another network than the one that the job trains on: a
-    jump host, a VPN, a firewall that forgets connections, an sshd or an agent that was stopped. `ping -c 20 {host}` and
-    `ssh {host} uptime` from here; `journalctl -u ssh -u sshd -n 50` there. Then `doctor smoke {all_hosts}` again, from
-    one of the hosts themselves if need be.
+    Check the path from the controller to {host}; the job may train over another network. Look for a jump host, a VPN, a
+    firewall that forgets connections, an sshd or an agent that was stopped. `ping -c 20 {host}` and `ssh {host} uptime`
+    from here; `journalctl -u ssh -u sshd -n 50` there. Then `doctor smoke {all_hosts}` again, from one of the hosts
+    themselves if need be.
 
     ## Source
     No message of the host's agent for 14 s, while its ranks completed collectives with other hosts, or no host waited

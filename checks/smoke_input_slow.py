@@ -20,10 +20,10 @@ def smoke_input_slow(
 
     ## What to do
     On {host}, find what slows down the CPU and memory: `top -b -n 1 | head -20`, `vmstat 1 5` (swap in and out, wait
-    for I/O), `numactl --hardware` and `for p in $(pgrep python); do taskset -cp $p; done` (a rank that is bound to few
-    CPUs, or to the far socket), `grep throttled /sys/fs/cgroup/cpu.stat`. Then check the path to the data set: `findmnt
-    --real`, `nfsiostat 1 3`. More loader workers, or a copy of the data on a local disk, help if the host itself is
-    healthy.
+    for I/O), `grep throttled /sys/fs/cgroup/cpu.stat`. `numactl --hardware` and `for p in $(pgrep python); do taskset
+    -cp $p; done` show a rank that is bound to few CPUs, or to the far socket. Then check the path to the data set:
+    `findmnt --real`, `nfsiostat 1 3`. More loader workers, or a copy of the data on a local disk, help if the host
+    itself is healthy.
 
     ## Source
     All ranks draw, sort and move the same numbers to their device again and again; time spent waiting for a CPU does

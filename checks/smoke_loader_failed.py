@@ -54,9 +54,9 @@ def smoke_loader_failed(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> Iterato
     """A data loader with worker processes works on every rank.
 
     ## Why it matters
-    Workers pass their tensors through /dev/shm. Where that is 64 MB, the default of containers, a job with large
-    batches dies in its first steps, or after hours, when all workers happen to be ahead: with a bus error, or with
-    "unable to allocate shared memory".
+    Workers pass their tensors through /dev/shm. Where it is small, a job with large batches dies with a bus error, or
+    with "unable to allocate shared memory". Containers get 64 MB by default. The job dies in its first steps, or after
+    hours, when all workers happen to be ahead.
 
     ## What to do
     {remedy}

@@ -17,9 +17,9 @@ def smoke_loss_differs(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     ## What to do
     The layouts that are off, the step, and whether loss or gradient is off first, distinguish the errors: most likely
     {likely}. Reproduce it in the job: take two ranks, no dropout, a fixed batch and SGD, and compare the first three
-    losses with one process. The job's own wrong program is not in this run; if the smoke run differs, check what
-    differs between its ranks: `doctor check {all_hosts}` compares torch, the collective library and its settings,
-    `doctor smoke {all_hosts} --device-test` what their devices compute.
+    losses with one process. This run does not contain the job's own program. So compare its ranks: `doctor check
+    {all_hosts}` compares torch, the collective library and its settings. `doctor smoke {all_hosts} --device-test`
+    compares what their devices compute.
 
     ## Source
     SGD at a rate of 0.5 for a few steps, compared at 1e-4 relative. Healthy runs differ by up to 2e-7; of 20 wrong

@@ -39,9 +39,10 @@ def smoke_loss_stalled(
 
     ## What to do
     Read the other smoke checks that failed: they name what to fix. If there are none, the loop itself does not learn.
-    `grep -rnE '\blr\b|zero_grad|backward\(|\.step\(' --include='*.py' .` in the folder of the program finds its places:
-    in each step `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`, in this order; a learning rate above 0
-    ({rate} in this run); labels that belong to their rows; a loss that falls where the output is right.
+    `grep -rnE '\blr\b|zero_grad|backward\(|\.step\(' --include='*.py' .` in the folder of the program finds its places.
+    Each step needs `optimizer.zero_grad()`, `loss.backward()` and `optimizer.step()`, in this order. The learning rate
+    must be above 0 ({rate} in this run), and the labels must belong to their rows. The loss must fall where the output
+    is right.
 
     ## Source
     Mean of the last three losses after 10 steps of Adam against ln 64 - 0.6, after 40 steps against ln 7 too. In 1000

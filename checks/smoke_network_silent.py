@@ -11,9 +11,9 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     """Everything that one rank sends reaches the other.
 
     ## Why it matters
-    Every rank has entered the collective, but the data does not arrive: a link that drops packets, a firewall with a
-    rule for new ports, a jumbo frame that a switch drops. Small messages often pass, so that the job starts and hangs
-    at its first large one.
+    Every rank has entered the collective, but the data does not arrive. A link drops packets, a firewall refuses new
+    ports, or a switch drops jumbo frames. Small messages often pass, so that the job starts and hangs at its first
+    large one.
 
     ## What to do
     {remedy}

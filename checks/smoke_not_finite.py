@@ -32,11 +32,10 @@ def smoke_not_finite(
     ## What to do
     {look}
     In your training program: with `torch.autograd.set_detect_anomaly(True)` before the loop, torch prints the line
-    whose operation gives the first NaN gradient; `assert torch.isfinite(batch).all()` in the loop stops it at a bad
-    batch.
-    Other causes: half precision without loss scaling, a learning rate that is too high, a division by a count of zero.
-    Where one rank alone makes it, of good numbers, examine its device: `for i in $(seq 0 7); do npu-smi info -t ecc -i
-    $i; done` or `nvidia-smi -q -d ECC,ROW_REMAPPER` on {host} shows memory errors.
+    whose operation gives the first NaN gradient. `assert torch.isfinite(batch).all()` in the loop stops it at a bad
+    batch. Other causes: half precision without loss scaling, a learning rate that is too high, a division by a count of
+    zero. Where one rank alone makes it, of good numbers, examine its device: `for i in $(seq 0 7); do npu-smi info -t
+    ecc -i $i; done` or `nvidia-smi -q -d ECC,ROW_REMAPPER` on {host} shows memory errors.
 
     ## Source
     Every rank sums up what goes into each part of its model and what comes out, before anything is mixed with other

@@ -18,7 +18,7 @@ def smoke_parameters_diverge(run: SmokeRun, training: PerHost[SmokeTraining]) ->
     If only one rank differs, check its device on {host}: `for i in $(seq 0 7); do npu-smi info -t ecc -i $i; done` or
     `nvidia-smi -q -d ECC,ROW_REMAPPER` for memory errors, `doctor check {all_hosts}` for another library, `env | grep
     -iE 'tf32|deterministic'` for another setting. If all ranks of a tensor-parallel group differ: sum the gradients of
-    unsplit tensors over the group in the backward pass, and seed the dropout of unsplit activations alike on its ranks.
+    unsplit tensors over the group in the backward pass. Seed the dropout of unsplit activations alike on its ranks.
 
     ## Source
     Every rank reports the digest of its parameters after each step. Ranks of one code path (device model, instructions

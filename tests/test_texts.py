@@ -151,6 +151,26 @@ def test_no_message_and_no_page_of_a_check_or_playbook_has_words_that_are_hard_t
     assert sorted(text for text in texts if HARD_TO_READ.search(text)) == []
 
 
+MOST_WORDS = 30
+"""Of a sentence, where what is within backquotes counts as one word."""
+
+
+def sentences_too_long(text: str, ends: str) -> list[str]:
+    """Those that have more words than `MOST_WORDS`; ``ends``: the signs that end one."""
+    paragraphs = re.split(r"\n[ \t]*\n|\n[ \t]*-[ \t]", text)
+    parts = [part for paragraph in paragraphs for part in re.split(rf"(?<=[{ends}])\s+", paragraph)]
+    return [part for part in parts if len(re.sub(r"`[^`]*`", "code", part).split()) > MOST_WORDS]
+
+
+def test_sentences_are_short() -> None:
+    """Sentences on the pages of checks, and clauses everywhere; not the lists of sources, which few people read."""
+    texts = {part: translations.english_texts(part) for part in translations.parts()}
+    pages = [texts[part].get(key, "") for part in texts if part.startswith("checks/") for key in ("why", "do")]
+    assert [sentence for page in pages for sentence in sentences_too_long(page, ".?!")] == []
+    everything = {text for table in texts.values() for key, text in table.items() if key != "source"}
+    assert sorted(clause for text in everything for clause in sentences_too_long(text, ".?!;:")) == []
+
+
 def test_no_page_of_documentation_has_them() -> None:
     pages = [translations.ROOT / "README.md", *(translations.ROOT / "doctor/docs").glob("*.md")]
     lines = (f"{page.name}: {line}" for page in pages for line in page.read_text("utf-8").splitlines())

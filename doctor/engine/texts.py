@@ -33,6 +33,8 @@ _NOUNS = """
 _PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS.split()}
 _PLURALS["entries"] = "entry"
 _ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b(?: (are|have|were)\b)?")
+_NAMED_BY_NUMBER = re.compile(r"\b(port|rank|pid)s \{(\w+)\}(?: (are|have|were)\b)?")
+"""Things that are named by a number behind them, as in ``TCP ports {ports}``."""
 _VERBS = {"are": " is", "have": " has", "were": " was", None: ""}
 _SEVERAL = re.compile(r"(?:hosts|pids|ranks) ")
 """How a value begins that names several."""
@@ -225,16 +227,20 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 def agreeing(template: str, values: Mapping[str, str]) -> str:
     """``template`` with its nouns and verbs in the number of the values that they belong to.
 
-    A noun, and are, have or were, is in the singular after each placeholder whose value is 1; the verb, and ``its``, in
-    the plural after one whose value names several ranks, hosts or pids.
+    A noun, and are, have or were, is in the singular after each placeholder whose value is 1, and where one number
+    alone names it; the verb, and ``its``, in the plural after one whose value names several ranks, hosts or pids.
 
     >>> agreeing("{0} processes on {1} other hosts", {"0": "1", "1": "2"})
     '{0} process on {1} other hosts'
+    >>> agreeing("whether TCP ports {0} are open", {"0": "29500"})
+    'whether TCP port {0} is open'
     >>> agreeing("{0} holds other values than its group; the loss of {0} differs", {"0": "ranks 2 and 3"})
     '{0} hold other values than their group; the loss of {0} differs'
     """
     if "1" in values.values():
         template = _ONE_OF_MANY.sub(lambda match: _singular(match, values), template)
+    if any(map(str.isdecimal, values.values())):
+        template = _NAMED_BY_NUMBER.sub(lambda match: _named(match, values), template)
     return _with_plural_verbs(template, values) if any(map(_SEVERAL.match, values.values())) else template
 
 
@@ -252,6 +258,11 @@ def _plural(match: re.Match[str], values: Mapping[str, str]) -> str:
 def _singular(match: re.Match[str], values: Mapping[str, str]) -> str:
     name, between, plural, verb = match.groups()
     return f"{{{name}}} {between}{_PLURALS[plural]}{_VERBS[verb]}" if values.get(name) == "1" else match[0]
+
+
+def _named(match: re.Match[str], values: Mapping[str, str]) -> str:
+    noun, name, verb = match.groups()
+    return f"{noun} {{{name}}}{_VERBS[verb]}" if values.get(name, "").isdecimal() else match[0]
 
 
 def placeholders(template: str) -> tuple[str, ...]:

@@ -301,6 +301,9 @@ def _one_on_each_host(text: str, outer: str, starts: int, hosts: int) -> str | N
         return re.sub(rf"(-n|-np) {starts}\b", rf"\1 {hosts} --map-by ppr:1:node", text, count=1)
     if outer == "srun" and is_multiple and not _STEP_SIZE.search(text):
         return re.sub(r"\bsrun\b", rf"srun --nodes={hosts} --ntasks={hosts} --ntasks-per-node=1", text, count=1)
+    if outer == "srun" and is_multiple and re.search(rf"\s(?:-N ?|--nodes[= ]){hosts}(?!\S)", text):
+        each = re.sub(rf"(\s--ntasks-per-node[= ]){starts // hosts}(?!\S)", r"\g<1>1", text, count=1)
+        return re.sub(rf"(\s(?:-n ?|--ntasks[= ])){starts}(?!\S)", rf"\g<1>{hosts}", each, count=1)
     return re.sub(rf"(--nnodes[= ]){hosts}\b", r"\g<1>$SLURM_NNODES", text, count=1) if outer == "srun" else None
 
 

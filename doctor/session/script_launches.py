@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -33,7 +35,9 @@ def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_fi
     lines: list[LaunchText] = []
     for script in scripts:
         if script.refused:
-            raise InputError(filled("{0}: no shell reads this: {1}", name, script.refusal))
+            refusal = filled("{0}: no shell reads this: {1}", name, script.refusal)
+            ends = filled("{0}; in its folder `sed -i 's/\\r$//' {1}` mends it", refusal, shlex.quote(Path(name).name))
+            raise InputError(ends if "\r" in text else refusal)
         resources = script.resources
         entries = [
             LaunchText(line, name, text, resources.time_limit_s, resources.gpus_per_node, resources.slots or 0)

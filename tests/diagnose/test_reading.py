@@ -327,6 +327,19 @@ def test_a_number_in_which_several_names_differ_is_a_rank(names: tuple[str, ...]
     assert [hints.rank for hints in read_names(names)] == ranks
 
 
+@pytest.mark.parametrize(
+    ("names", "hosts"),
+    [
+        (("fr0001/rank_0.log", "fr0001/rank_1.log", "fr0002/rank_2.log"), ["fr0001", "fr0001", "fr0002"]),
+        (("fr0001/rank_0.log", "fr0002/rank_0.log"), ["", ""]),  # of two runs
+        (("lora8/rank_0.log", "lora16/rank_1.log", "lora32/rank_3.log"), ["", "", ""]),
+        (("attempt1/rank_0.log", "attempt2/rank_1.log"), ["", ""]),
+    ],
+)
+def test_folders_whose_ranks_make_up_one_job_are_its_hosts(names: tuple[str, ...], hosts: list[str]) -> None:
+    assert [hints.host for hints in read_names(names)] == hosts
+
+
 def test_a_name_alone_accuses_no_rank_and_no_host(tmp_path: Path) -> None:
     (tmp_path / "npu_507035_lora_r16.log").write_text("OSError: [Errno 28] No space left on device\n")
     (cause,) = diagnose(read_all(find_sources([str(tmp_path)]), SIGNATURES), SIGNATURES).causes

@@ -56,6 +56,12 @@ MISTAKES: dict[str, Planted] = {
     "one node rank for all tasks": Planted(
         SBATCH + "srun torchrun --nnodes 2 --node_rank 0 --nproc_per_node 8 --master_addr gpu01 t.py #@\n",
         "rank-numbers-wrong"),
+    "several agents on each host": Planted(
+        SBATCH + "export NODE_RANK=$SLURM_NODEID\nsrun -N2 --ntasks-per-node=4 torchrun --nnodes 2 --nproc_per_node 4 "
+        "--master_addr gpu01 t.py #@\n", "launch-sizes-contradict"),
+    "as many agents as ranks": Planted(
+        SBATCH + "srun --nodes=2 -n 16 torchrun --nnodes 2 --nproc_per_node 8 --master_addr gpu01 t.py #@\n",
+        "launch-sizes-contradict"),
     "no node rank": Planted(
         SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --master_addr gpu01 t.py #@\n", "rank-numbers-wrong"),
     "a node rank of the batch script": Planted(

@@ -187,6 +187,13 @@ def test_a_finding_may_be_milder_than_its_check() -> None:
     assert Finding("x").as_warning().with_host("a").is_warning
 
 
+def test_the_verdict_counts_the_lines_that_a_report_shows() -> None:
+    two = (FINDING, Finding("it is wrong in another way", hosts=("node003",)))
+    report = example_reports.report(outcome_of(ERROR_CHECK, *two), outcome_of(OTHER))
+    assert "2 errors of 1 check on 2 of" in summary_lines(report, fold(report)).verdict
+    assert "1 error on node001" in summary_lines(error, fold(error)).verdict
+
+
 def test_a_milder_finding_makes_no_host_bad() -> None:
     both = example_reports.report(
         outcome_of(ERROR_CHECK, Finding("x", hosts=("node001",)), Finding("y", hosts=("node002",)).as_warning())

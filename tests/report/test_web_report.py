@@ -34,7 +34,7 @@ from tests.report.test_formats import large
 CHECKS = {check.name: check for check in load_checks()}
 MAX_BYTES = 300_000
 """Of a page of 64 hosts."""
-VOID = {"meta", "br", "img", "input", "link"}
+VOID = {"meta", "br", "img", "input", "link", "wbr"}
 HARMLESS_ATTRIBUTES = re.compile(
     r"(?:id|class|lang|charset|http-equiv|content|name|href|type|hidden|tabindex|role|scope|open|data-[a-z]+|aria-[a-z]+"
     r"|viewbox|x|y|x1|x2|y1|y2|cx|cy|r|width|height|points|text-anchor)\Z"

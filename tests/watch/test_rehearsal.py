@@ -20,6 +20,7 @@ import pytest
 from msgspec.structs import replace
 
 from doctor.watch.rehearsal import conduct
+from doctor.watch.rehearsal.conduct import first_runs
 from doctor.watch.rehearsal.judge import judge
 from doctor.watch.rehearsal.rank_view import HostPlace, RankView, StubAnswer, view_of
 from doctor.watch.rehearsal.rehearsal_page import SCHEMA_FILE
@@ -424,6 +425,18 @@ ANSWER = StubAnswer(
     store="",
 )
 """A made-up answer: two sockets with two GPUs and an adapter each."""
+
+
+def test_a_run_that_follows_another_one_is_no_second_process_of_its_rank() -> None:
+    def rank_0(began: int, ended: int, host: str = "n1") -> RankView:
+        return msgspec.structs.replace(job(1, 1)[0], host=host, pid=began, began=began, ended=ended)
+
+    first, later, beside = rank_0(100, 110), rank_0(112, 120), rank_0(109, 119)
+    assert first_runs([later, first]) == (first,)
+    assert len(first_runs([first, beside])) == 2
+    assert len(first_runs([first, rank_0(112, 120, "n2")])) == 2  # the clock of another host
+    assert len(first_runs([rank_0(0, 0), later])) == 2  # not known
+    assert len(first_runs([first, msgspec.structs.replace(later, rank=None)])) == 2
 
 
 def job(hosts: int = 2, per_host: int = 4) -> list[RankView]:

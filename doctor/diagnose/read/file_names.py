@@ -30,6 +30,11 @@ _HOST = re.compile(
     r"(?:^|[/!.]|modelarts-job-[A-Za-z0-9-]{1,80}-)(?P<value>worker-?\d{1,6}|(?:node|host|server|npu|gpu|n)[-_]?\d{1,6}|\d{1,3}(?:\.\d{1,3}){3})"
     r"(?=[/._!-]|$)"
 )
+_NUMBERED_FOLDER = re.compile(r"(?:^|[/!])(?P<value>(?P<word>[A-Za-z][A-Za-z-]{0,40})\d{1,6})(?=[/!])")
+_NO_HOST = frozenset(
+    ("attempt", "epoch", "exp", "job", "log", "logs", "part", "rank", "run", "shard", "step", "try", "v")
+)
+"""Words of folders that are numbered for another reason."""
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _PID = re.compile(r"[._-](?:pid|p)?(?P<value>\d{4,10})\.log$")
 _PID_OF_CANN = re.compile(r"(?:plog|device-\d+|trace)[-_](\d{1,10})_\d{8,20}\.log")
@@ -148,6 +153,8 @@ def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_numbe
     for index, origin in enumerate(origins):
         if origin:
             all_hints[index] = msgspec.structs.replace(all_hints[index], host=origin)
+    for index, host in _host_folders(names, all_hints).items():
+        all_hints[index] = msgspec.structs.replace(all_hints[index], host=host)
     hosts: dict[int, set[str]] = defaultdict(set)
     for hints in all_hints:
         if hints.rank is not None and hints.host:
@@ -160,6 +167,31 @@ def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_numbe
         else hints
         for hints in all_hints
     ]
+
+
+def _host_folders(names: Sequence[str], hints: Sequence[NameHints]) -> dict[int, str]:
+    """The hosts that numbered folders stand for, by the index of a file: each has ranks of its own, in their order.
+
+    The folders of experiments, or of attempts, all have a rank 0.
+
+    >>> _host_folders(["fr0001/0", "fr0002/1"], [NameHints(rank=0), NameHints(rank=1)])
+    {0: 'fr0001', 1: 'fr0002'}
+    >>> _host_folders(["fr0001/0", "fr0002/0"], [NameHints(rank=0), NameHints(rank=0)])
+    {}
+    """
+    ranks: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    for index, (name, found) in enumerate(zip(names, hints, strict=True)):
+        folders = list(_NUMBERED_FOLDER.finditer(name[-300:]))
+        if found.rank is not None and not found.host and folders and folders[-1]["word"].lower() not in _NO_HOST:
+            ranks[folders[-1]["word"]][folders[-1]["value"]][index] = found.rank
+    hosts: dict[int, str] = {}
+    for alike in ranks.values():
+        held = sorted((sorted(set(members.values())), folder) for folder, members in alike.items())
+        if len(held) > 1 and [rank for numbers, _ in held for rank in numbers] == list(
+            range(sum(len(n) for n, _ in held))
+        ):
+            hosts |= {index: folder for folder, members in alike.items() for index in members}
+    return hosts
 
 
 def dump_ranks(names: Sequence[str], members: Sequence[Collection[int]]) -> list[int | None]:

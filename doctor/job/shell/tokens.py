@@ -102,8 +102,7 @@ class _Scanner:
             if letter == "\n":
                 self._end_line()
             elif letter == "\r":  # bash(1): a blank is a space or tab; sbatch refuses "DOS line breaks"
-                reason = "a carriage return, which is a part of the last word of the line; sed -i 's/\\r$//' removes it"
-                raise UnreadableShell(reason, self.line)
+                raise UnreadableShell("a carriage return, which is a part of the last word of the line", self.line)
             elif letter.isspace():
                 self.position += 1
             elif text.startswith("\\\n", self.position):

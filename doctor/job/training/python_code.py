@@ -10,7 +10,7 @@ The kinds of `CodeMark`:
 - ``device``: the process chooses its device: ``set_device``, or anything that uses LOCAL_RANK
 - ``sampler``: a ``DistributedSampler`` that shuffles; ``sharding``: any other division of the data among ranks
 - ``loader``: a ``DataLoader``
-- ``set_epoch``, ``seed``: such a call
+- ``set_epoch``, ``seed``: such a call; ``epochs``: a loop that may read the data more than once
 - ``pipeline``: pipeline or model parallel classes of DeepSpeed
 - ``reduce``: a reduction of a tensor whose type the text shows; its text is the type
 - ``mode``, ``parallel_mode``, ``gradients_mean``, ``broadcast``, ``device_num``, ``stages``: MindSpore's settings
@@ -27,6 +27,7 @@ from collections.abc import Iterator
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.job.training.data_passes import reads_repeatedly
 from doctor.job.training.durations import timedelta_seconds
 from doctor.job.training.model import CodeMark, TrainingScript
 from doctor.job.training.tree import UnreadableFile
@@ -160,6 +161,8 @@ class _Reader:
                 self._word(node)
             elif isinstance(node, ast.BinOp):
                 self._scale(node)
+        if reads_repeatedly(tree):
+            self._mark("epochs", tree)
         self.marks.sort(key=lambda mark: int(mark.where.rpartition(":")[2]))
         return TrainingScript(self.path, tuple(dict.fromkeys(self.marks)), self.opaque)
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[1] / "web"
 _PHRASES = re.compile(r'\bsay\("([^"]+)"')
+MAX_WHOLE_CHARS = 30
+"""Of a name that no line break divides: two thirds of the narrowest screen."""
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -92,6 +94,7 @@ def _environment() -> Environment:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
     environment.globals["say"] = _phrase
     environment.filters["code"] = mark_code
+    environment.filters["whole"] = keep_names_whole
     return environment
 
 
@@ -119,3 +122,20 @@ def mark_code(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
     )
+
+
+def keep_names_whole(text: str) -> Markup:
+    """``text`` escaped; a line breaks behind blanks and commas, and not behind the hyphen of a short name.
+
+    >>> str(keep_names_whole("sb[0020-0022,0030] & 2 more"))
+    '<span class="whole">sb[0020-0022</span>,<wbr>0030] &amp; 2 more'
+    """
+    from markupsafe import Markup, escape
+
+    def kept(part: str) -> Markup:
+        if part == ",":
+            return Markup(",<wbr>")
+        is_whole = "-" in part and len(part) <= MAX_WHOLE_CHARS
+        return Markup('<span class="whole">{}</span>').format(part) if is_whole else escape(part)
+
+    return Markup("").join(map(kept, re.split(r"(,|\s+)", _printable(text))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -210,10 +210,18 @@ def _findings_text(folded: FoldedReport) -> str:
     for noun, is_error in (("error", True), ("warning", False)):
         failures = [failure for failure in folded.failures if failure.is_error is is_error]
         if failures:
-            counted.setdefault(_on(folded.fleet, failures), []).append(count_noun(len(failures), noun))
+            counted.setdefault(_on(folded.fleet, failures), []).append(_number(failures, noun))
     more = bracketed(count_noun(following, "consequence"))
     kinds = [localized(", ").join(numbers) + where for where, numbers in counted.items()]
     return localized(", ").join(kinds) + (more if following else "")
+
+
+def _number(failures: Sequence[CheckFailure], noun: str) -> str:
+    """How many lines of a report have this severity, and how many checks where one has several."""
+    number = count_noun(sum(len(failure.groups) for failure in failures), noun)
+    if all(len(failure.groups) == 1 for failure in failures):
+        return number
+    return phrase("{count} of {checks}", count=number, checks=count_noun(len(failures), "check"))
 
 
 def _on(fleet: Fleet, failures: Iterable[CheckFailure]) -> str:

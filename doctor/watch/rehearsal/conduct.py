@@ -56,6 +56,8 @@ class RehearsalResult(NamedTuple):
     """Answers that could not be read."""
     schedulers: tuple[RankView, ...] = ()
     """Processes of the program that are no ranks: those of MindSpore that only bring the others together."""
+    later: int = 0
+    """Processes of later runs, which are left out."""
 
 
 def rehearse(argv: Sequence[str], environ: Mapping[str, str], seconds: float) -> RehearsalResult:
@@ -140,9 +142,11 @@ def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:
     printed, _ = _views([*_whole(output.answers)])
     views = tuple(sorted({_key(view): view for view in (*printed, *views)}.values(), key=_order))
     lines = tuple(printable(text, 300) for text in output.last_lines())
-    ranks = tuple(view for view in views if not view.is_scheduler)
+    every = tuple(view for view in views if not view.is_scheduler)
+    ranks = first_runs(every)
     schedulers = tuple(view for view in views if view.is_scheduler)
-    return RehearsalResult(ranks, line, code, time.monotonic() - started, lines, unread, schedulers)
+    took = time.monotonic() - started
+    return RehearsalResult(ranks, line, code, took, lines, unread, schedulers, len(every) - len(ranks))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -224,6 +228,18 @@ def _views(answers: Sequence[bytes]) -> tuple[tuple[RankView, ...], int]:
             continue
         views[_key(view)] = view
     return tuple(sorted(views.values(), key=_order)), unread
+
+
+def first_runs(views: Sequence[RankView]) -> tuple[RankView, ...]:
+    """Without those of later runs: a process that began on its host when all with its rank there had ended."""
+    ends = dict[tuple[str, int | None], int]()
+    kept = list[RankView]()
+    for view in sorted(views, key=lambda view: view.began):
+        ended = ends.get((view.host, view.rank), 0)
+        if not (view.rank is not None and view.began and 0 < ended <= view.began):
+            ends[view.host, view.rank] = max(ended, view.ended or 1 << 62)
+            kept.append(view)
+    return tuple(sorted(kept, key=_order))
 
 
 def _key(view: RankView) -> tuple[str, int]:

@@ -58,6 +58,9 @@ class StubAnswer(msgspec.Struct, frozen=True):
     """Why the ranks' store takes no connection; empty where it does, or its host answers."""
     links: list[str] = []
     """Names of its network interfaces, up or not."""
+    began: int = 0
+    """Clock ticks since the host's start; 0: not known. So of its end."""
+    ended: int = 0
     hidden: list[str] = []
     """Modules of Python and of frameworks in whose place one beside the program stands."""
 
@@ -94,6 +97,9 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     """Its network interfaces, up or not; empty: not known."""
     hidden_modules: frozenset[str] = frozenset()
     """Of Python or a framework: a module beside the program stands in their place."""
+    began: int = 0
+    ended: int = 0
+    """Clock ticks since the host's start, when its process began and ended; 0: not known."""
     store: str = ""
     master: frozenset[str] = frozenset()
     """The addresses that MASTER_ADDR has here."""
@@ -123,6 +129,8 @@ def view_of(answer: StubAnswer) -> RankView:
         properties={name: printable(value, 300) for name, value in _properties(answer).items()},
         links=frozenset(answer.links),
         hidden_modules=frozenset(printable(name, 60) for name in answer.hidden[:64]),
+        began=answer.began,
+        ended=answer.ended,
         store=printable(answer.store, 200),
         master=frozenset(printable(address, 60) for address in answer.master),
     )

@@ -91,6 +91,8 @@ def _ending(page: RehearsalPage) -> Iterator[str]:
     if page.missing_ranks:
         ranks = number_ranges(page.missing_ranks)
         yield phrase("not seen: ranks {ranks}; their hosts may start them with a line of their own", ranks=ranks)
+    if result.later:
+        yield phrase("the line runs its program again: {count} later processes are left out", count=result.later)
     if result.unread:
         yield phrase("{count} answers of ranks cannot be read", count=result.unread)
     if result.code or (result.code is None) or not result.views:

@@ -79,6 +79,16 @@ def say(name, text):
         time.sleep(PAUSE)
 
 
+def began():
+    """When this process was started, in clock ticks since the host was."""
+    return number(place_text("/proc/self/stat").rpartition(")")[2].split(" ")[20], 0)
+
+
+def now():
+    """In the same unit."""
+    return int(float(place_text("/proc/uptime").split(" ")[0]) * os.sysconf("SC_CLK_TCK"))
+
+
 def main():
     signal.alarm(SECONDS)
     master = os.environ.get("MASTER_ADDR", "")
@@ -101,6 +111,8 @@ def main():
         "master": addresses(master) if master else [],
         "store": store_problem(),
         "hidden": hidden_modules(),
+        "began": began(),
+        "ended": now(),
         "links": [name for _, name in socket.if_nameindex()][:1024],
     }
     text = json.dumps(answer)

@@ -40,9 +40,9 @@ def duplicate_address(
       it, give {host} another one. Where it is not on lo, `arping -c 3 -I {interface} {address}` from a third host, with
       the name of its own interface, prints two hardware addresses as long as both have it.
     - A card: on {holder}, `ip -o link | grep -iF {card}` prints the interface, `ip address` whether it has {address} as
-      well. Else {host} has the same hardware address, as a copied virtual machine has, or a card for which one is set:
-      at the console of {host}, `ip -o link`; `ethtool -P <interface>` prints what the card was made with. Give one of
-      the two another one.
+      well. Else {host} has the same hardware address: it is a copied virtual machine, or one is set for its card. At
+      the console of {host}, `ip -o link` prints the address, and `ethtool -P <interface>` the one that the card was
+      made with. Give one of the two hosts another one.
 
     ## Source
     RFC 5227 (IPv4 address conflict detection), RFC 4862 section 5.4 (duplicate address detection of IPv6). Compared are

@@ -71,8 +71,8 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
 
     ## Why it matters
     The framework stops at the start, on every rank. Examples: fp16 and bf16 together; a key that stands twice in a
-    DeepSpeed configuration. A ZeRO stage or a sharding strategy of FSDP that does not exist; an interleaved schedule
-    without a pipeline; a sequence longer than the positions of the model; a size of 0.
+    DeepSpeed configuration. A ZeRO stage or a sharding strategy of FSDP that does not exist; a size of 0. An
+    interleaved schedule without a pipeline; a sequence longer than the positions of the model.
 
     ## What to do
     Correct {where}: it has {observed}, and needs {expected}.

@@ -33,7 +33,7 @@ _NOUNS = """
 _PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS.split()}
 _PLURALS["entries"] = "entry"
 _ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b(?: (are|have|were)\b)?")
-_NAMED_BY_NUMBER = re.compile(r"\b(port|rank|pid)s \{(\w+)\}(?: (are|have|were)\b)?")
+_NAMED_BY_NUMBER = re.compile(r"\b(port|rank|pid)s \{(\w+)\}(?!(?: to | and | or |, ?|-)\{)(?: (are|have|were)\b)?")
 """Things that are named by a number behind them, as in ``TCP ports {ports}``."""
 _VERBS = {"are": " is", "have": " has", "were": " was", None: ""}
 _SEVERAL = re.compile(r"(?:hosts|pids|ranks) ")
@@ -234,6 +234,8 @@ def agreeing(template: str, values: Mapping[str, str]) -> str:
     '{0} process on {1} other hosts'
     >>> agreeing("whether TCP ports {0} are open", {"0": "29500"})
     'whether TCP port {0} is open'
+    >>> agreeing("ranks {0} to {1} are interleaved", {"0": "2", "1": "7"})
+    'ranks {0} to {1} are interleaved'
     >>> agreeing("{0} holds other values than its group; the loss of {0} differs", {"0": "ranks 2 and 3"})
     '{0} hold other values than their group; the loss of {0} differs'
     """

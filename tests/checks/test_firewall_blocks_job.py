@@ -105,7 +105,7 @@ def test_one_host_kept_out() -> None:
 def test_connections_that_may_not_leave() -> None:
     outcome = look(saved("-A OUTPUT -p tcp -m tcp --dport 29500 -j DROP"))
     assert messages(outcome) == [
-        ("w2", "iptables-legacy blocks outgoing connections to TCP ports 29500 of every other host")
+        ("w2", "iptables-legacy blocks outgoing connections to TCP port 29500 of every other host")
     ]
 
 

@@ -128,7 +128,7 @@ def keep_names_whole(text: str) -> Markup:
     """``text`` escaped; a line breaks behind blanks and commas, and not behind the hyphen of a short name.
 
     >>> str(keep_names_whole("sb[0020-0022,0030] & 2 more"))
-    '<span class="whole">sb[0020-0022</span>,<wbr>0030] &amp; 2 more'
+    '<bdi>sb[0020-0022</bdi>,<wbr>0030] &amp; 2 more'
     """
     from markupsafe import Markup, escape
 
@@ -136,6 +136,6 @@ def keep_names_whole(text: str) -> Markup:
         if part == ",":
             return Markup(",<wbr>")
         is_whole = "-" in part and len(part) <= MAX_WHOLE_CHARS
-        return Markup('<span class="whole">{}</span>').format(part) if is_whole else escape(part)
+        return Markup("<bdi>") + part + Markup("</bdi>") if is_whole else escape(part)
 
     return Markup("").join(map(kept, re.split(r"(,|\s+)", _printable(text))))

@@ -84,12 +84,9 @@ def line(
     ``left_out``: the area of each check that the tier left out. ``sound``: hosts that were judged healthy without the
     others; findings between them and those do not change that.
     """
-    ends = [
-        ("need", str(need) if need else ""),
-        ("scope", percent_escape(scope, limit=20)),
-        ("where", percent_escape(where, limit=80)),
-        ("tier", percent_escape(tier, limit=20)),
-    ]
+    words = (("scope", scope, 20), ("where", where, 80), ("tier", tier, 20))
+    ends = [("need", str(need) if need else "")]
+    ends += [(key, percent_escape(word, limit=most)) for key, word, most in words]
     time = report.seconds if seconds is None else seconds
     ends += [("exit", str(int(code))), ("t", f"{time:.1f}s" if 0 <= time < 1e9 else "?s"), ("report", _path(path))]
     absent = _counted(left_out)

@@ -1,19 +1,23 @@
 from collections.abc import Iterator
 
-from doctor import GIB, MIB, WARNING, Finding, bytes_text, check
+from doctor import ERROR, GIB, MIB, Finding, bytes_text, check
 from doctor.facts.control_group import ControlGroup, unlimited_command
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import HostMemory, accelerator_count, host_rank_count
 from doctor.facts.npu import NpuInventory
+from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
 MIN_AVAILABLE_SHARE = 0.1
 PER_RANK, PER_DEVICE_RANK = 256 * MIB, GIB
+OF_ANY_RANK, OF_ANY_AGENT = 150 * MIB, 100 * MIB
+"""With less no rank of PyTorch starts, nor the agent of torchrun beside its ranks."""
 
 
-@check(severity=WARNING, area="memory")
+@check(severity=ERROR, area="memory")
 def memory_short(
     memory: HostMemory,
+    reach: Reachability,
     group: ControlGroup | None,
     npus: NpuInventory | None,
     gpus: GpuCards | None,
@@ -40,7 +44,10 @@ def memory_short(
     processes back; the limit of every group above the process's own counts too. What a group uses is taken without its
     cache of files. A rank on a CPU needs 256 MiB (PyTorch 2.13 holds 216 MB of its own after init_process_group,
     measured), one with an NPU or GPU 1 GiB; that is ours, no vendor names a number. In an SSH session the control group
-    is that of the session; a scheduler or service may start the job in another one.
+    is that of the session; a scheduler or service may start the job in another one. A job that needs less, or starts
+    elsewhere, lives: so it is a warning. It is an error where torchrun is started in this group and less than 150 MiB
+    are left for each rank of the host, and 100 MiB for its agent: with 2 ranks and 400 MB the kernel killed the agent,
+    and with 600 MB they trained (PyTorch 2.13, measured).
     """
     if memory.available < MIN_AVAILABLE_SHARE * memory.total:
         yield Finding(
@@ -49,7 +56,7 @@ def memory_short(
             total=bytes_text(memory.total),
             expected=bytes_text(int(MIN_AVAILABLE_SHARE * memory.total)),
             case="Host",
-        )
+        ).as_warning()
     devices = accelerator_count(npus, gpus)
     ranks = max(1, host_rank_count(launch, devices))
     needed = ranks * (PER_DEVICE_RANK if devices else PER_RANK)
@@ -61,6 +68,7 @@ def memory_short(
     ]
     if short:
         _, required, bound = min(short, key=lambda item: item[0])
+        is_enough = bound.available >= ranks * OF_ANY_RANK + OF_ANY_AGENT
         yield Finding(
             "{observed} of {total} are available below the limit in {setting}; expected at least {expected} (ranks of "
             "the host: {ranks})",
@@ -71,4 +79,4 @@ def memory_short(
             ranks=ranks,
             unlimited=unlimited_command(bound.setting),
             case="Control group",
-        )
+        ).as_warning(is_enough or not reach.local or launch.launchers[:1] != ("torchrun",))

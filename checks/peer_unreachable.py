@@ -26,6 +26,7 @@ from doctor.job import LaunchConfig
 ONE_HOST = "only one host: there is no other to connect to"
 TRIED_FURTHER: dict[str, tuple[str, ...]] = {"net-unreachable": (), "net-port-blocked": (), "net-answered-by-other": ()}
 NO_ANSWER = "no answer"
+NAMES_CARDS = ("hardware",)
 REFUSED_BY_KERNEL = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)))
 """As the kernel says it of its own routes: unreachable, prohibit and blackhole (ip-route(8), "Route types")."""
 SHARED_CARD = (
@@ -40,7 +41,7 @@ Pair = tuple[str, str]
 """The host that opens a connection, and the one that it goes to."""
 
 
-@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, explained_by=TRIED_FURTHER, advisory=("hardware",))
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, explained_by=TRIED_FURTHER, advisory=NAMES_CARDS)
 def peer_unreachable(
     connections: PerHost[PeerConnections],
     interfaces: PerHost[Interfaces],

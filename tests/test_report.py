@@ -182,7 +182,8 @@ class TestReport:
         path = keep(tmp_path / "r.json", reports.folded())
         code, out, _ = doctor("report", path, "--json")
         assert (code, out.encode()) == (10, (tmp_path / "r.json").read_bytes())
-        assert doctor("report", path)[1].endswith("FAILED: 1 error on 4 of 64 hosts, 2 warnings on 21 of 64 hosts\n")
+        last = "FAILED: 2 errors of 1 check on 4 of 64 hosts, 21 warnings of 2 checks on 21 of 64 hosts\n"
+        assert doctor("report", path)[1].endswith(last)
 
     def test_the_options_judge_it(self, doctor: Callable[..., CommandOutput], tmp_path: Path) -> None:
         warned = reports.report(reports.outcome("cann-differs", Finding("x", hosts=("node001",))))

@@ -7,7 +7,6 @@ import re
 import struct
 import time
 from collections.abc import Mapping
-from ipaddress import ip_network
 from typing import Any
 
 import msgspec
@@ -16,7 +15,6 @@ from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import beginning, filled
 from doctor.facts.interfaces import MAX_LINKS, Interfaces
-from doctor.facts.names import HostNames
 from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
 from doctor.remote.runtime.netlink import netlink_entries
 
@@ -74,7 +72,7 @@ class HardwareAddresses(Fact, frozen=True):
     """The hardware addresses of the host's interfaces, and those that answer for other hosts in its networks.
 
     A host that says that it has an address does not make it so: at another host the address must be found at a hardware
-    address of the first. Above 9 hosts each looks for those 1, 2, 4, 8, ... places on; all look for those not read.
+    address of the first. Above 9 hosts each looks for those 1, 2, 4, 8, ... places on.
 
     Raw output, as JSON::
 
@@ -82,7 +80,7 @@ class HardwareAddresses(Fact, frozen=True):
     """
 
     probe = ask(find_hardware_addresses, job=True, timeout=15)
-    needs = (Interfaces, HostNames)
+    needs = (Interfaces,)
 
     local: tuple[str, ...]
     neighbours: dict[str, str]
@@ -91,14 +89,15 @@ class HardwareAddresses(Fact, frozen=True):
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
         interfaces: PerHost[Interfaces] = fleet_facts[Interfaces]
-        names: PerHost[HostNames] = fleet_facts.get(HostNames, PerHost({}))
-        planned: dict[str, object] = {}
-        for host, peers in connection_partners(list(interfaces)).items():
-            targets = [
-                address for peer in peers for address in target_addresses(interfaces[host], interfaces[peer], ())
-            ]
-            planned[host] = {"targets": targets + _of_unread(host, interfaces, names), "seconds": SECONDS}
-        return planned
+        return {
+            host: {
+                "targets": [
+                    address for peer in peers for address in target_addresses(interfaces[host], interfaces[peer], ())
+                ],
+                "seconds": SECONDS,
+            }
+            for host, peers in connection_partners(list(interfaces)).items()
+        }
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> HardwareAddresses:
@@ -116,19 +115,6 @@ class HardwareAddresses(Fact, frozen=True):
                 filled("it has {0} hardware addresses and {1} neighbours", len(value.local), len(value.neighbours))
             )
         return value
-
-
-def _of_unread(host: str, interfaces: Mapping[str, Interfaces], names: Mapping[str, HostNames]) -> list[str]:
-    """What a host's own resolver says of the fleet's hosts that were not read, in networks of its own."""
-    networks = [ip_network(entry.network) for entry in interfaces[host].addresses if not entry.is_link_local]
-    meanings = names[host].names.items() if host in names else ()
-    addresses = [address for name, meaning in meanings if name not in interfaces for address in meaning.addresses]
-    return [
-        address
-        for address in dict.fromkeys(addresses)
-        if not any(own.holder(address) for own in interfaces.values())
-        and any(plain_address(address) in network for network in networks if not network.is_loopback)
-    ][:MAX_ADDRESSES]
 
 
 def cards_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[str, dict[str, set[str]]]:

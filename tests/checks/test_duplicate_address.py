@@ -3,10 +3,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from doctor.engine.evaluate import evaluate_check
-from doctor.engine.fact import Fact
 from doctor.engine.result import Outcome, Status
-from doctor.facts.hardware_addresses import HardwareAddresses
-from doctor.facts.names import HostNames, NameResolution
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.visit import Reachability
 from tests.checks.run_check import Facts, check, messages
@@ -107,70 +104,3 @@ def test_a_service_that_two_hosts_have_beside_their_own_is_none() -> None:
 
 def test_one_host_has_nothing_to_compare() -> None:
     assert run_check({"a": A}, {"a": [("eth0", A)]}).status is Status.SKIPPED
-
-
-M, N = "02:fc:00:00:00:0a", "02:fc:00:00:00:0b"
-
-
-W = "10.0.0.8"
-
-
-def answered(failure: str, found: dict[str, str], local: dict[str, str], meant: str = C) -> list[tuple[str, str]]:
-    """``failure``: of c. ``found``: at which card each host finds the address that its resolver has for c."""
-    names = HostNames("a", {"c": NameResolution(addresses=(meant,))}, 3)
-    facts = Facts(
-        {
-            "c": [Reachability(failure, "", "", "")],
-            **{
-                host: [
-                    Reachability("", "", "", address),
-                    HostAddresses((InterfaceAddress("eth0", address, 24),)),
-                    names,
-                    HardwareAddresses(local=(local[host],), neighbours={C: found[host]} if host in found else {}),
-                ]
-                for host, address in (("a", A), ("b", B), ("w", W))
-            },
-        }
-    )
-    return messages(evaluate_check(check("duplicate-address"), ("a", "b", "c", "w"), facts, {}))
-
-
-def test_the_card_that_answers_for_a_host_that_is_not_reached_is_named() -> None:
-    local, found = {"a": N, "b": M, "w": "02:fc:00:00:00:08"}, {"a": M, "w": M}
-    says = f"c is not reached, and the card {M} of b answers for its address {C}"
-    assert answered("dropped", found, local) == [("c b", says)]
-    for failure, cards, own, meant in (
-        ("auth", found, local, C),
-        ("dropped", {"a": M}, local, C),  # one host's word
-        ("dropped", {"a": M, "b": M}, local, C),
-        ("dropped", {"a": M, "w": "02:fc:00:00:00:0c"}, local, C),
-        ("dropped", dict.fromkeys(found, "02:fc:00:00:00:0c"), local, C),
-        ("dropped", found, {**local, "a": M}, C),
-        ("dropped", found, local, "10.0.0.9"),
-    ):
-        assert answered(failure, cards, own, meant) == []
-
-
-def test_one_card_that_answers_for_two_hosts_that_are_not_reached() -> None:
-    d, other = "10.0.0.4", "02:fc:00:00:00:02"
-    names = HostNames("a", {"c": NameResolution(addresses=(C,)), "d": NameResolution(addresses=(d,))}, 4)
-
-    def look(*neighbours: dict[str, str]) -> list[tuple[str, str]]:
-        by_host: dict[str, list[Fact]] = {
-            "c": [Reachability("dropped", "", "", "")],
-            "d": [Reachability("silent", "", "", "")],
-        }
-        for (host, address), seen in zip((("a", A), ("w", W)), neighbours, strict=False):
-            by_host[host] = [
-                Reachability("", "", "", address),
-                HostAddresses((InterfaceAddress("eth0", address, 24),)),
-                names,
-                HardwareAddresses(local=(f"{N}{address[-1]}",), neighbours=seen),
-            ]
-        return messages(evaluate_check(check("duplicate-address"), tuple(sorted(by_host)), Facts(by_host), {}))
-
-    both = f"neither c nor d is reached, and one card, {M}, answers for both, {C}, {d}"
-    sees = {B: other, C: M, d: M}
-    assert look(sees, sees) == [("c d", both)]
-    for rows in ((sees,), ({B: M, C: M, d: M},) * 2, ({C: M, d: M},) * 2, ({B: other, C: M},) * 2, (sees, {C: other})):
-        assert look(*rows) == []

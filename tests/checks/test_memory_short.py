@@ -1,5 +1,8 @@
+from doctor.engine.fact import Fact
 from doctor.engine.quantities import GIB, MIB
+from doctor.engine.result import Severity
 from doctor.facts.memory import HostMemory
+from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 from tests.checks.control_groups import GROUP, control_group, memory_bound
 from tests.checks.npus import npus
@@ -42,3 +45,19 @@ def test_ranks_share_what_there_is() -> None:
         messages(run_check("memory-short", {"b": [LARGE, group]}, LaunchConfig.from_environment({}, ranks_per_host=32)))
         != []
     )
+
+
+def test_less_than_any_rank_needs_ends_a_job_that_torchrun_starts_in_this_group() -> None:
+    def severity(limit: int, *, local: bool = True, launchers: tuple[str, ...] = ("torchrun",)) -> Severity:
+        group = control_group(memory=(memory_bound(limit, 0),))
+        launch = LaunchConfig(launchers=launchers, ranks_per_host=2)
+        facts: dict[str, list[Fact]] = {"a": [LARGE, group, Reachability("", "", "", local=local)]}
+        outcome = run_check("memory-short", facts, launch)
+        (finding,) = outcome.findings
+        return outcome.severity_of(finding)
+
+    assert severity(390 * MIB) is Severity.ERROR
+    assert severity(401 * MIB) is Severity.WARNING
+    for launchers in ((), ("srun", "torchrun")):
+        assert severity(390 * MIB, launchers=launchers) is Severity.WARNING
+    assert severity(390 * MIB, local=False) is Severity.WARNING

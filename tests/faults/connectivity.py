@@ -238,21 +238,6 @@ ROWS = [
         says="no TCP connections between it and 3 of 3 hosts",
         apart=("*",),
     ),
-    # A virtual machine that was copied: two hosts have one hardware address, and a switch sends to one of them.
-    Row(
-        "duplicate-address",
-        "peer=$(getent ahostsv4 sb0003 | awk '{ print $1; exit }'); ping -c 1 -W 2 $peer >/dev/null\n"
-        "device=$(ip -o route get $peer | sed 's/.* dev \\([^ ]*\\).*/\\1/')\n"
-        "cat /sys/class/net/$device/address >/run/kept-card\n"
-        "sysctl -qw net.ipv4.conf.all.arp_notify=1\n"
-        "ip link set dev $device address $(ip neigh show $peer | sed -n 's/.*lladdr \\([0-9a-f:]*\\).*/\\1/p')",
-        "ip link set dev eth0 address $(cat /run/kept-card)",
-        fleet="cpu",
-        blamed=(1, 2),
-        also=("host-unreachable",),
-        says="answers for",
-        apart=("*",),
-    ),
     # A rule refuses one host, and another table than the main one a second.
     Row(
         "peer-unreachable",

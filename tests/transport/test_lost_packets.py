@@ -78,6 +78,7 @@ def test_large_packets_of_a_host_are_lost(ground: Ground) -> None:
     assert error.text == f"{LATE}: {LATER}"
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", ["ssh", "openssh"])
 @pytest.mark.parametrize("jump", [False, True])
 def test_all_that_a_host_sends_at_once_is_lost(ground: Ground, name: str, jump: bool) -> None:
@@ -102,6 +103,7 @@ def test_the_login_of_ssh_is_lost(ground: Ground, jump: bool) -> None:
     assert (error.kind, error.text) == ("silent", text)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", ["ssh", "openssh"])
 @pytest.mark.parametrize("jump", [False, True])
 @pytest.mark.parametrize("fault", ["", "hang"])

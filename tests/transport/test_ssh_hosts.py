@@ -138,7 +138,7 @@ class TestFaults:
         began = time.monotonic()
         error = stop(ground, "hang", timeout=0.7)
         assert (error.kind, error.text) == ("timeout", "the command did not end within 0.7 s")
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 20  # with the echoes that tell whether its large packets are lost
 
     def test_a_late_command_ends_on_the_host_too(self, ground: Ground) -> None:
         with pytest.raises(TransportError) as error:

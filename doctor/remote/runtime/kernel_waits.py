@@ -71,12 +71,12 @@ KERNEL_WAITS = (
 )
 
 
-def _form(functions):
-    return re.compile("_*(?:%s)(?:\\.[\\w.]{1,40})?$" % functions)
+def _with_form(row):
+    """The row of a table with an expression in the place of its functions."""
+    return (row[0], re.compile("_*(?:%s)(?:\\.[\\w.]{1,40})?$" % row[1])) + row[2:]
 
 
-_CALLS = [(kind, _form(functions)) for kind, functions in KERNEL_CALLS]
-_FORMS = [(kind, _form(functions), meaning) for kind, functions, meaning in KERNEL_WAITS]
+_CALLS, _FORMS = tuple(map(_with_form, KERNEL_CALLS)), tuple(map(_with_form, KERNEL_WAITS))
 
 
 def kernel_call(function: str) -> str:

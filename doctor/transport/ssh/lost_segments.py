@@ -43,7 +43,7 @@ def lost_segments(connected: socket.socket) -> tuple[str, str]:
         repeats = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[_RETRANSMITS]
         held = struct.unpack("I", connected.getsockopt(socket.SOL_SOCKET, _MEMORY, 4))[0]
         peer = connected.getpeername()
-    except (OSError, AttributeError, struct.error):
+    except (OSError, ValueError, AttributeError, struct.error):  # ValueError: of a socket that is closed
         return "", ""
     text = ""
     if sent > _SMALL and repeats >= _LEAST_REPEATS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
@@ -27,7 +27,7 @@ from doctor.smoke.programs.worker.optimizer_shards import (
 from doctor.smoke.programs.worker.parameters import Adam, sgd
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
 from doctor.smoke.programs.worker.second_round import run_second_round
-from doctor.smoke.programs.worker.values import digest, finite_or_none, matmul_error, relative_distance
+from doctor.smoke.programs.worker.values import digest, exceeds, finite_or_none, matmul_error, relative_distance
 
 BLOCKS_PER_EVENT = 60
 """An event must fit into one write to a pipe."""
@@ -41,9 +41,8 @@ wrong result: the collectives are repeated, which are exact, and show whose it i
 SECOND_ROUND_AFTER_TRAINING = 12.0
 """Seconds at most; a third of them where no collective is wrong."""
 LOCAL_AGAIN = 1e-4
-"""From the reference run's reduced gradient, as a share of its norm: from there on the rank computes its own part
-again, alone, so that who made the sum wrong is told from those that hold it. From there on, of any quantity, all ranks
-compute the reference run again behind the last layout."""
+"""Distance from the reference run, as a share, from which on, of the reduced gradient, a rank computes its own part
+again, alone: that tells who made the sum wrong. Of any quantity all ranks compute the reference run again last."""
 REFERENCE_BLOCKS = 512
 """The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
 
@@ -205,11 +204,6 @@ def train_step(
         params_error=params_error, loss_error=loss_error, local_error=local_error,
         sent=model.messages.sent, received=model.messages.received, changed=model.messages.changed, **digests,
     )  # fmt: skip
-
-
-def exceeds(limit: float, errors: Iterable[float | None]) -> bool:
-    """Whether any of these distances from the serial training is larger."""
-    return any(error is not None and error > limit for error in errors)
 
 
 def stage_learning(ctx: RankContext) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 from doctor.smoke.programs.worker.libraries import torch
@@ -47,3 +48,8 @@ def matmul_error(device: torch.device) -> float | None:
     exact = first @ second
     computed = (first.float().to(device) @ second.float().to(device)).cpu().double()
     return finite_or_none(((computed - exact).abs() / exact).max())
+
+
+def exceeds(limit: float, errors: Iterable[float | None]) -> bool:
+    """Whether any of these distances from the serial training is larger."""
+    return any(error is not None and error > limit for error in errors)

@@ -22,42 +22,14 @@ SIZES = {
         "micro_batch",
         "batch",
     ),
-    "deepspeed": (
-        "micro_batch",
-        "batch",
-        "accumulation",
-    ),
-    "transformers": (
-        "micro_batch",
-        "accumulation",
-    ),
-    "axolotl": (
-        "micro_batch",
-        "accumulation",
-    ),
-    "torchtune": (
-        "micro_batch",
-        "accumulation",
-    ),
-    "mindformers": (
-        "tensor",
-        "pipeline",
-        "layers",
-        "hidden",
-        "heads",
-    ),
+    "deepspeed": ("micro_batch", "batch", "accumulation"),
+    "transformers": ("micro_batch", "accumulation"),
+    "axolotl": ("micro_batch", "accumulation"),
+    "torchtune": ("micro_batch", "accumulation"),
+    "mindformers": ("tensor", "pipeline", "layers", "hidden", "heads"),
     "llamafactory": ("micro_batch",),
-    "verl": (
-        "machines",
-        "batch",
-        "mini_batch",
-        "responses",
-    ),
-    "torchtitan": (
-        "tensor",
-        "pipeline",
-        "context",
-    ),
+    "verl": ("machines", "batch", "mini_batch", "responses"),
+    "torchtitan": ("tensor", "pipeline", "context"),
 }
 """By framework, the settings for which 0 and less mean nothing."""
 OF_CHECKPOINT = ("num-layers", "hidden-size", "num-attention-heads", "seq-length", "max-position-embeddings")

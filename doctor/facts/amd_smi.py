@@ -14,7 +14,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.gpu_report import short_bus
-from doctor.facts.reported_value import LACKED, ToolBlock, lacked_values, reported_count, tool_blocks, value_state
+from doctor.facts.reported_value import ToolBlock, lacked_reasons, reported_count, tool_blocks, value_state
 from doctor.facts.rocm_smi import ERRORS, IDENTITY, QUERIES, rocm_rows
 
 _SCRIPT = f"""command -v amd-smi >/dev/null || {{
@@ -125,11 +125,15 @@ class AmdGpus(Fact, frozen=True):
                 gpus.append(_gpu(index, row))
             except Unreadable as why:
                 unread[f"GPU {index}"] = str(why)
-        read = {gpu.index: {name for name in _COUNTED if getattr(gpu, name) not in (None, "")} for gpu in gpus}
         usual = next((gpu.name for gpu in gpus if gpu.name), "")
-        kinds = {gpu.index: f"{gpu.name or usual} {bool(rows[gpu.index].get('partition_id'))}" for gpu in gpus}
-        for index, lacked in lacked_values(read, kinds).items():
-            unread[f"GPU {index}"] = filled("{0}: {1}", lacked[0], LACKED)
+        answered = {
+            gpu.index: (
+                f"{gpu.name or usual} {bool(rows[gpu.index].get('partition_id'))}",
+                {name for name in _COUNTED if getattr(gpu, name) not in (None, "")},
+            )
+            for gpu in gpus
+        }
+        unread |= {f"GPU {index}": why for index, why in lacked_reasons(answered).items()}
         return cls(gpus=tuple(gpus), tool=tool, unread=unread)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.reported_value import LACKED, OpticalReading, ToolBlock, lacked_values, quantities, tool_blocks
+from doctor.facts.reported_value import OpticalReading, ToolBlock, lacked_reasons, quantities, tool_blocks
 
 _BLOCK = r"(?!exit )\S{1,64}(?: [\w.-]{1,64})?"
 MOST = 64
@@ -148,11 +148,9 @@ class EthernetModules(Fact, frozen=True):
                 by_interface[name] = _module(block, adapter)
             except ValueError as why:
                 unread[name] = str(why)
-        kinds = {name: module.product for name, module in by_interface.items() if module.product}
-        for name, lacked in lacked_values(
-            {name: quantities(by_interface[name].alarms) for name in kinds}, kinds
-        ).items():
-            unread[name] = "ethtool -m: " + filled("{0}: {1}", lacked[0], LACKED)
+        modules = {name: module for name, module in by_interface.items() if module.product}
+        lacked = lacked_reasons({name: (module.product, quantities(module.alarms)) for name, module in modules.items()})
+        unread |= {name: f"ethtool -m: {why}" for name, why in lacked.items()}
         if not by_interface and not unread:
             raise Absent("no network card of 10 Gbit/s with a link has a module that its driver shows")
         if not by_interface:

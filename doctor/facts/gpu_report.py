@@ -198,7 +198,7 @@ def parse_report(text: str) -> GpuReport:
     driver = _text(root, "driver_version")
     gpus: list[Gpu] = []
     unread: dict[str, str] = {}
-    answered: dict[int, set[str]] = {}
+    answered: dict[int, tuple[str, set[str]]] = {}
     for index, element in enumerate(root.findall("gpu")[:MAX_GPUS]):
         bus = short_bus(element.get("id", ""))
         if bus and any(gpu.bus == bus for gpu in gpus):
@@ -207,9 +207,9 @@ def parse_report(text: str) -> GpuReport:
             unread[filled("GPU {0} ({1})", index, bus)] = "GPU is lost"
         else:
             gpus.append(_gpu(index, bus, driver, element))
-            answered[index] = _answered(element)
-    kinds = {gpu.index: f"{gpu.name} {gpu.mig == 'Enabled'} {gpu.ecc_mode == 'Disabled'}" for gpu in gpus}
-    for index, lacked in lacked_values(answered, kinds).items():
+            kind = f"{gpus[-1].name} {gpus[-1].mig == 'Enabled'} {gpus[-1].ecc_mode == 'Disabled'}"
+            answered[index] = kind, _answered(element)
+    for index, lacked in lacked_values(answered).items():
         place = next(place for place, gpu in enumerate(gpus) if gpu.index == index)
         strange = {name.partition(" ")[0]: LACKED for name in lacked} | gpus[place].strange
         gpus[place] = msgspec.structs.replace(gpus[place], strange=strange)

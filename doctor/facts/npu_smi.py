@@ -135,8 +135,10 @@ def block_problems(blocks: Sequence[ToolBlock]) -> list[str]:
     labels = [{label for label, _ in labelled} for labelled in rows]
     counts = Counter(label for labelled in labels for label in labelled)
     usual = [label for label, count in counts.items() if count * 2 > sum(map(bool, labels))]
-    chips_of = {number: block.name.partition(" ")[2] for number, block in enumerate(blocks)}
-    lacked = lacked_values({number: _answered(labelled) for number, labelled in enumerate(rows)}, chips_of)
+    answered = (
+        (block.name.partition(" ")[2], _answered(labelled)) for block, labelled in zip(blocks, rows, strict=True)
+    )
+    lacked = lacked_values(dict(enumerate(answered)))
     problems = []
     for number, (block, labelled, present) in enumerate(zip(blocks, rows, labels, strict=True)):
         chips = [int(value) for label, value in labelled if label == "Chip Count" and re.fullmatch("[0-9]{1,3}", value)]

@@ -11,7 +11,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import INCOMPLETE, read_npu_smi_text, row_excerpt, table_rows
-from doctor.facts.reported_value import LACKED, lacked_values, value_state
+from doctor.facts.reported_value import lacked_reasons, value_state
 
 NO_VALUES = "every value is 0: the card does not answer npu-smi"
 _NUMERIC_COLUMN = re.compile(r"\b[A-Za-z][\w -]{0,30}\([^)]{0,20}\)")
@@ -142,11 +142,8 @@ class _Table:
         if self.pending is not None:
             self._note(self.pending)
         self.pending = None
-        columns = {device: names for device, (_, names) in self.measured.items()}
-        for device, lacked in lacked_values(
-            columns, {device: kind for device, (kind, _) in self.measured.items()}
-        ).items():
-            self.unread.setdefault(filled("NPU {0}", device), filled("{0}: {1}", lacked[0], LACKED))
+        for device, why in lacked_reasons(self.measured).items():
+            self.unread.setdefault(filled("NPU {0}", device), why)
 
     def _note(self, cells: list[str]) -> None:
         number = re.match(r"\d{1,6}\b", cells[0] if cells else "")

@@ -10,7 +10,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.reported_value import LACKED, OpticalReading, lacked_values, quantities, tool_blocks
+from doctor.facts.reported_value import OpticalReading, lacked_reasons, quantities, tool_blocks
 
 _SCRIPT = """tool=mlxlink; command -v mlxlink >/dev/null || tool=mstlink
 for path in /sys/class/infiniband/*; do
@@ -95,9 +95,8 @@ class RdmaModules(Fact, frozen=True):
             except ValueError as why:
                 unread[name] = str(why)
         active = {name: module for name, module in by_device.items() if module.state == "Active"}
-        kinds = {name: module.product for name, module in active.items()}
-        for name, lacked in lacked_values({name: _answered(module) for name, module in active.items()}, kinds).items():
-            unread[name] = "mlxlink: " + filled("{0}: {1}", lacked[0], LACKED)
+        lacked = lacked_reasons({name: (module.product, _answered(module)) for name, module in active.items()})
+        unread |= {name: f"mlxlink: {why}" for name, why in lacked.items()}
         if not by_device:
             raise Unreadable(next(iter(unread.values())))
         return cls(by_device=by_device, unread=unread)

@@ -45,23 +45,32 @@ Part = TypeVar("Part")
 LACKED = "no value, where others of its kind have one"
 
 
-def lacked_values(read: Mapping[Part, Collection[str]], kinds: Mapping[Part, str]) -> dict[Part, list[str]]:
+def lacked_values(answered: Mapping[Part, tuple[str, Collection[str]]]) -> dict[Part, list[str]]:
     """By device of one host, the names that it has no value for, and at least half of the others of its kind have.
 
-    N/A there is no answer: the product has such a part. ``read``: the names that have a value. ``kinds``: what tells
-    products apart, and settings by which a value goes.
+    N/A there is no answer: the product has such a part. ``answered``: by device its kind, which is what tells products
+    apart, and settings by which a value goes; and the names that have a value.
 
-    >>> lacked_values({0: {"temperature"}, 1: (), 2: ()}, {0: "H100", 1: "H100", 2: "T4"})
+    >>> lacked_values({0: ("H100", {"temperature"}), 1: ("H100", ()), 2: ("T4", ())})
     {1: ['temperature']}
     """
     lacked: dict[Part, list[str]] = {}
-    for part, names in read.items():
-        others = [read[other] for other, kind in kinds.items() if other != part and kind == kinds[part]]
+    for part, (kind, names) in answered.items():
+        others = [there for other, (same, there) in answered.items() if other != part and same == kind]
         unnamed = sorted({name for other in others for name in other} - {*names})
         usual = [name for name in unnamed if 2 * sum(name in other for other in others) >= len(others)]
         if usual:
             lacked[part] = usual
     return lacked
+
+
+def lacked_reasons(answered: Mapping[Part, tuple[str, Collection[str]]]) -> dict[Part, str]:
+    """The same as why a device is unread, by its first such name.
+
+    >>> lacked_reasons({0: ("H100", {"temperature"}), 1: ("H100", ())})
+    {1: 'temperature: no value, where others of its kind have one'}
+    """
+    return {part: filled("{0}: {1}", names[0], LACKED) for part, names in lacked_values(answered).items()}
 
 
 def reported_count(name: str, text: str | None) -> int | None:

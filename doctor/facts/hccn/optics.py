@@ -19,7 +19,7 @@ from doctor.facts.hccn.tool import (
     single_field,
     unset_npus,
 )
-from doctor.facts.reported_value import LACKED, OpticalReading, lacked_values, quantities
+from doctor.facts.reported_value import OpticalReading, lacked_reasons, quantities
 
 _THRESHOLD_NAMES = {"Tx Power": "TxPower", "Rx Power": "RxPower", "Vcc": "Vcc", "temperature": "Temp"}
 """What is measured, and the word for it in the names of its thresholds."""
@@ -79,11 +79,12 @@ class Optics(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> Optics:
         modules, unread = parse_each_npu(answer, _module_or_unreachable)
         by_npu = set_values(modules)
-        kinds = {npu: module.product for npu, module in by_npu.items() if module.product}
-        for npu, lacked in lacked_values(
-            {npu: quantities(by_npu[npu].readings) | {*by_npu[npu].flags} for npu in kinds}, kinds
-        ).items():
-            unread[f"NPU {npu}"] = filled("{0}: {1}", lacked[0], LACKED)
+        answered = {
+            npu: (module.product, quantities(module.readings) | {*module.flags})
+            for npu, module in by_npu.items()
+            if module.product
+        }
+        unread |= {f"NPU {npu}": why for npu, why in lacked_reasons(answered).items()}
         for npu, module in by_npu.items():
             if module.unread:
                 unread[f"NPU {npu}"] = filled("hccn_tool could not read {0} of the module", ", ".join(module.unread))

@@ -57,12 +57,14 @@ class RankReport(msgspec.Struct, Generic[E], frozen=True):
 
     def unread_ranks(self) -> dict[str, str]:
         """The ranks that did not report all that was expected of them, for `Fact.unread`."""
-        reporting_ranks = {event.rank for event in self.events}
+        counts = Counter((event.rank, event.tag) for event in self.events)
+        reporting_ranks = {rank for rank, _ in counts}
         unread = {rank: "it reported nothing for this stage" for rank in self.ranks if rank not in reporting_ranks}
         for tags, least, only in map(msgspec.structs.astuple, self.expected):
-            counts = Counter(event.rank for event in self.events if event.tag in tags.split("|"))
-            for rank in (rank for rank in self.ranks if only in (rank, -1) and counts[rank] < least):
-                unread.setdefault(rank, filled("it reported {0} of {1} events of this stage", counts[rank], least))
+            for rank in (rank for rank in self.ranks if only in (rank, -1)):
+                count = sum(counts[rank, tag] for tag in tags.split("|"))
+                if count < least:
+                    unread.setdefault(rank, filled("it reported {0} of {1} events of this stage", count, least))
         return {f"rank {rank}": why for rank, why in unread.items()}
 
 

@@ -18,6 +18,8 @@ from doctor.job.variable_values import wrong_devices
 _MOST_VALUES = 1024
 _LEAST_LENGTH, _LEAST_LETTERS = 6, 3
 """Of a name that may be another one, misspelt."""
+_TYPOGRAPHY = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d"
+"""Dashes that are no hyphen-minus."""
 _OF_THIS_HOST = ("gpu-ids", "devices")
 """Options whose device numbers stand behind no host."""
 
@@ -259,13 +261,11 @@ class Options:
 
     def refuse_dash(self) -> None:
         """Notes an option with a dash of typography, as word processors and web pages write it: it is the program."""
-        first_two = [word.text for word in self.rest[:2]]
-        if (
-            first_two
-            and (name := first_two[0].lstrip("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d")) != first_two[0]
-        ):
-            option, value = printable(first_two[0], 80), "".join(printable(word, 80) for word in first_two[1:])
-            self.problems.append(OptionProblem(self.command, option, value, "--" + printable(name.lstrip("-"), 80)))
+        option, value = ([word.text for word in self.rest[:2]] + ["", ""])[:2]
+        name = option.lstrip(_TYPOGRAPHY)
+        if name != option:
+            right = "--" + printable(name.lstrip("-"), 80)
+            self.problems.append(OptionProblem(self.command, printable(option, 80), printable(value, 80), right))
 
     def refuse_interpreter(self) -> None:
         """Notes an interpreter before the program, of a launcher that runs Python itself."""

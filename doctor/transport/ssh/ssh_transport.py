@@ -121,11 +121,11 @@ class Ssh:
 
     def _run_anew(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         """`run` over a new connection, which is not kept."""
-        connection = self._connector.connect(host)
-        with contextlib.closing(connection):
-            session = ExecSession(connection, self._options.max_output)
-            session.open(connection.timeout)
-            return session.run(command, lambda: stdin, timeout)
+        connection, _, result = self._with_exec(
+            lambda: self._connect(host), lambda session: session.run(command, lambda: stdin, timeout)
+        )
+        connection.close()
+        return result
 
     def open_session(self, host: str, command: str) -> RemoteSession:
         """See `doctor.transport.Transport.open_session`. The connection is kept for the next round."""
@@ -160,6 +160,10 @@ class Ssh:
                 return connection, session
             except TransportError:
                 connection.close()  # it ended between the rounds, and nothing was asked yet
+        return self._connect(host)
+
+    def _connect(self, host: str) -> tuple[SshConnection, ExecSession]:
+        """A session on a new connection."""
         if self._closed:
             raise transport_error("budget", "the run's time limit was reached")
         connection = self._connector.connect(host)

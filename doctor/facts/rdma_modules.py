@@ -96,7 +96,7 @@ class RdmaModules(Fact, frozen=True):
                 unread[name] = str(why)
         active = {name: module for name, module in by_device.items() if module.state == "Active"}
         lacked = lacked_reasons({name: (module.product, _answered(module)) for name, module in active.items()})
-        unread |= {name: f"mlxlink: {why}" for name, why in lacked.items()}
+        unread |= {name: "mlxlink: " + why for name, why in lacked.items()}
         if not by_device:
             raise Unreadable(next(iter(unread.values())))
         return cls(by_device=by_device, unread=unread)

@@ -49,7 +49,7 @@ def commit() -> str:
 def left_out(items: Sequence[pytest.Item], revision: str) -> set[pytest.Item]:
     """Those that another commit's sample has: of every `PARTS` marked tests of a class, or outside of classes, all but
     one; of a smaller group, too. And of every `PARTS` costly tests of a folder, with like shares of the seconds in
-    each part; of a folder with fewer of them, all run.
+    each part; folders with fewer of them are one group with the files outside of folders. Of less than `PARTS` all run.
 
     ``revision``: hexadecimal digits, or ``all``, which leaves nothing out. A test that is asked for alone runs.
 
@@ -64,10 +64,20 @@ def left_out(items: Sequence[pytest.Item], revision: str) -> set[pytest.Item]:
         if item.get_closest_marker("sample"):
             marked.setdefault(item.nodeid.rpartition("::")[0].partition("[")[0], []).append(item)
         elif item.nodeid in costly() and not item.get_closest_marker("every"):
-            folders = item.nodeid.split("/")[1:-1]
-            unmarked.setdefault(folders[0] if folders else "", []).append(item)
-    groups = [
-        *marked.values(),
-        *(sorted(group, key=lambda item: -costly()[item.nodeid]) for group in unmarked.values() if len(group) >= PARTS),
-    ]
+            unmarked.setdefault(folder_of(item.nodeid), []).append(item)
+    small = [folder for folder, group in unmarked.items() if len(group) < PARTS]
+    few = [item for folder in small for item in unmarked.pop(folder)]
+    unmarked.setdefault("", []).extend(few)
+    long = [group for group in unmarked.values() if len(group) >= PARTS]
+    groups = [*marked.values(), *(sorted(group, key=lambda item: -costly()[item.nodeid]) for group in long)]
     return {item for group in groups for number, item in enumerate(group) if (number + turn) % min(PARTS, len(group))}
+
+
+def folder_of(nodeid: str) -> str:
+    """The folder below ``tests``, "" for a file in ``tests`` itself; a test's parameters may have slashes, too.
+
+    >>> folder_of("tests/net/test_agent.py::test_ends[/dev/null]")
+    'net'
+    """
+    folders = nodeid.partition("::")[0].split("/")[1:-1]
+    return folders[0] if folders else ""

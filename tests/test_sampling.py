@@ -75,6 +75,14 @@ def test_what_every_commit_proves_and_the_few_of_a_file_run_always(costly: dict[
     assert sampling.left_out(every, "00000000") == sampling.left_out(few, "00000000") == set()
 
 
+def test_folders_with_few_costly_tests_take_turns_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"tests/{folder}/test_it.py::test_it[/dev/{number}]" for folder in ("fix", "net") for number in range(9)]
+    names += [f"tests/test_it.py::test_it[/dev/{number}]" for number in range(6)]
+    monkeypatch.setattr(sampling, "costly", lambda: dict.fromkeys(names, 1.0))
+    items: list[Any] = [Item(name, "") for name in names]
+    assert len(items) - len(sampling.left_out(items, "00000000")) == len(items) // sampling.PARTS
+
+
 def test_the_costly_tests_are_named_as_their_files_have_them() -> None:
     """A renamed test would run for every commit: take its new name into the list."""
     texts = {file: (sampling.ROOT / file).read_text(encoding="utf-8") for file in files(sampling.costly())}

@@ -21,8 +21,9 @@ def gpu_reset_needed(inventory: GpuInventory) -> Iterator[Finding]:
     that is refused: `reboot`.
 
     ## Source
-    `reset_required` and `gpu_recovery_action` of `nvidia-smi -q -x` (NVML: nvmlDeviceGpuRecoveryAction_t) are errors,
-    and `GPU requires reset` in the place of a value (NVML_ERROR_RESET_REQUIRED); `remapped_row_pending`,
+    `reset_required`, `drain_and_reset_recommended` and `gpu_recovery_action`, which replaces them, of `nvidia-smi -q
+    -x` (NVML: nvmlDeviceGpuRecoveryAction_t) are errors, and `GPU requires reset` in the place of a value
+    (NVML_ERROR_RESET_REQUIRED); `remapped_row_pending`,
     `pending_retirement`, `channel_repair_pending` and `tpc_repair_pending` are warnings: NVIDIA GPU Memory Error
     Management; Dynamic Page Retirement. An action that is not in NVML's list makes the check unknown.
     """

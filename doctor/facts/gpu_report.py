@@ -40,7 +40,7 @@ _READ = {
         "retired_pages/pending_blacklist",
         "retired_pages/*/retired_count",
     ),
-    "gpu_reset_status": ("gpu_reset_status/reset_required",),
+    "gpu_reset_status": ("gpu_reset_status/*",),
     "gpu_recovery_action": ("gpu_recovery_action",),
     "fb_memory_usage": ("fb_memory_usage/total", "fb_memory_usage/used"),
     "pci": ("pci/pci_gpu_link_info/link_widths/*", "pci/pci_gpu_link_info/pcie_gen/max_link_gen"),
@@ -253,7 +253,8 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         mig=_text(element, "mig_mode/current_mig"),
         mig_pending=_text(element, "mig_mode/pending_mig"),
         compute_mode=_text(element, "compute_mode"),
-        recovery_action=_text(element, "gpu_recovery_action"),
+        recovery_action=_text(element, "gpu_recovery_action")
+        or ("Drain and Reset" if _yes(reset, "drain_and_reset_recommended") else ""),
         is_recovered=(element.findtext("gpu_recovery_action") or "").strip() == "None",
         reset_required=_yes(reset, "reset_required") or "GPU requires reset" in failed.values(),
         row_remap_failed=_yes(rows, "remapped_row_failure"),

@@ -41,6 +41,13 @@ ELEMENTS: list[tuple[str, dict[str, Any]]] = [
         ),
         {"reset_required": False, "recovery_action": ""},
     ),
+    (
+        (  # NVML_FI_DEV_DRAIN_AND_RESET_STATUS of nvml.h, which gpu_recovery_action replaces
+            "<gpu_reset_status><reset_required>No</reset_required>"
+            "<drain_and_reset_recommended>Yes</drain_and_reset_recommended></gpu_reset_status>"
+        ),
+        {"reset_required": False, "recovery_action": "Drain and Reset"},
+    ),
     # netdata, testdata/rtx-pro-6000-driver-580.xml: blanks around the values.
     ("<temperature><gpu_temp> 37 C </gpu_temp></temperature>", {"temperature": 37, "temperature_limit": None}),
     # NVIDIA GB10, https://github.com/marimo-team/marimo/pull/6822: the memory is the host's.

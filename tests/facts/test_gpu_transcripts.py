@@ -169,6 +169,7 @@ FAILED_ELEMENTS = [
     ("<fb_memory_usage><total>ERR!</total></fb_memory_usage>", False),
     ("<gpu_recovery_action>Unknown Error</gpu_recovery_action>", False),
     ("<gpu_reset_status><reset_required>[GPU requires reset]</reset_required></gpu_reset_status>", False),
+    ("<gpu_reset_status><drain_and_reset_recommended>ERR!</drain_and_reset_recommended></gpu_reset_status>", False),
     ("<fabric><state>Unknown Error</state></fabric>", False),
     ("<persistence_mode>Unknown Error</persistence_mode>", True),
     ("<power_readings><power_limit>[Unknown Error]</power_limit></power_readings>", True),

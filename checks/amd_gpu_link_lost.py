@@ -1,6 +1,8 @@
 from collections.abc import Iterator
+from itertools import combinations
 
 from doctor import WARNING, Finding, Skip, check, filled
+from doctor.engine.fact import Unreadable
 from doctor.facts.amd_smi import AmdGpus
 
 FEWEST = 4
@@ -28,7 +30,7 @@ def amd_gpu_link_lost(amd: AmdGpus) -> Iterator[Finding]:
     gpus = sorted({gpu for gpu, _ in kinds})
     if len(gpus) < FEWEST:
         raise Skip(filled("{0} shows no links among four GPUs", amd.tool))
-    pairs = [(one, other) for one in gpus for other in gpus if one < other and (one, other) in kinds]
+    pairs = [pair for pair in combinations(gpus, 2) if pair in kinds]
     xgmi = [pair for pair in pairs if kinds[pair][0] == "XGMI"]
     is_meshed = len(xgmi) >= (len(gpus) - 1) * (len(gpus) - 2) // 2  # those of all GPUs but one are there
     lost = [pair for pair in pairs if pair not in xgmi] if is_meshed else []
@@ -39,6 +41,12 @@ def amd_gpu_link_lost(amd: AmdGpus) -> Iterator[Finding]:
     ):
         for gpu, peers in _by_common_gpu(faulty):
             yield Finding(template, gpu=gpu, peers=peers, observed=observed, expected=expected)
+    states = ("ENABLED", "DISABLED") if any(state for _, state in kinds.values()) else ("",)
+    shown = {pair: [kinds[way][1] for way in (pair, pair[::-1]) if way in kinds] for pair in combinations(gpus, 2)}
+    untold = [pair for pair, ways in shown.items() if not ways or not {*ways} <= {*states}]
+    if is_meshed and untold:
+        gpu, peer = untold[0]
+        raise Unreadable(filled("{0}: no link type and status of GPU {1} to GPU {2}", amd.tool, gpu, peer))
 
 
 def _by_common_gpu(pairs: list[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:

@@ -61,7 +61,9 @@ class AmdGpu(msgspec.Struct, frozen=True):
     """To each other GPU: its number, XGMI or PCIE, and ENABLED or DISABLED; empty where the tool shows no topology."""
 
 
-_COUNTED = ("name", "driver", "pcie_width_max", "uncorrectable", "deferred")
+_COUNTED = (
+    *("name", "driver", "pcie_width_max", "uncorrectable", "deferred", "compute_partition", "memory_partition"),
+)
 """What each GPU of a product has, or none; of one that is divided, the first partition alone shows the modes."""
 
 

@@ -72,6 +72,18 @@ def test_a_link_that_is_lost_or_barred(kinds: dict[tuple[int, int], tuple[str, s
     assert message.startswith(text)
 
 
+@pytest.mark.parametrize("shown", [("N/A", "ENABLED"), ("XGMI", "N/A"), ("XGMI", "PENDING"), ("", "")])
+def test_a_link_that_the_tool_does_not_tell_among_others_is_unknown(shown: tuple[str, str]) -> None:
+    outcome = run_check("amd-gpu-link-lost", {"w1": [amd(topology(8, {(2, 5): shown}))]})
+    assert not outcome.findings
+    assert outcome.unknown["w1"].text == "amd-smi: no link type and status of GPU 2 to GPU 5"
+    rows = topology(8, {})
+    rows[7]["links"] = rows[7]["links"][7:]  # the other ways stand in the other rows
+    for link in (link for row in rows for link in row["links"]):  # a release without the column of --access
+        del link["link_status"]
+    assert found(rows) == []
+
+
 @pytest.mark.parametrize(
     "document", ["", "usage: amd-smi [-h]", [{"gpu": 0, "weight": {"gpu_0": 0, "gpu_1": 40}}], "[1]"]
 )

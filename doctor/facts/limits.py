@@ -25,7 +25,8 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 FILE_SIZE = "file size"
-OTHERS = ("core file size", "stack size", FILE_SIZE)
+CPU_TIME = "cpu time"
+OTHERS = ("core file size", "stack size", FILE_SIZE, CPU_TIME)
 
 
 class ResourceLimits(Fact, frozen=True):

@@ -4,6 +4,7 @@ import pytest
 from doctor.engine.record import LaunchOptions
 from doctor.environment.job_environment import of_launch_line
 from doctor.facts.ports import Listeners
+from doctor.facts.python_env import PythonEnv
 from doctor.job import LaunchConfig
 from tests.checks.ports import known_as, taken
 from tests.checks.run_check import job, messages, run_check, skipped
@@ -32,6 +33,27 @@ def test_only_the_host_of_rank_0_is_judged(master: str) -> None:
 def test_the_loopback_address_of_a_launch_on_one_host(line: str, is_taken: bool) -> None:
     launch = LaunchConfig.from_options(of_launch_line(line.split(), {}).complete(LaunchOptions()))
     assert bool(messages(run_check(NAME, {"w1": HOSTS["w1"]}, launch))) == is_taken
+
+
+@pytest.mark.parametrize(
+    ("line", "torch", "severity"),
+    [
+        ("torchrun t.py", "2.13.0+cpu", None),
+        ("torchrun --nnodes 1 --rdzv-backend static t.py", "2.12.0", None),
+        ("torchrun t.py", "2.11.0", "error"),
+        ("torchrun t.py", "", "warning"),  # of a torch in a container, or of another build
+        ("torchrun --master-port 29500 t.py", "2.13.0", "error"),
+        ("torchrun --rdzv-endpoint localhost:29500 t.py", "2.13.0", "error"),
+        ("python -m torch.distributed.launch --nproc-per-node 2 t.py", "2.13.0", None),
+    ],
+)
+def test_torchrun_for_one_host_takes_a_free_port_from_pytorch_2_12_on(
+    line: str, torch: str, severity: str | None
+) -> None:
+    launch = LaunchConfig.from_options(of_launch_line(line.split(), {}).complete(LaunchOptions()))
+    python = PythonEnv("/usr/bin/python3", "3.11.2", {"torch": torch} if torch else {}, bool(torch))
+    findings = run_check(NAME, {"w1": [*HOSTS["w1"], python]}, launch).findings
+    assert ["warning" if finding.is_warning else "error" for finding in findings] == [severity] * bool(severity)
 
 
 def test_a_free_port_is_well() -> None:

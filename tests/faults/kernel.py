@@ -186,6 +186,7 @@ ROWS = [
     ),
     Row("open-files-limit-low", *limit("nofile", 1024), fleet="cpu", values={"observed": 1024}),
     Row("file-size-limit-low", *limit("fsize", 1 << 20), fleet="cpu", values={"observed": "1 MiB"}),
+    Row("cpu-time-limit-low", *limit("cpu", 7200), fleet="cpu", values={"observed": "2 h"}),
     Row("locked-memory-limit-low", *limit("memlock", 65536), values={"observed": "64 KiB"}),
     Row("process-limit-low", *limit("nproc", 1024), fleet="cpu", values={"observed": 1024}),
     Row(

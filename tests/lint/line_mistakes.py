@@ -168,6 +168,8 @@ MISTAKES: dict[str, Planted] = {
     "devices in words": Planted("deepspeed --num_gpus all t.py #@\n", "launch-option-refused"),
     "restarts in words": Planted(
         "torchrun --standalone --max_restarts three t.py #@\n", "launch-option-refused"),
+    "fewer restarts than none": Planted("torchrun --standalone --max_restarts -1 t.py #@\n", "launch-option-refused"),
+    "no time between looks": Planted("torchrun --standalone --monitor_interval=0 t.py #@\n", "launch-option-refused"),
     "a value for accelerate": Planted(
         "accelerate launch --num_processes 8 --mixed_precision BF16 t.py #@\n", "launch-option-refused"),
     "the first of two launches": Planted(

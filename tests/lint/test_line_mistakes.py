@@ -63,6 +63,8 @@ WITHOUT_A_CORRECTED_LINE = {
     "standalone for two hosts",
     "workers not divisible",
     "no host of verl",
+    "fewer restarts than none",
+    "no time between looks",
 }
 """What belongs there is the user's to know, or is in another file."""
 WRITTEN = re.compile(

@@ -50,6 +50,8 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
     """By option, all values that it takes."""
     numbers: str = ""
     """Options that take a whole number, as Python's int() reads it."""
+    least: dict[str, float] = {}
+    """Of options that take a number, the least that the launcher starts with."""
     usual: dict[str, tuple[str, ...]] = {}
     """By option, its values beside those that a site adds: a misspelt one is refused."""
     mistaken: dict[str, tuple[str, ...]] = {}
@@ -239,14 +241,20 @@ class Options:
             wrong = value in table.mistaken.get(name, ()) or any(is_misspelt(value, other) for other in allowed)
             if value not in ("", *allowed) and wrong:
                 self.refuse([name], ", ".join(allowed))
-        for name in table.numbers.split():
-            if (value := self.text(name)) and python_number(value) is None:
-                self.refuse([name], "a whole number")
+        self._refuse_numbers(table)
         for name in table.devices.split():
             hosts = [part.partition(":") for part in self.text(name).split("@")]
             lists = [devices if colon else first for first, colon, devices in hosts if colon or name in _OF_THIS_HOST]
             if expected := next(filter(None, map(wrong_devices, set(lists) - {"all"})), ""):
                 self.refuse([name], expected)
+
+    def _refuse_numbers(self, table: OptionTable) -> None:
+        for name in table.numbers.split():
+            if (value := self.text(name)) and python_number(value) is None:
+                self.refuse([name], "a whole number")
+        for name, least in table.least.items():
+            if (value := self.text(name)) and not _reaches(value, least):
+                self.refuse([name], filled("a number from {0} on", f"{least:g}"))
 
     @property
     def value_of_flag(self) -> str:
@@ -303,6 +311,13 @@ class Options:
             name: tuple(printable(word.text, 4096) for values in by_name for word in values)
             for name, by_name in self.by_name.items()
         }
+
+
+def _reaches(text: str, least: float) -> bool:
+    try:
+        return float(text) >= least
+    except ValueError:
+        return False
 
 
 def _dashed(name: str) -> str:

@@ -1,0 +1,43 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.engine.quantities import span_text
+from doctor.facts.limits import CPU_TIME, Limit, ResourceLimits
+
+LEAST_SECONDS = 60
+"""Of CPU time: a rank of PyTorch takes ten until its training begins."""
+
+
+@check(severity=ERROR, area="kernel")
+def cpu_time_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
+    """A process of the job may use as much CPU time as it needs.
+
+    ## Why it matters
+    A rank that has used so much ends with SIGXCPU or SIGKILL, without a message of its own, and the others wait for it.
+    A rank with eight busy threads uses an hour of CPU time in eight minutes. Login nodes set such limits, and Slurm
+    gives a job the limits of the shell that submits it.
+
+    ## What to do
+    - Job: in the script that starts the job, `ulimit -t unlimited`.
+    - Host: on {host}, `grep -rnE 'ulimit .*-t|cpu' /etc/profile /etc/profile.d /etc/security ~/.bashrc ~/.profile`
+      shows what sets the limit: delete that line, then log in again. Of a service: `LimitCPU=infinity`. Of Slurm:
+      `PropagateResourceLimitsExcept=CPU` in slurm.conf.
+
+    ## In a container
+    Start the container of {host} again with `docker run --ulimit cpu=-1`. In Kubernetes, Volcano and MindCluster a
+    container has the limit of its runtime: `LimitCPU=infinity` for the service of containerd or Docker on the node.
+
+    ## Source
+    setrlimit(2), RLIMIT_CPU; slurm.conf(5), PropagateResourceLimits. The limit is ours: an error below a minute, which
+    no training keeps, a warning for any other. Without a setting Linux has none.
+    """
+    time = limits.others.get(CPU_TIME, Limit(None, None))
+    if time.soft is None:
+        return
+    yield Finding(
+        "a process may use {observed} of CPU time; expected no limit",
+        observed=span_text(time.soft),
+        expected="no limit",
+        hard="unlimited" if time.hard is None else span_text(time.hard),
+        case="Job" if time.hard is None else "Host",
+    ).as_warning(time.allows(LEAST_SECONDS))

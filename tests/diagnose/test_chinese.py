@@ -10,7 +10,7 @@ import pytest
 
 from doctor.diagnose.diagnosis import Cause, Culprit
 from doctor.diagnose.render.action import _text as action_text
-from doctor.diagnose.render.log_values import fill_advice, with_default_interface
+from doctor.diagnose.render.log_values import fill_advice, with_commands
 from doctor.diagnose.render.page import signature_page
 from doctor.diagnose.signature import load_signatures
 from doctor.engine import language
@@ -55,7 +55,7 @@ def test_every_page_of_a_signature_has_the_chinese_of_all_that_people_read(chine
     for signature in SIGNATURES.values():
         page = without_breaks(signature_page(signature, (), 100))
         for text in read_aloud(signature.id):
-            output = with_default_interface(language.localized(text))
+            output = with_commands(language.localized(text))
             is_prose = text in (signature.note, *signature.causes, *signature.fix)
             is_sentence = is_prose and len(re.findall("[a-z]{3,}", text)) > 2
             if without_breaks(output) not in page or (is_sentence and not CHINESE.search(output)):

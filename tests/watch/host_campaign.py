@@ -27,7 +27,7 @@ from typing import Any
 
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.smoke.interpreter import visible_folders
-from tests.watch.hang_campaign import FOUR, MAY_BE_NAMED, PROGRAMS, SETS, Trial, end_all, findings_of
+from tests.watch.hang_campaign import FOUR, MAY_BE_NAMED, PROGRAMS, SETS, SLOW, Trial, end_all, findings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = float(os.environ.get("LIMIT", "150"))
@@ -76,7 +76,7 @@ class Hosts:
                 subprocess.Popen(argv, env=env, stdout=out, stderr=err, start_new_session=True)
                 for argv, env in commands
             ]
-            ended, codes = _wait(processes, home)
+            ended, codes = _wait(processes, home, max(LIMIT, SLOW.get(kind, 0.0)))
         struck = home / "struck"
         said = file.stat().st_mtime if file.exists() else time.time()
         took = said - struck.stat().st_mtime if struck.exists() else -1.0
@@ -131,9 +131,9 @@ def _read_report(file: Path) -> dict[str, Any]:
         return {}
 
 
-def _wait(processes: Sequence[subprocess.Popen[bytes]], home: Path) -> tuple[bool, list[int]]:
-    """Whether the limit was over, and exit codes."""
-    end, ended = time.monotonic() + LIMIT, False
+def _wait(processes: Sequence[subprocess.Popen[bytes]], home: Path, limit: float) -> tuple[bool, list[int]]:
+    """Whether the limit was over, and exit codes. ``limit``: seconds."""
+    end, ended = time.monotonic() + limit, False
     while any(process.poll() is None for process in processes) and time.monotonic() < end:
         time.sleep(0.2)
     for process in processes:

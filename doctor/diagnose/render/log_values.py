@@ -45,8 +45,13 @@ _FIELDS = {
 """Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
 MAX_NODES = 16
 """In one command; Slurm's take a list."""
-_DEFAULT_INTERFACE = r"$(ip route show default | sed -n 's/.* dev \([^ ]*\).*/\1/p' | head -n 1)"
-"""What prints the interface of the host's default route, where a command names the interface of the job's network."""
+_COMMANDS = {
+    "DEFAULT_INTERFACE": r"$(ip route show default | sed -n 's/.* dev \([^ ]*\).*/\1/p' | head -n 1)",
+    "END_NPU_PROCESSES": "fuser -k -TERM /dev/davinci[0-9]*",
+    "END_GPU_PROCESSES": "nvidia-smi --query-compute-apps=pid,name --format=csv,noheader | "
+    "grep -ve nvidia-cuda-mps -e nv-hostengine | cut -d, -f1 | xargs -r kill",
+}
+"""What prints the interface of the host's default route, and what ends all that computes on its devices."""
 _BEFORE, _AFTER = r"(?<![A-Za-z0-9_=./:-])", r"(?![A-Za-z0-9_=./:-])"
 _PLACES = {
     "HOST": rf"{_BEFORE}HOST{_AFTER}|(?<= )HOST(?=:<)",
@@ -149,9 +154,8 @@ def places_in_logs(diagnosis: Diagnosis, evidence: Iterable[Event]) -> dict[str,
     """``HOSTS``, where at least two are known and can be typed, and ``LOG``, the one file that has the evidence."""
     hosts = sorted(all_hosts(diagnosis))
     files = {diagnosis.files[event.file].name for event in evidence}
-    values = (
-        {"HOSTS": ",".join(hosts)} if 1 < len(hosts) <= 4 * MAX_NODES and all(map(HOST_FORM.fullmatch, hosts)) else {}
-    )
+    are_few = 1 < len(hosts) <= 4 * MAX_NODES and all(map(HOST_FORM.fullmatch, hosts))
+    values = {"HOSTS": ",".join(hosts)} if are_few else {}
     return values | ({"LOG": files.pop()} if len(files) == 1 and all(map(_FILE_NAME.fullmatch, files)) else {})
 
 
@@ -219,7 +223,7 @@ def fill_values(text: str, values: Mapping[str, str]) -> str:
     >>> fill_values("`sbatch <job>.sh`", {"JOB": "77"}), fill_values("`sbatch --mem=0 JOB.sh`", {"JOB": "77"})[1:58]
     ('`scontrol requeue 77`', 'scontrol requeuehold 77 && scontrol update jobid=77 minme')
     """
-    text = with_default_interface(text)
+    text = with_commands(text)
     if "N" not in values:
         text = COMMAND.sub(_of_each_device, text)
     for placeholder, value in values.items():
@@ -242,13 +246,9 @@ def _of_each_device(command: re.Match[str]) -> str:
     return f"`for n in $(ls /dev/davinci[0-9]* | tr -dc '0-9\\n'); do {text[1:-1].replace(' -i N', ' -i $n')}; done`"
 
 
-def with_default_interface(text: str) -> str:
-    """The text with the command that prints the interface of the default route, for the name that stands for it.
-
-    >>> with_default_interface("`export GLOO_SOCKET_IFNAME=DEFAULT_INTERFACE`")[:47]
-    '`export GLOO_SOCKET_IFNAME=$(ip route show defa'
-    """
-    return text.replace("DEFAULT_INTERFACE", _DEFAULT_INTERFACE)
+def with_commands(text: str) -> str:
+    """The text with the commands of `_COMMANDS` for the names that stand for them."""
+    return re.sub("|".join(_COMMANDS), lambda name: _COMMANDS[name[0]], text)
 
 
 def _started_again(submitted: re.Match[str], job: str) -> str:

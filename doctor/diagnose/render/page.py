@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from doctor.diagnose.render.log_values import with_default_interface
+from doctor.diagnose.render.log_values import with_commands
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, phrase
 from doctor.engine.output_encoding import display_width
@@ -54,7 +54,7 @@ def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -
         if items:
             title_text = localized(title)
             lines += ["", title_text, "-" * display_width(title_text)]
-            for text in map(with_default_interface, map(localized, items)):
+            for text in map(with_commands, map(localized, items)):
                 lines += [f"  {text}"] if title in ("Patterns", "Example", "Confirm") else wrapped(f"- {text}", width)
     return "\n".join(lines) + "\n"
 

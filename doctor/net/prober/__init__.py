@@ -27,11 +27,9 @@ MODULES = (
     "doctor.remote.runtime.keyed_hash",
     "doctor.net.prober.handshake",
     "doctor.net.prober.socket_loop",
-    "doctor.net.prober.port_owner",
     "doctor.net.prober.transfer",
     "doctor.net.prober.listener",
     "doctor.net.prober.attempt",
-    "doctor.net.prober.device_tools",
     "doctor.net.prober.prober",
 )
 """In the order in which they are joined."""

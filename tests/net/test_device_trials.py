@@ -31,7 +31,7 @@ from doctor.net.device_trials import (
     rping_command,
 )
 from doctor.net.plan import DEVICE_FACTS, NetOptions, input_facts, tries_devices
-from doctor.net.prober.prober import MAX_OUTPUT, end_program, run_programs, start_program
+from doctor.net.prober.device_tools import MAX_OUTPUT, end_program, run_programs, start_program
 from tests.hosts.fleet import Fleet
 from tests.readable import readable
 

@@ -24,6 +24,7 @@ MODULES = (
     "doctor.remote.runtime.netlink",
     "doctor.remote.runtime.keyed_hash",
     "doctor.remote.runtime.connecting",
+    "doctor.collect.collector.host_files",
     "doctor.collect.collector.jobs",
     "doctor.collect.collector.questions",
     "doctor.collect.collector.collector",

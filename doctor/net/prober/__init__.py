@@ -30,6 +30,7 @@ MODULES = (
     "doctor.net.prober.transfer",
     "doctor.net.prober.listener",
     "doctor.net.prober.attempt",
+    "doctor.net.prober.device_tools",
     "doctor.net.prober.prober",
 )
 """In the order in which they are joined."""

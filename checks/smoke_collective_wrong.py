@@ -3,8 +3,14 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check, filled, joined
 from doctor.facts.smoke.collectives import SmokeCollectives
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.numerics.buffers import describe_damage
-from doctor.smoke.numerics.collective_values import Blame, blame_ranks, second_round_note, soak_note, sums_for_averages
+from doctor.smoke.numerics.collective_values import (
+    Blame,
+    blame_ranks,
+    describe_damage,
+    second_round_note,
+    soak_note,
+    sums_for_averages,
+)
 from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks
 
 

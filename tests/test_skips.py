@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.config.skips import ConfigError, Skips, apply_skips, read_skips
+from doctor.config.waivers import ConfigError, Skips, apply_skips, read_skips
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Report, Status
 from tests.examples import examples

@@ -35,7 +35,7 @@ from doctor.history.tracks import TRACK_KINDS
 from doctor.net.matrix import OUTCOMES
 from doctor.remedy.playbook import RISKS, WHO
 from doctor.report.diff.compare import KINDS
-from doctor.report.diff.value_lines import CATEGORIES
+from doctor.report.diff.render import CATEGORIES
 from doctor.report.explain.checks import _intents, _summary, _with_needs
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.formats.html import script_texts

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from doctor.analysis.outliers.earlier import usual_range
+from doctor.analysis.outliers.own_past import usual_range
 from doctor.cli.baseline_files import baseline_or_empty, named_baseline, store_baseline
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.language import localized, phrase

@@ -25,8 +25,7 @@ from doctor.cli.host_options import (
 from doctor.cli.shared_options import expand_option_groups
 from doctor.config.atomic_write import write_atomic_by
 from doctor.diagnose.bundle.collect_bundle import collect_bundle
-from doctor.diagnose.bundle.contents import Contents
-from doctor.diagnose.bundle.contents_summary import bundle_summary
+from doctor.diagnose.bundle.contents import Contents, bundle_summary
 from doctor.diagnose.bundle.pack import Packing
 from doctor.diagnose.bundle.support import BundleRequest
 from doctor.diagnose.fetch.collect import DEFAULT_SINCE, default_places, parse_since, validate_places

@@ -35,8 +35,7 @@ from doctor.engine.texts import filled
 from doctor.environment.gang_place import MAX_SIZE
 from doctor.preflight.early_end import BUDGET, GANG_WAIT
 from doctor.preflight.node_lists import FORMATS, format_conflict
-from doctor.preflight.options import STYLES, ExitCodePolicy, GangOptions, PreflightOptions
-from doctor.preflight.tiers import TIERS
+from doctor.preflight.options import STYLES, TIERS, ExitCodePolicy, GangOptions, PreflightOptions
 from doctor.session.output_files import output_conflict, print_warning, requested_targets
 
 

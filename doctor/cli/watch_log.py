@@ -25,8 +25,14 @@ from doctor.watch.data_outcomes import evaluate_watch
 from doctor.watch.loss.follow_logs import Follower, follow, read_once
 from doctor.watch.loss.followed_file import FollowedFile
 from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
-from doctor.watch.loss.log_watch import LogWatch, LossOptions, headline, verdict_line
-from doctor.watch.loss.loss_pattern import PatternRefusedError, compile_pattern
+from doctor.watch.loss.log_watch import (
+    LogWatch,
+    LossOptions,
+    PatternRefusedError,
+    compile_pattern,
+    headline,
+    verdict_line,
+)
 from doctor.watch.outcome import output_only_run
 
 

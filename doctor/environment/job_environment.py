@@ -38,7 +38,7 @@ from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
 from doctor.job.launch_line.model import OptionProblem, split_endpoint
 from doctor.job.training.assemble import LaunchText, ReadFile
-from doctor.job.training.option_names import refused_overrides
+from doctor.job.training.configurations import refused_overrides
 from doctor.job.variables import (
     AGENT_STORE,
     JOB_WIDE,

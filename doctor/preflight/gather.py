@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.config.file import ConfigError
-from doctor.config.skips import read_skips
+from doctor.config.waivers import read_skips
 from doctor.engine.bounded_read import read_text_file
 from doctor.engine.errors import InputError
 from doctor.engine.language import localized
@@ -21,7 +21,7 @@ from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, Scope, choose_scope, detect
 from doctor.job.variables import communication
 from doctor.preflight.gathered import Gathered, GatherProgress, NotReady
-from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, left_out, tests_network
+from doctor.preflight.options import TRAINING_TIERS, Tier, checks_of_tier, left_out, tests_network
 from doctor.session import named_files
 from doctor.session.output_files import STDOUT, combine_callbacks, open_event_streams, requested_targets
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from doctor.preflight.tiers import Tier
+from doctor.preflight.options import Tier
 from doctor.session.output_files import EventStreams
 
 if TYPE_CHECKING:

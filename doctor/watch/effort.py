@@ -31,8 +31,7 @@ from doctor.watch.attach.inspector.rank_state import (
     status_number,
     transferred,
 )
-from doctor.watch.local_wait import is_held_up, local_wait
-from doctor.watch.peer_wait import awaited_peer, threads_of
+from doctor.watch.local_wait import awaited_peer, is_held_up, local_wait, threads_of
 
 LOOK_SECONDS = 1.0
 """Between two looks at a rank, at first; later `LOOK_SHARE` of the time that it has been without a sign."""

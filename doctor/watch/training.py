@@ -16,7 +16,6 @@ from doctor.engine.texts import beginning, filled, joined
 from doctor.engine.watch_summary import PaceComparison, RankPace, RunPace
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.run.progress import innermost_first
-from doctor.watch.cpu_waits import CpuWaits
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
@@ -26,7 +25,7 @@ from doctor.watch.long_wait import no_fault, program_line, quiet_sentence, unsee
 from doctor.watch.outcome import with_stacks
 from doctor.watch.pace import Entry, StepPace, StepTimes
 from doctor.watch.paths import PathRow, joined_paths
-from doctor.watch.rank_process import RankProcess
+from doctor.watch.rank_process import CpuWaits, RankProcess
 from doctor.watch.rendezvous_wait import late_rank
 from doctor.watch.verdict import TrainingWatch
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.analysis.values.cause_order import RESULTS, RULES, explains, rule_of, separate_causes
 from doctor.analysis.values.splits import holders_of_same, majority_split, shared_and_unread, split_by_name
-from doctor.analysis.values.value_defect import ValueDefect
+from doctor.analysis.values.value_defect import RESULTS, RULES, ValueDefect, explains, rule_of, separate_causes
 from doctor.engine.catalog import load_checks
 from doctor.watch.data.value_rules import ALIKE, AlikeRule
 from tests.analysis.value_faults import VALUE_FAULTS
@@ -42,8 +41,8 @@ def test_every_rule_is_reported_by_a_check_that_exists() -> None:
 @pytest.mark.parametrize("row", ALIKE, ids=lambda row: f"{row.record}-{row.check}")
 def test_every_row_of_values_that_are_alike_is_recorded_and_has_a_rule(row: AlikeRule) -> None:
     assert f'yield "{row.record}", ' in HOOK, f"{RECORDED} records no {row.record}: add it to `updated_values`"
-    assert row.check in NAMES, f"RULES of doctor/analysis/values/cause_order.py: expected a row for {row.check}"
-    assert rule_of(row.check, row.kind) in RULES, f"RULES of doctor/analysis/values/cause_order.py: {row.check}"
+    assert row.check in NAMES, f"RULES of doctor/analysis/values/value_defect.py: expected a row for {row.check}"
+    assert rule_of(row.check, row.kind) in RULES, f"RULES of doctor/analysis/values/value_defect.py: {row.check}"
 
 
 def test_every_defect_names_a_check_of_the_table_of_rules() -> None:
@@ -51,7 +50,7 @@ def test_every_defect_names_a_check_of_the_table_of_rules() -> None:
     constants = {name for text in sources for name in re.findall(r'"(smoke-[a-z-]+)"', text)}
     assert constants & CHECKS
     without_rule = constants - {*NAMES, *NOT_OF_VALUES}
-    assert not without_rule, "RULES of doctor/analysis/values/cause_order.py: expected a row for each of these checks"
+    assert not without_rule, "RULES of doctor/analysis/values/value_defect.py: expected a row for each of these checks"
 
 
 @pytest.mark.parametrize("cause", [name for name in NAMES if name not in RESULTS])

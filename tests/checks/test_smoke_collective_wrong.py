@@ -6,8 +6,7 @@ import pytest
 
 from doctor.engine.result import accused_hosts
 from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SoakCounts
-from doctor.smoke.numerics.buffers import sent_value
-from doctor.smoke.numerics.collective_values import without_part
+from doctor.smoke.numerics.collective_values import sent_value, without_part
 from tests.checks.smoke import collectives, findings_of, page, ran, run_check
 
 NAME = "smoke_collective_wrong"

@@ -21,8 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.diagnose.bundle.contents import SCHEMA, Contents
-from doctor.diagnose.bundle.contents_summary import bundle_summary
+from doctor.diagnose.bundle.contents import SCHEMA, Contents, bundle_summary
 from doctor.diagnose.bundle.pack import _PACKED, BLOCK, Packing, safe_part, safe_path
 from doctor.diagnose.bundle.read import bundle_contents
 from doctor.diagnose.bundle.spool import Header, HostSpool, Room, Spooled

@@ -25,8 +25,8 @@ from doctor.history.baseline import EarlierRun, choose_baseline
 from doctor.history.kept_values import UnusableValues, decode_values, encode_values
 from doctor.history.run_record import RunRecord, make_record
 from doctor.report.diff.rank_changes import RankedChange, rank_changes
+from doctor.report.diff.render import change_line
 from doctor.report.diff.render_changes import SCHEMA_FILE, ChangesPage, render, render_json
-from doctor.report.diff.value_lines import change_line
 from doctor.report.diff.values import (
     RunValues,
     UnreadCategories,

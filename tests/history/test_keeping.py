@@ -22,7 +22,7 @@ from doctor.config.file import ConfigError, ConfigFile, HistorySettings, parse_h
 from doctor.engine.report_parts import FindingAge
 from doctor.environment.job_context import JobContext
 from doctor.history import run_store
-from doctor.preflight.keep_run import RunKeeper
+from doctor.preflight.run import RunKeeper
 from doctor.report.formats.json import SCHEMA_FILE
 from doctor.session import run_history
 from doctor.session.run_history import HistoryOptions, join_unless_blocked, remember

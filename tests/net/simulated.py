@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from doctor.net.cause import NetworkCause
 from doctor.net.host_groups import HostGroup
 from doctor.net.matrix import Matrix, TestedPort, untried_rows
-from doctor.net.metrics import add_metrics
 from doctor.net.schedule import Schedule
 from doctor.net.slow_paths import SlowPath
+from doctor.net.summary import add_metrics
 
 Cells = Callable[[int, int, int], bool]
 """Whether an attempt from a source to a target on a port fails."""

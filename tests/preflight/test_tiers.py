@@ -13,7 +13,7 @@ from doctor import WARNING
 from doctor.engine.catalog import load_checks, select_checks
 from doctor.engine.quantities import parse_time_limit
 from doctor.preflight.early_end import BUDGET
-from doctor.preflight.tiers import TIERS, Tier, checks_of_tier, left_out
+from doctor.preflight.options import TIERS, Tier, checks_of_tier, left_out
 from tests.hosts.fleet import Fleet
 
 ROOT = Path(__file__).resolve().parents[2]

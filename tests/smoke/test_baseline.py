@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.analysis.outliers.earlier import usual_range
+from doctor.analysis.outliers.own_past import usual_range
 from doctor.cli.baseline_files import compared_baseline
 from doctor.engine.errors import InputError
 from doctor.engine.smoke_summary import CollectiveSpeed, PairSpeed, RankEnvironment, SmokeSummary

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.detector import PEERS, Detector, Resend, joined_snapshots
-from doctor.smoke.hang.state import RunState
+from doctor.smoke.hang.state import AdaptiveLimits, RunState
 from doctor.smoke.model import Collective, Failure, Layout, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from tests.examples import examples

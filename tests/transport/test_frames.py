@@ -13,8 +13,7 @@ import pytest
 
 from doctor.collect.collector_request import COLLECTOR, CollectOptions, RequestTemplate
 from doctor.facts.kernel import ListenQueues
-from doctor.transport.launcher.carrier.carrier import Carrier
-from doctor.transport.launcher.carrier.frame_writer import HEAD, FrameWriter
+from doctor.transport.launcher.carrier.carrier import HEAD, Carrier, FrameWriter
 from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.mpi import MpiReader
 from doctor.transport.launcher.slurm_steps import SlurmReader

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from doctor.watch import cpu_waits
-from doctor.watch.cpu_waits import CpuWaits, QuotaWait
+from doctor.watch import rank_process
+from doctor.watch.rank_process import CpuWaits, QuotaWait
 from doctor.watch.training import Training
 
 
@@ -19,7 +19,7 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A control group with half a CPU, which has been held back for 100 s before the look."""
     (tmp_path / "cpu.max").write_text("50000 100000\n")
     write_held(tmp_path, 100.0)
-    monkeypatch.setattr(cpu_waits, "quota_folders", lambda pid: [str(tmp_path)])
+    monkeypatch.setattr(rank_process, "quota_folders", lambda pid: [str(tmp_path)])
     return tmp_path
 
 

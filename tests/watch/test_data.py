@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from doctor.analysis.values.cause_order import separate_causes
-from doctor.analysis.values.value_defect import ValueDefect
+from doctor.analysis.values.value_defect import ValueDefect, separate_causes
 from doctor.watch.data.data_report import analyze_records
 from doctor.watch.data.records import read_records
 from tests.watch.data_campaign import Ranks, run_trial, source_of

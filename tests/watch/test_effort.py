@@ -19,7 +19,7 @@ from doctor.watch import effort as effort_module
 from doctor.watch.attach.inspector.awaited_processes import lock_owners, other_ends
 from doctor.watch.attach.inspector.rank_state import process_tree, sleeps_for
 from doctor.watch.effort import Effort
-from doctor.watch.peer_wait import awaited_peer
+from doctor.watch.local_wait import awaited_peer
 from tests.watch.test_awaited_processes import until
 
 WORK = "import time\nwhile True: sum(range(500_000)); time.sleep(0.03)"

@@ -17,7 +17,6 @@ from doctor.environment.job_context import JobContext
 from doctor.smoke.model import MOST_CALLS, Collective
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import attempt_connection
-from doctor.watch.cpu_waits import QuotaWait
 from doctor.watch.fleet import sockets
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import KEPT_SECONDS, HostClock, LeaderPost
@@ -25,6 +24,7 @@ from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, m
 from doctor.watch.fleet.messages import PROTOCOL, FleetVerdict, RankNews, WatchedMoment
 from doctor.watch.fleet.outbox import Outbox
 from doctor.watch.pace import Entry, StepTimes
+from doctor.watch.rank_process import QuotaWait
 from doctor.watch.suspicion import StackPending
 from doctor.watch.training import Training
 

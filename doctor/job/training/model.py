@@ -45,7 +45,7 @@ class Configuration(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     ``fsdp``, ``axolotl``, ``torchtune``, ``torchtitan``, ``internevo``, ``llamafactory`` (its v1)."""
     where: str
     settings: dict[str, Setting] = {}
-    """By the names of `doctor.job.training.option_names`."""
+    """By the names of `doctor.job.training.configurations`."""
     incomplete: str = ""
     """A part that may hold further settings and cannot be read, such as ``$EXTRA_ARGS``; empty: there is none."""
 

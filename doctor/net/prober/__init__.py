@@ -27,7 +27,6 @@ MODULES = (
     "doctor.remote.runtime.keyed_hash",
     "doctor.net.prober.handshake",
     "doctor.net.prober.socket_loop",
-    "doctor.net.prober.port_owner",
     "doctor.net.prober.transfer",
     "doctor.net.prober.listener",
     "doctor.net.prober.attempt",

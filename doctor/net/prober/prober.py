@@ -2,6 +2,8 @@
 
 import json
 import os
+import pwd
+import re
 import resource
 import sys
 import time
@@ -10,23 +12,25 @@ from doctor.net.prober.attempt import ConnectionAttempt, PacketSizeSearch
 from doctor.net.prober.device_tools import end_program, installed_programs, run_programs, start_program
 from doctor.net.prober.handshake import ECHO, SINK, RunKeys
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
-from doctor.net.prober.port_owner import accelerator_users, arrived_calls, port_owners
 from doctor.net.prober.socket_loop import Pace, SocketLoop, close_now
 from doctor.net.prober.transfer import call_for, measure_latency, measure_streams
 from doctor.remote.runtime.controller import OrderedProgram
 from doctor.remote.runtime.reading import link_at, read_text
-from doctor.smoke.programs.agent.network import interface_addresses
+from doctor.smoke.programs.agent.network import interface_addresses, proc_address, socket_owners, socket_rows
+from doctor.smoke.programs.agent.procfs import open_files
 
 PATIENCE = 20.0  # seconds without an order of the controller, which sends one every few seconds
 MAX_SEARCHES = 4  # hosts to which the largest packet is searched for
 REPORT_SIZE = 512  # attempts of one message
-
 ORDERS = {
     "listen": "listen", "connect": "connect", "arrived": "send_arrived", "job": "look_for_job",
     "programs": "list_programs", "serve": "serve_program", "call": "call_programs", "served": "end_served",
     "speed": "measure", "given-up": "send_given_up", "pace": "send_pace", "stay": "stay", "end": "end",
 }  # fmt: skip
 """The prober's method by the order's name on the wire; the other fields of an order are its parameters."""
+SYN_RECEIVED = "03"
+DAEMONS = ("nvidia-persiste", "nv-hostengine", "dcgm", "nvidia-smi", "npu-smi", "npu-exporter", "nv-fabricmanage")
+"""Beginnings of names, as the kernel cuts them, of programs that hold a device and are no job."""
 
 
 class Prober(OrderedProgram):
@@ -227,3 +231,52 @@ def raise_file_limit():
 def main(request, _program=b""):
     """Runs the prober until an order ends it, or no more orders arrive."""
     Prober(json.loads(request.decode("ascii"))).serve()
+
+
+def arrived_calls(ports):
+    """[address, its port, port here] of each caller whose SYN came to one of these ports, and no packet after it."""
+    calls = set()
+    for fields in socket_rows(os.getpid(), "tcp"):
+        if fields[3] == SYN_RECEIVED and proc_address(fields[1])[1] in ports:
+            calls.add((*proc_address(fields[2])[:2], proc_address(fields[1])[1]))
+    return [list(call) for call in sorted(calls)[:4096]]
+
+
+def port_owners(ports):
+    """By port: {"user", "pid", "command", "seconds"} of a process that holds it; without what cannot be seen."""
+    held = {}
+    for fields in socket_rows(os.getpid(), "tcp"):
+        port = proc_address(fields[1])[1]
+        if port in ports and (port not in held or fields[3] == "0A"):
+            held[port] = fields[9], int(fields[7])
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()] if held else []
+    by_inode = socket_owners(pids)
+    return dict((port, _describe(by_inode.get(inode), uid)) for port, (inode, uid) in held.items())
+
+
+def _describe(pid, uid):
+    try:
+        owner = {"user": pwd.getpwuid(uid).pw_name}
+    except KeyError:
+        owner = {"user": "uid %d" % uid}
+    if pid:
+        arguments = read_text("/proc/%d/cmdline" % pid, 400).split("\0")
+        fields = read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()
+        owner.update(pid=pid, command=" ".join(arguments).strip()[:200])
+        uptime = read_text("/proc/uptime").split()
+        if len(fields) > 19 and uptime:
+            owner["seconds"] = int(float(uptime[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
+    return owner
+
+
+def accelerator_users():
+    """[pid, command] of the first processes that have an NPU or a GPU open, as far as they can be seen."""
+    users = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or len(users) >= 4:
+            continue
+        if any(re.match(r"/dev/(davinci|nvidia)\d+$", link) for link in open_files(int(name), 1 << 20)):
+            command = read_text("/proc/%s/comm" % name, 64).strip()
+            if not command.startswith(DAEMONS):
+                users.append([int(name), command])
+    return users

@@ -14,7 +14,7 @@ from doctor import __version__
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.facts.settings import UNREAD
 from doctor.report.diff.rank_changes import FINDINGS, REASONS, RankedChange
-from doctor.report.diff.value_lines import category_name, change_line
+from doctor.report.diff.render import category_name, change_line
 from doctor.report.diff.values import RunValues, UnreadCategories, ValueChange
 from doctor.report.formats.json import document_text
 from doctor.report.layout.formatting import count_noun, format_time

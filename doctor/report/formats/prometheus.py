@@ -136,9 +136,8 @@ class _Metrics:
         if report.net is None:
             return
         from doctor.net.localize import localize
-        from doctor.net.metrics import add_metrics
         from doctor.net.slow_paths import slow_paths
-        from doctor.net.summary import matrix_of
+        from doctor.net.summary import add_metrics, matrix_of
 
         matrix = matrix_of(report.net, report.hosts)
         add_metrics(self.registry, matrix, localize(matrix).causes, slow_paths(matrix.speeds))

@@ -13,22 +13,24 @@ import msgspec
 
 from doctor.analysis.majority import split
 from doctor.engine.texts import filled
-from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import ExitRule, StoppedRule
 from doctor.smoke.hang.stalls import (
+    CollectiveId,
     Resend,
     TransferRule,
+    Wait,
     absent_failure,
     apart_failure,
+    blocked_collectives,
+    find_deadlock,
     idle_failure,
     left_failure,
     missed_failure,
     overdue_failure,
 )
-from doctor.smoke.hang.state import RunState
+from doctor.smoke.hang.state import AdaptiveLimits, RunState
 from doctor.smoke.hang.traces import STEPPED, forms
-from doctor.smoke.hang.wait_graph import CollectiveId, Wait, blocked_collectives, find_deadlock
 from doctor.smoke.model import MOST_CALLS, Collective, Failure, FailureKind, Snapshot
 
 __all__ = ["Detector", "Resend", "joined_snapshots"]

@@ -1,12 +1,16 @@
-"""Rules about ranks that wait for one that does not come, or for bytes that do not."""
+"""Rules about ranks that wait for one that does not come, or for bytes that do not: over a wait-for graph.
+
+Its nodes are places (group, number); a rank that is blocked in a place leads to the places in which the ranks are
+blocked that have not entered it. So 500 ranks that wait for one are one node, not 500.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from doctor.analysis.collectives.waits import ONE_WAY
+from doctor.analysis.collectives.waits import ONE_WAY, find_circle, must_wait
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
@@ -15,7 +19,6 @@ from doctor.smoke.hang.network_evidence import MIN_RETRANSMITS
 from doctor.smoke.hang.standstill import occupations
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED
-from doctor.smoke.hang.wait_graph import CollectiveId, Wait
 from doctor.smoke.model import Failure, FailureKind, Snapshot
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, timed_out_number
 
@@ -31,6 +34,16 @@ LOCKED, LOCKED_SECONDS = 2.0, 60.0
 """Floors, and least seconds, where all ranks wait for locks of files."""
 _IN_LOCK = re.compile(r"(?:locks|flock|posix)_lock_inode_wait|fcntl_setlk")
 """Functions of the kernel in which a process does so."""
+CollectiveId = tuple[int, int]
+"""Group and number."""
+
+
+class Wait(NamedTuple):
+    """One place that ranks are blocked in."""
+
+    blocked_ranks: list[int]
+    absent_ranks: list[int]
+    """Members that have not entered it."""
 
 
 class Resend(NamedTuple):
@@ -275,3 +288,33 @@ class TransferRule:
             limit=round(limit, 3),
             evidence=evidence,
         )
+
+
+def blocked_collectives(
+    blocked: Iterable[Snapshot], find_absent: Callable[[int, int], list[int]]
+) -> dict[CollectiveId, Wait]:
+    """Every place that one of these ranks is blocked in."""
+    waits: dict[CollectiveId, Wait] = {}
+    for snap in blocked:
+        collective_id = (snap.group, snap.seq)
+        if collective_id not in waits:
+            waits[collective_id] = Wait([], find_absent(*collective_id))
+        waits[collective_id].blocked_ranks.append(snap.rank)
+    return waits
+
+
+def find_deadlock(waits: Mapping[CollectiveId, Wait], snaps: Mapping[int, Snapshot], sure: bool) -> list[int]:
+    """Ranks that wait for each other in a circle, in its order; with `sure` only over waits that have no way out."""
+    at = {rank: where for where, wait in waits.items() for rank in wait.blocked_ranks}
+    edges: dict[CollectiveId, dict[CollectiveId, int]] = {}
+    for where, wait in waits.items():
+        steps = edges[where] = {}
+        for other in wait.absent_ranks:
+            if other not in at or at[other] in steps:  # one edge is enough: thousands may be absent
+                continue
+            blocked = (snaps[rank] for rank in wait.blocked_ranks)
+            if sure and not all(must_wait(snap.op, snap.rank, snap.root, other) for snap in blocked):
+                continue
+            steps[at[other]] = other
+    circle = find_circle(edges)
+    return [edges[place][following] for place, following in zip(circle, [*circle[1:], *circle[:1]], strict=True)]

@@ -15,8 +15,8 @@ from functools import lru_cache
 
 import msgspec
 
-from doctor.analysis.values.cause_order import separate_causes
 from doctor.analysis.values.splits import first_makers, format_ranges
+from doctor.analysis.values.value_defect import separate_causes
 from doctor.engine.fact import Unreadable
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Finding
@@ -28,15 +28,13 @@ from doctor.smoke.model import SmokePlan, SmokeRun
 from doctor.smoke.numerics.defect import Defect, finding, merge_defects, ranks_on
 from doctor.smoke.numerics.gradients import gradient_defects
 from doctor.smoke.numerics.layout_trace import LayoutTrace, layout_traces
-from doctor.smoke.numerics.losses import DIFFERS, loss_defects
-from doctor.smoke.numerics.masks import mask_defects
+from doctor.smoke.numerics.losses import DIFFERS, loss_defects, update_defects
+from doctor.smoke.numerics.masks import correctly_read_steps, mask_defects, repeated_draws
 from doctor.smoke.numerics.optimizer_shards import sharded_defects
 from doctor.smoke.numerics.reference_outliers import Outlier, find_outliers
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MajorityReference, majority_reference, reference_events
 from doctor.smoke.numerics.replicas import replica_defects
-from doctor.smoke.numerics.rng_repeats import correctly_read_steps, repeated_draws
 from doctor.smoke.numerics.shards import find_misread, shard_defects
-from doctor.smoke.numerics.updates import update_defects
 
 REFERENCE_CHECK, COLLECTIVE_CHECK = "smoke-reference-differs", "smoke-collective-wrong"
 

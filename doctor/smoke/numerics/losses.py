@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from doctor.analysis.values.splits import format_ranges
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.quantities import number_text
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke.training import TrainingStep
@@ -15,10 +17,8 @@ from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.gradients import gradient_norm
 from doctor.smoke.numerics.layout_trace import LayoutTrace, errors_split, field_values
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
-from doctor.smoke.numerics.updates import movement_ratios
 
 DIFFERS = "smoke-loss-differs"
-
 OF_ITS_OWN = (
     "the loss of {who} in step {step} differs from the reference run's of the same blocks by {share}; that of the "
     "other ranks does not"
@@ -27,6 +27,7 @@ OF_ITS_MODEL = (
     "the loss of rank {wrong} in step {step} differs from the reference run's of the same blocks by {share}, and that "
     "of the other ranks does not: one of the ranks of its model computes something else, {who}"
 )
+UPDATE_MISSING = "smoke-update-missing"
 
 
 def loss_of(trace: LayoutTrace, events: dict[int, TrainingStep]) -> float | None:
@@ -206,3 +207,49 @@ def common_features(wrong: Sequence[Layout], sound: Sequence[Layout]) -> str:
     }
     common = [name for name, has in names.items() if all(map(has, wrong)) and not any(map(has, sound))]
     return filled("; only with {0}", joined(" and ", common)) if common and sound else ""
+
+
+def update_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator[Defect]:
+    """Tensors that stayed exactly as they were while the reference run's moved."""
+    moved = {name for name, square in reference.update.items() if square}
+    still = {
+        rank: tuple(name for name, square in event.update.items() if square == 0 and name in moved)
+        for rank, event in sorted(trace.ended.items())
+    }
+    by_names = lists_by_key((names, rank) for rank, names in still.items() if names)
+    unmoved_ranks = [rank for rank, names in still.items() if names and len(names) == len(trace.ended[rank].update)]
+    if unmoved_ranks:
+        everybody = len(unmoved_ranks) == len(trace.ended)
+        template = "{who} changed no parameter in {steps} steps, although {gradient}"
+        yield _unmoved_defect(trace, "all", () if everybody else tuple(unmoved_ranks), template, ("all",))
+        return
+    names = tuple(dict.fromkeys(name for names in by_names for name in names))
+    if names:
+        holders = [rank for rank, event in trace.ended.items() if set(event.update) & set(names)]
+        ranks = tuple(rank for rank, unmoved_names in still.items() if unmoved_names)
+        template = "{tensors} did not move in {steps} steps on {who}; the reference run's did"
+        yield _unmoved_defect(trace, " ".join(names), () if len(ranks) == len(holders) else ranks, template, names)
+
+
+def _unmoved_defect(
+    trace: LayoutTrace, kind: str, ranks: tuple[int, ...], template: str, names: tuple[str, ...]
+) -> Defect:
+    values = {"tensors": list(names), "steps": len(trace.steps), "gradient": _gradient(trace)}
+    return Defect(UPDATE_MISSING, kind, 0, ranks, template, values, root=True, trace=trace)
+
+
+def _gradient(trace: LayoutTrace) -> str:
+    norms = [event.grad for event in trace.steps[0].values() if event.grad] if trace.steps else []
+    return filled("the gradient had a norm of {0}", f"{max(norms):.3g}") if norms else "the reference run's did"
+
+
+def movement_ratios(trace: LayoutTrace, reference: MajorityReference) -> dict[str, float]:
+    """How far each tensor moved, as a multiple of the reference run's way, where that can be told."""
+    model = trace.models[0]
+    ratios = {}
+    for name, expected in reference.update.items():
+        parts = [trace.ended[rank].update.get(name, 0.0) for rank in model if rank in trace.ended]
+        squares = [part for part in parts if part is not None]
+        if expected and len(squares) == len(model):
+            ratios[name] = math.sqrt(sum(squares) / expected)
+    return ratios

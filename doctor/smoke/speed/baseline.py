@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from doctor.analysis.outliers.earlier import UsualRange, usual_range
+from doctor.analysis.outliers.own_past import UsualRange, usual_range
 from doctor.config.atomic_write import write_atomic
 from doctor.config.file import state_folder
 from doctor.engine.bounded_read import read_bounded

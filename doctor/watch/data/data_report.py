@@ -11,8 +11,7 @@ from itertools import chain
 
 import msgspec
 
-from doctor.analysis.values.cause_order import separate_causes
-from doctor.analysis.values.value_defect import ValueDefect, describe
+from doctor.analysis.values.value_defect import ValueDefect, describe, separate_causes
 from doctor.engine.check import Check
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.secrets import hide_secrets

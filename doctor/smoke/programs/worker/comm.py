@@ -1,4 +1,7 @@
-"""Collectives and point-to-point messages, each of them recorded in the flight recorder."""
+"""Collectives and point-to-point messages, each of them recorded in the flight recorder.
+
+Its peers would only see a call of another dtype, which either side of may be the wrong one, or numbers that are off.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,36 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.process_groups import Plan, why_no_group
 from doctor.smoke.programs.recorder_page import message_group
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import dist, torch
 from doctor.smoke.programs.worker.orders import EventWriter
-from doctor.smoke.programs.worker.torch_modes import DEFAULT_DTYPE, TorchModes
+
+DEFAULT_DTYPE = "get_default_dtype"
+
+
+class TorchModes:
+    """The modes as they are now; `check` compares them with those of then."""
+
+    def __init__(self) -> None:
+        self.readers = {
+            DEFAULT_DTYPE: torch.get_default_dtype,
+            "get_default_device": lambda: torch.empty(0).device.type,
+            "is_inference_mode_enabled": torch.is_inference_mode_enabled,
+            "is_grad_enabled": torch.is_grad_enabled,
+            "is_autocast_enabled": autocast_is_enabled,
+        }
+        self.begun_with = {name: read() for name, read in self.readers.items()}
+
+    def check(self, names: Sequence[str] = ()) -> None:
+        """Those of these names; none: all, which hold for the main thread alone. Raises: RuntimeError, of a change."""
+        for name in names or self.readers:
+            before, now = self.begun_with[name], self.readers[name]()
+            if now != before:
+                text = "torch.{0}() has changed from {1} to {2}: something in this process that is not the run did that"
+                raise RuntimeError(filled(text, name, before, now))
 
 
 class ProcessGroup:
@@ -239,3 +266,9 @@ class TracedComm:
 
         number = message_group(low, high, self.size)
         self.run_traced("all_to_all", tensor, None, send_and_receive, -1, number)
+
+
+def autocast_is_enabled() -> bool:
+    """On CPUs or on the kind of device that torch was built for."""
+    on_cpus = getattr(torch, "is_autocast_cpu_enabled", bool)
+    return bool(on_cpus() or torch.is_autocast_enabled())

@@ -10,7 +10,6 @@ MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.processes",
     "doctor.remote.runtime.streams",
-    "doctor.transport.launcher.carrier.frame_writer",
     "doctor.transport.launcher.carrier.carried_commands",
     "doctor.transport.launcher.carrier.carrier",
 )

@@ -1,9 +1,12 @@
 """The carrier's loop: orders in, frames out."""
 
+import base64
+import binascii
 import json
 import os
 import select
 import signal
+import struct
 import sys
 import time
 
@@ -11,14 +14,43 @@ from doctor.remote.runtime.processes import signal_group
 from doctor.remote.runtime.signals import TerminationHeld, on_termination, wake_on_child_exit
 from doctor.remote.runtime.streams import LineBuffer
 from doctor.transport.launcher.carrier.carried_commands import GRACE, QUEUE_LIMIT, WINDOW, Command
-from doctor.transport.launcher.carrier.frame_writer import FrameWriter, unpack
+
+try:
+    import zlib
+except ImportError:  # a Python that was built without it
+    zlib = None
+LINE = 900  # srun cuts lines at 1024 bytes
+HEAD = struct.Struct(">IcBI")  # count, kind, flags, number of the command
+
+
+class FrameWriter:
+    """Our stdout: frames wait in `queue` until they can be written."""
+
+    def __init__(self):
+        self.count, self.queue = 0, bytearray()
+
+    def send(self, kind, number=0, data=b""):
+        packed = zlib.compress(data, 1) if zlib and len(data) > 200 else data
+        flags = int(len(packed) < len(data))
+        body = HEAD.pack(self.count, kind, flags, number) + (packed if flags else data)
+        self.count += 1
+        text = b"(" + base64.b64encode(body) + b".%08x)" % (binascii.crc32(body) & 0xFFFFFFFF)
+        for start in range(0, len(text), LINE):
+            self.queue += text[start : start + LINE] + b"\n"
+
+    def push(self):
+        try:
+            while self.queue:
+                del self.queue[: os.write(1, self.queue[:65536])]
+        except BlockingIOError:
+            pass
+
 
 # Every command needs it (die_with_parent): loaded once, before the first fork.
 try:
     import ctypes  # noqa: F401
 except ImportError:
     pass
-
 BASES = 4
 BEAT = 4.0
 SILENCE = 60.0  # seconds without an order: the controller has gone, and stdin does not show it
@@ -186,3 +218,9 @@ def main():
         sys.stderr.write("doctor-carrier: %s: %s\n" % (type(error).__name__, error))
         sys.stderr.flush()
         os._exit(0)
+
+
+def unpack(text):
+    """Bytes that were sent as they are, or as ``z`` and their compressed form."""
+    data = base64.b64decode(text[1:])
+    return zlib.decompress(data) if text[0] == "z" else data

@@ -77,7 +77,7 @@ def test_too_few_times_are_unknown() -> None:
 def test_a_host_that_told_nothing_does_not_stand_for_a_sound_one() -> None:
     run = ran(4, 2)
     facts = pace(run, fleet(4, r1=1.4))
-    silent = msgspec.structs.replace(facts["w2"], unread={"rank 3": "it reported nothing for this stage"})
+    silent = msgspec.structs.replace(facts["w2"], unread={"rank 3": "it reported nothing in the pace stage"})
     outcome = run_check(NAME, run, {**facts, "w2": silent})
     assert outcome.findings and "w2" in outcome.unknown
 

@@ -43,7 +43,7 @@ def smoke_device_below_floor(run: SmokeRun, devices: PerHost[SmokeDevices]) -> I
             below.setdefault(run.plan.host_of(rank), []).append(rank)
         for host, ranks in below.items():
             yield Finding(
-                "{who}: the memory of its {model} moves {observed}; expected at least {expected}",
+                "{who}: the memory of {model} moves {observed}; expected at least {expected}",
                 hosts=[host],
                 who=describe_ranks(run, ranks),
                 ranks=ranks,

@@ -10,7 +10,7 @@ from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MAX_TOLERANCE, m
 from doctor.smoke.results.trouble_findings import describe_ranks
 
 DIFFER = {
-    ("replicas", True): "holds other parameters than the rest of its data-parallel group",
+    ("replicas", True): "ended with other parameters than the rest of the data-parallel group",
     ("replicas", False): "of one data-parallel group hold different parameters; which of them are wrong is not known",
     ("serial", True): "came to other parameters than the same training in one process, and the other ranks do not",
     (

@@ -8,7 +8,7 @@ import re
 
 from doctor.engine import texts
 from doctor.engine.sanitize import count_noun
-from doctor.engine.texts import enumerated, filled, joined, origin, read_table, rewritten
+from doctor.engine.texts import agreeing, enumerated, filled, joined, origin, read_table, rewritten
 from doctor.engine.translation import Catalogue
 from doctor.remedy.template import fill_text
 from tests import translations, value_texts
@@ -57,6 +57,11 @@ def test_verbs_and_pronouns_agree_with_the_ranks_that_are_their_subject() -> Non
         filled(holds, step=4, who=several) == f"after step 4 {several} hold other values than the rest of their group"
     )
     assert filled("{0}, which is stopped", "pids 7, 8") == "pids 7, 8, which are stopped"
+    assert filled("{0} begins, {0} loads its own", "ranks 1-3") == "ranks 1-3 begin, ranks 1-3 load their own"
+    for template in (text for text in json.loads(translations.COMPILED.read_text("utf-8")) if "{who}" in text):
+        assert not re.search(
+            r"(?:^|[:;,] )\{who\}(?: \{|, which \w+s\b| \w+s\b)", agreeing(template, {"who": several})
+        ), template
     for template in ("the loss of {0} in it differs", "the loss of {0} differs from its own", "{0}: it is stopped"):
         assert filled(template, several) == template.format(several)
     assert filled("{0} hosts are behind {1}, and {2} keeps them", 1, "w1", several).startswith(

@@ -39,7 +39,7 @@ _VERBS = {"are": " is", "have": " has", "were": " was", None: ""}
 _SEVERAL = re.compile(r"(?:hosts|pids|ranks) ")
 """How a value begins that names several."""
 _OF_SEVERAL = {"does": "do", "has": "have", "is": "are", "was": "were", "its": "their", "itself": "themselves"}
-_OF_ONE = "computes differs draws ends gets holds keeps makes masks puts reads sends takes trains waits"
+_OF_ONE = "begins computes differs draws ends gets holds keeps loads makes masks puts reads sends takes trains waits"
 _OF_SEVERAL.update((verb, verb[:-1]) for verb in _OF_ONE.split())
 _SUBJECT = re.compile(
     r"(?:\b(?P<of>among|at|between|by|for|from|in|of|on|than|to|with) )?\{(?P<name>\w+)\}(?P<which>, which|) "

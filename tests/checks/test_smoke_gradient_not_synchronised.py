@@ -101,7 +101,7 @@ def test_who_added_a_wrong_gradient_to_the_sum_is_named_alone() -> None:
         finding = Trained(layout).steps(lambda event, h=holders: _added(event, (1,), h)).only_finding(NAME)
         assert (finding.values["ranks"], finding.hosts, finding.explained_by) == ([1], ("w1",), ())
         assert str(finding).startswith("before its reduction in step 0 the gradient of rank 1 (w1; ")
-        assert "differs by 0.05 of its norm from the one that the rank computes of the same rows alone" in str(finding)
+        assert "differs by 0.05 of its norm from the one of the same rows without the other ranks" in str(finding)
 
 
 def test_a_gradient_that_is_wrong_in_every_model_is_the_programs() -> None:

@@ -17,7 +17,7 @@ def test_no_rank_received_the_parameters() -> None:
     finding = trained.only_finding(NAME)
     assert finding.values["layouts"] == ["dp4", "dp2 tp2"]
     assert str(finding).startswith(
-        "after the first broadcast every rank but the first of its data-parallel group still has"
+        "after the first broadcast every rank but the first of its data-parallel group has the same"
     )
     assert leading(trained) == {NAME}
 
@@ -27,8 +27,8 @@ def test_one_rank_did_not() -> None:
     assert finding.hosts == ("w2",)
     assert finding.values["ranks"] == [2]
     assert str(finding) == (
-        "after the first broadcast rank 2 (w2; dp2) still has the parameters that it made itself; expected those of "
-        "rank 0, the first of its data-parallel group (in dp4)"
+        "after the first broadcast rank 2 (w2; dp2) has the same parameters as before it; expected those of rank 0, "
+        "the first of the group (in dp4)"
     )
     assert "0 is a global rank" in page(NAME, finding).replace("\n", " ")
 

@@ -77,7 +77,7 @@ def test_too_few_times_are_unknown() -> None:
 def test_a_host_that_told_nothing_does_not_stand_for_a_sound_one() -> None:
     run = ran(4, 2)
     facts = pace(run, fleet(4, r1=1.4))
-    silent = msgspec.structs.replace(facts["w2"], unread={"rank 3": "it reported nothing for this stage"})
+    silent = msgspec.structs.replace(facts["w2"], unread={"rank 3": "it reported nothing in the pace stage"})
     outcome = run_check(NAME, run, {**facts, "w2": silent})
     assert outcome.findings and "w2" in outcome.unknown
 
@@ -144,7 +144,7 @@ def test_a_rank_that_a_quota_holds_back_is_named_though_its_work_is_as_quick() -
     (finding,) = findings_of(NAME, run, pace(run, fleet(4)))
     assert finding.hosts == ("w2",)
     assert str(finding) == (
-        "rank 2: the CPU quota of the control group was used up in 95% of its periods, which held it back for 3.04 s; "
+        "rank 2: the CPU quota of the control group was used up in 95% of its periods, a delay of 3.04 s; "
         "expected no more than of the median rank, 0%"
     )
     assert "cpu.max" in page(NAME, finding)

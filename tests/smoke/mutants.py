@@ -201,7 +201,7 @@ MUTANTS = [
         "Model.broadcast_params = lambda self: None",
         ranks="any",
         where="dp",
-        says="still has the parameters that it made itself",
+        says="has the same parameters as before it",
         sample=True,
     ),
     Mutant(

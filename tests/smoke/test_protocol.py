@@ -155,7 +155,7 @@ def test_a_fact_reads_back_what_the_run_keeps(events: list[dict[str, Any]]) -> N
         typed = [parse_event(json.dumps(event).encode()) for event in kept]
         text = msgspec.json.encode({"reached": True, "events": typed}).decode()
         if typed:
-            assert list(decode_report(ProbeAnswer({"": Output(out=text)}), fact.event_types).events) == typed
+            assert list(decode_report(ProbeAnswer({"": Output(out=text)}), fact).events) == typed
 
 
 # ---- agents

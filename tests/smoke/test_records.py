@@ -135,5 +135,9 @@ def test_a_rank_that_reported_less_than_its_share_is_unread(left_out: int) -> No
     events = [*(event for stage in stages for event in passed(stage, 0, 1)), *rank0, *reports(1)]
     outputs = fact_outputs(SmokeRun(plan), "a", events)
     read = (fact.read(ProbeAnswer(outputs[fact.__name__])) for fact in (SmokeCollectives, SmokeTraining, SmokeLearning))
-    unread = {name for fact in read for name in fact.unread}
-    assert unread == ({"rank 0"} if left_out < len(reports(0)) else set())
+    unread = {(name, why) for fact in read for name, why in fact.unread.items()}
+    assert {name for name, _ in unread} == ({"rank 0"} if left_out < len(reports(0)) else set())
+    lacks = reports(0)[left_out].tag if left_out < len(reports(0)) else ""
+    stage = {"learned": "learning", "checked": "collectives"}.get(lacks, "training")
+    for _, why in unread:
+        assert f"in the {stage} stage" in why and ("nothing" in why or lacks in why.rpartition(" of kind ")[2])

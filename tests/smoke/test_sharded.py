@@ -106,7 +106,7 @@ def test_a_wrong_update_that_all_hold_is_of_the_rank_that_made_it() -> None:
     trained.events += [*events[:3], ShardedStep(3, 0, 0, **{**RIGHT, "updated": 0.1})]
     finding = trained.only_finding("smoke_loss_differs")
     assert (finding.values["ranks"], finding.hosts) == ([3], ("w2",))
-    assert str(finding).startswith("the update that rank 3 (w2; dp3) made of its shard in step 0 is off by 0.1 of the")
+    assert str(finding).startswith("the update of a shard that rank 3 (w2; dp3) made in step 0 is off by 0.1 of the")
     assert not trained.findings("smoke_parameters_diverge")
     right = Trained(ZERO)
     right.events += events
@@ -121,7 +121,7 @@ def test_what_the_learning_stage_kept_names_the_rank_too() -> None:
     ]
     [finding] = run_check("smoke_learning_differs", run, learned(run, held + told)).findings
     assert (finding.values["ranks"], finding.hosts) == ([1], ("w1",))
-    assert str(finding).startswith("while it learned: the gradient of rank 1 changed in its memory by 2.0e-01")
+    assert str(finding).startswith("while it learned: the gradient of rank 1 changed in memory by 2.0e-01")
     assert not run_check("smoke_learning_differs", run, learned(run, held)).findings
 
 

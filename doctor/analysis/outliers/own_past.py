@@ -42,9 +42,9 @@ MOST_RESENT = 0.01
 OWN_PARTS: tuple[PacePart, ...] = ("input", "compute")
 TEMPLATES: Mapping[PacePart, str] = {
     "input": "a step takes {now}, and {usual} in {runs} earlier runs of this job: {who} waits {seconds} for its input; "
-    "it was {before}",
-    "compute": "a step takes {now}, and {usual} in {runs} earlier runs of this job: {who} computes for {seconds}; it "
-    "was {before}",
+    "before: {before}",
+    "compute": "a step takes {now}, and {usual} in {runs} earlier runs of this job: {who} computes for {seconds}; "
+    "before: {before}",
     "network": "a step takes {now}, and {usual} in {runs} earlier runs of this job: the data of collectives takes "
     "{seconds}, and took {before}, over the network of {where}",
     "unsplit": "a step takes {now}, and {usual} in {runs} earlier runs of this job: it is computing or the network, "

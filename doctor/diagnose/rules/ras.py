@@ -139,13 +139,12 @@ def _silent(reports: list[_Report]) -> list[Cause]:
     again = any(pid in report.silent for report in reports[:-1] for pid in pids)
     confidence: Confidence = "likely" if last.dead or again else "possible"
     culprits = tuple(_culprit(last, last.silent[pid], 0) for pid in pids)
-    verb = "is dead (no answer for 60 s)" if last.dead else "does not answer"
     names = joined(
         " and ", (filled("process {0} on {1}", pid, last.silent[pid].values.get("ras_host", "")) for pid in pids[:4])
     )
-    summary = filled("NCCL RAS reports that {0} {1}", names, verb)
+    text = "NCCL RAS reports as dead (no answer for 60 s): {0}" if last.dead else "NCCL RAS got no answer from {0}"
     events = first_evidence(last.silent[pid] for pid in pids)
-    return [Cause(SIGNATURE, "named by the library", confidence, culprits, summary, events)]
+    return [Cause(SIGNATURE, "named by the library", confidence, culprits, filled(text, names), events)]
 
 
 def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | None:

@@ -43,7 +43,7 @@ class SmokeBinding(StageFact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeBinding:
         report = cls.read_report(answer)
-        by_rank, unread = {}, report.unread_ranks()
+        by_rank, unread = {}, report.unread_ranks(cls.stage)
         for event in events_of_type(report.events, RankBound):
             cpus, permitted = cpu_numbers(event.cpus), cpu_numbers(event.permitted)
             if cpus and permitted:

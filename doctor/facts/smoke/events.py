@@ -55,16 +55,18 @@ class RankReport(msgspec.Struct, Generic[E], frozen=True):
     """The ranks that were to report here."""
     expected: tuple[ExpectedEvents, ...] = ()
 
-    def unread_ranks(self) -> dict[str, str]:
-        """The ranks that did not report all that was expected of them, for `Fact.unread`."""
+    def unread_ranks(self, stage: str) -> dict[str, str]:
+        """The ranks that did not report all that was expected of them in this stage, for `Fact.unread`."""
         counts = Counter((event.rank, event.tag) for event in self.events)
         reporting_ranks = {rank for rank, _ in counts}
-        unread = {rank: "it reported nothing for this stage" for rank in self.ranks if rank not in reporting_ranks}
+        nothing = filled("it reported nothing in the {0} stage", stage)
+        unread = {rank: nothing for rank in self.ranks if rank not in reporting_ranks}
         for tags, least, only in map(msgspec.structs.astuple, self.expected):
             for rank in (rank for rank in self.ranks if only in (rank, -1)):
                 count = sum(counts[rank, tag] for tag in tags.split("|"))
                 if count < least:
-                    unread.setdefault(rank, filled("it reported {0} of {1} events of this stage", count, least))
+                    reason = "in the {0} stage it reported {1} of {2} events of kind {3}"
+                    unread.setdefault(rank, filled(reason, stage, count, least, tags.replace("|", " / ")))
         return {f"rank {rank}": why for rank, why in unread.items()}
 
 
@@ -82,7 +84,7 @@ class StageFact(Fact, frozen=True):
     @classmethod
     def read_report(cls, answer: ProbeAnswer) -> RankReport[RankEvent]:
         """What the host's ranks emitted. Raises like `decode_report`."""
-        return decode_report(answer, cls.event_types)
+        return decode_report(answer, cls)
 
     @classmethod
     def read(cls: type[F], answer: ProbeAnswer) -> F:
@@ -90,7 +92,7 @@ class StageFact(Fact, frozen=True):
         report = cls.read_report(answer)
         names = [name for name in cls.__struct_fields__ if name not in StageFact.__struct_fields__]
         fields = {name: events_of_type(report.events, kind) for name, kind in zip(names, cls.event_types, strict=True)}
-        return cls(**fields, unread=report.unread_ranks())
+        return cls(**fields, unread=report.unread_ranks(cls.stage))
 
 
 @cache
@@ -98,18 +100,18 @@ def _report_decoder(event_types: tuple[type[RankEvent], ...]) -> msgspec.json.De
     return msgspec.json.Decoder(RankReport[Union[event_types]])  # type: ignore[valid-type]  # noqa: UP007
 
 
-def decode_report(answer: ProbeAnswer, event_types: tuple[type[RankEvent], ...]) -> RankReport[RankEvent]:
+def decode_report(answer: ProbeAnswer, fact: type[StageFact]) -> RankReport[RankEvent]:
     """The stage's events. Raises: Absent when it was not planned, Unreadable when it was not reached."""
     try:
-        report: RankReport[RankEvent] = _report_decoder(event_types).decode(answer.text())
+        report: RankReport[RankEvent] = _report_decoder(fact.event_types).decode(answer.text())
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
         raise Unreadable(filled("the ranks' reports cannot be parsed: {0}", error)) from None
     if not report.planned:
-        raise Absent(report.why or "the smoke run did not include this stage")
+        raise Absent(report.why or filled("the smoke run did not include the {0} stage", fact.stage))
     if not report.reached:
-        raise Unreadable(report.why or "the smoke run did not reach this stage", report.because)
+        raise Unreadable(report.why or filled("the smoke run did not reach the {0} stage", fact.stage), report.because)
     if not report.events:
-        raise Unreadable("the host's ranks reported nothing for this stage")
+        raise Unreadable(filled("the host's ranks reported nothing in the {0} stage", fact.stage))
     return report
 
 

@@ -106,8 +106,8 @@ def _wrong_before_reduction(
     """
     worst = float(f"{max(error for rank in makers if (error := events[rank].local_error) is not None):.2g}")
     template = (
-        "before its reduction in step {step} the gradient of {who} differs by {share} of its norm from the one that "
-        "the rank computes of the same rows alone; what the other ranks added to the sum is right"
+        "before its reduction in step {step} the gradient of {who} differs by {share} of its norm from the one of "
+        "the same rows without the other ranks; what the other ranks added to the sum is right"
     )
     shared = any(len(set(makers) & set(model)) > 1 for model in trace.models)
     values = {"share": worst}

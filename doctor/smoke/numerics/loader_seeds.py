@@ -27,7 +27,7 @@ def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iter
         # A generator that some ranks lack, as without NumPy, says nothing about seeds.
         split = split_by_name(drawn, members) if members else None
         if split:
-            template = "the loader workers of {who} drew other {generators} numbers than those of the rest of its model"
+            template = "the loader workers of {who} drew other {generators} numbers than those of the rest of the model"
             if split.tie:
                 template = (
                     "the loader workers of ranks {group}, which hold one model, drew different {generators} numbers"

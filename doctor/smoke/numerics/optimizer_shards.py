@@ -27,15 +27,15 @@ CHECKS: Mapping[Place, str] = {
 }
 """By where the first number of the step is wrong: the check that reports it."""
 TEXTS: Mapping[Place, str] = {
-    "computed": "the gradient that {who} computed in step {step} is off by {share} of its norm from what the rank makes"
-    " of the same rows again",
-    "given": "the gradient of {who} changed in its memory by {share} of its norm in step {step}, before it was added to"
+    "computed": "the gradient that {who} computed in step {step} is off by {share} of its norm from a second one, of"
+    " the same rows",
+    "given": "the gradient of {who} changed in memory by {share} of its norm in step {step}, before it was added to"
     " the others'",
     "reduced": "the shard of the mean gradient that {who} got in step {step} is off by {share} of its norm; what the"
     " ranks added to it was right",
-    "updated": "the update that {who} made of its shard in step {step} is off by {share} of the parameters' norm; the"
+    "updated": "the update of a shard that {who} made in step {step} is off by {share} of the parameters' norm; the"
     " gradient for it was right",
-    "sent": "the shard that other ranks got from {who} behind step {step} is not what its update had made",
+    "sent": "the shard that other ranks got from {who} behind step {step} is not what the update had made",
     "received": "behind step {step} {who} holds another shard of the parameters than the other ranks were sent",
 }
 """How it is put."""

@@ -59,17 +59,15 @@ def _not_broadcast(trace: LayoutTrace) -> Iterator[Defect]:
         return
     kind = "kept" if set(late.values()) == {"kept"} else "other" if "other" in late.values() else "swapped"
     end = {
-        "kept": "still has the parameters that it made itself",
-        "swapped": "has the parameters that another rank made",
-        "other": "has parameters that no rank made",
+        "kept": "the same parameters as before it",
+        "swapped": "the parameters that another rank made",
+        "other": "parameters that no rank made",
     }[kind]
     roots = [group[0] for group in trace.replicas if set(group) & set(late)]
     everybody = set(late) == {rank for group in trace.replicas for rank in group[1:]}
-    template = (
-        "after the first broadcast {who} {end}; expected those of rank {root}, the first of its data-parallel group"
-    )
+    template = "after the first broadcast {who} has {end}; expected those of rank {root}, the first of the group"
     if everybody and len(late) > 1:
-        template = "after the first broadcast every rank but the first of its data-parallel group {end}"
+        template = "after the first broadcast every rank but the first of its data-parallel group has {end}"
     values = {"end": end, "root": format_ranges(roots)}
     ranks = () if everybody and len(late) > 1 else tuple(late)
     kind += " all" * (not ranks)

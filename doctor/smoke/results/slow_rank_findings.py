@@ -15,12 +15,12 @@ from doctor.smoke.speed.rank_speeds import by_host, percent
 from doctor.smoke.speed.soak_drift import SlowPart
 
 HELD_TEMPLATES = {
-    "shown": "{who}: the CPU quota of the control group was used up in {observed} of its periods, which held it back "
-    "for {seconds}; expected no more than of the median rank, {norm}",
-    "waited": "{who} waited for a CPU for {observed} of its time, although CPUs had nothing to do: it may use few "
-    "CPUs, or a CPU quota that the host does not show holds it back; the median rank: {norm}",
+    "shown": "{who}: the CPU quota of the control group was used up in {observed} of its periods, a delay of "
+    "{seconds}; expected no more than of the median rank, {norm}",
+    "waited": "{who} waited for a CPU for {observed} of the time, although CPUs had nothing to do: by an affinity "
+    "to few CPUs, or by a CPU quota that the host does not show; the median rank: {norm}",
     "inferred": "{who} was stopped for {observed} of a loop without a call, each time to the end of the same 100 ms: "
-    "a CPU quota that the host does not show holds it back; the median rank: {norm}",
+    "by a CPU quota that the host does not show; the median rank: {norm}",
 }
 
 

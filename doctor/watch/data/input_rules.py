@@ -57,11 +57,10 @@ def _inside_model(inputs: RecordTable, states: RecordTable, group: GroupRole) ->
             masked = share >= ALIKE
             drawn_from = ", ".join(_GENERATORS[name] for name in generators)
             by = filled("; the states of {0} differ, too", drawn_from) if generators else ""
-            phrase = "masks other positions of" if masked else "works on other rows than the rest of its model:"
-            template = "{who} {what} input {input} in step {step}{rest}{by}"
+            phrase = "another mask in" if masked else "other rows in"
+            template = "{who} has {what} input {input} than the rest of the model{rest}, in step {step}{by}"
             if split.tie:
-                template = "{who}, which hold one model, {what} input {input} in step {step}{by}"
-                phrase = "have another mask in" if masked else "have other rows in"
+                template = "{who}, which hold one model, have {what} input {input} in step {step}{by}"
             rest = filled(", which ranks {0} have alike", format_ranges(split.agreeing)) if split.agreeing else ""
             check, kind = ("smoke-mask-differs", "mask") if masked else ("smoke-shards-wrong", "batch")
             case = ["Share", *(["Seed"] if generators else [])] if kind == "batch" else []
@@ -116,12 +115,12 @@ def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[V
         if not step and (apart := _grown_apart(job, group, split)):
             template = (
                 "{who} has another loss in step {step} than the rest of its model ({group}) from the same inputs, and "
-                "parameters that were alike are not any more: {tensors}; each draws a mask or noise of its own"
+                "parameters that were alike are not any more: {tensors}; each rank draws masks or noise alone"
             )
             if apart.tie:
                 template = (
                     "{who}, which hold one model, have another loss in step {step} from the same inputs, and "
-                    "parameters that were alike are not any more: {tensors}; each draws a mask or noise of its own"
+                    "parameters that were alike are not any more: {tensors}; each rank draws masks or noise alone"
                 )
             yield group.difference("smoke-mask-differs", "draws", step, apart, template, generators=[])
             return

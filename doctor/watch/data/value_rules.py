@@ -129,7 +129,7 @@ def _not_synchronised(
     ranks = format_ranges(group.ranks)
     if not unreduced and split.kinds == len(group.ranks) > 2:
         template = (
-            "in step {step} {who} of data-parallel ranks {group} has a gradient of its own, not reduced: {tensors}"
+            "in step {step} {who} has a gradient of its own, not reduced over data-parallel ranks {group}: {tensors}"
         )
         unreduced = group.ranks
     elif not unreduced:
@@ -137,10 +137,7 @@ def _not_synchronised(
         check = "smoke-gradient-not-synchronised"
         return group.difference(check, "other", step, split, template, group=ranks, case="Other")
     else:
-        template = (
-            "the gradient of {who} in step {step} is the one that it computed itself: it was not reduced over ranks "
-            "{group}"
-        )
+        template = "the gradient of {who} in step {step} is the local one: it was not reduced over ranks {group}"
     blamed = Split(() if set(unreduced) == set(group.ranks) else unreduced, group.ranks, names=split.names)
     case = "Not reduced"
     return group.difference("smoke-gradient-not-synchronised", "own", step, blamed, template, group=ranks, case=case)

@@ -20,6 +20,7 @@ from doctor.job.launch_line.commands import (
     behind_program,
     is_plain,
     launcher_rows,
+    meant_module,
     module_rows,
     option_table,
     wrapper_rows,
@@ -78,6 +79,7 @@ class _Reader:
         self.outside = environ
         self.not_known = not_known
         self.launchers: list[LaunchCall] = []
+        self.problems: list[OptionProblem] = []
         self.wrappers: list[str] = []
         self.fields: dict[str, Any] = {}
         self.environ: dict[str, str] = {}
@@ -92,7 +94,7 @@ class _Reader:
         """What is started next is started here, in the environment that is known."""
 
     def line(self, text: str) -> LaunchLine:
-        problems: list[OptionProblem] = [problem for call in self.launchers for problem in call.problems]
+        problems = [*self.problems, *(problem for call in self.launchers for problem in call.problems)]
         program, arguments = self.fields.get("program", ""), self.fields.get("arguments", ())
         problems += behind_program(self.launchers, printable(program, 80), arguments)
         for call in self.launchers:
@@ -261,13 +263,15 @@ class _Reader:
             if module.unresolved:
                 self.unresolved.setdefault("program", module.unresolved)
                 return None
-            row = module_rows().get(module.text)
-            if row:
+            meant = meant_module(module.text)
+            if row := module_rows().get(meant):
                 self.fields.pop("interpreter", None)
                 rest = options.rest
-                rest = rest[1:] if rest and rest[0].text in row.subcommands.get(module.text, ()) else rest
+                rest = rest[1:] if rest and rest[0].text in row.subcommands.get(meant, ()) else rest
                 environ = {**(self.outside if self.inherits else {}), **self.environ}
-                return read_call(row, f"{interpreter} -m {module.text}", rest, environ)
+                if meant != module.text:
+                    self.problems.append(OptionProblem(interpreter, "-m", printable(module.text, 80), meant))
+                return read_call(row, f"{interpreter} -m {meant}", rest, environ)
             return Started(none, (module, *options.rest), runs_python=True, is_module=True)
         if "c" in options:
             self.unresolved.setdefault("program", "Python text after -c")
@@ -368,9 +372,10 @@ class _Reader:
             self.unresolved.setdefault("program", argv[0].unresolved)
 
     def _program(self, argv: tuple[Word, ...], interpreter: str, is_module: bool) -> None:
+        is_python = argv[0].text.endswith(".py") or _is_python(Word(interpreter))
         if not argv[0].text:
             self.unresolved.setdefault("program", "an empty word")
-        elif not (self.launchers or _OF_A_RANK & self.outside.keys() or _is_python_program(argv[0].text, interpreter)):
+        elif not (self.launchers or _OF_A_RANK & self.outside.keys() or is_python):
             is_script = interpreter or argv[0].text.endswith(SHELL_SCRIPTS)
             why = filled("{0} is no launcher that doctor knows", argv[0].text)
             if is_script:
@@ -384,10 +389,6 @@ class _Reader:
         self.fields["unresolved_arguments"] = frozenset(
             position for position, word in enumerate(argv[1:]) if word.unresolved
         )
-
-
-def _is_python_program(program: str, interpreter: str) -> bool:
-    return program.endswith(".py") or _PYTHON.fullmatch(interpreter.rpartition("/")[2]) is not None
 
 
 def _is_python(word: Word) -> bool:

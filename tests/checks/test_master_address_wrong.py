@@ -195,7 +195,7 @@ ONE_HOST: list[tuple[LaunchConfig, dict[str, str] | None]] = [
 
 @pytest.mark.parametrize(("launch", "results"), ONE_HOST, ids=lambda entry: getattr(entry, "launch_line", "") or None)
 def test_one_host(launch: LaunchConfig, results: dict[str, str] | None) -> None:
-    """None: not judged, as the launcher does not meet there. Where another host may have rank 0, its address is tried."""
+    """None: not judged, as the launcher does not meet there; where rank 0 may be elsewhere, the address is tried."""
     hosts = alike_hosts(1)
     hosts["w1"] = [interfaces(eth0="10.0.0.1/24", routes=("0.0.0.0/0",)), *hosts["w1"][1:]]
     outcome = run_check(NAME, hosts, launch)

@@ -31,7 +31,7 @@ from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
-from doctor.job.shell.word import ShellCommand, Word, literal_words
+from doctor.job.shell.word import ShellCommand, Word, for_another_shell, known_text, literal_words
 from doctor.remote.runtime.rank_variables import RANK_VARIABLES
 
 MAX_WORDS = 8192
@@ -285,7 +285,7 @@ class _Reader:
         if dashes and not self.launchers:  # a program that submits what stands behind --
             self.fields.pop("interpreter")
             self.wrappers.append(rest[0].text)
-            return Started(none, rest[dashes + 1 :], inherits_environment=False)
+            return Started(none, tuple(map(for_another_shell, rest[dashes + 1 :])), inherits_environment=False)
         return Started(none, rest, runs_python=True)
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
@@ -413,7 +413,7 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
     if names[:1] and names[0] in RUN_NO_WORDS:
         return False
     if any(name in SHELLS or ((row := wrapper_rows().get((name, ""))) and row.is_remote) for name in names):
-        texts = (text for word in argv[1:64] if " " in (text := _known_text(word)))
+        texts = (text for word in argv[1:64] if " " in (text := known_text(word)))
         if any(starts_ranks(command.argv) for text in texts for command in evaluate(text, {}).commands):
             return True
     return any(
@@ -424,12 +424,6 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
         or name.endswith((".py", recipes.MINDFORMERS))
         for name in names
     )
-
-
-def _known_text(word: Word) -> str:
-    """What is known of a word that is a shell's text."""
-    pieces = word.pieces or (word,)
-    return "".join("" if piece.unresolved else piece.text for piece in pieces)
 
 
 def with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:

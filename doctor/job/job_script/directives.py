@@ -103,7 +103,9 @@ def resources(directives: Iterable[Directive]) -> Resources:
 
 
 def _problems(options: Options) -> tuple[OptionProblem, ...]:
-    return tuple(problem for problem in options.problems if not re.search(r"[{}<>@%$]", problem.value))
+    """Without what a template may fill in; a name that is wrong is so with any value."""
+    signs = {True: r"[{}<>]", False: r"[{}<>@%$]"}
+    return tuple(one for one in options.problems if not re.search(signs[one.expected.startswith("-")], one.value))
 
 
 def _options(texts: Iterable[str], table: OptionTable, command: str = "") -> Options:

@@ -106,11 +106,12 @@ def launcher_rows() -> dict[str, LauncherRow]:
 def meant_module(name: str) -> str:
     """The launcher's module that a dotted name is misspelt from; else the name.
 
-    >>> meant_module("torch.distributed.runn"), meant_module("train.run")
-    ('torch.distributed.run', 'train.run')
+    >>> meant_module("torch.distributed.runn"), meant_module("torch/distributed/run.py"), meant_module("train.run")
+    ('torch.distributed.run', 'torch.distributed.run', 'train.run')
     """
     rows = module_rows()
-    near = [other for other in rows if name not in rows and "." in other and is_misspelt(name, other)]
+    as_module = name.removesuffix(".py").replace("/", ".")
+    near = [other for other in rows if name not in rows and "." in other and is_misspelt(as_module, other)]
     return near[0] if len(near) == 1 else name
 
 

@@ -27,7 +27,7 @@ from doctor.job.launch_line.commands import (
 )
 from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
-from doctor.job.launch_line.options import split_options
+from doctor.job.launch_line.options import is_misspelt, split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
@@ -225,10 +225,16 @@ class _Reader:
         rows = launcher_rows()
         row, rest = rows.get(name), argv[1:]
         subcommands = row.subcommands.get(name) if row else recipes.SUBCOMMANDS.get(name)
-        if (row is None and subcommands is None) or (subcommands and (not rest or rest[0].text not in subcommands)):
+        if row is None and subcommands is None:
             return None
         if subcommands:
-            name, rest = f"{name} {rest[0].text}", rest[1:]
+            given = rest[0].text if rest else ""
+            meant = next((word for word in subcommands if given == word or is_misspelt(given, word)), "")
+            if not meant:
+                return None
+            if meant != given:
+                self.problems.append(OptionProblem(name, printable(given, 80), "", meant))
+            name, rest = f"{name} {meant}", rest[1:]
         environ = {**(self.outside if self.inherits else {}), **self.environ}
         open_sources = {key[:-1]: text for key, text in self.unresolved.items() if key.endswith("=")}
         not_known = {key: f"\0{text}" for key, text in {**self.not_known, **open_sources}.items()}
@@ -266,12 +272,11 @@ class _Reader:
             meant = meant_module(module.text)
             if row := module_rows().get(meant):
                 self.fields.pop("interpreter", None)
-                rest = options.rest
-                rest = rest[1:] if rest and rest[0].text in row.subcommands.get(meant, ()) else rest
+                own = {word.text for word in options.rest[:1]} & {*row.subcommands.get(meant, ())}
                 environ = {**(self.outside if self.inherits else {}), **self.environ}
                 if meant != module.text:
                     self.problems.append(OptionProblem(interpreter, "-m", printable(module.text, 80), meant))
-                return read_call(row, f"{interpreter} -m {meant}", rest, environ)
+                return read_call(row, f"{interpreter} -m {meant}", options.rest[len(own) :], environ)
             return Started(none, (module, *options.rest), runs_python=True, is_module=True)
         if "c" in options:
             self.unresolved.setdefault("program", "Python text after -c")

@@ -216,7 +216,7 @@ def _pbs(texts: list[str]) -> Resources:
             options.problems.append(OptionProblem("qsub", "-l", printable(f"{name}={named[name]}", 80), meant))
     wall = re.search(r"(?:^|,)walltime=([^,]{1,20})", limits)
     if wall and not re.fullmatch(r"(?:[0-9]+:){0,3}[0-9]+(?:\.[0-9]+)?", wall[1], re.ASCII):
-        options.problems.append(OptionProblem("qsub", "walltime", printable(wall[1], 80), "hours:minutes:seconds"))
+        options.problems.append(OptionProblem("qsub", "-l", printable(f"walltime={wall[1]}", 80), "walltime=04:00:00"))
     return Resources(
         scheduler="pbs",
         nodes=nodes,

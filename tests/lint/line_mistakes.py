@@ -424,7 +424,8 @@ SOUND: dict[str, Planted] = {
         "#!/bin/bash\n#PBS -l select=2:ncpus=8:ngpus=4:gpu_model=a100:mem=4gb,walltime=48:00:00,place=scatter:excl\n"
         "#PBS -l filesystems=home:eagle\nmpirun -np 8 python t.py\n", ""),
     "times and GPUs of LSF": Planted(
-        "#!/bin/bash\n#BSUB -W 4:00/hostA\n#BSUB -gpu num=4:mode=shared:j_exclusive=yes\nmpirun -np 8 python t.py\n", ""),
+        "#!/bin/bash\n#BSUB -W 4:00/hostA\n#BSUB -gpu num=4:mode=shared:j_exclusive=yes"
+        "\nmpirun -np 8 python t.py\n", ""),
     "variables of the platform that a program submits to": Planted(
         "#!/bin/bash\npython submit.py -- torchrun --nnodes 2 --node_rank=\\$RANK --master_addr \\$LEADER t.py\n", ""),
     "each task exports its own rank": Planted(

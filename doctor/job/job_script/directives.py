@@ -105,7 +105,7 @@ def resources(directives: Iterable[Directive]) -> Resources:
 def _problems(options: Options) -> tuple[OptionProblem, ...]:
     """Without what a template may fill in; a name that is wrong is so with any value."""
     signs = {True: r"[{}<>]", False: r"[{}<>@%$]"}
-    return tuple(one for one in options.problems if not re.search(signs[one.expected.startswith("-")], one.value))
+    return tuple(row for row in options.problems if not re.search(signs[row.expected.startswith("-")], row.value))
 
 
 def _options(texts: Iterable[str], table: OptionTable, command: str = "") -> Options:

@@ -172,8 +172,8 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
         if word == "=" and re.fullmatch(r"-{0,2}[A-Za-z_][\w.+-]{0,99}", before, re.ASCII):
             yield OptionProblem(program, before, printable(f"= {after}", 80), printable(f"{before}={after}", 80))
             break
-    for found in re.finditer(_WITH_STRAY_SIGN, "\n".join(arguments)):
-        yield OptionProblem(program, found[1], found[2] + found[3], found[2])
+    for match in re.finditer(_WITH_STRAY_SIGN, "\n".join(arguments)):
+        yield OptionProblem(program, match[1], match[2] + match[3], match[2])
     rows = {row.name: row for row in launcher_rows().values()}
     is_program = "$" not in program and program.lower() not in ("true", "false")  # of a flag: `value_of_flag`
     for call in calls if is_program else ():

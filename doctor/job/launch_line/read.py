@@ -228,12 +228,12 @@ class _Reader:
         if row is None and subcommands is None:
             return None
         if subcommands:
-            given = rest[0].text if rest else ""
-            meant = next((word for word in subcommands if given == word or is_misspelt(given, word)), "")
+            following = rest[0].text if rest else ""
+            meant = next((word for word in subcommands if following == word or is_misspelt(following, word)), "")
             if not meant:
                 return None
-            if meant != given:
-                self.problems.append(OptionProblem(name, printable(given, 80), "", meant))
+            if meant != following:
+                self.problems.append(OptionProblem(name, printable(following, 80), "", meant))
             name, rest = f"{name} {meant}", rest[1:]
         environ = {**(self.outside if self.inherits else {}), **self.environ}
         open_sources = {key[:-1]: text for key, text in self.unresolved.items() if key.endswith("=")}
@@ -272,11 +272,11 @@ class _Reader:
             meant = meant_module(module.text)
             if row := module_rows().get(meant):
                 self.fields.pop("interpreter", None)
-                own = {word.text for word in options.rest[:1]} & {*row.subcommands.get(meant, ())}
+                subcommand = {word.text for word in options.rest[:1]} & {*row.subcommands.get(meant, ())}
                 environ = {**(self.outside if self.inherits else {}), **self.environ}
                 if meant != module.text:
                     self.problems.append(OptionProblem(interpreter, "-m", printable(module.text, 80), meant))
-                return read_call(row, f"{interpreter} -m {meant}", options.rest[len(own) :], environ)
+                return read_call(row, f"{interpreter} -m {meant}", options.rest[len(subcommand) :], environ)
             return Started(none, (module, *options.rest), runs_python=True, is_module=True)
         if "c" in options:
             self.unresolved.setdefault("program", "Python text after -c")

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
 from doctor.job import LaunchConfig, misspelt
+from doctor.job.variables import relevant
 
 OF_RECIPES = ("NPROC_PER_NODE", "FORCE_TORCHRUN")
 """Variables that ms-swift and LLaMA-Factory turn into a launch of torchrun."""
@@ -28,7 +29,8 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
     set, too; so are other forms of a word (IDX, CONN, INTERFACE), another order, and a word left out (GLOO_IFNAME). A
     name of plain words alone, such as NCCL_TIMEOUT or ASCEND_HOME, is taken for a script's own.
     """
-    hosts_by_name: dict[tuple[str, str], list[str]] = {pair: [] for pair in misspelt(launch.env).items()}
+    names = {**launch.env, **relevant(launch.unresolved)}
+    hosts_by_name: dict[tuple[str, str], list[str]] = {pair: [] for pair in misspelt(names).items()}
     if not RECIPES.search(launch.launch_line):  # a name of the script's own
         hosts_by_name = {pair: hosts for pair, hosts in hosts_by_name.items() if pair[1] not in OF_RECIPES}
     for host in {**launch.files, **launch.env_by_host}:

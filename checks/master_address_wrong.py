@@ -19,11 +19,12 @@ EACH = "each host that this finding is about"
 
 
 def _not_on_one_host(settings: Mapping[type, object]) -> str:
-    """Why one host is not judged; empty: the whole job runs on it, and the master is given."""
+    """Why one host is not judged; empty: its ranks meet at an address that may be another's."""
     launch = settings.get(LaunchConfig)
-    if not isinstance(launch, LaunchConfig) or not launch.master_addr or not launch.is_on_this_host(1):
+    if not isinstance(launch, LaunchConfig) or not launch.master_addr or means_own_host(launch.master_addr):
         return ONE_HOST
-    return ONE_HOST if launch.is_of_job_script or means_own_host(launch.master_addr) else ""
+    is_ignored = launch.nodes == 1 and not launch.is_on_this_host(1)
+    return ONE_HOST if launch.is_of_job_script or is_ignored else ""
 
 
 SINGLE = _not_on_one_host
@@ -70,27 +71,27 @@ def master_address_wrong(
     for 6 s each host listens at MASTER_PORT and connects to the address, and what answers proves which host it is. This
     verdict can be wrong where only a part of the job's hosts was given and the master is none of them, and where a load
     balancer lets connections pass only after rank 0 has listened for longer; names of Kubernetes services (`.svc`) are
-    not judged. One host is judged where the whole job runs on it:
-    torchrun or msrun for one host, WORLD_SIZE=1, or mpirun and deepspeed that were given no other host; there, loopback
-    is right. accelerate ignores the address where there is one machine.
+    not judged. One host alone must have the address where rank 0 runs on it:
+    torchrun or msrun for one host, `--node-rank 0`, RANK=0, or mpirun and deepspeed that were given no other host;
+    there, loopback is right. Else the address must answer it, by a connection or a refusal; where it does not, this
+    is unknown, as that host may not run yet. accelerate ignores the address where there is one machine.
     """
     if reason := launch.unresolved_master():
         raise Unreadable(filled("{0}; --master-addr gives it", reason))
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
-    if len(interfaces) < 2 and not launch.is_on_this_host(len(interfaces)):
-        raise Skip(ONE_HOST)
     if ".svc" in launch.master_addr:
         raise Skip("MASTER_ADDR is a service of Kubernetes")
     meanings = master_meanings(names, interfaces, launch, trials)
-    if undecided := undecided_master(meanings, trials or {}):
+    is_here, is_alone = launch.is_on_this_host(len(interfaces)), len(interfaces) < 2
+    if undecided := undecided_master(meanings, trials or {}, is_elsewhere=is_alone and not is_here):
         meanings = {host: meaning for host, meaning in meanings.items() if meaning.owners or meaning.is_loopback}
-    if launch.is_on_this_host(len(interfaces)):
+    if is_here or is_alone:
         meanings = {host: meaning for host, meaning in meanings.items() if not meaning.is_loopback}
     yield from _rank_zero_elsewhere(meanings, launch)
-    wrong = MasterMeaning.wrong(meanings)
+    wrong = MasterMeaning.wrong(meanings, is_alone and not is_here)
     by_name: set[tuple[str, str]] = set()
-    if len(interfaces) > 1:
+    if not is_alone:
         by_name = set(rendezvous_faults(names, meanings, launch))
         for host, reason in sorted(by_name):
             wrong.setdefault((reason, launch.master_addr), []).append(host)

@@ -44,7 +44,7 @@ def master_port_taken(
     torch = release_numbers(python.packages.get("torch", "")) if python and launch.default_port else ()
     if torch >= FREE_PORT:
         raise Skip("torchrun of PyTorch 2.12 and later takes a free port for one host")
-    is_own = launch.is_on_this_host(1) and means_own_host(launch.master_addr)
+    is_own = launch.nodes in (None, 1) and launch.is_on_this_host(1) and means_own_host(launch.master_addr)
     if not is_own and not names.is_master(launch.master_addr, addresses.addresses):
         raise Skip(filled("not the host of MASTER_ADDR, {0}", launch.master_addr))
     meant = names.names[launch.master_addr].addresses if launch.master_addr in names.names else (launch.master_addr,)

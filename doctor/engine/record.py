@@ -95,9 +95,10 @@ class LaunchOptions(LaunchSettings, frozen=True, kw_only=True):
 
     def of_one_host(self) -> LaunchOptions:
         """The same where one host of the job is checked by itself: the job's number of hosts cannot be compared."""
-        return msgspec.structs.replace(
-            self, nodes=None, max_nodes=None, outer_nodes=None, outer_tasks=None, node_rank=None, starts_here=False
+        options = msgspec.structs.replace(
+            self, nodes=None, max_nodes=None, outer_nodes=None, outer_tasks=None, starts_here=False
         )
+        return options if len(self.launchers) == 1 else msgspec.structs.replace(options, node_rank=None)
 
 
 class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -29,6 +29,7 @@ from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import is_misspelt, split_options
 from doctor.job.shell.word import literal_words
+from doctor.job.variable_names import is_one_slip
 
 _NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
 """Launchers that start all ranks on their own host where nothing gives them others."""
@@ -176,8 +177,7 @@ def _is_near(word: str, name: str) -> bool:
     >>> _is_near("torchrum", "torchrun"), _is_near("mpiexc", "mpiexec"), _is_near("srum", "srun"), _is_near("a", "ds")
     (True, True, True, False)
     """
-    differing = [at for at, (ours, theirs) in enumerate(zip(word, name, strict=False)) if ours != theirs]
-    return len(name) > _LEAST_LETTERS and (is_misspelt(word, name) or (len(word) == len(name) and len(differing) == 1))
+    return len(name) > _LEAST_LETTERS and (is_misspelt(word, name) or is_one_slip(word, name))
 
 
 def launch_refusals(

@@ -37,25 +37,25 @@ class MasterMeaning(msgspec.Struct, frozen=True):
         return max(votes, key=lambda owner: votes[owner], default="")
 
     @staticmethod
-    def wrong(meanings: Mapping[str, MasterMeaning]) -> dict[tuple[str, str], list[str]]:
-        """The hosts that do not come to the master, by reason and value."""
+    def wrong(meanings: Mapping[str, MasterMeaning], is_elsewhere: bool = False) -> dict[tuple[str, str], list[str]]:
+        """The hosts that do not come to the master, by reason and value; ``is_elsewhere``: it may be none of these."""
         master = MasterMeaning.usual_owner(meanings)
         result: dict[tuple[str, str], list[str]] = defaultdict(list)
         for host, meaning in meanings.items():
-            reason = _reason(host, meaning, master)
+            reason = _reason(host, meaning, master, is_elsewhere)
             if reason:
                 result[reason, meaning.master].append(host)
         return result
 
 
-def _reason(host: str, meaning: MasterMeaning, master: str) -> str:
+def _reason(host: str, meaning: MasterMeaning, master: str, is_elsewhere: bool) -> str:
     literal = is_address(meaning.master) or is_localhost(meaning.master)
     prefix = "" if literal else filled("resolves to {0} and ", ", ".join(limit_items(list(meaning.addresses), 3)))
     if meaning.is_loopback:
         if host == master or meaning.is_own_name:
             return ""
         return "leads every host to itself" if literal else filled("{0}leads the host to itself", prefix)
-    if not meaning.owners:
+    if not meaning.owners and not is_elsewhere:
         return filled("{0}is the address of none of these hosts", prefix)
     if len(meaning.owners) > 1:
         return filled("{0}is an address of {1}", prefix, ", ".join(limit_items(sorted(meaning.owners), 3)))
@@ -138,11 +138,20 @@ def _addresses(master: str, names: HostNames | None) -> tuple[str, ...]:
     return names.names[master].addresses if names and master in names.names else ()
 
 
-def undecided_master(meanings: Mapping[str, MasterMeaning], trials: Mapping[str, MasterTrial]) -> str:
-    """Why the trials do not show where an address of no host leads; empty: they do, or were not made."""
+def undecided_master(
+    meanings: Mapping[str, MasterMeaning], trials: Mapping[str, MasterTrial], is_elsewhere: bool = False
+) -> str:
+    """Why the trials do not show where an address of no host leads; empty: they do, or were not made.
+
+    ``is_elsewhere``: it may be another host's, which must answer.
+    """
     callers = [host for host, meaning in meanings.items() if not meaning.owners and not meaning.is_loopback]
     callers = [host for host in callers if host in trials and trials[host].needed]
     for host in callers:
+        if is_elsewhere:
+            if trials[host].accepted or trials[host].refused or not meanings[host].has_route:
+                continue
+            return filled("nothing answers at {0}; its host may not run yet, or not be reached", meanings[host].master)
         closed = [other for other, trial in trials.items() if trial.needed and not trial.listened]
         if trials[host].accepted and closed:
             return filled(

@@ -33,7 +33,7 @@ def try_master(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     if master not in task["callers"] or not ports:
         return {"needed": False}
     trial: dict = {"task": task, "reached": None, "accepted": False, "proofs": 0, "longest": 0.0}  # type: ignore[type-arg]
-    trial.update(port=ports[0], calls={}, guests={})
+    trial.update(port=ports[0], calls={}, guests={}, refused=False)
     trial.update(addresses=task["addresses"].get(master, []), callers=task["callers"][master])
     trial["listeners"] = [entry for entry in [_listener(ports[0], is_ipv6) for is_ipv6 in (False, True)] if entry]
     _meet(trial, time.monotonic() + task["seconds"])
@@ -43,7 +43,7 @@ def try_master(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
         opened.close()
     for opened in trial["listeners"]:
         opened.close()
-    answer = {name: trial[name] for name in ("reached", "accepted")}
+    answer = {name: trial[name] for name in ("reached", "accepted", "refused")}
     return dict(answer, listened=bool(trial["listeners"]), longest=round(trial["longest"], 3))
 
 
@@ -93,7 +93,7 @@ def _meet(trial: dict, end: float) -> None:  # type: ignore[type-arg]
 
 def _is_complete(trial: dict) -> bool:  # type: ignore[type-arg]
     if trial["addresses"] and not trial["reached"]:
-        return False
+        return bool(trial["refused"] and trial["task"]["is_alone"])
     if trial["reached"] and trial["reached"][0] != trial["task"]["host"]:
         return True
     return trial["proofs"] >= trial["callers"] and not trial["guests"]
@@ -121,7 +121,8 @@ def _send_nonce(trial: dict, opened: Any) -> None:  # type: ignore[type-arg]
     try:
         opened.send(b"c" + bytes.fromhex(trial["task"]["nonce"]))
         call[2] = trial["accepted"] = True
-    except OSError:
+    except OSError as error:
+        trial["refused"] = trial["refused"] or isinstance(error, ConnectionRefusedError)
         del trial["calls"][opened.fileno()]
         opened.close()
 
@@ -163,7 +164,7 @@ class MasterTrial(ProvenFact, frozen=True):
 
     Raw output, as JSON::
 
-        {"reached": "node1", "accepted": true, "listened": true, "longest": 0.101}
+        {"reached": "node1", "accepted": true, "refused": false, "listened": true, "longest": 0.101}
     """
 
     probe = ask(try_master, job=True, timeout=SECONDS + 9)
@@ -175,6 +176,8 @@ class MasterTrial(ProvenFact, frozen=True):
     """The host that proved itself; empty for none."""
     accepted: bool = False
     """Something accepted the connection."""
+    refused: bool = False
+    """Something refused the connection: a host is there."""
     listened: bool = True
     """False: the port was taken here, or the user may not open it."""
     longest: float = 0.0
@@ -198,10 +201,10 @@ class MasterTrial(ProvenFact, frozen=True):
                 addresses = [address for address in meaning.addresses if not is_loopback(address)]
                 if addresses and not any(normalize_host(address) in own for address in addresses):
                     foreign.setdefault(name, {})[host] = addresses[:MAX_ADDRESSES]
-        if not foreign or len(interfaces) < 2:
+        if not foreign:
             return {}
         callers = {name: len(hosts) for name, hosts in foreign.items()}
-        common = {"callers": callers, "seconds": SECONDS}
+        common = {"callers": callers, "seconds": SECONDS, "is_alone": len(interfaces) < 2}
         return {
             host: {
                 **common,

@@ -13,6 +13,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS, StatedSize, python_number, stated_sizes
 from doctor.job.variables import (
+    AGENT_STORE,
     BY_HOST,
     MINDSPORE_PORT,
     TABLE_VARIABLES,
@@ -212,8 +213,15 @@ class LaunchConfig(LaunchSettings, frozen=True):
         return str(self.world_size) in ("1", str(self.ranks_per_host), *locals_)
 
     def is_on_this_host(self, hosts: int) -> bool:
-        """The same, or no launcher of the line knows of another host and only one of ``hosts`` is looked at."""
-        return self.is_on_one_host or (self.starts_here and hosts < 2 and self.framework != "mindspore")
+        """The same; or only one of ``hosts`` is looked at, and rank 0 is on it: no launcher of the line knows of
+        another host, or the line or the environment is that of rank 0.
+        """
+        if hosts > 1 or self.is_on_one_host or self.framework == "mindspore":
+            return self.is_on_one_host
+        if self.launchers:
+            return self.starts_here or (self.node_rank == 0 and (self.outer_tasks or 1) < 2)
+        numbers = [environ.get("RANK") or environ.get("NODE_RANK") for environ in self.env_by_host.values()]
+        return numbers == ["0"] and AGENT_STORE not in self.env
 
     def unresolved_master(self) -> str:
         """Why it is not known where the ranks meet: only a shell computes it. Empty: it is known, or not given."""

@@ -148,6 +148,10 @@ def test_srun_starts_rank_zero_on_the_first_host(line: str, master: str, is_told
     assert told == [f"MASTER_ADDR {master} is the address of w2, and rank 0 is on w1"] * is_told
 
 
+def as_rank(**environ: str) -> LaunchConfig:
+    return LaunchConfig.from_environment({"MASTER_ADDR": "10.9.9.9"}, by_host={"w1": environ})
+
+
 def torchrun(line: str, launcher: str = "torchrun") -> LaunchConfig:
     source = of_launch_line([*launcher.split(), *line.split(), "train.py"], {})
     return LaunchConfig.from_options(source.complete(LaunchOptions()))
@@ -165,31 +169,63 @@ ONE_HOST: list[tuple[LaunchConfig, dict[str, str] | None]] = [
     (torchrun("--worker_num 2 --local_worker_num 2 --master_addr 10.9.9.9", "msrun"), OF_ANOTHER),
     (torchrun("--worker_num 2 --local_worker_num 2 --master_addr 10.0.0.1", "msrun"), {}),
     (torchrun("--worker_num 2 --local_worker_num 2", "msrun"), None),
-    (torchrun("--worker_num 4 --local_worker_num 2 --master_addr 10.9.9.9", "msrun"), None),
+    (torchrun("--worker_num 4 --local_worker_num 2 --master_addr 10.9.9.9", "msrun"), {}),
     (torchrun("--num_machines 1 --num_processes 2 --main_process_ip 10.9.9.9", "accelerate launch"), None),
     (torchrun("--num_gpus 2 --master_addr 10.9.9.9", "deepspeed"), OF_ANOTHER),
     (torchrun("--nnodes 1"), None),
     (torchrun("--standalone --master-addr 10.9.9.9"), None),
     (torchrun("--nnodes 1:2 --master-addr 10.9.9.9"), None),
-    (torchrun("--nnodes 2 --master-addr 10.9.9.9"), None),
+    (torchrun("--nnodes 2 --master-addr 10.9.9.9"), {}),
+    (torchrun("--nnodes 2 --node-rank 0 --master-addr 10.9.9.9"), OF_ANOTHER),
+    (torchrun("--nnodes 2 --node-rank 0 --master-addr w1"), {}),
+    (torchrun("--nnodes 2 --node-rank 1 --master-addr 10.9.9.9"), {}),
+    (torchrun("--nnodes 2 --node-rank 0 --master-addr 10.9.9.9", "srun --ntasks 2 torchrun"), {}),
+    (as_rank(WORLD_SIZE="8", RANK="0"), OF_ANOTHER),
+    (as_rank(WORLD_SIZE="8", RANK="8", NODE_RANK="0"), {}),
+    (as_rank(NODE_RANK="0"), OF_ANOTHER),
+    (as_rank(RANK="0", MASTER_ADDR="w1"), {}),
     (torchrun("--rdzv-backend etcd --rdzv-endpoint 10.9.9.9"), None),
-    (job(MASTER_ADDR="10.9.9.9", WORLD_SIZE="8"), None),
-    (job(MASTER_ADDR="10.9.9.9"), None),
+    (job(MASTER_ADDR="10.9.9.9", WORLD_SIZE="8"), {}),
+    (job(MASTER_ADDR="10.9.9.9"), {}),
     (msgspec.structs.replace(torchrun("--master-addr 10.9.9.9"), read_from="the job script a.sh, line 3"), None),
-    (job(MS_SCHED_HOST="10.9.9.9", MS_WORKER_NUM="1"), None),
+    (job(MS_SCHED_HOST="10.9.9.9", MS_WORKER_NUM="1"), {}),
     (job(), None),
 ]
 
 
 @pytest.mark.parametrize(("launch", "results"), ONE_HOST, ids=lambda entry: getattr(entry, "launch_line", "") or None)
 def test_one_host(launch: LaunchConfig, results: dict[str, str] | None) -> None:
-    """None: not judged, since other hosts may take part, or the launcher does not meet there."""
-    outcome = run_check(NAME, alike_hosts(1), launch)
+    """None: not judged, as the launcher does not meet there; where rank 0 may be elsewhere, the address is tried."""
+    hosts = alike_hosts(1)
+    hosts["w1"] = [interfaces(eth0="10.0.0.1/24", routes=("0.0.0.0/0",)), *hosts["w1"][1:]]
+    outcome = run_check(NAME, hosts, launch)
     assert {host: str(finding.values["reason"]) for finding in outcome.findings for host in finding.hosts} == (
         results or {}
     )
     assert bool(outcome.skipped) == (results is None)
     assert not outcome.unknown
+
+
+@pytest.mark.parametrize(
+    ("trial", "as_first", "as_second"),
+    [
+        (MasterTrial(refused=True), Status.FAILED, Status.PASSED),
+        (MasterTrial(accepted=True), Status.FAILED, Status.PASSED),  # by another host: this one listens
+        (MasterTrial(reached="w1", accepted=True), Status.PASSED, Status.PASSED),  # translated to this host
+        (MasterTrial(), Status.FAILED, Status.UNKNOWN),
+        (MasterTrial(longest=2.0), Status.UNKNOWN, Status.UNKNOWN),
+    ],
+)
+def test_what_answers_one_host(trial: MasterTrial, as_first: Status, as_second: Status) -> None:
+    """Rank 0 must have the address itself; others need its answer. No route to it is no answer."""
+    hosts: dict[str, list[Fact]] = {
+        "w1": [interfaces(eth0="10.0.0.1/24", routes=("0.0.0.0/0",)), named("w1", "10.0.0.1"), trial]
+    }
+    for rank, status in (("0", as_first), ("1", as_second)):
+        assert run_check(NAME, hosts, as_rank(RANK=rank)).status is status
+    hosts["w1"][0] = interfaces(eth0="10.0.0.1/24")
+    assert bool(blamed_alone := run_check(NAME, hosts, as_rank(RANK="1")).findings) != bool(trial.reached)
+    assert all(str(finding).endswith("has no route to") for finding in blamed_alone)
 
 
 def test_one_host_whose_interfaces_cannot_be_read_is_unknown_only_where_its_master_counts() -> None:

@@ -39,7 +39,8 @@ def planned(**masters: str) -> dict[str, Any]:
 def test_an_address_of_the_fleet_is_not_tried() -> None:
     assert planned(a="10.0.0.1", b="10.0.0.1") == {}
     assert planned(a="127.0.0.1", b="10.0.0.1") == {}
-    assert planned(a=VIRTUAL) == {}
+    assert planned(a="10.0.0.1") == {}
+    assert planned(a=VIRTUAL)["a"]["is_alone"]
 
 
 def test_all_listen_and_those_call_to_whom_it_is_an_address_of_none() -> None:
@@ -69,7 +70,7 @@ def free_port() -> int:
 def tried(port: int, seconds: float = 4.0, **parameters: Any) -> dict[str, Any]:
     """What the record keeps of a host's trial; the keys of the hosts a and b are those of `TASKS`."""
     host = parameters.get("host", "a")
-    task = {"callers": {"vip": 1}, "seconds": seconds, "addresses": {}, **TASKS[host]}
+    task = {"callers": {"vip": 1}, "seconds": seconds, "addresses": {}, "is_alone": False, **TASKS[host]}
     arguments = {"asked": "MasterTrial", "MasterTrial": {**task, **parameters}, "master_addr": "vip", "ports": [port]}
     return MasterTrial.verified(try_master(arguments), host, TASKS)  # type: ignore[arg-type]
 
@@ -103,6 +104,17 @@ def test_the_own_host_may_be_the_one_that_is_reached() -> None:
 def test_where_nothing_answers_nobody_is_reached() -> None:
     answer = tried(free_port(), 0.5, addresses={"vip": ["192.0.2.1"]})
     assert (answer["reached"], answer["accepted"], answer["listened"]) == ("", False, True)
+
+
+def test_one_host_ends_where_it_is_refused() -> None:
+    with socket.socket() as holder, socket.socket(socket.AF_INET6) as other:
+        holder.bind(("0.0.0.0", 0))  # and listens not
+        other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        other.bind(("::", holder.getsockname()[1]))
+        begin = time.monotonic()
+        answer = tried(holder.getsockname()[1], 30.0, addresses={"vip": ["127.0.0.1"]}, is_alone=True)
+    assert (answer["reached"], answer["accepted"], answer["refused"]) == ("", False, True)
+    assert time.monotonic() - begin < 20
 
 
 def test_a_port_that_is_taken_is_told() -> None:

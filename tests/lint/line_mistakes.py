@@ -62,6 +62,30 @@ MISTAKES: dict[str, Planted] = {
     "as many agents as ranks": Planted(
         SBATCH + "srun --nodes=2 -n 16 torchrun --nnodes 2 --nproc_per_node 8 --master_addr gpu01 t.py #@\n",
         "launch-sizes-contradict"),
+    "a launcher's module misspelt": Planted(
+        "#!/bin/bash\npython -m torch.distributed.runn --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "a launcher's module as a path": Planted(
+        "#!/bin/bash\npython -m torch/distributed/run.py --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "a subcommand misspelt": Planted(
+        "#!/bin/bash\naccelerate lanch --num_processes 8 t.py #@\n", "launch-option-refused"),
+    "a number with a comma behind it": Planted(
+        "#!/bin/bash\ntorchrun --nproc_per_node 8 t.py --learning_rate 1e-5, #@\n", "launch-option-refused"),
+    "GPUs with a unit": Planted(
+        "#!/bin/bash\n#SBATCH --gpus-per-task=8gpus #@\nsrun python t.py\n", "launch-option-refused"),
+    "a wrong name before a pattern": Planted(
+        "#!/bin/bash\n#SBATCH --outputt=%x-%j.out #@\nsrun python t.py\n", "launch-option-refused"),
+    "a resource of PBS misspelt": Planted(
+        "#!/bin/bash\n#PBS -l select=2:ncpu=8:ngpus=4 #@\nmpirun -np 8 python t.py\n", "launch-option-refused"),
+    "a time of PBS with a unit": Planted(
+        "#!/bin/bash\n#PBS -l walltime=4h #@\nmpirun -np 8 python t.py\n", "launch-option-refused"),
+    "a time of LSF with a unit": Planted(
+        "#!/bin/bash\n#BSUB -W 4h #@\nmpirun -np 8 python t.py\n", "launch-option-refused"),
+    "a key of LSF's GPUs misspelt": Planted(
+        "#!/bin/bash\n#BSUB -gpu num=4:mod=shared #@\nmpirun -np 8 python t.py\n", "launch-option-refused"),
+    "ranks of mpirun by another name": Planted(
+        "#!/bin/bash\nmpirun -npp 8 python t.py #@\n", "launch-option-refused"),
+    "a computed variable misspelt": Planted(
+        "#!/bin/bash\nexport MASTER_PROT=$((12000 + RANDOM)) #@\npython t.py\n", "launch-variable-misspelt"),
     "no node rank": Planted(
         SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --master_addr gpu01 t.py #@\n", "rank-numbers-wrong"),
     "a node rank of the batch script": Planted(
@@ -395,6 +419,17 @@ NOT_FOUND = {
 """What no rule is about yet; of the third, the line of the option is named, not that of its variable."""
 
 SOUND: dict[str, Planted] = {
+    "values that look odd and are taken": Planted(
+        "#!/bin/bash\n#SBATCH --gpus-per-node=2080ti:2\n#SBATCH --gpus=a100:8\n"
+        "srun python t.py --gpus 0, --betas 0.9,0.95 --lr 1e-5 --names seed,lr,\n", ""),
+    "resources of PBS and of a site": Planted(
+        "#!/bin/bash\n#PBS -l select=2:ncpus=8:ngpus=4:gpu_model=a100:mem=4gb,walltime=48:00:00,place=scatter:excl\n"
+        "#PBS -l filesystems=home:eagle\nmpirun -np 8 python t.py\n", ""),
+    "times and GPUs of LSF": Planted(
+        "#!/bin/bash\n#BSUB -W 4:00/hostA\n#BSUB -gpu num=4:mode=shared:j_exclusive=yes"
+        "\nmpirun -np 8 python t.py\n", ""),
+    "variables of the platform that a program submits to": Planted(
+        "#!/bin/bash\npython submit.py -- torchrun --nnodes 2 --node_rank=\\$RANK --master_addr \\$LEADER t.py\n", ""),
     "each task exports its own rank": Planted(
         SBATCH + "export RANK=$SLURM_PROCID MASTER_ADDR=gpu01 WORLD_SIZE=$SLURM_NTASKS\n"
         "srun bash -c 'export RANK=$SLURM_PROCID; exec python t.py'\n", ""),

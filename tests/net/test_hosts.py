@@ -206,6 +206,10 @@ def test_speeds_are_not_measured_beside_a_job_unless_forced(fleet_cpu: Any) -> N
     with fleet_cpu.broken(host, sh=start + "until ls -l /proc/*/fd | grep -q nvidia0; do :; done"):
         refused = measured(fleet_cpu)
         forced = measured(fleet_cpu, "--force")
+    with fleet_cpu.broken(
+        host, sh="/usr/sbin/sshd -p 29500 -h $(ls /etc/ssh/ssh_host_ed25519_key ~/hostkey | head -1)"
+    ):
+        assert measured(fleet_cpu) == forced  # a service of the host has the port
     assert refused[0] == 0
     assert f"network speeds were not measured: a job runs on {host} (tail, pid " in refused[1]
     assert forced == (12, "")

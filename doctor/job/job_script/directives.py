@@ -21,6 +21,7 @@ from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.model import OptionProblem
 from doctor.job.launch_line.options import Options, OptionTable, split_options
 from doctor.job.shell.word import literal_words
+from doctor.job.variable_names import is_one_slip
 
 _MOST = 256
 _LONGEST = 4096
@@ -102,7 +103,9 @@ def resources(directives: Iterable[Directive]) -> Resources:
 
 
 def _problems(options: Options) -> tuple[OptionProblem, ...]:
-    return tuple(problem for problem in options.problems if not re.search(r"[{}<>@%$]", problem.value))
+    """Without what a template may fill in; a name that is wrong is so with any value."""
+    signs = {True: r"[{}<>]", False: r"[{}<>@%$]"}
+    return tuple(row for row in options.problems if not re.search(signs[row.expected.startswith("-")], row.value))
 
 
 def _options(texts: Iterable[str], table: OptionTable, command: str = "") -> Options:
@@ -125,6 +128,7 @@ def _options(texts: Iterable[str], table: OptionTable, command: str = "") -> Opt
 def _slurm(texts: list[str]) -> Resources:
     row, steps = launcher_rows()["srun"], option_table("of-steps").flags
     options = _options(texts, msgspec.structs.replace(row, apart=" ".join((row.apart, steps, "jobid"))), "sbatch")
+    options.refuse_unlisted(row)
     _refuse_of_slurm(options, steps)
     least, most = node_range(options)
     ranks, each = options.number("ntasks", least=1), options.number("ntasks-per-node", least=1, most=65536)
@@ -204,7 +208,15 @@ def _pbs(texts: list[str]) -> Resources:
         per_node = per_chunk.pop() if len(per_chunk) == 1 else None
         gpus_per_chunk = {_resource(chunk, "ngpus", "gpus") for chunk in chunks}
         gpus = gpus_per_chunk.pop() if len(gpus_per_chunk) == 1 else None
-    wall = re.search(r"(?:^|,)walltime=([0-9:]{1,20})", limits)
+    named = dict(re.findall(r"(?:^|[,:+])([a-z_]{2,40})=([^,:+]{0,200})", limits, re.ASCII))
+    for name in sorted(named.keys() - _OF_PBS):
+        if meant := _MEANT_OF_PBS.get(name) or next(
+            (other for other in sorted(_OF_PBS) if is_one_slip(name, other)), ""
+        ):
+            options.problems.append(OptionProblem("qsub", "-l", printable(f"{name}={named[name]}", 80), meant))
+    wall = re.search(r"(?:^|,)walltime=([^,]{1,20})", limits)
+    if wall and not re.fullmatch(r"(?:[0-9]+:){0,3}[0-9]+(?:\.[0-9]+)?", wall[1], re.ASCII):
+        options.problems.append(OptionProblem("qsub", "-l", printable(f"walltime={wall[1]}", 80), "walltime=04:00:00"))
     return Resources(
         scheduler="pbs",
         nodes=nodes,
@@ -215,6 +227,10 @@ def _pbs(texts: list[str]) -> Resources:
         unresolved=options.unresolved,
         problems=_problems(options),
     )
+
+
+_OF_PBS = frozenset(("ncpus", "ngpus", "mpiprocs", "ompthreads", "walltime", "select", "nodes", "place", "gpus"))
+_MEANT_OF_PBS = {"wallclock": "walltime", "wall_time": "walltime", "cpus": "ncpus", "num_gpus": "ngpus"}
 
 
 def _refused_chunk(limits: str, chunk: str) -> list[OptionProblem]:
@@ -229,6 +245,9 @@ def _resource(chunk: str, *names: str) -> int | None:
     return next((int(match[1]) for match in matches if match), None)
 
 
+_OF_GPU = ("num", "mode", "mps", "j_exclusive", "gmodel", "gmem", "gtile", "gvendor", "nvlink", "glink", "aff", "block")
+
+
 def _lsf(texts: list[str]) -> Resources:
     options = _options(texts, option_table("lsf"), "bsub")
     ranks, nodes = options.number("n", least=1), options.number("nnodes", least=1)
@@ -238,6 +257,11 @@ def _lsf(texts: list[str]) -> Resources:
     if ranks and per_node and ranks % per_node == 0:
         nodes = ranks // per_node
     wall = re.fullmatch(r"(?:([0-9]{1,6}):)?([0-9]{1,7})(?:/.*)?", options.text("W"), re.ASCII)
+    if options.text("W") and not wall:
+        options.refuse(["W"], "minutes, or hours:minutes")
+    for key in re.findall(r"(?:^|:)([a-z_]{2,20})=", options.text("gpu"), re.ASCII):
+        if near := [other for other in _OF_GPU if key not in _OF_GPU and is_one_slip(key, other)]:
+            options.problems.append(OptionProblem("bsub", "-gpu", f"{key}=", f"{near[0]}="))
     return Resources(
         scheduler="lsf",
         nodes=nodes,

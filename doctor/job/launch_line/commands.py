@@ -13,11 +13,17 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
-from doctor.job.launch_line.options import OptionTable
+from doctor.job.launch_line.options import OptionTable, is_misspelt
 
 _UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleetrun", "torchx", "poe"))
 """Launchers whose options doctor does not know."""
 _UNREAD_MODULES = frozenset(("oneflow.distributed.launch", "bagua.distributed.launch", "torch.distributed.elastic"))
+_WITH_STRAY_SIGN = re.compile(
+    r"(?im)^(--(?:[a-z]{1,20}[-_]){0,3}(?:lr|learning[-_]rate|weight[-_]decay|dropout|epochs|steps|batch[-_]size|"
+    r"seq[-_]length|hidden[-_]size|num[-_]layers|warmup[-_]ratio|clip[-_]grad|seed))[=\n]"
+    r"([0-9]{1,12}(?:\.[0-9]{1,12})?(?:e[+-]?[0-9]{1,3})?)([,;\"'`]{1,3})$"
+)
+"""An option that takes one number, and behind the number a sign of another text."""
 _SILENT = """
 pip pip3 conda mamba apt apt-get yum dnf spack module ml git which type command man whereis dpkg rpm pgrep pkill
 killall kill ps grep egrep awk sed tee cat ls cp mv rm ln mkdir chmod find xargs touch export echo printf
@@ -97,6 +103,18 @@ def launcher_rows() -> dict[str, LauncherRow]:
     return {command: row for row in _tables().launcher for command in row.commands}
 
 
+def meant_module(name: str) -> str:
+    """The launcher's module that a dotted name is misspelt from; else the name.
+
+    >>> meant_module("torch.distributed.runn"), meant_module("torch/distributed/run.py"), meant_module("train.run")
+    ('torch.distributed.run', 'torch.distributed.run', 'train.run')
+    """
+    rows = module_rows()
+    as_module = name.removesuffix(".py").replace("/", ".")
+    near = [other for other in rows if name not in rows and "." in other and is_misspelt(as_module, other)]
+    return near[0] if len(near) == 1 else name
+
+
 @cache
 def module_rows() -> dict[str, LauncherRow]:
     """By the modules that start it."""
@@ -154,6 +172,8 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
         if word == "=" and re.fullmatch(r"-{0,2}[A-Za-z_][\w.+-]{0,99}", before, re.ASCII):
             yield OptionProblem(program, before, printable(f"= {after}", 80), printable(f"{before}={after}", 80))
             break
+    for match in re.finditer(_WITH_STRAY_SIGN, "\n".join(arguments)):
+        yield OptionProblem(program, match[1], match[2] + match[3], match[2])
     rows = {row.name: row for row in launcher_rows().values()}
     is_program = "$" not in program and program.lower() not in ("true", "false")  # of a flag: `value_of_flag`
     for call in calls if is_program else ():

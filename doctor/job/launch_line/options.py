@@ -13,6 +13,7 @@ from doctor.engine.texts import filled
 from doctor.job.job_size import python_number
 from doctor.job.launch_line.model import OptionProblem
 from doctor.job.shell.word import Word
+from doctor.job.variable_names import is_one_slip
 from doctor.job.variable_values import wrong_devices
 
 _MOST_VALUES = 1024
@@ -20,6 +21,8 @@ _LEAST_LENGTH, _LEAST_LETTERS = 6, 3
 """Of a name that may be another one, misspelt."""
 _TYPOGRAPHY = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d"
 """Dashes that are no hyphen-minus."""
+_WITH_UNIT = re.compile(r"(?:^|[:,])[0-9]{1,4}(?:[gn]pus?|x)(?:,|$)", re.IGNORECASE | re.ASCII)
+"""An amount with a word behind it, such as 8gpus."""
 _OF_THIS_HOST = ("gpu-ids", "devices")
 """Options whose device numbers stand behind no host."""
 
@@ -62,6 +65,8 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
     """By an option of other commands, the one of this command that people mean by it."""
     apart: str = ""
     """Options that not all of its commands, or releases, have: no beginning stands for them."""
+    amounts: str = ""
+    """Options that take a number, or several with commas between, each perhaps behind a type and a colon."""
     devices: str = ""
     """Options that take device numbers with commas between, or ``all``; behind ``:``, those of a host."""
 
@@ -148,17 +153,14 @@ def is_misspelt(name: str, meant: str) -> bool:
     if len(parts) == len(others) and len(apart) == 1 and len(apart[0][0]) >= _LEAST_LENGTH and _is_worn(*apart[0]):
         return True
     short, long = sorted((re.sub("[_-]", "", name), re.sub("[_-]", "", meant)), key=len)
-    if len(short) == len(long):
-        return short == long or sorted(short) == sorted(long)
-    return len(long) - len(short) == 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
+    return sorted(short) == sorted(long) if len(short) == len(long) else is_one_slip(short, long)
 
 
 def _is_worn(word: str, meant: str) -> bool:
     """Whether one letter is another, or two lack; the first is right."""
-    if len(word) == len(meant):
-        return word[0] == meant[0] and sum(map(str.__ne__, word, meant)) == 1
     letters = iter(meant)
-    return len(meant) - len(word) == 2 and word[0] == meant[0] and all(letter in letters for letter in word)
+    lacks_two = len(meant) - len(word) == 2 and all(letter in letters for letter in word)
+    return word[0] == meant[0] and (lacks_two or (len(word) == len(meant) and is_one_slip(word, meant)))
 
 
 class Options:
@@ -249,9 +251,9 @@ class Options:
                 self.refuse([name], expected)
 
     def _refuse_numbers(self, table: OptionTable) -> None:
-        for name in table.numbers.split():
-            if (value := self.text(name)) and python_number(value) is None:
-                self.refuse([name], "a whole number")
+        wrong_numbers = [name for name in table.numbers.split() if python_number(self.text(name) or "0") is None]
+        for name in [*wrong_numbers, *(name for name in table.amounts.split() if _WITH_UNIT.search(self.text(name)))]:
+            self.refuse([name], "a whole number")
         for name, least in table.least.items():
             if (value := self.text(name)) and not _reaches(value, least):
                 self.refuse([name], filled("a number from {0} on", f"{least:g}"))

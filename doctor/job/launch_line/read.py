@@ -20,17 +20,18 @@ from doctor.job.launch_line.commands import (
     behind_program,
     is_plain,
     launcher_rows,
+    meant_module,
     module_rows,
     option_table,
     wrapper_rows,
 )
 from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
-from doctor.job.launch_line.options import split_options
+from doctor.job.launch_line.options import is_misspelt, split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
-from doctor.job.shell.word import ShellCommand, Word, literal_words
+from doctor.job.shell.word import ShellCommand, Word, for_another_shell, known_text, literal_words
 from doctor.remote.runtime.rank_variables import RANK_VARIABLES
 
 MAX_WORDS = 8192
@@ -78,6 +79,7 @@ class _Reader:
         self.outside = environ
         self.not_known = not_known
         self.launchers: list[LaunchCall] = []
+        self.problems: list[OptionProblem] = []
         self.wrappers: list[str] = []
         self.fields: dict[str, Any] = {}
         self.environ: dict[str, str] = {}
@@ -92,7 +94,7 @@ class _Reader:
         """What is started next is started here, in the environment that is known."""
 
     def line(self, text: str) -> LaunchLine:
-        problems: list[OptionProblem] = [problem for call in self.launchers for problem in call.problems]
+        problems = [*self.problems, *(problem for call in self.launchers for problem in call.problems)]
         program, arguments = self.fields.get("program", ""), self.fields.get("arguments", ())
         problems += behind_program(self.launchers, printable(program, 80), arguments)
         for call in self.launchers:
@@ -223,10 +225,16 @@ class _Reader:
         rows = launcher_rows()
         row, rest = rows.get(name), argv[1:]
         subcommands = row.subcommands.get(name) if row else recipes.SUBCOMMANDS.get(name)
-        if (row is None and subcommands is None) or (subcommands and (not rest or rest[0].text not in subcommands)):
+        if row is None and subcommands is None:
             return None
         if subcommands:
-            name, rest = f"{name} {rest[0].text}", rest[1:]
+            following = rest[0].text if rest else ""
+            meant = next((word for word in subcommands if following == word or is_misspelt(following, word)), "")
+            if not meant:
+                return None
+            if meant != following:
+                self.problems.append(OptionProblem(name, printable(following, 80), "", meant))
+            name, rest = f"{name} {meant}", rest[1:]
         environ = {**(self.outside if self.inherits else {}), **self.environ}
         open_sources = {key[:-1]: text for key, text in self.unresolved.items() if key.endswith("=")}
         not_known = {key: f"\0{text}" for key, text in {**self.not_known, **open_sources}.items()}
@@ -261,13 +269,14 @@ class _Reader:
             if module.unresolved:
                 self.unresolved.setdefault("program", module.unresolved)
                 return None
-            row = module_rows().get(module.text)
-            if row:
+            meant = meant_module(module.text)
+            if row := module_rows().get(meant):
                 self.fields.pop("interpreter", None)
-                rest = options.rest
-                rest = rest[1:] if rest and rest[0].text in row.subcommands.get(module.text, ()) else rest
+                subcommand = {word.text for word in options.rest[:1]} & {*row.subcommands.get(meant, ())}
                 environ = {**(self.outside if self.inherits else {}), **self.environ}
-                return read_call(row, f"{interpreter} -m {module.text}", rest, environ)
+                if meant != module.text:
+                    self.problems.append(OptionProblem(interpreter, "-m", printable(module.text, 80), meant))
+                return read_call(row, f"{interpreter} -m {meant}", options.rest[len(subcommand) :], environ)
             return Started(none, (module, *options.rest), runs_python=True, is_module=True)
         if "c" in options:
             self.unresolved.setdefault("program", "Python text after -c")
@@ -281,7 +290,7 @@ class _Reader:
         if dashes and not self.launchers:  # a program that submits what stands behind --
             self.fields.pop("interpreter")
             self.wrappers.append(rest[0].text)
-            return Started(none, rest[dashes + 1 :], inherits_environment=False)
+            return Started(none, tuple(map(for_another_shell, rest[dashes + 1 :])), inherits_environment=False)
         return Started(none, rest, runs_python=True)
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
@@ -368,9 +377,10 @@ class _Reader:
             self.unresolved.setdefault("program", argv[0].unresolved)
 
     def _program(self, argv: tuple[Word, ...], interpreter: str, is_module: bool) -> None:
+        is_python = argv[0].text.endswith(".py") or _is_python(Word(interpreter))
         if not argv[0].text:
             self.unresolved.setdefault("program", "an empty word")
-        elif not (self.launchers or _OF_A_RANK & self.outside.keys() or _is_python_program(argv[0].text, interpreter)):
+        elif not (self.launchers or _OF_A_RANK & self.outside.keys() or is_python):
             is_script = interpreter or argv[0].text.endswith(SHELL_SCRIPTS)
             why = filled("{0} is no launcher that doctor knows", argv[0].text)
             if is_script:
@@ -384,10 +394,6 @@ class _Reader:
         self.fields["unresolved_arguments"] = frozenset(
             position for position, word in enumerate(argv[1:]) if word.unresolved
         )
-
-
-def _is_python_program(program: str, interpreter: str) -> bool:
-    return program.endswith(".py") or _PYTHON.fullmatch(interpreter.rpartition("/")[2]) is not None
 
 
 def _is_python(word: Word) -> bool:
@@ -412,7 +418,7 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
     if names[:1] and names[0] in RUN_NO_WORDS:
         return False
     if any(name in SHELLS or ((row := wrapper_rows().get((name, ""))) and row.is_remote) for name in names):
-        texts = (text for word in argv[1:64] if " " in (text := _known_text(word)))
+        texts = (text for word in argv[1:64] if " " in (text := known_text(word)))
         if any(starts_ranks(command.argv) for text in texts for command in evaluate(text, {}).commands):
             return True
     return any(
@@ -423,12 +429,6 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
         or name.endswith((".py", recipes.MINDFORMERS))
         for name in names
     )
-
-
-def _known_text(word: Word) -> str:
-    """What is known of a word that is a shell's text."""
-    pieces = word.pieces or (word,)
-    return "".join("" if piece.unresolved else piece.text for piece in pieces)
 
 
 def with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:

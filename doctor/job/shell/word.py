@@ -26,6 +26,17 @@ class Word(NamedTuple):
     """Of a value with an unresolved part: the texts and such parts that it consists of, to be split into words."""
 
 
+def known_text(word: Word) -> str:
+    """What is known of a word that is a shell's text."""
+    pieces = word.pieces or (word,)
+    return "".join("" if piece.unresolved else piece.text for piece in pieces)
+
+
+def for_another_shell(word: Word) -> Word:
+    r"""The word as it is before a shell on another host reads it: what is left of ``\$RANK`` is unresolved."""
+    return word._replace(unresolved=word.text) if "$" in word.text and not word.unresolved else word
+
+
 class UnreadText(msgspec.Struct, frozen=True):
     """A part of a script or a line that was not followed."""
 

@@ -430,7 +430,8 @@ class Conductor:
         self._wait(lambda result: result.job is not None, 5.0)
         busy = {}
         for host, result in self.results.items():
-            taken = [self.plan.ports[place].label for place, report in result.listeners.items() if report.owner]
+            held = {place: report for place, report in result.listeners.items() if report.owner}
+            taken = [self.plan.ports[place].label for place, report in held.items() if not report.is_of_service]
             if result.job:
                 pid, command = result.job[0]
                 busy[host] = filled("{0}, pid {1}, has an accelerator open", strip_control_chars(command, 40), pid)

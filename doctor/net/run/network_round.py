@@ -17,7 +17,6 @@ from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
-from doctor.facts.ports import is_service
 from doctor.job import LaunchConfig
 from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
 from doctor.net.findings import localized
@@ -368,14 +367,12 @@ def _listener(place: int, report: ListenerReport) -> dict[str, object]:
     if not report.problem:
         return {"port": place, "state": "listening", "number": report.port}
     bound = bool(report.owner) or "in use" in report.problem
-    pid, command = report.owner.get("pid"), str(report.owner.get("command") or "")
-    of_host = bound and report.requested and is_service(pid if isinstance(pid, int) else 0, report.requested, command)
     return {
         "port": place,
         "state": "bound" if bound else "failed",
         "number": report.requested,
         "detail": owner_text(report.owner) if bound else report.problem,
-        **({"service": True} if of_host else {}),
+        **({"service": True} if bound and report.is_of_service else {}),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from doctor.facts.ports import is_service
 from doctor.net.prober import MODULES
 from doctor.net.prober.handshake import is_proof_of_host, pair_key
 from doctor.remote.request import new_marker
@@ -57,6 +58,12 @@ class ListenerReport(msgspec.Struct, frozen=True, array_like=True):
     problem: Text
     owner: dict[str, object]
     """user, pid, command and seconds of the process that holds the port."""
+
+    @property
+    def is_of_service(self) -> bool:
+        """A service of the host holds the port, and no job."""
+        pid, command = self.owner.get("pid"), str(self.owner.get("command") or "")
+        return self.requested > 0 and is_service(pid if isinstance(pid, int) else 0, self.requested, command)
 
 
 class StreamReport(msgspec.Struct, frozen=True):

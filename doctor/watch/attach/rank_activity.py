@@ -247,9 +247,8 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
         by_threads = looks[-1].all_ran - looks[0].all_ran - (looks[-1].ran - looks[0].ran)
         if by_threads > _LEAST_OF_CHILDREN:
             return True
-    if kind in HELPED or (
-        kind == "sleep" and not unmoved
-    ):  # it asks again and again; a child may have other work, such as a loader's
+    # Who asks again and again: a child may have other work, such as a loader's.
+    if kind in HELPED or (kind == "sleep" and not unmoved):
         return by_children > _BUSY * seconds
     has_changed = len(functions) > 1 and functions[0] != functions[-1]
     return kind == "compute" and (has_changed or _computes_in_libraries(rank) or _lacks_cpu(rank, seconds))

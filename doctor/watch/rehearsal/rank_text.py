@@ -238,9 +238,9 @@ def _launches(shell: ShellText, environ: Mapping[str, str]) -> Iterator[tuple[in
 def _starts_itself(command: ShellCommand, line: LaunchLine) -> bool:
     """Alone, or in each task of a launcher: all that it starts is this very text."""
     is_own_text = not line.program and _OWN_TEXT in line.unresolved.get("program", "")
-    words = {word.text for word in command.argv}
+    texts = {word.text for word in command.argv}
     is_here = set(line.wrappers) <= {"bash -c"} and {call.launcher for call in line.launchers} <= {*STARTS_TASKS}
-    return is_own_text and is_here and ":" not in words
+    return is_own_text and is_here and ":" not in texts
 
 
 def _without_starter(command: ShellCommand) -> tuple[Word, ...]:

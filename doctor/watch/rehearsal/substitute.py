@@ -60,11 +60,11 @@ class CannotRehearse(ValueError):
 
 
 class OnlyAShellKnows(CannotRehearse):
-    """A part of the launch line is computed where it runs. ``words``: the line, in a shell's text."""
+    """A part of the launch line is computed where it runs. ``line_text``: the line, in a shell's text."""
 
-    def __init__(self, why: str, words: str) -> None:
+    def __init__(self, why: str, line_text: str) -> None:
         super().__init__(why)
-        self.words = words
+        self.line_text = line_text
 
 
 class Rehearsed(NamedTuple):
@@ -151,7 +151,7 @@ def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: st
             return _whole_text(head, line.program, text, environ, line.arguments, stub, logs, error)
         except CannotRehearse as refused:
             raise CannotRehearse(
-                filled("{0}. Expected its launch line, with values: doctor rehearse -- {1}", refused, error.words)
+                filled("{0}. Expected its launch line, with values: doctor rehearse -- {1}", refused, error.line_text)
             ) from None
 
 
@@ -223,25 +223,27 @@ def _of_text(
     shell = evaluate(text, environ, script_arguments)
     of_line = [command for command in shell.commands if command.line == job_line.line]
     commands = [command for command in of_line if starts_ranks(command.argv)] or of_line
-    words = " ".join(word.text if word.unresolved else shlex.quote(word.text) for word in commands[-1].argv)
-    words = printable(words, 600)
+    line_text = " ".join(word.text if word.unresolved else shlex.quote(word.text) for word in commands[-1].argv)
+    line_text = printable(line_text, 600)
     if len(commands) != 1:
-        raise OnlyAShellKnows(filled("{0}, line {1}: more than one command; expected one", name, job_line.line), words)
+        raise OnlyAShellKnows(
+            filled("{0}, line {1}: more than one command; expected one", name, job_line.line), line_text
+        )
     (command,) = commands
     unknown = next((word.unresolved for word in command.argv if word.unresolved), "")
     unknown = unknown or next(iter(command.unresolved.values()), "")
     folder, unknown_folder = _folder_at(shell.commands.index(command), shell, path)
     if unknown := unknown or unknown_folder:
         raise OnlyAShellKnows(
-            filled("{0}, line {1}: only a shell knows {2}", name, job_line.line, printable(unknown, 200)), words
+            filled("{0}, line {1}: only a shell knows {2}", name, job_line.line, printable(unknown, 200)), line_text
         )
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
     new_argv = [word.text for word in command.argv]
     del new_argv[: new_argv[0] == "exec"]
     line = read_launch_line(new_argv, inside)
     if _is_script(line, new_argv):
-        there = os.path.join(os.path.abspath(folder), line.program) if folder else line.program
-        inner = _of_script(replace(line, program=there), inside, stub, logs, depth + 1)
+        inner_path = os.path.join(os.path.abspath(folder), line.program) if folder else line.program
+        inner = _of_script(replace(line, program=inner_path), inside, stub, logs, depth + 1)
         return inner._replace(folder=os.path.join(folder, inner.folder) if inner.folder else folder)
     rehearsed = _replaced(new_argv, inside, line, stub, logs, folder)
     return rehearsed._replace(where=filled("{0}, line {1}", name, job_line.line), folder=folder)

@@ -391,7 +391,7 @@ def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, 
         return "compute", "computes"
     if len(same) > 1:
         calls = {look.call for look in looks} - {"?"}
-        moves = "sleeps again and again, as one that polls" if "sleep" in calls else "moves"
+        moves = filled("sleeps again and again, as one that polls") if "sleep" in calls else "moves"
         return "unknown", moves if calls else "is not readable"
     kinds: dict[str, tuple[Kind, str]] = {
         "running": ("compute", "computes"),

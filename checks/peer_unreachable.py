@@ -65,9 +65,10 @@ def peer_unreachable(
     ## What to do
     {remedy}
 
-    From {first}: `ip route get {address}`, `ip neigh show {address}`, `ping -c 3 {address}`; then `python3 -c "import
-    socket; socket.create_connection(('{address}', {port}), 5)"`, which must end with "Connection refused" at once. In a
-    cloud, allow all TCP ports between the hosts of the job in their security group; for ports alone, those of `sysctl
+    From {first}: `ip route get {address}`, `ip neigh show {address}` (PERMANENT: an entry written by hand, which `ip
+    neigh flush to {address} nud permanent` deletes), `ping -c 3 {address}`; then `python3 -c "import socket;
+    socket.create_connection(('{address}', {port}), 5)"`, which must end with "Connection refused" at once. In a cloud,
+    allow all TCP ports between the hosts of the job in their security group; for ports alone, those of `sysctl
     net.ipv4.ip_local_port_range`. Another network is chosen with GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME or
     HCCL_SOCKET_IFNAME.
 

@@ -65,7 +65,7 @@ def command(
         result=result, expected=expected, missing_ranks=missing_ranks, misfits=misfits, checks=checks, judged=judged
     )
     wrong = "error" in {*(finding.severity for finding in checks), *(finding.severity for finding in misfits)}
-    unseen = missing_ranks or too_few or not result.views or result.unread or result.code != 0
+    unseen = missing_ranks or too_few or not result.views or result.unread or not result.is_over
     code = Exit.FAILED if wrong else Exit.UNKNOWN if unseen else Exit.HEALTHY
     write_stdout(render_json(page, code) if as_json else render(page, code, verbose))
     raise typer.Exit(int(code))

@@ -432,6 +432,14 @@ def test_while_one_rank_builds_an_extension_the_others_wait_for_it(children_ran:
     assert (finding.result, odd_rank_numbers(finding)) == (result, [0] if result == "odd" else [])
 
 
+@pytest.mark.parametrize(("threads_ran", "result"), [(0.3, "undecided"), (0.02, "odd")])
+def test_a_rank_that_waits_for_threads_of_its_own_while_they_compute(threads_ran: float, result: str) -> None:
+    """On a busy host threads that share one interpreter get a small part of a CPU."""
+    stack = [("Condition.wait", "/x/lib/python3.11/threading.py", 9), ("score", "/job/train.py", 7)]
+    waits = [msgspec.structs.replace(look, all_ran=n * threads_ran / 2) for n, look in enumerate(looks())]
+    assert judged(rank(0, waits, stack, world=2), rank(1, looks(), world=2)).result == result
+
+
 def test_the_lock_that_a_build_has_left_is_named() -> None:
     finding = judged(*(building(number, *LOCKED, call="sleep", switches=40) for number in (0, 1)))
     assert finding.result == "undecided" and "find ~/.cache/torch_extensions -name lock -delete" in finding.text

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -285,6 +287,7 @@ def test_a_script_with_words_that_only_a_shell_knows_goes_on_as_it_stands(tmp_pa
         ("RANK=$PMI_RANK exec python -m pkg.train", [], [f"RANK=$PMI_RANK exec python {os.getcwd()}/STUB"]),
         ("source env.sh; P=run/train.py; A=$PMI_RANK python $P", [], ["source env.sh; P=run/STUB; A=$PMI_RANK python $P"]),
         ('A=$PMI_RANK exec "$@"', ["-", "python", "train.py", "-v"], ['A=$PMI_RANK exec "$@"', "-", "python", "STUB", "-v"]),
+        ("A=$PMI_RANK; ./ring $A", [], ["A=$PMI_RANK; python3 ./STUB $A"]),
         ("if [ $PMI_RANK = 0 ]; then python train.py; else python train.py -q; fi", [],
          ["if [ $PMI_RANK = 0 ]; then python STUB; else python STUB -q; fi"]),
     ],
@@ -355,6 +358,77 @@ def test_a_program_in_another_folder_and_several_programs_of_one_line(program: P
     code, document = rehearse(program.parent, *run, sys.executable, "train.py", *more, options=("--for", "60"))
     assert (code, ranks(document)) == (0, [(0, 0), (1, 1)]), document
     assert left_behind(program.parent) == ["code", "code/other.py", "code/train.py"]
+
+
+def test_scripts_that_start_themselves_or_another(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``$0`` starts the text with the stub, never the file."""
+    python = sys.executable
+    texts = {
+        "again.sh": f'[ -n "$AGAIN" ] || AGAIN=1 exec $0 "$@"\nexport RANK=$1 WORLD_SIZE=1\n{python} train.py\n',
+        "child.sh": f'if [ "$1" != child ]; then bash "$0" child "$@"; exit $?; fi\nRANK=$2 WORLD_SIZE=1 {python} train.py\n',
+        "outer.sh": "exec bash inner.sh 0\n",
+        "inner.sh": f"export RANK=$1 WORLD_SIZE=1\n{python} train.py\n",
+        "each.sh": "exec bash rank.sh 0\n",
+        "rank.sh": f"export RANK=$OF_LAUNCHER WORLD_SIZE=1\n{python} train.py\n",
+    }
+    for name, text in texts.items():
+        program.with_name(name).write_text(text)
+        program.with_name(name).chmod(0o755)
+    lines = ["bash again.sh 0", "bash child.sh 0", "./outer.sh", "bash -c %bash inner.sh 0"]
+    for line in lines:
+        head, _, rest = line.partition("%")
+        words = [*head.split(), rest] if rest else head.split()
+        code, document = rehearse(program.parent, *words, options=("--for", "60"), OF_LAUNCHER="0")
+        assert (code, ranks(document)) == (0, [(0, 0)]) or ranks(document) == [(0, None)], (line, document)
+        assert left_behind(program.parent, *texts) == []
+    monkeypatch.chdir(program.parent)
+    argv = rehearsed_line(["mpirun", "-np", "2", "bash", "each.sh"], {}, "STUB", "LOGS").argv
+    inner = f"export RANK=$OF_LAUNCHER WORLD_SIZE=1\n{python} STUB\n"
+    assert argv == ("mpirun", "-np", "2", "bash", "-c", f"exec bash -c {shlex.quote(inner)} rank.sh 0\n", "each.sh")
+
+
+@pytest.mark.parametrize(
+    ("text", "new_text"),
+    [
+        ("torchrun --nnodes=$1 $(cd $(dirname $0); pwd)/train.py", "torchrun --log_dir=LOGS/log --nnodes=$1 $(cd $(dirname $0); pwd)/STUB.py"),
+        ('D=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\npython $D/train.py', 'D=$(cd "$(dirname "$0")" && pwd)\npython $D/STUB.py'),
+        ("N=$(python -c 'import torch; print(torch.cuda.device_count())')\nG=$(nvidia-smi -L | wc -l)\nX=$N$G$PPID python train.py",
+         "N=$(python -c 'import torch; print(torch.cuda.device_count())')\nG=$(nvidia-smi -L | wc -l)\nX=$N$G$PPID python STUB.py"),
+        ("torchrun train.py 2>&1 | grep -v warning", ""),
+        ("torchrun $(cd $(dirname $0)/..; pwd)/train.py", None),
+        ("N=$(nvidia-smi -r | wc -l) python train.py", None),
+        ("N=$(python -c 'import torch; torch.save(1, \"a\"); print(torch.cuda.device_count())') python train.py", None),
+    ],
+)  # fmt: skip
+def test_a_script_that_computes_its_folder_and_counts_devices(text: str, new_text: str | None, tmp_path: Path) -> None:
+    """``new_text``: empty: the launch line alone is run; None: it is refused."""
+    (tmp_path / "run.sh").write_text(text)
+    with contextlib.nullcontext() if new_text is not None else pytest.raises(CannotRehearse):
+        line = rehearsed_line(["bash", str(tmp_path / "run.sh")], {}, "STUB.py", "LOGS")
+        if new_text:
+            assert line.argv[:3] == ("bash", "-c", new_text)
+            in_folder = "/train.py" in text
+            assert line.program == (f"{tmp_path}/./STUB.py" if in_folder else "STUB.py")
+        else:
+            assert line.argv == ("torchrun", "--log_dir=LOGS/log", "STUB.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "for s in train.py eval.py; do torchrun $s; done",
+            r"launch line, with values: doctor rehearse -- torchrun \$s$",
+        ),
+        ('[ "$A" ] || exec ssh n2 bash $0\npython train.py $A', "2 programs"),
+        ('[ "$A" ] || exec mpirun -np 1 bash $0 : python other.py\npython train.py $A', "2 programs"),
+        ('[ "$A" ] || python other.py "bash $0"\npython train.py $A', "2 programs; expected one: other.py, train.py"),
+    ],
+)
+def test_a_refused_script_says_what_to_type(text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(text)
+    with pytest.raises(CannotRehearse, match=reason):
+        rehearsed_line(["bash", str(tmp_path / "run.sh")], {}, "STUB", "LOGS")
 
 
 def test_a_wrapper_gets_the_words_behind_it(tmp_path: Path) -> None:

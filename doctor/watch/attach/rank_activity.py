@@ -89,7 +89,7 @@ _LEAST_OF_THREADS = 0.05
 """Seconds on CPUs of all its threads within the looks, above which one of them works."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
 _LEAST_OF_CHILDREN = 0.2
-"""Seconds on CPUs of the children that a rank waits for within the looks, above which they compute."""
+"""Seconds on CPUs of the children, or threads, that a rank waits for within the looks, above which they compute."""
 HELPED: frozenset[Kind] = frozenset({"wait", "file", "idle"})
 """Waits that another process may end: a pool's, a server's or a compiler's, by a thread, a pipe or a socket."""
 LONGEST_WAIT = 600.0
@@ -242,9 +242,13 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
         return True  # it moved: the child, or the call, is another one by now
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN
-    if kind in HELPED or (
-        kind == "sleep" and not unmoved
-    ):  # it asks again and again; a child may have other work, such as a loader's
+    looks = [look for look in rank.looks if look is not None and look.all_ran >= 0]
+    if kind == "wait" and looks and looks[-1].call == "futex":  # for threads of its own, which share what CPU it gets
+        by_threads = looks[-1].all_ran - looks[0].all_ran - (looks[-1].ran - looks[0].ran)
+        if by_threads > _LEAST_OF_CHILDREN:
+            return True
+    # Who asks again and again: a child may have other work, such as a loader's.
+    if kind in HELPED or (kind == "sleep" and not unmoved):
         return by_children > _BUSY * seconds
     has_changed = len(functions) > 1 and functions[0] != functions[-1]
     return kind == "compute" and (has_changed or _computes_in_libraries(rank) or _lacks_cpu(rank, seconds))
@@ -386,7 +390,9 @@ def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, 
     if ran > _BUSY * seconds:
         return "compute", "computes"
     if len(same) > 1:
-        return ("unknown", "moves") if {look.call for look in looks} - {"?"} else ("unknown", "is not readable")
+        calls = {look.call for look in looks} - {"?"}
+        moves = filled("sleeps again and again, as one that polls") if "sleep" in calls else "moves"
+        return "unknown", moves if calls else "is not readable"
     kinds: dict[str, tuple[Kind, str]] = {
         "running": ("compute", "computes"),
         "sleep": ("sleep", "sleeps"),

@@ -59,6 +59,11 @@ class RehearsalResult(NamedTuple):
     later: int = 0
     """Processes of later runs, which are left out."""
 
+    @property
+    def is_over(self) -> bool:
+        """The launcher has ended well, or runs its program again after all ranks of the first run had ended."""
+        return self.code == 0 or (self.code is None and self.later > 0)
+
 
 def rehearse(argv: Sequence[str], environ: Mapping[str, str], seconds: float) -> RehearsalResult:
     """Starts the line with a stub. Raises: InputError where the program cannot be replaced."""

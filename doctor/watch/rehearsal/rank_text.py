@@ -8,27 +8,34 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.shell.script_evaluation import evaluate
-from doctor.job.shell.word import ShellCommand, ShellText, Word, literal_words
+from doctor.job.shell.word import ShellCommand, ShellText, Word, beside_script, literal_words
 
 MAX_TEXT = 100_000
 """Bytes: Linux takes 128 KiB for one word of a command."""
 _SETS_UP = (
     ": . [ [[ awk basename cat cd cut date declare dirname echo egrep exit export expr false free getent grep hash "
     "head hostname id ip local ls lscpu mkdir ml module nproc popd printenv printf pushd pwd readlink readonly "
-    "realpath return scontrol sed seq set shift shopt sleep sort source tail taskset test tr true type typeset ulimit "
-    "umask uname uniq unset wait wc which whoami"
+    "realpath return scontrol sed seq set shift shopt shuf sleep sort source tail taskset test tr true type typeset "
+    "ulimit umask uname uniq unset wait wc which whoami"
 )
 SETS_UP = frozenset(_SETS_UP.split())
 """Commands that compute values, or set up what a program inherits."""
-ACTIVATES = dict.fromkeys(("conda", "mamba", "micromamba", "pyenv", "spack"), ("activate", "deactivate"))
+ACTIVATES = {
+    **dict.fromkeys(("conda", "mamba", "micromamba", "pyenv", "spack"), ("activate", "deactivate")),
+    "nvidia-smi": ("-L", "--list-gpus", "--query-gpu"),
+}
 """And the first words with which others do."""
+_COUNTS = re.compile(r"import torch *[;,\n]? *print\(torch\.(?:cuda|npu|xpu)\.device_count\(\)\) *")
+"""Python text that only counts devices."""
 _STARTS = ("exec", "command", "time")
 _CHANGES = re.compile(r"(?<![\w./-])(?:rm|trap)(?![\w./=-])")
 """Of the commands that `evaluate` passes over."""
@@ -42,6 +49,15 @@ _ENDS = {"[[": "]]", "((": "))"}
 MAX_COMPARISON = 400
 """Characters: in more, what looks like output is output."""
 _STREAMS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
+_SCRIPTS = (".sh", ".bash")
+_OWN_TEXT = "$BASH_EXECUTION_STRING"
+"""Bash's name for the text after ``-c``."""
+_RESTART = re.compile(
+    r"""((?:^|[;&|({]|\b(?:then|else|do|exec)\b)[ \t]*|(?<![\w./-])bash[ \t]+)("?)\$(?:0|\{0\})\2(?=[\s;&|)]|\Z)""",
+    re.MULTILINE,
+)
+"""At the beginning of a command, or behind ``bash``."""
+_SOURCE = re.compile(r"\$\{BASH_SOURCE(?:\[0\])?\}|\$BASH_SOURCE\b(?!\[)")
 _TEE = re.compile(r"\|(&?)[ \t]*tee\b[^;|&\n)]*")
 _LOGS = re.compile(r"(--(?:log[-_]dir|output-filename)[= ])[ \t]*\S+")
 _NO_LOGS = re.compile(r"(?<![\w/.-])(torchrun|torch\.distributed\.(?:run|launch))(?=\s)")
@@ -59,6 +75,8 @@ class RankText(NamedTuple):
     """After the text and the script's name."""
     program: str
     """As the text starts it."""
+    path: str
+    """Of the stub, which the text starts."""
     line: LaunchLine
     """The command that starts it."""
     place: int
@@ -67,12 +85,25 @@ class RankText(NamedTuple):
     """The commands of the text."""
 
 
+def restarting_itself(text: str) -> str:
+    """A script of bash that is run by ``bash -c``: its ``$0`` is started likewise, the text and not the file."""
+    text = _SOURCE.sub("$0", text)
+    return _RESTART.sub(lambda match: f'{match[1].removesuffix("bash ")}bash -c "{_OWN_TEXT}" $0', text)
+
+
 def with_stub(
-    text: str, arguments: Sequence[str], environ: Mapping[str, str], stub: str, module_stub: str, logs: str
+    text: str,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    stub: str,
+    module_stub: str,
+    logs: str,
+    read: Callable[[str], str] | None = None,
 ) -> RankText:
     """Text of a shell, and its arguments, with a stub. Raises: TextRefused.
 
     ``stub``: the file's name, which lies beside the program; ``module_stub``: its path in the place of a module.
+    ``read``: the text of a script that this one starts; None: such text is refused.
 
     >>> text = with_stub('export RANK=$SLURM_PROCID; python -u run/train.py "$@"', ["--lr", "1"], {}, "s.py", "", "")
     >>> text.text, text.program
@@ -84,24 +115,44 @@ def with_stub(
         raise TextRefused(filled("it starts {0}, too", removed[0]))
     text = _without_output(text, logs)
     _, starters = _starters(text, arguments, environ)
-    programs = {(line.program, line.is_module) for _, line in starters}
-    if len(programs) != 1:
-        raise TextRefused(filled("it starts {0} programs; expected one", len(programs)))
-    line = starters[0][1]
-    if "program" in line.unresolved or not _NAME.match(line.program) or line.program.endswith((".sh", ".bash")):
-        why = printable(line.unresolved.get("program", line.program), 200)
-        raise TextRefused(filled("the program of the launch line is not known: {0}", why))
-    beside = os.path.join(os.path.dirname(line.program), stub)
-    path = module_stub if line.is_module else beside
-    started = path if runs_python(line) else f"python3 {path}"
+    lines = {(line.program, line.is_module): line for _, line in starters}
+    if len(lines) != 1:
+        names = ", ".join(sorted(line.program or line.unresolved.get("program", "") for line in lines.values()))
+        raise TextRefused(filled("it starts {0} programs; expected one: {1}", len(lines), printable(names, 200)))
+    (line,) = lines.values()
+    if read and _NAME.match(line.program) and line.program.endswith(_SCRIPTS):
+        inner = with_stub(read(line.program), line.arguments, environ, stub, module_stub, logs)
+        if inner.shell.moves or inner.arguments != line.arguments:
+            raise TextRefused(filled("{0} is a shell script, too", line.program))
+        started = f"{'' if line.interpreter else 'bash '}-c {shlex.quote(inner.text)} {line.program}"
+        path, program = inner.path, inner.program
+    else:
+        path, program = _stub_path(line, stub, module_stub), _file_of(line)
+        started = path if runs_python(line) else f"python3 {path}"
     flag = r"(?:-m|--module)[ \t]+" if line.is_module else ""
     token = re.compile(f"{_BEFORE}{flag}{re.escape(line.program)}{_AFTER}")
+    if _file_of(line) != line.program:
+        token, started = re.compile(f"(?<=/){re.escape(os.path.basename(line.program))}{_AFTER}"), stub
     new_text = token.sub(lambda _: started, text)
     rest = _replaced_words(arguments, line, started)
     shell, starters = _starters(new_text, rest, environ)
-    if {(new_line.program, new_line.is_module) for _, new_line in starters} != {(path, False)}:
+    is_replaced = {(new_line.program, new_line.is_module) for _, new_line in starters} == {(path, False)}
+    if not is_replaced or len(new_text.encode()) > MAX_TEXT:
         raise TextRefused("its program cannot be replaced with certainty")
-    return RankText(new_text, tuple(rest), line.program, line, starters[0][0], shell)
+    return RankText(new_text, tuple(rest), program, path, line, starters[0][0], shell)
+
+
+def _file_of(line: LaunchLine) -> str:
+    """The program's path; where the line computes its folder, and that is the script's, seen from there."""
+    return line.program if ".." in line.program else beside_script(line.program)
+
+
+def _stub_path(line: LaunchLine, stub: str, module_stub: str) -> str:
+    """Raises: TextRefused."""
+    if "program" in line.unresolved or not _NAME.match(_file_of(line)) or line.program.endswith(_SCRIPTS):
+        why = printable(line.unresolved.get("program", line.program), 200)
+        raise TextRefused(filled("the program of the launch line is not known: {0}", why))
+    return module_stub if line.is_module else os.path.join(os.path.dirname(line.program), stub)
 
 
 def runs_python(line: LaunchLine) -> bool:
@@ -177,9 +228,19 @@ def _launches(shell: ShellText, environ: Mapping[str, str]) -> Iterator[tuple[in
         if _sets_up(command.argv):
             continue
         try:
-            yield place, read_launch_line(_without_starter(command), environ)
+            line = read_launch_line(_without_starter(command), environ)
         except NotALaunchLine:
             raise TextRefused(filled("it starts {0}, too", printable(command.argv[0].text, 100))) from None
+        if not _starts_itself(command, line):
+            yield place, line
+
+
+def _starts_itself(command: ShellCommand, line: LaunchLine) -> bool:
+    """Alone, or in each task of a launcher: all that it starts is this very text."""
+    is_own_text = not line.program and _OWN_TEXT in line.unresolved.get("program", "")
+    texts = {word.text for word in command.argv}
+    is_here = set(line.wrappers) <= {"bash -c"} and {call.launcher for call in line.launchers} <= {*STARTS_TASKS}
+    return is_own_text and is_here and ":" not in texts
 
 
 def _without_starter(command: ShellCommand) -> tuple[Word, ...]:
@@ -191,7 +252,9 @@ def _sets_up(argv: Sequence[Word]) -> bool:
     if name.unresolved:
         return False
     if name.text in ACTIVATES:
-        return bool(rest) and rest[0].text in ACTIVATES[name.text]
+        return bool(rest) and rest[0].text.partition("=")[0] in ACTIVATES[name.text]
+    if len(rest) == 2 and rest[0].text == "-c" and name.text.startswith("python"):
+        return _COUNTS.fullmatch(rest[1].text) is not None
     changes_files = name.text == "sed" and any(word.text.startswith(("-i", "--in-place")) for word in rest)
     return name.text in SETS_UP and not changes_files and (name.text != "taskset" or "-p" in [w.text for w in rest])
 

@@ -95,7 +95,7 @@ def _ending(page: RehearsalPage) -> Iterator[str]:
         yield phrase("the line runs its program again: {count} later processes are left out", count=result.later)
     if result.unread:
         yield phrase("{count} answers of ranks cannot be read", count=result.unread)
-    if result.code or (result.code is None) or not result.views:
+    if not (result.is_over and result.views):
         if result.code is None:
             took = f"{result.seconds:.0f}"
             if result.views:

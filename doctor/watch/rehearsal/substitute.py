@@ -13,6 +13,8 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from doctor.engine.bounded_read import read_bounded, unreadable_reason
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -21,14 +23,16 @@ from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.options import Options, split_options
-from doctor.job.launch_line.read import SHELLS
+from doctor.job.launch_line.read import SHELLS, starts_ranks
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.word import ShellText, beside_script, literal_words
-from doctor.watch.rehearsal.rank_text import TextRefused, runs_python, with_stub
+from doctor.watch.rehearsal.rank_text import TextRefused, restarting_itself, runs_python, with_stub
 
 _OF_BATCH = ("output", "error", "input", "open-mode", "array", "requeue", "no-requeue", "export", "wrap", "parsable",
              "wait")  # fmt: skip
 """Options that sbatch has and salloc has not (https://slurm.schedmd.com/salloc.html)."""
+_DEEPEST = 4
+"""Scripts that start one another."""
 _SHEBANG = re.compile(rf"#![ \t]*(?:/usr/bin/env[ \t]+)?(?:/\S*/)?({'|'.join(SHELLS)})\b")
 _MODULE_FLAGS = ("-m", "--module")
 _LOG_OPTIONS = {
@@ -47,12 +51,20 @@ _ALWAYS = {
 that stays (``DefaultLogsSpecs`` in torch/distributed/elastic/multiprocessing/api.py). And the words before it."""
 
 
+_IN_A_RANK = {"SLURM_STEP_ID": "0"}
+"""With it text is read as that of a rank, which may start any program."""
+
+
 class CannotRehearse(ValueError):
     """A line in which the program cannot be replaced: why."""
 
 
 class OnlyAShellKnows(CannotRehearse):
-    """A part of the launch line is computed where it runs."""
+    """A part of the launch line is computed where it runs. ``line_text``: the line, in a shell's text."""
+
+    def __init__(self, why: str, line_text: str) -> None:
+        super().__init__(why)
+        self.line_text = line_text
 
 
 class Rehearsed(NamedTuple):
@@ -99,16 +111,22 @@ def _of_shell(
     rest = split_options("bash", literal_words(argv[place + 1 :]), option_table("shell")).rest
     if not rest or any(call.launcher == "ssh" for call in line.launchers):
         raise CannotRehearse(
-            filled("{0} stands in a shell text; expected it among the words of the line", line.program)
+            filled("{0} is not among the words of the line; expected a line that names it", line.program)
         )
     text, *arguments = (word.text for word in rest)
     before = _own_logs(list(argv[: len(argv) - len(rest)]), line, logs)
     try:
         inner = _of_text(f"{argv[place]} -c", text, environ, arguments[1:], stub, logs)
-    except OnlyAShellKnows as error:
-        inner = _whole_text([argv[place], "-c"], f"{argv[place]} -c", text, environ, arguments[1:], stub, logs, error)
-        start = os.path.join(line.folder, inner.start)
-        return inner._replace(argv=(*before, inner.argv[2], *arguments[:1], *inner.argv[4:]), line=line, start=start)
+    except CannotRehearse as error:
+        if not (isinstance(error, OnlyAShellKnows) or line.launchers):
+            raise
+        inside = {**environ, **_IN_A_RANK} if line.launchers else environ
+        inner = _whole_text([argv[place], "-c"], f"{argv[place]} -c", text, inside, arguments[1:], stub, logs, error)
+        new_argv, start = (
+            (*before, inner.argv[2], *arguments[:1], *inner.argv[4:]),
+            os.path.join(line.folder, inner.start),
+        )
+        return inner._replace(argv=new_argv, environ=environ, line=line, start=start)
     removed = [word for name in sorted(environ.keys() - inner.environ.keys()) for word in ("-u", name)]
     names = sorted(name for name in inner.environ if inner.environ[name] != environ.get(name))
     after = ("env", *removed, *(f"{name}={inner.environ[name]}" for name in names), *inner.argv)
@@ -123,16 +141,26 @@ def _is_script(line: LaunchLine, argv: Sequence[str]) -> bool:
     return os.path.basename(line.interpreter) in SHELLS or (not line.interpreter and line.program.endswith(".sh"))
 
 
-def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: str) -> Rehearsed:
+def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: str, depth: int = 0) -> Rehearsed:
+    text = _read(line.program)
     try:
-        text = read_bounded(line.program, 1 << 20).decode("utf-8")
-    except (OSError, ValueError) as error:
-        raise CannotRehearse(filled("{0}: {1}", printable(line.program, 200), unreadable_reason(error))) from None
-    try:
-        return _of_text(line.program, text, environ, line.arguments, stub, logs)
+        return _of_text(line.program, text, environ, line.arguments, stub, logs, depth)
     except OnlyAShellKnows as error:
         head = [line.interpreter or _shell_of(text), "-c"]
-        return _whole_text(head, line.program, text, environ, line.arguments, stub, logs, error)
+        try:
+            return _whole_text(head, line.program, text, environ, line.arguments, stub, logs, error)
+        except CannotRehearse as refused:
+            raise CannotRehearse(
+                filled("{0}. Expected its launch line, with values: doctor rehearse -- {1}", refused, error.line_text)
+            ) from None
+
+
+def _read(path: str) -> str:
+    """The text of a script. Raises: CannotRehearse."""
+    try:
+        return read_bounded(path, 1 << 20).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise CannotRehearse(filled("{0}: {1}", printable(path, 200), unreadable_reason(error))) from None
 
 
 def _shell_of(text: str) -> str:
@@ -152,50 +180,72 @@ def _whole_text(
     reason: CannotRehearse,
 ) -> Rehearsed:
     """All of a shell's text with the stub in it: ``HEAD TEXT PATH ARGUMENTS``. Raises: CannotRehearse."""
+    if head[-2].endswith("bash") and not path.endswith(" -c"):
+        text = restarting_itself(text)
     try:
-        ranked = with_stub(text, arguments, environ, stub, os.path.abspath(stub), logs)
+        ranked = with_stub(text, arguments, environ, stub, os.path.abspath(stub), logs, _read)
     except TextRefused as error:
         raise CannotRehearse(filled("{0}; {1}", reason, error) if str(reason) else str(error)) from None
     start, unknown = _folder_at(ranked.place, ranked.shell, path)
     if unknown:
         raise reason
-    module = ranked.line.is_module
-    program = os.path.abspath(stub) if module else os.path.join(os.path.dirname(ranked.program), stub)
+    line, program = ranked.line, ranked.program
+    if "folder of the program" in line.unresolved:
+        program = os.path.join(os.path.abspath(os.path.dirname(path)), program)
+        line = replace(line, program=program)
+    program = os.path.abspath(stub) if line.is_module else os.path.join(os.path.dirname(program), stub)
     argv = (*head, ranked.text, path, *ranked.arguments)
-    return Rehearsed(argv, environ, ranked.line, program, printable(path, 200), "", "" if module else start, True)
+    return Rehearsed(argv, environ, line, program, printable(path, 200), "", "" if line.is_module else start, True)
 
 
 def _of_text(
-    path: str, text: str, environ: Mapping[str, str], arguments: Sequence[str], stub: str, logs: str
+    path: str,
+    text: str,
+    environ: Mapping[str, str],
+    arguments: Sequence[str],
+    stub: str,
+    logs: str,
+    depth: int = 0,
 ) -> Rehearsed:
-    """The launch line of a shell text. ``path``: of the script."""
+    """The launch line of a shell text, or of the one script that it starts. ``path``: of the script."""
     name, script_arguments = printable(path, 200), literal_words(arguments)
     try:
         script = read_job_script(text, environ, script_arguments)
     except (ValueError, NotAJobScript) as error:
         raise CannotRehearse(filled("{0}: {1}", name, error)) from None
-    job_line = script.job_line
+    inner_scripts = script.scripts if len(script.scripts) == 1 and depth < _DEEPEST else ()
+    job_line = script.job_line or next(iter(inner_scripts), None)
     if job_line is None:
         raise CannotRehearse(filled("{0}: {1}", name, script.refusal or "no launch line was found in it"))
     takes_hosts = any(call.launcher in STARTS_TASKS for call in job_line.launchers)
     if script.resources.scheduler == "slurm" and takes_hosts and "SLURM_JOB_ID" not in environ:
         raise _needs_allocation([path, *arguments], script.resources.options)
     shell = evaluate(text, environ, script_arguments)
-    commands = [command for command in shell.commands if command.line == job_line.line]
+    of_line = [command for command in shell.commands if command.line == job_line.line]
+    commands = [command for command in of_line if starts_ranks(command.argv)] or of_line
+    line_text = " ".join(word.text if word.unresolved else shlex.quote(word.text) for word in commands[-1].argv)
+    line_text = printable(line_text, 600)
     if len(commands) != 1:
-        raise OnlyAShellKnows(filled("{0}, line {1}: more than one command; expected one", name, job_line.line))
+        raise OnlyAShellKnows(
+            filled("{0}, line {1}: more than one command; expected one", name, job_line.line), line_text
+        )
     (command,) = commands
     unknown = next((word.unresolved for word in command.argv if word.unresolved), "")
     unknown = unknown or next(iter(command.unresolved.values()), "")
     folder, unknown_folder = _folder_at(shell.commands.index(command), shell, path)
     if unknown := unknown or unknown_folder:
         raise OnlyAShellKnows(
-            filled("{0}, line {1}: only a shell knows {2}", name, job_line.line, printable(unknown, 200))
+            filled("{0}, line {1}: only a shell knows {2}", name, job_line.line, printable(unknown, 200)), line_text
         )
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
     new_argv = [word.text for word in command.argv]
     del new_argv[: new_argv[0] == "exec"]
-    rehearsed = _replaced(new_argv, inside, read_launch_line(new_argv, inside), stub, logs, folder)
+    line = read_launch_line(new_argv, inside)
+    if _is_script(line, new_argv):
+        inner_path = os.path.join(os.path.abspath(folder), line.program) if folder else line.program
+        inner = _of_script(replace(line, program=inner_path), inside, stub, logs, depth + 1)
+        return inner._replace(folder=os.path.join(folder, inner.folder) if inner.folder else folder)
+    rehearsed = _replaced(new_argv, inside, line, stub, logs, folder)
     return rehearsed._replace(where=filled("{0}, line {1}", name, job_line.line), folder=folder)
 
 
@@ -242,7 +292,9 @@ def _replaced(
     start = len(argv) - len(tail)
     if start < 0 or tuple(argv[start:]) != tail:
         raise CannotRehearse(
-            filled("{0} stands in a shell text; expected it among the words of the line", printable(line.program, 200))
+            filled(
+                "{0} is not among the words of the line; expected a line that names it", printable(line.program, 200)
+            )
         )
     head = list(argv[:start])
     if text := _shell_text(os.path.join(folder, line.folder, line.program), line):
@@ -250,8 +302,9 @@ def _replaced(
         shell = [] if line.interpreter else [_shell_of(text)]
         before = [*_own_logs(head, line, logs), *shell, "-c"]
         error = CannotRehearse(reason)
-        inner = _whole_text(before, line.program, text, environ, line.arguments, stub, logs, error)
-        return inner._replace(line=line, start=os.path.join(line.folder, inner.start))
+        inside = {**environ, **_IN_A_RANK} if line.launchers else environ
+        inner = _whole_text(before, line.program, text, inside, line.arguments, stub, logs, error)
+        return inner._replace(environ=environ, line=line, start=os.path.join(line.folder, inner.start))
     values = [word for before, word in pairwise(head) if before.startswith("-")]  # of options
     if line.program in head and line.program not in values:
         raise CannotRehearse(filled("{0} stands in the line twice", printable(line.program, 200)))

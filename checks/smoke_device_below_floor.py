@@ -1,14 +1,10 @@
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.engine.toml_compat import read_table
 from doctor.facts.smoke.devices import SmokeDevices
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import describe_ranks
+from doctor.smoke.speed.device_floors import memory_floor
 from doctor.smoke.speed.device_speeds import comparable_times, describe_rate, rate
 
 
@@ -51,19 +47,3 @@ def smoke_device_below_floor(run: SmokeRun, devices: PerHost[SmokeDevices]) -> I
                 observed=describe_rate(min(by_rank[rank] for rank in ranks), 1.0, "memory"),
                 expected=describe_rate(floor, 1.0, "memory"),
             )
-
-
-@cache
-def memory_floors() -> Mapping[str, int]:
-    """MB/s of the device's memory, read and written, by the name that its driver gives it."""
-    return read_table(Path(__file__).with_suffix(".toml"), dict[str, int])
-
-
-def memory_floor(model: str) -> float | None:
-    """Bytes a second; None where the vendor says nothing of this model.
-
-    >>> memory_floor("NVIDIA H100 80GB HBM3")
-    1905000000000.0
-    """
-    floor = memory_floors().get(model)
-    return floor * 1e6 if floor else None

@@ -15,7 +15,7 @@ NOT_TOLD = {
     ("picotron", "--rdzv_backend=c10"), ("picotron", "=localhost:29500"),
     ("cpu container", "--nnodes=3"),  # srun has options that a branch sets
     ("pangu", "--local_worker_num=3"), ("pbs mpiexec", "export MASTER_ADDR=localhost"),
-    ("pbs mpiexec", "export MASTER_ADR"), ("pbs openmpi", "mpirun -x MASTER_ADDR=127.0.0.1 -np 4 "),
+    ("pbs openmpi", "mpirun -x MASTER_ADDR=127.0.0.1 -np 4 "),
     ("lsf", "localhost:29400"), ("lightning", "--num_nodes 3"),
 }  # fmt: skip
 """What is known not to be told."""

@@ -114,12 +114,7 @@ def with_stub(
     if removed := _CHANGES.search(text):
         raise TextRefused(filled("it starts {0}, too", removed[0]))
     text = _without_output(text, logs)
-    _, starters = _starters(text, arguments, environ)
-    lines = {(line.program, line.is_module): line for _, line in starters}
-    if len(lines) != 1:
-        names = ", ".join(sorted(line.program or line.unresolved.get("program", "") for line in lines.values()))
-        raise TextRefused(filled("it starts {0} programs; expected one: {1}", len(lines), printable(names, 200)))
-    (line,) = lines.values()
+    line = _only_line(text, arguments, environ)
     if read and _NAME.match(line.program) and line.program.endswith(_SCRIPTS):
         inner = with_stub(read(line.program), line.arguments, environ, stub, module_stub, logs)
         if inner.shell.moves or inner.arguments != line.arguments:
@@ -129,17 +124,31 @@ def with_stub(
     else:
         path, program = _stub_path(line, stub, module_stub), _file_of(line)
         started = path if runs_python(line) else f"python3 {path}"
-    flag = r"(?:-m|--module)[ \t]+" if line.is_module else ""
-    token = re.compile(f"{_BEFORE}{flag}{re.escape(line.program)}{_AFTER}")
     if _file_of(line) != line.program:
-        token, started = re.compile(f"(?<=/){re.escape(os.path.basename(line.program))}{_AFTER}"), stub
-    new_text = token.sub(lambda _: started, text)
-    rest = _replaced_words(arguments, line, started)
+        started = stub
+    new_text, rest = _pattern_of_program(line).sub(lambda _: started, text), _replaced_words(arguments, line, started)
     shell, starters = _starters(new_text, rest, environ)
-    is_replaced = {(new_line.program, new_line.is_module) for _, new_line in starters} == {(path, False)}
-    if not is_replaced or len(new_text.encode()) > MAX_TEXT:
+    if {(new.program, new.is_module) for _, new in starters} != {(path, False)} or len(new_text.encode()) > MAX_TEXT:
         raise TextRefused("its program cannot be replaced with certainty")
     return RankText(new_text, tuple(rest), program, path, line, starters[0][0], shell)
+
+
+def _only_line(text: str, arguments: Sequence[str], environ: Mapping[str, str]) -> LaunchLine:
+    """The one line of a text that starts a program. Raises: TextRefused."""
+    lines = {(line.program, line.is_module): line for _, line in _starters(text, arguments, environ)[1]}
+    if len(lines) != 1:
+        names = ", ".join(sorted(line.program or line.unresolved.get("program", "") for line in lines.values()))
+        raise TextRefused(filled("it starts {0} programs; expected one: {1}", len(lines), printable(names, 200)))
+    (line,) = lines.values()
+    return line
+
+
+def _pattern_of_program(line: LaunchLine) -> re.Pattern[str]:
+    """Where the program stands in the text of its line; of a folder that the line computes, the file's name alone."""
+    if _file_of(line) != line.program:
+        return re.compile(f"(?<=/){re.escape(os.path.basename(line.program))}{_AFTER}")
+    flag = r"(?:-m|--module)[ \t]+" if line.is_module else ""
+    return re.compile(f"{_BEFORE}{flag}{re.escape(line.program)}{_AFTER}")
 
 
 def _file_of(line: LaunchLine) -> str:

@@ -25,7 +25,7 @@ from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.launch_line.read import SHELLS, starts_ranks
 from doctor.job.shell.script_evaluation import evaluate
-from doctor.job.shell.word import ShellText, beside_script, literal_words
+from doctor.job.shell.word import ShellCommand, ShellText, beside_script, literal_words
 from doctor.watch.rehearsal.rank_text import TextRefused, restarting_itself, runs_python, with_stub
 
 _OF_BATCH = ("output", "error", "input", "open-mode", "array", "requeue", "no-requeue", "export", "wrap", "parsable",
@@ -220,23 +220,7 @@ def _of_text(
     takes_hosts = any(call.launcher in STARTS_TASKS for call in job_line.launchers)
     if script.resources.scheduler == "slurm" and takes_hosts and "SLURM_JOB_ID" not in environ:
         raise _needs_allocation([path, *arguments], script.resources.options)
-    shell = evaluate(text, environ, script_arguments)
-    of_line = [command for command in shell.commands if command.line == job_line.line]
-    commands = [command for command in of_line if starts_ranks(command.argv)] or of_line
-    line_text = " ".join(word.text if word.unresolved else shlex.quote(word.text) for word in commands[-1].argv)
-    line_text = printable(line_text, 600)
-    if len(commands) != 1:
-        raise OnlyAShellKnows(
-            filled("{0}, line {1}: more than one command; expected one", name, job_line.line), line_text
-        )
-    (command,) = commands
-    unknown = next((word.unresolved for word in command.argv if word.unresolved), "")
-    unknown = unknown or next(iter(command.unresolved.values()), "")
-    folder, unknown_folder = _folder_at(shell.commands.index(command), shell, path)
-    if unknown := unknown or unknown_folder:
-        raise OnlyAShellKnows(
-            filled("{0}, line {1}: only a shell knows {2}", name, job_line.line, printable(unknown, 200)), line_text
-        )
+    command, folder = _known_command(evaluate(text, environ, script_arguments), job_line.line, path)
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
     new_argv = [word.text for word in command.argv]
     del new_argv[: new_argv[0] == "exec"]
@@ -247,6 +231,26 @@ def _of_text(
         return inner._replace(folder=os.path.join(folder, inner.folder) if inner.folder else folder)
     rehearsed = _replaced(new_argv, inside, line, stub, logs, folder)
     return rehearsed._replace(where=filled("{0}, line {1}", name, job_line.line), folder=folder)
+
+
+def _known_command(shell: ShellText, number: int, path: str) -> tuple[ShellCommand, str]:
+    """The one command of a line of the script ``path``, and its folder. Raises: OnlyAShellKnows."""
+    name = printable(path, 200)
+    of_line = [command for command in shell.commands if command.line == number]
+    commands = [command for command in of_line if starts_ranks(command.argv)] or of_line
+    line_text = " ".join(word.text if word.unresolved else shlex.quote(word.text) for word in commands[-1].argv)
+    line_text = printable(line_text, 600)
+    if len(commands) != 1:
+        raise OnlyAShellKnows(filled("{0}, line {1}: more than one command; expected one", name, number), line_text)
+    (command,) = commands
+    unknown = next((word.unresolved for word in command.argv if word.unresolved), "")
+    unknown = unknown or next(iter(command.unresolved.values()), "")
+    folder, unknown_folder = _folder_at(shell.commands.index(command), shell, path)
+    if unknown := unknown or unknown_folder:
+        raise OnlyAShellKnows(
+            filled("{0}, line {1}: only a shell knows {2}", name, number, printable(unknown, 200)), line_text
+        )
+    return command, folder
 
 
 def _folder_at(place: int, shell: ShellText, path: str) -> tuple[str, str]:

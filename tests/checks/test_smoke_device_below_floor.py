@@ -18,7 +18,7 @@ def test_a_whole_fleet_below_its_vendors_limit() -> None:
     first, second = findings_of(NAME, run, devices(run, events=device_events(run, H100)))
     assert (first.hosts, second.hosts) == (("w1",), ("w2",))
     assert str(first) == (
-        "ranks 0 and 1: the memory of its NVIDIA H100 80GB HBM3 moves 529 GB/s; expected at least 1.91 TB/s"
+        "ranks 0 and 1: the memory of NVIDIA H100 80GB HBM3 moves 529 GB/s; expected at least 1.91 TB/s"
     )
 
 

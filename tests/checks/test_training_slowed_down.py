@@ -18,7 +18,7 @@ def test_as_before() -> None:
 def test_the_fault() -> None:
     (finding,) = run_check(NAME, watched(SlowDown("input", 744.0, 30.0, 3, (1,), ("w1",), 716.0, 2.0))).findings
     assert str(finding) == (
-        "a step takes 744 s, and 30 s in 3 earlier runs of this job: rank 1 waits 716 s for its input; it was 2 s"
+        "a step takes 744 s, and 30 s in 3 earlier runs of this job: rank 1 waits 716 s for its input; before: 2 s"
     )
     assert finding.hosts == ("w1",) and finding.values["ranks"] == [1]
 

@@ -33,6 +33,7 @@ CONSTANT_WORDS = {
         "ACCEPT",
         "AER",
         "ALL",
+        "CPU",
         "DEFAULT",
         "DRAIN",
         "DROP",

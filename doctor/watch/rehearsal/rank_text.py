@@ -34,7 +34,7 @@ ACTIVATES = {
     "nvidia-smi": ("-L", "--list-gpus", "--query-gpu"),
 }
 """And the first words with which others do."""
-_COUNTS = re.compile(r"import torch *[;,\n]? *print\(torch\.(?:cuda|npu|xpu)\.device_count\(\)\) *")
+_COUNTS = re.compile(r"import torch *(?:[;,\n] *)?print\(torch\.(?:cuda|npu|xpu)\.device_count\(\)\) *")
 """Python text that only counts devices."""
 _STARTS = ("exec", "command", "time")
 _CHANGES = re.compile(r"(?<![\w./-])(?:rm|trap)(?![\w./=-])")

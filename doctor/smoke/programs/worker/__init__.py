@@ -35,6 +35,7 @@ PARTS = (
     "processes",
     "stage_loader",
     "work_timing",
+    "stage_pace",
     "device_work",
     "stage_devices",
     "stage_soak",

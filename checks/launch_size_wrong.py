@@ -26,7 +26,7 @@ def launch_size_wrong(
     {remedy}
 
     Change {option} in the launch line or the environment ({launch}) to {right}, or add the missing hosts. Of an
-    elastic launch (`--nnodes 2:4`) the lower number counts.
+    elastic launch (`--nnodes 2:4 --rdzv-backend c10d`) the lower number counts; without the backend it is the higher.
 
     ## Source
     PyTorch, torchrun: "--nnodes" and "--nproc-per-node"; MindSpore, msrun: "--worker_num" and "--local_worker_num";

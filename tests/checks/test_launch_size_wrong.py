@@ -11,7 +11,8 @@ from tests.checks.tables import list_messages
 
 SIZES: list[tuple[str, int, int, list[str]]] = [
     ("torchrun --nnodes 2 --nproc-per-node 8 t.py", 2, 8, []),
-    ("torchrun --nnodes 2:4 --nproc-per-node 8 t.py", 2, 8, []),
+    ("torchrun --nnodes 2:4 --rdzv-backend c10d --nproc-per-node 8 t.py", 2, 8, []),
+    ("torchrun --nnodes 2:4 t.py", 2, 8, ["the launch line is for 4 hosts, and the fleet has 2 hosts"]),
     ("torchrun --nnodes 2 --nproc-per-node 8 t.py", 4, 8, []),
     ("torchrun --nnodes $N t.py", 2, 8, []),
     ("srun -N 2 torchrun --nnodes 2 t.py", 2, 0, []),

@@ -174,7 +174,7 @@ ONE_HOST: list[tuple[LaunchConfig, dict[str, str] | None]] = [
     (torchrun("--num_gpus 2 --master_addr 10.9.9.9", "deepspeed"), OF_ANOTHER),
     (torchrun("--nnodes 1"), None),
     (torchrun("--standalone --master-addr 10.9.9.9"), None),
-    (torchrun("--nnodes 1:2 --master-addr 10.9.9.9"), None),
+    (torchrun("--nnodes 1:2 --rdzv-backend c10d --rdzv-endpoint 10.9.9.9"), None),
     (torchrun("--nnodes 2 --master-addr 10.9.9.9"), {}),
     (torchrun("--nnodes 2 --node-rank 0 --master-addr 10.9.9.9"), OF_ANOTHER),
     (torchrun("--nnodes 2 --node-rank 0 --master-addr w1"), {}),

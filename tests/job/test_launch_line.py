@@ -20,7 +20,8 @@ ROWS: list[tuple[str, list[str], int | None, int | None, int | None, str, tuple[
     # text, launchers, nodes, ranks per node, world size, program, arguments
     ("torchrun train.py", ["torchrun"], 1, 1, 1, "train.py", ()),
     ("torchrun --nnodes 4 --nproc_per_node=8 train.py --lr 1", ["torchrun"], 4, 8, 32, "train.py", ("--lr", "1")),
-    ("torchrun --nnodes=2:4 --nproc-per-node 8 train.py", ["torchrun"], 2, 8, None, "train.py", ()),
+    ("torchrun --nnodes=2:4 --rdzv_backend c10d --nproc-per-node 8 t.py", ["torchrun"], 2, 8, None, "t.py", ()),
+    ("torchrun --nnodes=2:4 --nproc-per-node 8 t.py", ["torchrun"], 4, 8, 32, "t.py", ()),  # static: it waits for all
     ("torchrun --standalone --nproc-per-node 2 -m pkg.train", ["torchrun"], 1, 2, 2, "pkg.train", ()),
     ("torchrun --nproc-per-node gpu train.py", ["torchrun"], 1, None, None, "train.py", ()),
     ("torchrun --nproc 4 train.py", ["torchrun"], 1, 4, 4, "train.py", ()),

@@ -229,7 +229,10 @@ def _pbs(texts: list[str]) -> Resources:
     )
 
 
-_OF_PBS = frozenset(("ncpus", "ngpus", "mpiprocs", "ompthreads", "walltime", "select", "nodes", "place", "gpus"))
+_OF_PBS = frozenset(
+    ("ncpus", "ngpus", "ngpu", "gpus", "gpu", "mpiprocs", "ompthreads", "walltime", "select", "nodes", "place")
+)
+"""Those of GPUs are names that a site gives (PBS Professional, Administrator's Guide, "Custom Resources")."""
 _MEANT_OF_PBS = {"wallclock": "walltime", "wall_time": "walltime", "cpus": "ncpus", "num_gpus": "ngpus"}
 
 

@@ -77,6 +77,8 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
             ["nnodes"], "1, as --standalone is for one host; for several, put --rdzv-endpoint <host>:29500 in its place"
         )
     least, most = (1, 1) if is_single else least_and_most(options, "nnodes", "2:4")
+    if options.text("rdzv-backend") == "static" or is_default(options, "rdzv-backend"):
+        least = most  # for which it waits: torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py
     per_node, by_devices = options.text("nproc-per-node"), ""
     ranks_per_node = None
     if per_node in ("gpu", "auto", "cpu", "xpu", "npu"):

@@ -41,7 +41,7 @@ def master_port_taken(
         raise Skip("MASTER_ADDR is not given")
     if launch.env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         raise Skip("started by torchrun: its agent listens there for the ranks")
-    torch = release_numbers(python.packages.get("torch", "")) if python and launch.default_port else ()
+    torch = release_numbers(python.packages.get("torch", "")) if python and launch.has_default_port else ()
     if torch >= FREE_PORT:
         raise Skip("torchrun of PyTorch 2.12 and later takes a free port for one host")
     is_own = launch.nodes in (None, 1) and launch.is_on_this_host(1) and means_own_host(launch.master_addr)
@@ -62,4 +62,4 @@ def master_port_taken(
             setting=launch.port_option(listeners.free_behind(first.port)),
             observed="taken",
             expected="a free port",
-        ).as_warning(launch.default_port and not torch)
+        ).as_warning(launch.has_default_port and not torch)

@@ -56,8 +56,6 @@ class LaunchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The launcher was given no hosts, by the line or by a scheduler: all its ranks are on the host that calls it."""
     store_by_name: bool = False
     """torchrun's agents find out by the hosts' own names which of them opens the store: ``--rdzv-backend c10d``."""
-    default_port: bool = False
-    """torchrun for one host, which is given no endpoint and no port of it."""
     announces_name: bool = False
     """The agent of rank 0 tells the others its host's full name, at which the ranks meet; not with ``--local-addr``."""
     refused: tuple[tuple[str, str, str, str], ...] = ()

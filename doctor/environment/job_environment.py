@@ -135,6 +135,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
         environ = dict(self.environ)
         if address and not options.master_addr:
             environ.pop("MASTER_ADDR", None)
+        if call and _has_default_port(call):
+            environ.pop("MASTER_PORT", None)
         return msgspec.structs.replace(
             options,
             environ={**relevant(environ), **same_rank_numbers(line)},
@@ -156,7 +158,6 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             node_rank=same_node_rank(line, tasks),
             starts_here=self.starts_here,
             store_by_name=_store_by_name(call),
-            default_port=call is not None and _has_default_port(call),
             announces_name=_store_by_name(call, "local-addr"),
             refused=tuple(
                 (problem.launcher, problem.option, problem.value, problem.expected)
@@ -402,11 +403,11 @@ def _torchrun_master(call: LaunchCall) -> tuple[str, int | None]:
         return host or "localhost", port or (RENDEZVOUS_PORT if dynamic else TORCH_PORT)
     if "master-addr" in call.unresolved:
         return "", call.master_port or TORCH_PORT
-    return call.master_addr or "127.0.0.1", call.master_port or TORCH_PORT
+    return call.master_addr or "127.0.0.1", call.master_port or (None if _has_default_port(call) else TORCH_PORT)
 
 
 def _has_default_port(call: LaunchCall) -> bool:
-    """Source: PyTorch, torch/distributed/run.py, ``run``."""
+    """Torchrun for one host, without an endpoint and a port. Source: PyTorch, torch/distributed/run.py, ``run``."""
     is_static = call.launcher == "torchrun" and call.max_nodes == 1 and call.rdzv_backend in ("", "static")
     is_stated = {"rdzv-backend", "rdzv-endpoint", "master-port", "options"} & call.unresolved.keys()
     return is_static and not (call.standalone or call.rdzv_endpoint or call.master_port or is_stated)

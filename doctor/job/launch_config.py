@@ -81,6 +81,8 @@ class LaunchConfig(LaunchSettings, frozen=True):
     """Empty: unknown."""
     master_addr: str = ""
     master_port: int = TORCH_PORT
+    has_default_port: bool = False
+    """torchrun for one host is given no port."""
     world_size: int | None = None
     ranks_per_host: dict[str, int] | int | None = None
     hccl_base_port: int = HCCL_BASE_PORT
@@ -312,6 +314,8 @@ class LaunchConfig(LaunchSettings, frozen=True):
             framework=kind,
             master_addr=master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST") or _comm_id(env)[0],
             master_port=master_port or _master_port(kind, env),
+            has_default_port=not (master_port or "--rdzv-endpoint" in line.get("unresolved", ()))
+            and (line.get("launchers", ())[-1:], line.get("max_nodes"), master_addr) == (("torchrun",), 1, "127.0.0.1"),
             world_size=world_size or _world_size(env),
             ranks_per_host=ranks_per_host,
             hccl_base_port=base,

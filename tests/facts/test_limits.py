@@ -21,7 +21,10 @@ Max address space         unlimited            unlimited            bytes
 
 def test_the_kernels_table() -> None:
     assert value_of(ResourceLimits, TEXT) == ResourceLimits(
-        nofile=Limit(1024, 1048576), memlock=Limit(65536, None), nproc=Limit(127235, 127235)
+        nofile=Limit(1024, 1048576),
+        memlock=Limit(65536, None),
+        nproc=Limit(127235, 127235),
+        others={"cpu time": Limit(None, None)},
     )
 
 

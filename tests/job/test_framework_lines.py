@@ -40,7 +40,7 @@ ROWS: list[Row] = [
     ("horovodrun -np 8 -H a:4,b:4 python t.py", ("horovodrun",), 2, 4, 8, "", "t.py"),
     ("horovodrun --min-np 2 --host-discovery-script d python t.py", ("horovodrun",), None, None, None, "", "t.py"),
     ("mpirun -np 16 --hostfile h python3 t.py", ("openmpi",), None, None, 16, "", "t.py"),
-    ("srun -N 2 tune run --nproc_per_node 8 full --config c", ("srun", "torchrun"), 1, 8, 8, "127.0.0.1:29500", "full"),
+    ("srun -N 2 tune run --nproc_per_node 8 full --config c", ("srun", "torchrun"), 1, 8, 8, "127.0.0.1:None", "full"),
     # launchers that are not known: nothing is known of their hosts and ranks
     ("jsrun -n 4 -a 1 python3 t.py", (), None, None, None, "", "jsrun"),
     ("aprun -n 32 -N 8 ./a.out", (), None, None, None, "", "aprun"),

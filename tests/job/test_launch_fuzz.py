@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.shell import Word, evaluate
+from doctor.watch.rehearsal.rank_text import TextRefused, with_stub
 from tests.examples import examples
 
 _LAUNCH_WORDS = """
@@ -61,6 +63,14 @@ def test_arbitrary_scripts(text: str) -> None:
         return
     for line in script.launch_lines:
         check(line)
+
+
+@given(_SCRIPTS)
+@example("unset A\n$A")
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+def test_arbitrary_text_of_ranks(text: str) -> None:
+    with suppress(TextRefused):
+        check(with_stub(text, [], {}, "stub.py", "", "").line)
 
 
 @given(st.text(max_size=400))

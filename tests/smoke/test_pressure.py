@@ -133,7 +133,7 @@ def test_a_quota_that_no_host_shows_is_seen_on_busy_hosts_by_when_it_stops_a_ran
     assert held_back_ranks(use).keys() == {0}
     assert "rank 0 was stopped for 97%" in next(iter(starved_ranks(hosts).values())).lower()
     (finding,) = quota_findings(ran(3, 1, cpu_quotas=use), ())
-    assert (finding.hosts, "does not show holds it back" in str(finding)) == (("w1",), True)
+    assert (finding.hosts, "a CPU quota that the host does not show" in str(finding)) == (("w1",), True)
 
 
 DELAYED = {

@@ -255,7 +255,7 @@ def _launch_line(command: ShellCommand, inherited: Mapping[str, str], any_progra
 
 def _runs_shell_script(argv: Sequence[Word]) -> bool:
     """Whether a command is ``bash SCRIPT`` or a shell script itself, on this host or over SSH on others."""
-    argv = argv[argv[0].text == "exec" :]
+    argv = argv[[word.text for word in argv[:1]] == ["exec"] :]
     first = argv[0].text.rpartition("/")[2] if argv else ""
     row = wrapper_rows().get((first, ""))
     runs = first in SHELLS or (row is not None and row.is_remote)

@@ -257,6 +257,8 @@ def _without_starter(command: ShellCommand) -> tuple[Word, ...]:
 
 
 def _sets_up(argv: Sequence[Word]) -> bool:
+    if not argv:  # all its words are variables that are not set
+        return True
     name, *rest = argv
     if name.unresolved:
         return False

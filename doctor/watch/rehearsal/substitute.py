@@ -223,7 +223,7 @@ def _of_text(
     command, folder = _known_command(evaluate(text, environ, script_arguments), job_line.line, path)
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
     new_argv = [word.text for word in command.argv]
-    del new_argv[: new_argv[0] == "exec"]
+    del new_argv[: new_argv[:1] == ["exec"]]
     line = read_launch_line(new_argv, inside)
     if _is_script(line, new_argv):
         inner_path = os.path.join(os.path.abspath(folder), line.program) if folder else line.program

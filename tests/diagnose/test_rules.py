@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.read.matcher import Matcher
@@ -88,6 +90,25 @@ def test_a_rank_reports_an_error_where_a_traceback_without_a_rank_may_be_its_own
         "  host      : n1\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 77)\n"
     )
     assert not any(cause.signature == "worker-exited" for cause in logs(train=text).causes)
+
+
+@pytest.mark.parametrize(
+    ("number", "signal", "signature"),
+    [
+        (24, "SIGXCPU", "cpu-time-limited"),
+        (25, "SIGXFSZ", "file-size-limited"),
+        (11, "SIGSEGV", "torch-signal-segv"),
+        (7, "SIGBUS", "torch-signal-bus"),
+    ],
+)
+def test_a_signal_in_torchruns_list_is_that_of_the_rank_listed(number: int, signal: str, signature: str) -> None:
+    text = (
+        f"E1129 03:15:40.1 6956 api.py:1002] failed (exitcode: -{number}) local_rank: 1 (pid: 77) of binary: python\n"
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-29_03:15:40\n  host      : n1\n"
+        f"  rank      : 1 (local_rank: 1)\n  exitcode  : -{number} (pid: 77)  ({signal})\n"
+        f"  error_file: <N/A>\n  traceback : Signal {number} ({signal}) received by PID 77\n"
+    )
+    assert named(logs(train=text)) == [(signature, "named by the launcher", [1])]
 
 
 def test_all_ranks_timed_out_alike_names_nobody() -> None:

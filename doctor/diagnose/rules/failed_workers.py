@@ -9,7 +9,15 @@ from doctor.diagnose.events import small_number
 from doctor.diagnose.launcher_reports import FailureBlock, name_of_block
 from doctor.engine.texts import filled
 
-FATAL_SIGNALS = {-9: "SIGKILL", -11: "SIGSEGV", -7: "SIGBUS", -4: "SIGILL", -8: "SIGFPE"}
+FATAL_SIGNALS = {
+    -9: "SIGKILL",
+    -11: "SIGSEGV",
+    -7: "SIGBUS",
+    -4: "SIGILL",
+    -8: "SIGFPE",
+    -24: "SIGXCPU",
+    -25: "SIGXFSZ",
+}
 """The signals with which a process does not end others, by exit code."""
 _MAX_LOCAL_RANKS = 8
 """Ranks of one host: where the logs show higher ones, there may be several."""
@@ -49,7 +57,8 @@ def _is_only_agent(case: Case, block: FailureBlock) -> bool:
 
 def signature_of_signal(code: int) -> str:
     """The signature of a worker that this signal, as a negative exit code, ended."""
-    return {-9: "torchrun-sigkill", -7: "torch-signal-bus"}.get(code, "torch-signal-segv")
+    rows = {-9: "torchrun-sigkill", -7: "torch-signal-bus", -24: "cpu-time-limited", -25: "file-size-limited"}
+    return rows.get(code, "torch-signal-segv")
 
 
 def signature_of_exit(code: str) -> str:

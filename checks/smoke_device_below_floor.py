@@ -4,8 +4,7 @@ from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.facts.smoke.devices import SmokeDevices
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import describe_ranks
-from doctor.smoke.speed.device_floors import memory_floor
-from doctor.smoke.speed.device_speeds import comparable_times, describe_rate, rate
+from doctor.smoke.speed.device_speeds import comparable_times, describe_rate, memory_floor, rate
 
 
 @check(severity=WARNING, area="smoke")

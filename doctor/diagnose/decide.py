@@ -18,7 +18,7 @@ from doctor.diagnose.rules.cluster_reports import RULE as BY_CLUSTER
 from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import could_not_connect, deciding_line, timed_out_nodes
-from doctor.diagnose.rules.fingerprints import different_fingerprints
+from doctor.diagnose.rules.fingerprints import all_in_one_call, different_fingerprints
 from doctor.diagnose.rules.init_choices import odd_choice_of_waiting, odd_choices
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
 from doctor.diagnose.rules.named import (
@@ -33,7 +33,6 @@ from doctor.diagnose.rules.named_by_watch import named_by_watch, tells_no_reason
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import SIGNATURE as RECORDED
 from doctor.diagnose.rules.recorder import recorded
-from doctor.diagnose.rules.same_call import all_in_one_call
 from doctor.diagnose.rules.scheduler_states import crashed_step, ended_from_outside, explains_all, named_by_scheduler
 from doctor.diagnose.rules.silent_exits import exited_silently
 from doctor.diagnose.rules.silent_ranks import (

@@ -22,10 +22,9 @@ from doctor.smoke.hang.stalls import locked_out
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary
-from doctor.watch.call_repeats import CallRepeats
 from doctor.watch.pace import Entry
 from doctor.watch.rendezvous_wait import RendezvousWait
-from doctor.watch.suspicion import Suspicion
+from doctor.watch.suspicion import CallRepeats, Suspicion
 
 UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
 """How a rank ended where its exit status could not be read."""

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
 from doctor.facts.accelerators import OtherAccelerators
-from doctor.facts.amd_smi import AmdGpus
-from doctor.facts.rocm_smi import ACCESS, ERRORS, IDENTITY, LINKS, MODES, QUERIES
+from doctor.facts.amd_smi import ACCESS, ERRORS, IDENTITY, LINKS, MODES, QUERIES, AmdGpus
 from tests.checks.run_check import messages, run_check, skipped
 from tests.facts.answers import answered, read_outputs
 from tests.facts.garbage import JSON

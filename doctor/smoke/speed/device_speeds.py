@@ -1,8 +1,11 @@
-"""The times of the device test, compared among devices of one model. Pure."""
+"""The times of the device test, compared among devices of one model., and what its vendor says that it does at least. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from statistics import median
 
 from doctor.analysis.outliers.peers import MIN_TIMES, SLOW, Straggler, by_attempt, find_confirmed_stragglers
@@ -12,6 +15,7 @@ from doctor.engine.fact import Unreadable
 from doctor.engine.quantities import number_text
 from doctor.engine.smoke_summary import DeviceRate
 from doctor.engine.texts import filled
+from doctor.engine.toml_compat import read_table
 from doctor.facts.smoke.devices import DeviceTimes, SmokeDevices
 
 PRODUCT = "product "
@@ -125,3 +129,19 @@ def other_fingerprints(facts: Mapping[str, SmokeDevices], torch_by_rank: Mapping
         if parts and parts.majority:
             others.setdefault(test, []).extend(parts.differing)
     return {test: sorted(ranks) for test, ranks in others.items()}
+
+
+@cache
+def memory_floors() -> Mapping[str, int]:
+    """MB/s of the device's memory, read and written, by the name that its driver gives it."""
+    return read_table(Path(__file__).with_suffix(".toml"), dict[str, int])
+
+
+def memory_floor(model: str) -> float | None:
+    """Bytes a second; None where the vendor says nothing of this model.
+
+    >>> memory_floor("NVIDIA H100 80GB HBM3")
+    1905000000000.0
+    """
+    floor = memory_floors().get(model)
+    return floor * 1e6 if floor else None

@@ -19,10 +19,9 @@ from doctor.engine.texts import beginning, filled
 from doctor.watch.data.group_roles import group_roles
 from doctor.watch.data.input_rules import input_defects
 from doctor.watch.data.records import JobRecords, by_rank, read_records
-from doctor.watch.data.sample_shards import shard_defects
+from doctor.watch.data.sample_shards import shard_defects, worker_defects
 from doctor.watch.data.stated_rules import stated_defects
 from doctor.watch.data.value_rules import value_defects
-from doctor.watch.data.worker_seeds import worker_defects
 
 RANDOM = frozenset({"smoke-mask-differs", "smoke-mask-repeated", "smoke-loader-seed-differs"})
 """Defects of random numbers: of the lines that are recorded only those count that seed a generator."""

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.smoke.devices import SmokeDevices
+from doctor.facts.smoke.further_stages import SmokeDevices
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import describe_ranks
 from doctor.smoke.speed.device_speeds import comparable_times, describe_rate, memory_floor, rate

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, joined
 from doctor.engine.sanitize import strip_control_chars
-from doctor.facts.smoke.devices import DeviceMiscomputed, SmokeDevices
 from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.further_stages import DeviceMiscomputed, SmokeDevices
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import describe_ranks
 from doctor.smoke.speed.device_speeds import other_fingerprints

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check, filled
 from doctor.engine.sanitize import strip_control_chars
-from doctor.facts.smoke.devices import SmokeDevices
+from doctor.facts.smoke.further_stages import SmokeDevices
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks, pressure_note
 from doctor.smoke.speed.device_speeds import amounts, describe_rate, slow_devices

@@ -8,7 +8,7 @@ from doctor.facts.smoke.further_stages import SmokePairs
 from doctor.smoke.model import Baseline, SmokeRun
 from doctor.smoke.results.figures import collective_speeds, pair_speeds, rank_environments
 from doctor.smoke.speed.baseline import compare, run_speeds
-from doctor.smoke.speed.line_rates import expected_rate, fastest_rate
+from doctor.smoke.speed.link_speeds import expected_rate, fastest_rate
 from doctor.smoke.speed.rank_speeds import megabytes
 from doctor.smoke.speed.soak_drift import FLEET_SLOWER, fleet_drift
 

@@ -2,11 +2,11 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
 from doctor.engine.fact import Unreadable
-from doctor.facts.smoke.learning import SmokeLearning
+from doctor.facts.smoke.further_stages import SmokeLearning
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import analyze_training
-from doctor.smoke.numerics.loss_curve import (
+from doctor.smoke.numerics.learned import (
     LOSS_OF_NOTHING,
     LOSS_OF_PLACE,
     MARGIN,

@@ -6,7 +6,7 @@ from doctor.facts.smoke.further_stages import SmokeNative
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import analyze_training
-from doctor.smoke.numerics.native_losses import native_deviations, not_run
+from doctor.smoke.numerics.losses import native_deviations, not_run
 from doctor.smoke.numerics.reference_run import majority_reference
 
 

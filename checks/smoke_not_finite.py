@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.smoke.collectives import SmokeCollectives
-from doctor.facts.smoke.learning import SmokeLearning
+from doctor.facts.smoke.further_stages import SmokeLearning
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import findings

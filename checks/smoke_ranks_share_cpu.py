@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.smoke.binding import SmokeBinding
+from doctor.facts.smoke.first_stages import SmokeBinding
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import describe_ranks
 from doctor.smoke.speed.shared_cpus import shared_cpus

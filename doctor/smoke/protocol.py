@@ -16,14 +16,18 @@ import msgspec
 
 from doctor.analysis.file_waits import FileWait
 from doctor.facts.interfaces import SendingDelay
-from doctor.facts.smoke.binding import SmokeBinding
 from doctor.facts.smoke.collectives import SmokeCollectives
-from doctor.facts.smoke.devices import SmokeDevices
 from doctor.facts.smoke.events import RankEvent as RankEvent
 from doctor.facts.smoke.events import StageFact
-from doctor.facts.smoke.first_stages import SmokeStart
-from doctor.facts.smoke.further_stages import SmokeLoader, SmokeNative, SmokePace, SmokePairs
-from doctor.facts.smoke.learning import SmokeLearning
+from doctor.facts.smoke.first_stages import SmokeBinding, SmokeStart
+from doctor.facts.smoke.further_stages import (
+    SmokeDevices,
+    SmokeLearning,
+    SmokeLoader,
+    SmokeNative,
+    SmokePace,
+    SmokePairs,
+)
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import CpuSpin, Snapshot
 from doctor.smoke.programs.process_groups import Plan

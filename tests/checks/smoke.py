@@ -16,19 +16,24 @@ from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Absent, Fact
 from doctor.engine.result import Finding, Outcome, Report
 from doctor.facts.smoke.collectives import CollectiveChecked, CollectiveTimes, SmokeCollectives
-from doctor.facts.smoke.devices import DeviceMiscomputed, DeviceTimes, DeviceUntested, SmokeDevices
 from doctor.facts.smoke.events import RankEvent
 from doctor.facts.smoke.first_stages import RankDevice, RankJoined, SmokeStart, TorchImported
 from doctor.facts.smoke.further_stages import (
+    DeviceMiscomputed,
+    DeviceTimes,
+    DeviceUntested,
+    LearnedParameters,
+    LearningStep,
     LoaderResult,
     PaceTimes,
     PairTimes,
+    SmokeDevices,
+    SmokeLearning,
     SmokeLoader,
     SmokeNative,
     SmokePace,
     SmokePairs,
 )
-from doctor.facts.smoke.learning import LearnedParameters, LearningStep, SmokeLearning
 from doctor.facts.smoke.training import (
     LayoutBegun,
     LayoutEnded,

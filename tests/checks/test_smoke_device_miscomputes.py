@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from doctor.facts.smoke.devices import DeviceMiscomputed, DeviceTimes
 from doctor.facts.smoke.first_stages import RankJoined
+from doctor.facts.smoke.further_stages import DeviceMiscomputed, DeviceTimes
 from tests.checks.smoke import alter, device_events, devices, findings_of, page, ran, run_check, start_events, started
 
 NAME = "smoke_device_miscomputes"

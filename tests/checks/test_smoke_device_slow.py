@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.facts.smoke.devices import DeviceTimes
+from doctor.facts.smoke.further_stages import DeviceTimes
 from tests.checks.smoke import alter, device_events, devices, findings_of, page, ran, run_check
 
 NAME = "smoke_device_slow"

@@ -9,7 +9,7 @@ from doctor.facts.smoke.further_stages import PairTimes
 from doctor.smoke.model import Baseline, SpeedHistory
 from doctor.smoke.programs.agent.network import interface_speeds
 from doctor.smoke.results.figures import collective_speeds
-from doctor.smoke.speed.line_rates import expected_rate, slowest_line
+from doctor.smoke.speed.link_speeds import expected_rate, slowest_line
 from tests.checks.smoke import collectives, page, pairs, ran, run_check, started
 
 NAME = "smoke_fleet_slow"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Outcome, Status
-from doctor.facts.smoke.learning import LearnedParameters
+from doctor.facts.smoke.further_stages import LearnedParameters
 from doctor.facts.smoke.training import ReferenceRun, TrainingStep
 from tests.checks.smoke import alter, learned, page, ran, run_check, training, training_events
 

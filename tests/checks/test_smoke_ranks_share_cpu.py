@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from doctor.facts.smoke.binding import CpuBinding, SmokeBinding
+from doctor.facts.smoke.first_stages import CpuBinding, SmokeBinding
 from tests.checks.smoke import BY_HOST, findings_of, page, ran, run_check
 
 NAME = "smoke_ranks_share_cpu"

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
-from doctor.facts.smoke.binding import SmokeBinding
 from doctor.facts.smoke.collectives import SmokeCollectives
 from doctor.facts.smoke.events import StageFact
-from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.facts.smoke.first_stages import SmokeBinding, SmokeStart
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any
 
-from doctor.smoke.numerics.loss_curve import MIN_STEPS, false_alarm_rate, final_level, stall_reason
+from doctor.smoke.numerics.learned import MIN_STEPS, false_alarm_rate, final_level, stall_reason
 from tests.smoke.ranks import worker
 
 LEARNING = ("learns", "learns slowly")

@@ -25,8 +25,14 @@ from doctor.engine.fact import Fact
 from doctor.engine.result import Finding, Outcome, Report
 from doctor.facts.smoke.events import events_of_type
 from doctor.facts.smoke.first_stages import RankJoined, SmokeStart, TorchImported
-from doctor.facts.smoke.further_stages import LoaderResult, NativeResult, SmokeLoader, SmokeNative
-from doctor.facts.smoke.learning import LearningStep, SmokeLearning
+from doctor.facts.smoke.further_stages import (
+    LearningStep,
+    LoaderResult,
+    NativeResult,
+    SmokeLearning,
+    SmokeLoader,
+    SmokeNative,
+)
 from doctor.facts.smoke.training import (
     LayoutBegun,
     LayoutEnded,

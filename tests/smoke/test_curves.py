@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from doctor.smoke.numerics.loss_curve import MANY_STEPS, false_alarm_rate, final_level, mean_losses, stall_reason
+from doctor.smoke.numerics.learned import MANY_STEPS, false_alarm_rate, final_level, mean_losses, stall_reason
 from tests.smoke.curves import LEARNING, STUCK, curve, levels, mistakes
 
 pytestmark = pytest.mark.torch

@@ -13,7 +13,7 @@ from doctor.engine.fact import ProbeAnswer
 from doctor.engine.sanitize import last_line
 from doctor.facts.smoke.collectives import CollectiveChecked, SmokeCollectives
 from doctor.facts.smoke.first_stages import ConnectFailed
-from doctor.facts.smoke.learning import LearnedParameters, SmokeLearning
+from doctor.facts.smoke.further_stages import LearnedParameters, SmokeLearning
 from doctor.facts.smoke.training import (
     LayoutBegun,
     LayoutEnded,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from doctor.facts.smoke.events import RankEvent
-from doctor.facts.smoke.learning import LearnedParameters
+from doctor.facts.smoke.further_stages import LearnedParameters
 from doctor.facts.smoke.training import ShardedStep
 from doctor.smoke.model import Layout
 from doctor.smoke.numerics.optimizer_shards import ShardFault, first_fault

@@ -1,8 +1,109 @@
-"""What the stages beside start, collectives and training report: loader, native, pairs, pace."""
+"""What the stages beside start, collectives and training report: devices, loader, native, pairs, pace, learning.
+
+Learning: whether the loss falls. Devices: what each rank's device computes and copies, and how quickly.
+"""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from doctor.facts.smoke.events import RankEvent, StageFact
+from doctor.facts.smoke.training import ShardedStep
+
+
+class DeviceTimes(RankEvent, frozen=True, tag="device"):
+    """The times of one kind of work on one rank's device."""
+
+    test: str
+    """Such as ``product bfloat16``, ``memory``, ``host to device``."""
+    model: str
+    """What the device is: devices of one model are compared."""
+    amount: float
+    """Of each piece of work: floating-point operations of a product (multiplications and additions), else bytes."""
+    seconds: tuple[float, ...]
+    """Of each piece, less the time that other programs had the CPU."""
+    fingerprint: int | None = None
+    """Checksum of a product of real numbers, which is the same on every rank."""
+    waited: float = 0.0
+    """Seconds, beside those of the pieces, in which other programs had the CPU."""
+    attempt: int = 0
+    """From 1 on: measured again, at another time, since a device looked slow."""
+
+
+class DeviceMiscomputed(RankEvent, frozen=True, tag="miscomputed"):
+    """Results that are wrong beyond doubt."""
+
+    test: str
+    comparison: Literal["exact", "repeat", "copy"]
+    """exact: not the exact product of whole numbers; repeat: not that of the same product before; copy: other bytes."""
+    wrong: int
+    """Results that are wrong."""
+    compared: int
+    row: int = -1
+    column: int = -1
+    """Of the first wrong element of an exact product."""
+    elements: int = 0
+    """That are wrong in its row."""
+    expected: float | None = None
+    got: str = ""
+
+
+class DeviceUntested(RankEvent, frozen=True, tag="untested"):
+    """Work that the device cannot do: a type that it lacks, too little memory."""
+
+    test: str
+    text: str
+
+
+class SmokeDevices(StageFact, frozen=True):
+    """The test of the devices of the host's ranks."""
+
+    stage = "devices"
+    event_types = (DeviceTimes, DeviceMiscomputed, DeviceUntested)
+    every_rank = True
+
+    times: tuple[DeviceTimes, ...] = ()
+    wrong: tuple[DeviceMiscomputed, ...] = ()
+    untested: tuple[DeviceUntested, ...] = ()
+
+
+class LearningStep(RankEvent, frozen=True, tag="learn"):
+    """The loss of one step."""
+
+    step: int
+    loss: float | None
+    """None: not finite."""
+
+
+class LearnedParameters(RankEvent, frozen=True, tag="learned"):
+    """What a rank holds after the last step. Digests are 8 bytes as an integer."""
+
+    pp: int
+    tp: int
+    params: int
+    gradient: int
+    """Of the last step, after its reduction; 0 where each rank reduces a shard of its own."""
+    steps: int
+    error: float | None = None
+    """From the parameters of the serial run, as a share of what they changed by; told where replicas differ."""
+    code_path: str = ""
+    """As in `ReferenceRun`."""
+    error_steps: int = 0
+    """After which the error was computed, of large worlds fewer than all; 0: all."""
+    loss_error: float | None = None
+    """Of the step that is furthest from the loss of the same rows in the serial run, as a share; on last stages."""
+
+
+class SmokeLearning(StageFact, frozen=True):
+    """The loss of a short training with Adam, on the ranks that compute it, and what each rank has learned."""
+
+    stage = "learning"
+    every_rank = True
+    event_types = (LearningStep, LearnedParameters, ShardedStep)
+
+    steps: tuple[LearningStep, ...] = ()
+    learned: tuple[LearnedParameters, ...] = ()
+    sharded: tuple[ShardedStep, ...] = ()
 
 
 class LoaderResult(RankEvent, frozen=True, tag="loader"):

@@ -1,9 +1,9 @@
-"""The losses and gradients of a layout against the reference run's. Pure."""
+"""The losses and gradients of a layout against the reference run's, and so those of torch's own parallel wrappers. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -11,9 +11,10 @@ from doctor.analysis.values.splits import format_ranges
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.quantities import number_text
 from doctor.engine.texts import filled, joined
+from doctor.facts.smoke.further_stages import NativeResult, SmokeNative
 from doctor.facts.smoke.training import TrainingStep
-from doctor.smoke.model import Layout
-from doctor.smoke.numerics.defect import Defect
+from doctor.smoke.model import Layout, SmokePlan
+from doctor.smoke.numerics.defect import Defect, ranks_on
 from doctor.smoke.numerics.gradients import gradient_norm
 from doctor.smoke.numerics.layout_trace import LayoutTrace, errors_split, field_values
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
@@ -253,3 +254,56 @@ def movement_ratios(trace: LayoutTrace, reference: MajorityReference) -> dict[st
         if expected and len(squares) == len(model):
             ratios[name] = math.sqrt(sum(squares) / expected)
     return ratios
+
+
+class NativeDeviation(msgspec.Struct, frozen=True):
+    """A wrapper that differs from the reference run, from this step on."""
+
+    api: str
+    layout: str
+    step: int
+    observed: float | None
+    """None: not finite."""
+    expected: float | None
+    ranks: tuple[int, ...]
+
+
+def native_deviations(
+    plan: SmokePlan, native: Mapping[str, SmokeNative], reference: MajorityReference
+) -> Iterator[NativeDeviation]:
+    """Wrappers that deviate, each with its first step and the ranks that report it."""
+    for (layout, api), events in _runs(native).items():
+        wrong: dict[int, tuple[int, float | None, float | None]] = {}
+        for event in events:
+            pairs = zip(event.losses, event.reference or reference.losses, strict=False)
+            for step, (observed, expected) in enumerate(pairs):
+                if relative_error(observed, expected) > reference.tolerance:
+                    wrong[event.rank] = step, observed, expected
+                    break
+        if wrong:
+            step, observed, expected = wrong[min(wrong, key=lambda rank: (wrong[rank][0], rank))]
+            yield NativeDeviation(
+                api, plan.layouts[layout].name, step, _rounded(observed), _rounded(expected), tuple(sorted(wrong))
+            )
+
+
+def _rounded(loss: float | None) -> float | None:
+    return None if loss is None else float(f"{loss:.6g}")
+
+
+def not_run(plan: SmokePlan, native: Mapping[str, SmokeNative]) -> list[str]:
+    """Wrappers that came to no loss, and why."""
+    reasons = []
+    for (layout, api), events in _runs(native).items():
+        texts = {event.rank: event.text for event in events if event.text}
+        if texts:
+            first = min(texts)
+            ranks = ranks_on(plan, sorted(texts))
+            reasons.append(filled("{0} in {1}, {2}: {3}", api, plan.layouts[layout].name, ranks, texts[first]))
+    return reasons
+
+
+def _runs(native: Mapping[str, SmokeNative]) -> dict[tuple[int, str], list[NativeResult]]:
+    """The events of each wrapper in each layout."""
+    runs = lists_by_key(((event.layout, event.api), event) for fact in native.values() for event in fact.native)
+    return dict(sorted(runs.items()))

@@ -23,14 +23,12 @@ from doctor.engine.smoke_summary import (
 )
 from doctor.engine.texts import filled
 from doctor.facts.smoke.collectives import SmokeCollectives, SoakInterval
-from doctor.facts.smoke.devices import SmokeDevices
 from doctor.facts.smoke.first_stages import SmokeStart
-from doctor.facts.smoke.further_stages import SmokePairs
-from doctor.facts.smoke.learning import SmokeLearning
+from doctor.facts.smoke.further_stages import SmokeDevices, SmokeLearning, SmokePairs
 from doctor.facts.smoke.training import SmokeTraining, TrainingStep
 from doctor.smoke.model import RankPlacement, SmokeRun
 from doctor.smoke.numerics.layout_trace import layout_traces
-from doctor.smoke.numerics.loss_curve import mean_losses
+from doctor.smoke.numerics.learned import mean_losses
 from doctor.smoke.numerics.reference_run import majority_reference, relative_error
 from doctor.smoke.speed.device_speeds import device_speeds
 from doctor.smoke.speed.link_speeds import is_possible, lower_quartile, warmed

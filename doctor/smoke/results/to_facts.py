@@ -12,8 +12,7 @@ from doctor.engine.texts import filled
 from doctor.facts.smoke.collectives import SmokeCollectives
 from doctor.facts.smoke.events import ExpectedEvents, StageFact
 from doctor.facts.smoke.first_stages import SmokeStart
-from doctor.facts.smoke.further_stages import SmokePairs
-from doctor.facts.smoke.learning import SmokeLearning
+from doctor.facts.smoke.further_stages import SmokeLearning, SmokePairs
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import Failure, SmokePlan, SmokeRun
 from doctor.smoke.protocol import STAGE_FACTS, RankEvent, StageFinished

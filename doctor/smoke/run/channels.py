@@ -18,7 +18,7 @@ from doctor.remote.request import new_marker
 from doctor.smoke.model import FailureKind
 from doctor.smoke.protocol import AgentHello, AgentMessage, AgentOrder, End, Stay, encode_order, parse_message
 from doctor.smoke.run.programs import AGENT, agent_request, own_python
-from doctor.smoke.speed.line_rates import slowest_line
+from doctor.smoke.speed.link_speeds import slowest_line
 from doctor.transport import CommandResult, RemoteSession, Transport
 from doctor.transport.program import NO_ORDERS, STOOD_STILL, Connect, ProgramLost, ProgramSessions, start_session
 

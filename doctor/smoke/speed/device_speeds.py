@@ -1,5 +1,4 @@
-"""The times of the device test, compared among devices of one model., and what its vendor says that it does at least. Pure.
-"""
+"""The times of the device test, compared among devices of one model and with what its vendor states. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from doctor.engine.quantities import number_text
 from doctor.engine.smoke_summary import DeviceRate
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
-from doctor.facts.smoke.devices import DeviceTimes, SmokeDevices
+from doctor.facts.smoke.further_stages import DeviceTimes, SmokeDevices
 
 PRODUCT = "product "
 """Tests of products begin with it."""
@@ -134,7 +133,7 @@ def other_fingerprints(facts: Mapping[str, SmokeDevices], torch_by_rank: Mapping
 @cache
 def memory_floors() -> Mapping[str, int]:
     """MB/s of the device's memory, read and written, by the name that its driver gives it."""
-    return read_table(Path(__file__).with_suffix(".toml"), dict[str, int])
+    return read_table(Path(__file__).with_name("device_floors.toml"), dict[str, int])
 
 
 def memory_floor(model: str) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from doctor.facts.smoke.binding import CpuBinding
+from doctor.facts.smoke.first_stages import CpuBinding
 
 
 class SharedCpus(msgspec.Struct, frozen=True):

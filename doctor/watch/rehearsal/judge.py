@@ -18,7 +18,7 @@ from doctor.engine.sanitize import number_ranges
 from doctor.engine.texts import beginning, filled
 from doctor.facts.names import short_name
 from doctor.facts.rdma import chosen_ports
-from doctor.facts.smoke.binding import CpuBinding
+from doctor.facts.smoke.first_stages import CpuBinding
 from doctor.job.variables import EQUAL_EVERYWHERE, GLOO_INTERFACE, HCCL_INTERFACE, JOB_WIDE, NCCL_INTERFACE
 from doctor.smoke.speed.shared_cpus import shared_cpus
 from doctor.watch.rehearsal.rank_view import LOCAL_NAMES, RANK_NAMES, SIZE_NAMES, RankView

@@ -9,7 +9,7 @@ import msgspec
 from doctor.engine.sanitize import printable
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 from doctor.engine.texts import filled
-from doctor.facts.smoke.binding import cpu_numbers
+from doctor.facts.smoke.first_stages import cpu_numbers
 from doctor.remote.runtime.rank_variables import RANK_VARIABLES, is_no_rank
 from doctor.smoke.programs.agent.procfs import VISIBLE
 

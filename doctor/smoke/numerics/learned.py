@@ -1,4 +1,4 @@
-"""What ranks have learned, by their replicas and by the same training done serially; and a loss curve by its known levels. Pure.
+"""What ranks have learned, by their replicas, the same training done serially, and known levels of a loss. Pure.
 
 The data have a topic a row, and a word for each topic and place. Who knows nothing of them has a loss of ln 64, the
 number of words; who knows the place alone, ln 7, the number of topics; who sees the other words of the row, 0.

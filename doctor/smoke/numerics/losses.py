@@ -1,4 +1,4 @@
-"""The losses and gradients of a layout against the reference run's, and so those of torch's own parallel wrappers. Pure."""
+"""The losses and gradients of a layout, and of torch's own parallel wrappers, against the reference run's. Pure."""
 
 from __future__ import annotations
 

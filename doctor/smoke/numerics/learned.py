@@ -77,9 +77,8 @@ def _wrong_serial(
     ours = curves[median_rank(curves)] if curves else ()
     shares = {rank: largest_difference(curve, ours) for rank, curve in curves.items()}
     if parts := majority_split({rank: share > limit for rank, share in shares.items()}, hosts=hosts):
-        everyone = tuple(sorted(curves))
-        wrong = everyone if parts.tie else parts.differing
-        yield LearnedWrong(wrong, everyone, max(shares.values()), losses=True)
+        wrong = tuple(curves) if parts.tie else parts.differing
+        yield LearnedWrong(wrong, tuple(curves), max(shares.values()), losses=True)
 
 
 def _wrong_losses(group: Sequence[LearnedParameters], limit: float) -> Iterator[LearnedWrong]:

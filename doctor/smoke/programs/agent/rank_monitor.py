@@ -195,7 +195,8 @@ class RankMonitor:
         any of them waited counts, and counts once. `offset`: of this agent's clock to the system's. `loads`: with the
         workers. The threads that share a computation are the rank's own work: of them, its main thread waits for all.
         Also sets `worker_ran`: where more of them compute than there are CPUs, one always waits, and all the same the
-        rank waits for what the busiest worker computes.
+        rank waits for what the busiest worker computes. And `asks`: one that wakes up for next to nothing waits for no
+        CPU, but for its own condition.
         """
         times = helper_times(self.pid, loads)
         read_at = time.monotonic() + offset
@@ -208,31 +209,20 @@ class RankMonitor:
             stood = max(0.0, since - (ran - last[0]))
             waited += stood if state == "R" else min(stood, delay - last[1])
         self.helper_times = times
+        workers = [name for name in times if name[0] != self.pid]
+        turns = dict((name, (thread_schedule("/proc/%d/task/%d" % name) or (0, 0, 0))[2]) for name in workers)
         if first:
             self.helper_base, self.worker_ran = dict((thread, ran) for thread, (ran, _, _) in times.items()), 0.0
-        computed = [ran - self.helper_base.get(name, 0.0) for name, (ran, _, _) in times.items() if name[0] != self.pid]
-        self.worker_ran = max([self.worker_ran] + computed)
-        self.count_turns(first, loads)
+            self.turns_base = turns
+        computed = dict((name, times[name][0] - self.helper_base.get(name, 0.0)) for name in workers)
+        self.worker_ran = max([self.worker_ran] + list(computed.values()))
+        made = dict((name, turns[name] - self.turns_base.get(name, 0)) for name in workers)
+        # One that waits for a disk or a page does so in turns as short.
+        self.asks = not self.disk_delay and any(made[name] > max(ASKS, computed[name] / LITTLE) for name in workers)
         if loads or not self.sleeps_alone():
             self.helper_delay += min(since, waited)
         self.helper_delay = 0.0 if first else self.helper_delay
         return self.helper_delay
-
-    def count_turns(self, first, loads):
-        """Sets `asks`: a worker that sleeps and wakes for next to nothing waits for no CPU, but for its own condition.
-
-        One that waits for a disk or a page does so in turns as short, and no worker of its rank counts as such.
-        """
-        workers = [name for name in self.helper_times if loads and name[0] != self.pid]
-        turns = dict((name, (thread_schedule("/proc/%d/task/%d" % name) or (0, 0, 0))[2]) for name in workers)
-        if first:
-            self.turns_base = turns
-        short = [
-            name for name in workers if turns[name] - self.turns_base.get(name, 0) > max(
-                ASKS, (self.helper_times[name][0] - self.helper_base.get(name, 0.0)) / LITTLE
-            )
-        ]  # fmt: skip
-        self.asks = bool(short) and not self.disk_delay
 
     def note_oom_kills(self, clock):
         """A process that is killed for memory may be observed for a while until it is gone."""

@@ -216,9 +216,11 @@ class RankMonitor:
             self.turns_base = turns
         computed = dict((name, times[name][0] - self.helper_base.get(name, 0.0)) for name in workers)
         self.worker_ran = max([self.worker_ran] + list(computed.values()))
-        made = dict((name, turns[name] - self.turns_base.get(name, 0)) for name in workers)
+        turns_since = dict((name, turns[name] - self.turns_base.get(name, 0)) for name in workers)
         # One that waits for a disk or a page does so in turns as short.
-        self.asks = not self.disk_delay and any(made[name] > max(ASKS, computed[name] / LITTLE) for name in workers)
+        self.asks = not self.disk_delay and any(
+            turns_since[name] > max(ASKS, computed[name] / LITTLE) for name in workers
+        )
         if loads or not self.sleeps_alone():
             self.helper_delay += min(since, waited)
         self.helper_delay = 0.0 if first else self.helper_delay

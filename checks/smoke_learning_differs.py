@@ -13,10 +13,8 @@ DIFFER = {
     ("replicas", True): "ended with other parameters than the rest of the data-parallel group",
     ("replicas", False): "of one data-parallel group hold different parameters; which of them are wrong is not known",
     ("serial", True): "came to other parameters than the same training in one process, and the other ranks do not",
-    (
-        "serial",
-        False,
-    ): "came to other parameters than the same training in one process; where they go wrong is not known",
+    ("serial", False): "came to other parameters than the same training in one process; where they go wrong is not "
+    "known",
     ("losses", True): "had computed the loss of one of them otherwise than the same training in one process, and the "
     "other ranks had not",
     ("losses", False): "had computed the loss of one of them otherwise than the same training in one process; which of "

@@ -101,6 +101,26 @@ def test_a_healthy_training_on_devices_of_which_nothing_is_known_accuses_nobody(
 
 
 @pytest.mark.parametrize(
+    ("shares", "ranks"),
+    [
+        ((0.0, 0.0, 0.01, 0.0), [2]),
+        ((0.0, 0.0, 2e-4, 1e-7), []),  # another code path
+        ((0.0, 0.0, 0.01, 0.01), [0, 1, 2, 3]),
+    ],
+)
+def test_a_serial_run_that_is_another_one_than_that_of_most(shares: tuple[float, ...], ranks: list[int]) -> None:
+    """Of four pipeline stages the last alone computes a loss of the layout; each does the serial run for itself."""
+    run = ran(4, 4)
+    events = [
+        LearnedParameters(rank, rank, 0, rank, 7, 3, 1e-3, serial=(4.0, 3.0 * (1 + share), 2.0))
+        for rank, share in enumerate(shares)
+    ]
+    found = run_check(NAME, run, learned(run, events), training(run, training_events(run))).findings
+    assert [finding.values["ranks"] for finding in found] == [ranks] * bool(ranks)
+    assert all("by 1.0e-02 of it" in str(finding) for finding in found)
+
+
+@pytest.mark.parametrize(
     ("errors", "ranks", "words"),
     [
         ((2e-6, 2e-6, 1e-2, 2e-6), [2], "and the other ranks had not: by 1.0e-02 of it"),

@@ -387,6 +387,42 @@ def test_what_a_loader_worker_computes_is_the_ranks_own_time_however_many_wait_b
     assert effective_after(2, 0.1) < 0.3
 
 
+@pytest.mark.parametrize(
+    ("turns", "each", "state", "asks"),
+    [
+        (3000, 0.00005, "S", True),  # wakes up, looks, and sleeps
+        (3000, 0.00005, "D", False),  # a page at a time from a slow disk
+        (3000, 0.003, "R", False),  # computes on a busy host, and is taken off its CPU again and again
+        (1500, 0.00005, "S", False),
+    ],
+)
+def test_a_loader_worker_that_asks_again_and_again_waits_for_no_cpu(
+    turns: int, each: float, state: str, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy host it waits for a CPU for nearly all of the time, and for what it asks for alone."""
+    monkeypatch.setattr(rank_monitor, "process_status", lambda pid: "S")
+    monkeypatch.setattr(rank_monitor, "thread_states", lambda pid: ["S"])
+    monkeypatch.setattr(rank_monitor, "cpu_times", lambda pid, all_threads: (1.0, 0.0, 0.0))
+    times, made, system = [0.0, 0.0], [0], [50.0]
+    monkeypatch.setattr(rank_monitor, "helper_times", lambda pid, with_loaders: {(7, 7): (*times, state)})
+    monkeypatch.setattr(rank_monitor, "thread_schedule", lambda folder: (0, 0, made[0]))
+    monkeypatch.setattr(rank_monitor, "time", SimpleNamespace(monotonic=lambda: system[0]))
+    monitor: Any = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
+    latest = SimpleNamespace(state=rank_monitor.INPUT)
+    monitor.recorder = SimpleNamespace(latest=latest, stamp=1, age=lambda clock: clock - 49.9)
+    monitor.pid, monitor.cgroups_read_at = os.getpid(), 1e9
+    for turn in range(1, 301):
+        monitor.observe(system[0])
+        system[0] += 0.1
+        made[0] = turn * turns // 300
+        times[:] = [made[0] * each, 0.1 * turn - made[0] * each]
+    assert monitor.asks == asks
+    assert (monitor.effective > 25.0) == asks
+    monitor.recorder.stamp = 2  # the next batch
+    monitor.observe(system[0])
+    assert not monitor.asks
+
+
 @pytest.mark.parametrize("waits", ["busy.join()", "time.sleep(1000)"])
 def test_a_rank_whose_computing_threads_wait_for_a_cpu(client: Client, waits: str) -> None:
     """Its main thread waits for those that it shares a computation with; what sleeps by itself waits for none."""
@@ -437,6 +473,7 @@ def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_i
     assert delay(0.2) == pytest.approx(3.1)
     threads[7][7] = (0.6, 3.35, "S")
     assert delay(7.0) == pytest.approx(3.1)
+    assert not monitor.asks
     threads[8] = {8: (0.0, 0.0, "R")}
     assert [delay(1.0), delay(5.0)] == pytest.approx([4.1, 9.1])  # it is new, and could run
     threads[8] = {8: (4.9, 0.0, "R")}

@@ -92,6 +92,8 @@ class LearnedParameters(RankEvent, frozen=True, tag="learned"):
     """After which the error was computed, of large worlds fewer than all; 0: all."""
     loss_error: float | None = None
     """Of the step that is furthest from the loss of the same rows in the serial run, as a share; on last stages."""
+    serial: tuple[float | None, ...] = ()
+    """The loss of each step of the serial run, on ranks that do it."""
 
 
 class SmokeLearning(StageFact, frozen=True):

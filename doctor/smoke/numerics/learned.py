@@ -17,6 +17,7 @@ from doctor.facts.smoke.further_stages import LearnedParameters, SmokeLearning
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.layout_trace import by_step
 from doctor.smoke.numerics.optimizer_shards import ShardFault, first_fault
+from doctor.smoke.numerics.reference_run import largest_difference, median_rank
 
 CLEAR = 5.0
 """Times the error of the rank that is nearest to the serial training, from which on a replica is the wrong one."""
@@ -57,7 +58,10 @@ def wrong_learners(
     if far and not apart:
         yield LearnedWrong(far, tuple(sorted(errors)), max(errors.values()), replicas=False)
     elif not apart:
-        for group in groups.values():
+        curves = {event.rank: event.serial for group in groups.values() for event in group if event.serial}
+        serial = list(_wrong_serial(curves, AMPLIFIED_LOSS * tolerance, hosts))
+        yield from serial
+        for group in groups.values() if not serial else ():
             yield from _wrong_losses(group, AMPLIFIED_LOSS * tolerance)
 
 
@@ -70,6 +74,17 @@ def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning], tolerance: floa
     steps = by_step(event for fact in stages for event in fact.sharded if event.layout < 0)
     hosts = {rank: plan.host_of(rank) for group in groups.values() for rank in group}
     return first_fault(steps, list(groups.values()), tolerance, hosts, AMPLIFIED_LOSS)
+
+
+def _wrong_serial(
+    curves: Mapping[int, Sequence[float | None]], limit: float, hosts: Mapping[int, str] | None
+) -> Iterator[LearnedWrong]:
+    """Ranks whose own serial run had another loss in some step than that of most: its layout may give it no loss."""
+    ours = curves[median_rank(curves)] if curves else ()
+    shares = {rank: largest_difference(curve, ours) for rank, curve in curves.items()}
+    if parts := majority_split({rank: share > limit for rank, share in shares.items()}, hosts=hosts):
+        wrong = tuple(curves) if parts.tie else parts.differing
+        yield LearnedWrong(wrong, tuple(curves), max(shares.values()), losses=True)
 
 
 def _wrong_losses(group: Sequence[LearnedParameters], limit: float) -> Iterator[LearnedWrong]:

@@ -5,7 +5,7 @@ import signal
 import time
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import read_text, thread_schedule
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.kernel import (
     Limits,
@@ -28,6 +28,8 @@ SEND = 0.05  # seconds between two lines about the ranks, at least
 OOM_SECONDS = 5.0  # from the kernel's choice of a process to its end, on a busy host
 DISK_SECONDS = 10.0  # that a disk may keep a rank waiting before the wait counts as the rank's own
 MUCH_OUTPUT = 65536  # bytes printed within a call: a rank that waits prints a line now and then at most
+ASKS = 2000  # turns of a loader worker within one batch, each of `LITTLE` seconds at most: it asks for what never comes
+LITTLE = 0.0002
 STUCK = 0.1  # a rank that has not moved for so long is looked at through /proc
 
 
@@ -65,6 +67,7 @@ class RankMonitor:
         self.disk_delay = 0.0  # in uninterruptible sleep since the stamp
         self.helper_times, self.helper_delay = {}, 0.0  # of the last observation; since the stamp
         self.helper_base, self.worker_ran = {}, 0.0  # seconds on a CPU: by thread, before; of one worker, since then
+        self.turns_base, self.asks = {}, False  # turns on a CPU before, by thread; whether a worker has those of `ASKS`
         self.reported = (-1, "")
         self.state, self.waits_for = "R", ""
         self.observed_at, self.helpers_read_at = 0.0, 0.0
@@ -169,7 +172,8 @@ class RankMonitor:
         states = self.state
         loads = self.recorder.latest.state == INPUT
         if not waiting:
-            delay += self.read_helper_delay(first, clock - begun, loads)
+            waited = self.read_helper_delay(first, clock - begun, loads)
+            delay += 0.0 if self.asks else waited
             states += "".join(state for _, _, state in self.helper_times.values()) if loads else ""
         # Also one that is short of memory, and waits for its pages, sleeps as one that waits for a file.
         self.disk_delay = 0.0 if first else self.disk_delay + (since if "D" in states else 0.0)
@@ -191,7 +195,8 @@ class RankMonitor:
         any of them waited counts, and counts once. `offset`: of this agent's clock to the system's. `loads`: with the
         workers. The threads that share a computation are the rank's own work: of them, its main thread waits for all.
         Also sets `worker_ran`: where more of them compute than there are CPUs, one always waits, and all the same the
-        rank waits for what the busiest worker computes.
+        rank waits for what the busiest worker computes. And `asks`: one that wakes up for next to nothing waits for no
+        CPU, but for its own condition.
         """
         times = helper_times(self.pid, loads)
         read_at = time.monotonic() + offset
@@ -204,10 +209,18 @@ class RankMonitor:
             stood = max(0.0, since - (ran - last[0]))
             waited += stood if state == "R" else min(stood, delay - last[1])
         self.helper_times = times
+        workers = [name for name in times if name[0] != self.pid]
+        turns = dict((name, (thread_schedule("/proc/%d/task/%d" % name) or (0, 0, 0))[2]) for name in workers)
         if first:
             self.helper_base, self.worker_ran = dict((thread, ran) for thread, (ran, _, _) in times.items()), 0.0
-        computed = [ran - self.helper_base.get(name, 0.0) for name, (ran, _, _) in times.items() if name[0] != self.pid]
-        self.worker_ran = max([self.worker_ran] + computed)
+            self.turns_base = turns
+        computed = dict((name, times[name][0] - self.helper_base.get(name, 0.0)) for name in workers)
+        self.worker_ran = max([self.worker_ran] + list(computed.values()))
+        turns_since = dict((name, turns[name] - self.turns_base.get(name, 0)) for name in workers)
+        # One that waits for a disk or a page does so in turns as short.
+        self.asks = not self.disk_delay and any(
+            turns_since[name] > max(ASKS, computed[name] / LITTLE) for name in workers
+        )
         if loads or not self.sleeps_alone():
             self.helper_delay += min(since, waited)
         self.helper_delay = 0.0 if first else self.helper_delay

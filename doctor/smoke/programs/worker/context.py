@@ -90,6 +90,7 @@ def device_model(ctx: RankContext) -> str:
         pass
     capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", lambda: "")()
     chosen = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(CODE_VARIABLES)]
+    chosen += ["oneDNN=0"] * (not getattr(torch.backends.mkldnn, "enabled", True))  # the program may choose so, too
     return " ".join(word for word in ("CPU", model[:80], capability, *chosen) if word)[:200]
 
 

@@ -262,9 +262,10 @@ def compare_learned(
         ctx.comm.all_gather(every, mine, mesh.dp_group)
         same = torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2))
     count = block_count(ctx.world_size, LEARNING_BLOCKS)
-    of_blocks, error = torch.zeros(compared, count, device=ctx.device), None
+    of_blocks, error, serial_losses = torch.zeros(compared, count, device=ctx.device), None, []
     if mesh.dp_rank == 0 or not same:
         error = learned_error(ctx, model, *learned, of_blocks)
+        serial_losses = [finite_or_none(loss) for loss in of_blocks.mean(1)]
     if mesh.dp > 1:
         ctx.comm.broadcast(of_blocks, mesh.dp_group.ranks[0], mesh.dp_group)
     blocks = mesh.blocks(count)
@@ -278,7 +279,7 @@ def compare_learned(
         emit_sharded_steps(ctx, LEARNING, model, steps, start.by_name(start.flat), Adam())
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
-        error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error,
+        error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error, serial=serial_losses,
     )  # fmt: skip
 
 

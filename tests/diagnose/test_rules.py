@@ -358,3 +358,9 @@ def test_an_exception_without_a_message_does_not_take_the_next_line_for_one() ->
     )
     (cause,) = logs(job=one.format(0) + one.format(1) + end).causes
     assert [culprit.rank for culprit in cause.culprits] == [0, 1] and "Traceback" not in cause.summary
+
+
+def test_a_crash_in_ddp_over_gloo_under_detail_names_the_variable_and_any_other_crash_does_not() -> None:
+    crash = 'Fatal Python error: Segmentation fault\n\n  File "/x/torch/nn/parallel/distributed.py", line 1473 in {0}\n'
+    assert [cause.signature for cause in logs(rank_0=crash.format("_ddp_init_helper")).causes] == ["ddp-gloo-detail"]
+    assert [cause.signature for cause in logs(rank_0=crash.format("forward")).causes] == ["torch-signal-segv"]

@@ -307,8 +307,7 @@ def _replaced(
     head = list(argv[:start])
     if text := _shell_text(os.path.join(folder, line.folder, line.program), line):
         error = CannotRehearse(filled("{0} is a shell script that each rank runs", printable(line.program, 200)))
-        shell = [] if line.interpreter else [_shell_of(text)]
-        before = [*_own_logs(head, line, logs), *shell, "-c"]
+        before = [*_own_logs(head, line, logs), *([] if line.interpreter else [_shell_of(text)]), "-c"]
         inside = {**environ, **_IN_A_RANK} if line.launchers else environ
         inner = _whole_text(before, line.program, text, inside, line.arguments, stub, logs, error)
         return inner._replace(environ=environ, line=line, start=os.path.join(line.folder, inner.start))
@@ -319,8 +318,7 @@ def _replaced(
     path = stub if line.is_module else os.path.join(os.path.dirname(line.program), stub)
     if line.is_module:
         head, path = _without_module_flag(head), os.path.join(os.getcwd(), folder, line.folder, stub)
-    starter = [] if runs_python(line) else ["python3"]
-    new_argv = (*head, *starter, path, *line.arguments)
+    new_argv = (*head, *([] if runs_python(line) else ["python3"]), path, *line.arguments)
     _require_replaced(new_argv, environ, stub)
     return Rehearsed(new_argv, environ, line, path, start=line.folder)
 

@@ -420,6 +420,12 @@ def test_a_script_that_computes_its_folder_and_counts_devices(text: str, new_tex
             "for s in train.py eval.py; do torchrun $s; done",
             r"launch line, with values: doctor rehearse -- torchrun \$s$",
         ),
+        (
+            "NPROC_PER_NODE=2 swift sft --model x",
+            r": doctor rehearse -- torchrun --nproc_per_node=2 -m swift\.cli\.sft",
+        ),
+        ("swift sft --model x", r": doctor rehearse -- python3 -m swift\.cli\.sft --model x$"),
+        ("NNODES=2 llamafactory-cli train a.yaml", r"torchrun --nproc-per-node=auto --nnodes=2 -m llamafactory"),
         ('[ "$A" ] || exec ssh n2 bash $0\npython train.py $A', "2 programs"),
         ('[ "$A" ] || exec mpirun -np 1 bash $0 : python other.py\npython train.py $A', "2 programs"),
         ('[ "$A" ] || python other.py "bash $0"\npython train.py $A', "2 programs; expected one: other.py, train.py"),

@@ -24,6 +24,7 @@ from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.launch_line.read import SHELLS, starts_ranks
+from doctor.job.launch_line.recipes import VARIABLES
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.word import ShellCommand, ShellText, beside_script, literal_words
 from doctor.watch.rehearsal.rank_text import TextRefused, restarting_itself, runs_python, with_stub
@@ -34,7 +35,6 @@ _OF_BATCH = ("output", "error", "input", "open-mode", "array", "requeue", "no-re
 _DEEPEST = 4
 """Scripts that start one another."""
 _SHEBANG = re.compile(rf"#![ \t]*(?:/usr/bin/env[ \t]+)?(?:/\S*/)?({'|'.join(SHELLS)})\b")
-_MODULE_FLAGS = ("-m", "--module")
 _LOG_OPTIONS = {
     "torchrun": ("--log-dir", "--log_dir"),
     "msrun": ("--log_dir",),
@@ -49,8 +49,6 @@ _ALWAYS = {
 }
 """Without this option msrun writes its logs into the working folder, and torchrun makes a folder in the temporary one
 that stays (``DefaultLogsSpecs`` in torch/distributed/elastic/multiprocessing/api.py). And the words before it."""
-
-
 _IN_A_RANK = {"SLURM_STEP_ID": "0"}
 """With it text is read as that of a rank, which may start any program."""
 
@@ -110,9 +108,7 @@ def _of_shell(
     """``bash -lc TEXT``, also behind a launcher: the shell itself goes first, since one of a login sets variables."""
     rest = split_options("bash", literal_words(argv[place + 1 :]), option_table("shell")).rest
     if not rest or any(call.launcher == "ssh" for call in line.launchers):
-        raise CannotRehearse(
-            filled("{0} is not among the words of the line; expected a line that names it", line.program)
-        )
+        raise CannotRehearse(_not_named(line, environ))
     text, *arguments = (word.text for word in rest)
     before = _own_logs(list(argv[: len(argv) - len(rest)]), line, logs)
     try:
@@ -121,7 +117,8 @@ def _of_shell(
         if not (isinstance(error, OnlyAShellKnows) or line.launchers):
             raise
         inside = {**environ, **_IN_A_RANK} if line.launchers else environ
-        inner = _whole_text([argv[place], "-c"], f"{argv[place]} -c", text, inside, arguments[1:], stub, logs, error)
+        reason = CannotRehearse(str(error)) if place else error  # behind a launcher its line alone is another one
+        inner = _whole_text([argv[place], "-c"], f"{argv[place]} -c", text, inside, arguments[1:], stub, logs, reason)
         new_argv, start = (
             (*before, inner.argv[2], *arguments[:1], *inner.argv[4:]),
             os.path.join(line.folder, inner.start),
@@ -147,12 +144,7 @@ def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: st
         return _of_text(line.program, text, environ, line.arguments, stub, logs, depth)
     except OnlyAShellKnows as error:
         head = [line.interpreter or _shell_of(text), "-c"]
-        try:
-            return _whole_text(head, line.program, text, environ, line.arguments, stub, logs, error)
-        except CannotRehearse as refused:
-            raise CannotRehearse(
-                filled("{0}. Expected its launch line, with values: doctor rehearse -- {1}", refused, error.line_text)
-            ) from None
+        return _whole_text(head, line.program, text, environ, line.arguments, stub, logs, error)
 
 
 def _read(path: str) -> str:
@@ -185,10 +177,11 @@ def _whole_text(
     try:
         ranked = with_stub(text, arguments, environ, stub, os.path.abspath(stub), logs, _read)
     except TextRefused as error:
-        raise CannotRehearse(filled("{0}; {1}", reason, error) if str(reason) else str(error)) from None
+        why = filled("{0}; {1}", reason, error) if str(reason) else str(error)
+        raise CannotRehearse(_with_line(why, reason)) from None
     start, unknown = _folder_at(ranked.place, ranked.shell, path)
     if unknown:
-        raise reason
+        raise CannotRehearse(_with_line(str(reason), reason))
     line, program = ranked.line, ranked.program
     if "folder of the program" in line.unresolved:
         program = os.path.join(os.path.abspath(os.path.dirname(path)), program)
@@ -198,14 +191,29 @@ def _whole_text(
     return Rehearsed(argv, environ, line, program, printable(path, 200), "", "" if line.is_module else start, True)
 
 
+def _with_line(why: str, reason: CannotRehearse) -> str:
+    """Why, with what to type where only a shell knows a part of the line."""
+    if not isinstance(reason, OnlyAShellKnows):
+        return why
+    return filled("{0}. Expected its launch line, with values: doctor rehearse -- {1}", why, reason.line_text)
+
+
+def _not_named(line: LaunchLine, environ: Mapping[str, str]) -> str:
+    """Of a command that starts a module itself, as ``swift sft``: why, with the line of torchrun or Python for it."""
+    call, program = line.innermost, printable(line.program, 200)
+    if not line.is_module or (call is not None and call.launcher not in ("", "torchrun")):
+        return filled("{0} is not among the words of the line; expected a line that names it", program)
+    values = {**environ, **line.environ}
+    options = [f"--{name.lower()}={values[name]}" for name in VARIABLES if values.get(name)]
+    if line.program.startswith("llamafactory") and not values.get("NPROC_PER_NODE"):
+        options.insert(0, "--nproc-per-node=auto")
+    head = ["torchrun", *options] if call is not None and call.launcher else ["python3"]
+    words = printable(shlex.join([*head, "-m", line.program, *line.arguments]), 600)
+    return filled("{0} is not among the words of the line: doctor rehearse -- {1}", program, words)
+
+
 def _of_text(
-    path: str,
-    text: str,
-    environ: Mapping[str, str],
-    arguments: Sequence[str],
-    stub: str,
-    logs: str,
-    depth: int = 0,
+    path: str, text: str, environ: Mapping[str, str], arguments: Sequence[str], stub: str, logs: str, depth: int = 0
 ) -> Rehearsed:
     """The launch line of a shell text, or of the one script that it starts. ``path``: of the script."""
     name, script_arguments = printable(path, 200), literal_words(arguments)
@@ -295,17 +303,11 @@ def _replaced(
     tail = (line.program, *line.arguments)
     start = len(argv) - len(tail)
     if start < 0 or tuple(argv[start:]) != tail:
-        raise CannotRehearse(
-            filled(
-                "{0} is not among the words of the line; expected a line that names it", printable(line.program, 200)
-            )
-        )
+        raise CannotRehearse(_not_named(line, environ))
     head = list(argv[:start])
     if text := _shell_text(os.path.join(folder, line.folder, line.program), line):
-        reason = filled("{0} is a shell script that each rank runs", printable(line.program, 200))
-        shell = [] if line.interpreter else [_shell_of(text)]
-        before = [*_own_logs(head, line, logs), *shell, "-c"]
-        error = CannotRehearse(reason)
+        error = CannotRehearse(filled("{0} is a shell script that each rank runs", printable(line.program, 200)))
+        before = [*_own_logs(head, line, logs), *([] if line.interpreter else [_shell_of(text)]), "-c"]
         inside = {**environ, **_IN_A_RANK} if line.launchers else environ
         inner = _whole_text(before, line.program, text, inside, line.arguments, stub, logs, error)
         return inner._replace(environ=environ, line=line, start=os.path.join(line.folder, inner.start))
@@ -316,8 +318,7 @@ def _replaced(
     path = stub if line.is_module else os.path.join(os.path.dirname(line.program), stub)
     if line.is_module:
         head, path = _without_module_flag(head), os.path.join(os.getcwd(), folder, line.folder, stub)
-    starter = [] if runs_python(line) else ["python3"]
-    new_argv = (*head, *starter, path, *line.arguments)
+    new_argv = (*head, *([] if runs_python(line) else ["python3"]), path, *line.arguments)
     _require_replaced(new_argv, environ, stub)
     return Rehearsed(new_argv, environ, line, path, start=line.folder)
 
@@ -325,13 +326,12 @@ def _replaced(
 def _shell_text(path: str, line: LaunchLine) -> str:
     """Of a shell script, its text; empty for other programs. Raises: CannotRehearse where it cannot be read."""
     is_named = os.path.basename(line.interpreter) in SHELLS or path.endswith((".sh", ".bash"))
-    try:
-        text = read_bounded(path, 1 << 20).decode("utf-8", "strict" if is_named else "replace")
-    except (OSError, ValueError) as error:
-        if not is_named:
-            return ""
-        raise CannotRehearse(filled("{0}: {1}", printable(line.program, 200), unreadable_reason(error))) from None
-    return text if is_named or (not line.interpreter and _SHEBANG.match(text[:200])) else ""
+    if is_named or line.interpreter:
+        return _read(path) if is_named else ""
+    with suppress(OSError, ValueError):
+        text = read_bounded(path, 1 << 20).decode("utf-8", "replace")
+        return text if _SHEBANG.match(text[:200]) else ""
+    return ""
 
 
 def _of_several(
@@ -367,7 +367,7 @@ def _require_replaced(new_argv: Sequence[str], environ: Mapping[str, str], stub:
 
 
 def _without_module_flag(head: list[str]) -> list[str]:
-    places = [position for position, word in enumerate(head) if word in _MODULE_FLAGS]
+    places = [position for position, word in enumerate(head) if word in ("-m", "--module")]
     if not places:
         raise CannotRehearse("no -m before the module; expected one")
     return head[: places[-1]] + head[places[-1] + 1 :]

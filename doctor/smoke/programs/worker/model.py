@@ -11,6 +11,7 @@ from doctor.smoke.programs.worker.batch import Batch
 from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.parameters import LAYER_PARAMETERS, ShardedParameters
 from doctor.smoke.programs.worker.rng import HIDDEN, SEQUENCE_LENGTH
 from doctor.smoke.programs.worker.values import digest
@@ -262,3 +263,13 @@ class Model(ShardedParameters):
             alone.flat.copy_(alone.share_of(weights))
         alone.forward_backward(batch)
         return alone.by_name(alone.gradient)
+
+
+def replicas_hold(ctx: RankContext, mesh: Mesh, held: tuple[int, int]) -> bool:
+    """Whether all data-parallel ranks have the digests that this one has."""
+    if mesh.dp == 1:
+        return True
+    mine = torch.tensor([value - (1 << 63) for value in held], dtype=torch.int64, device=ctx.device)
+    every = mine.new_empty(2 * mesh.dp)
+    ctx.comm.all_gather(every, mine, mesh.dp_group)
+    return bool(torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2)))

@@ -16,7 +16,7 @@ from doctor.smoke.programs.worker.batch import Batch, block_count
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, ReferenceStep, code_path
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
-from doctor.smoke.programs.worker.model import Model
+from doctor.smoke.programs.worker.model import Model, replicas_hold
 from doctor.smoke.programs.worker.optimizer_shards import (
     LEARNING,
     MOST_KEPT,
@@ -255,12 +255,7 @@ def compare_learned(
     ranks to different collectives.
     """
     held = digest(model.flat[: model.size]), 0 if model.zero else digest(gradient)
-    mesh, same = model.mesh, True
-    if mesh.dp > 1:
-        mine = torch.tensor([value - (1 << 63) for value in held], dtype=torch.int64, device=ctx.device)
-        every = mine.new_empty(2 * mesh.dp)
-        ctx.comm.all_gather(every, mine, mesh.dp_group)
-        same = torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2))
+    mesh, same = model.mesh, replicas_hold(ctx, model.mesh, held)
     count = block_count(ctx.world_size, LEARNING_BLOCKS)
     of_blocks, error, serial_losses = torch.zeros(compared, count, device=ctx.device), None, []
     if mesh.dp_rank == 0 or not same:

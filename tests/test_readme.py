@@ -87,6 +87,13 @@ def test_its_transcripts_name_checks_that_exist_and_quote_their_pages() -> None:
             assert quoted in " ".join(pages[name].section("Why it matters").split()), name
 
 
+def test_the_readme_and_the_changelog_count_the_same_checks() -> None:
+    """If not: python -m tests.regen --transcripts, and the number in CHANGELOG.md."""
+    (judged,) = re.findall(r"FAILED: .*; \d+ of (\d+) checks judged", marked(TEXT, "report"))
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall(r"^- (\d+) checks of hosts", changelog, re.M) == [judged]
+
+
 def test_the_check_of_your_own_works_as_printed(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.S)
     (name,) = re.findall(r"^def (\w+)", code, re.M)

@@ -55,6 +55,8 @@ _STREAMS = {"output": "SLURM_STDOUTMODE", "error": "SLURM_STDERRMODE", "input": 
 _WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact")
 """Of a step that srun would try to start again."""
 _MAP = "JOB MAP"
+_OWN_NETWORK = "out-of-band communications"
+"""Of mpirun where the interface for its daemons is not on this host: the host that starts the line may have it."""
 _INTERACTIVE = "4294967290"
 """The step of salloc's own shell: SLURM_INTERACTIVE_STEP of slurm.h."""
 _ROOT = ("!--allow-run-as-root", "", "the option, as the user is root")
@@ -209,7 +211,8 @@ def launch_refusals(
         return [OptionProblem(command, TRIAL, "", shlex.join(trial))]
     text = plain_lines((done.stderr + done.stdout).decode("utf-8", "replace"))
     maps = _MAP in text or "-----" not in text  # Open MPI 4 may end with 0 where it maps nothing, and frames the reason
-    if (maps and not done.returncode) or "do-not-launch" in text.partition("unrecognized")[2]:
+    is_of_hosts = not is_next and _OWN_NETWORK in text  # `interface-setting-wrong` judges it there
+    if (maps and not done.returncode) or is_of_hosts or "do-not-launch" in text.partition("unrecognized")[2]:
         return []
     if "run as root" in text:
         return [OptionProblem(command, *_ROOT)]

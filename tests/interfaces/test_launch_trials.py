@@ -81,6 +81,17 @@ def test_mpirun(options: str, environ: dict[str, str], dies: bool, tmp_path: Pat
     assert bool(outcome.findings) == dies
 
 
+@pytest.mark.skipif(not shutil.which("orterun"), reason="needs Open MPI")
+@pytest.mark.parametrize("is_next", [True, False])
+def test_the_interface_of_mpiruns_own_host_is_judged_where_the_line_is_started(is_next: bool) -> None:
+    """Where another host starts it, that one may have the interface: `interface-setting-wrong` looks there."""
+    line = ["mpirun", "-np", "2", "-H", "w1,w2", "--mca", "oob_tcp_if_include", "eth77", "true"]
+    environ = {**AS_ROOT, "PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+    launch = of_launch_line(line, environ, tries=True, is_next=is_next).complete(LaunchOptions())
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
+    assert bool(outcome.findings) == is_next
+
+
 class Row(NamedTuple):
     """Options of srun in an allocation of two nodes, what its script sets, and whether the job dies."""
 

@@ -194,7 +194,7 @@ def launch_refusals(
         command = next((call.command for call in line.launchers if call.launcher == starter), "sh")
         ask = shlex.join(("sh", "-c", 'type "$0"', absent))
         return [OptionProblem(command, TRIAL, filled("{0}: not found", absent), ask)]
-    if is_next and (refused := _own_address_refused(line) or _cpus_refused(argv) or _of_tasks(line, argv, environ)):
+    if is_next and (refused := _of_this_host(line, argv, environ)):
         return [refused]
     if not (trial := launch_trial(line, argv, environ)):
         return []
@@ -222,6 +222,11 @@ def launch_refusals(
     return [OptionProblem(command, WAITS if _WAITS.search(text) else TRIAL, reason, shlex.join(trial))]
 
 
+def _of_this_host(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> OptionProblem | None:
+    """What ends a line on the host where the shell runs it next."""
+    return _own_address_refused(line) or _wrapper_refused(line, argv, environ) or _of_tasks(line, argv, environ)
+
+
 def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> OptionProblem | None:
     """What srun refuses of the file of ``--multi-prog``, and the first of its programs that nothing finds."""
     call, start = line.first_launcher(argv)
@@ -242,20 +247,28 @@ def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str])
     return None
 
 
-def _cpus_refused(argv: Sequence[str]) -> OptionProblem | None:
-    """CPUs that taskset is to bind to, none of which this host has: it ends then. Source: taskset(1)."""
-    at = next((at for at, word in enumerate(argv[:64]) if os.path.basename(word) == "taskset"), None)
-    listed = argv[at + 2] if at is not None and re.fullmatch(r"-a?c|--cpu-list", "".join(argv[at + 1 : at + 2])) else ""
-    if not re.fullmatch(r"[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?){0,99}", listed, re.ASCII):
+def _wrapper_refused(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> OptionProblem | None:
+    """What the programs before the launcher say where they do not start it: taskset of absent CPUs, env without a PATH.
+
+    They are run as they stand there, with a shell behind them that only looks for the launcher.
+    """
+    names = [word for word, starter in line.commands if not starter]
+    words = [*argv]
+    at = 0
+    while len(names) > 1 and names[0] in words[at:]:
+        at = words.index(names.pop(0), at)
+        if words[at] in _OF_SHELL:
+            words, at = words[at + 1 :], 0
+    end = words.index(names[0], at) if names and names[0] in words[at:] else 0
+    if not end or not line.wrappers or not _runs_here(line) or any("$" in word for word in words[: end + 1]):
         return None
+    trial = [*words[:end], "/bin/sh", "-c", 'command -v -- "$0"', words[end]]
     try:
-        present = Path("/sys/devices/system/cpu/possible").read_text("ascii").strip()
-    except OSError:
-        return None
-    last = max(map(int, re.findall("[0-9]+", present)), default=None)
-    if last is None or min(map(int, re.findall("[0-9]+", listed))) <= last:
-        return None
-    return OptionProblem("taskset", "-c", listed, filled("CPUs of this host: {0}", present))
+        done = run_bounded(trial, _TRIAL_SECONDS, MAX_OUTPUT, {**environ, "LC_ALL": "C.UTF-8"}, os.getcwd())
+    except (OSError, subprocess.TimeoutExpired):
+        return OptionProblem(words[0], TRIAL, "", shlex.join(trial))
+    said = _message(plain_lines(done.stderr.decode("utf-8", "replace"))) or filled("{0}: not found", words[end])
+    return OptionProblem(words[0], TRIAL, said, shlex.join(trial)) if done.returncode else None
 
 
 def _is_this_host(call: LaunchCall) -> bool:

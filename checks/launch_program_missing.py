@@ -60,11 +60,12 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     of this command, or of srun's `--chdir` or mpirun's `--wdir`: a launch on this host alone, or by srun, mpirun or
     deepspeed.
     The same for configurations in JSON, YAML and TOML; one of a relative path that no host has is a warning, as a
-    program may look for it in a folder of its own. Of a job script only absolute paths are looked for. What starts in a
-    container or is found on the PATH is not looked for. A module is, where torchrun or python starts it in this folder;
-    on other hosts where srun starts all ranks, or mpirun a Python whose path the line names; and what the program
-    imports first, by the interpreter that this shell finds for the line, which imports none of it; where PYTHONPATH is
-    set, which a login may lack, under srun alone.
+    program may look for it in a folder of its own. Of a job script absolute paths are looked for, and those behind a
+    `cd` to an absolute path: where commands before the line may make the file, one that no host has is a warning. What
+    starts in a container or is found on the PATH is not looked for.
+    A module is, where torchrun or python starts it in this folder; on other hosts where srun starts all ranks, or
+    mpirun a Python whose path the line names; and what the program imports first, by the interpreter that this shell
+    finds for the line, which imports none of it; where PYTHONPATH is set, which a login may lack, under srun alone.
     So is what torchrun imports, also for `--rdzv-backend etcd`. A file beside the program, or in PYTHONPATH, that has
     the name of one of Python's own modules is an error where an empty one ends `import torch.distributed` of PyTorch
     2.13 (each was tried), unless it has half of that module's names.

@@ -260,7 +260,10 @@ def _of_line_of_script(
     name: str,
     environ: Mapping[str, str],
 ) -> JobEnvironment:
-    job_line = msgspec.structs.replace(inner.line, line=script_line.line) if inner else script_line
+    job_line = script_line
+    if inner:
+        container = inner.line.container or script_line.container
+        job_line = msgspec.structs.replace(inner.line, line=script_line.line, container=container)
     source = _with_line(job_line, environ, filled("the job script {0}, line {1}", name, job_line.line))
     notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
     if job_line.conditional:

@@ -296,6 +296,8 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
     beside = {name: os.path.join(os.path.dirname(path), os.path.basename(name)) for name in names if path}
     files = {name: "there" if _state(beside.get(name, name)) == "there" else _state(name) for name in names}
     state = _state(path)
+    if state == "missing" and any(files[name] == "missing" and path.startswith(name + "/") for name in names):
+        state = "elsewhere"  # the shell that cannot change to the folder may find it in its own
     if state == "there" and os.path.isdir(path) and _state(os.path.join(path, "__main__.py")) == "missing":
         state = "folder"
     if state == "there" and arguments.get("is_started"):

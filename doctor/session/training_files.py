@@ -17,6 +17,7 @@ from doctor.engine.texts import filled
 from doctor.job.job_script import CARRIERS, NotAJobScript, scripts_of
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
+from doctor.job.launch_line.commands import is_plain
 from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
 from doctor.job.training.assemble import (
@@ -152,7 +153,21 @@ def program_path(source: JobEnvironment) -> str:
         return ""
     if {"program", "folder of the program"} & line.unresolved.keys() or not (line.interpreter or "/" in line.program):
         return ""
-    return next(iter(_where_it_starts(source, [line.program])), "")
+    path = next(iter(_where_it_starts(source, [line.program])), "")
+    return "" if path in _behind_cd(source)[1:] else path
+
+
+def _behind_cd(source: JobEnvironment) -> list[str]:
+    """The folder to which the job script changes before the line; and the program within it, if commands may make it.
+
+    Empty where that is not sure.
+    """
+    line = source.line
+    if line is None or not line.start_folder or os.path.isabs(line.program) or not line.program.endswith(".py"):
+        return []
+    if _start_folder(line) != line.start_folder:
+        return []
+    return _where_it_starts(source, [line.start_folder, *[line.program] * line.makes_files])
 
 
 def _module(source: JobEnvironment) -> tuple[str, ...]:
@@ -166,7 +181,7 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
     changes = any(name.endswith("prolog") for call in line.launchers for name in call.options)
     if line.is_module and re.search(r"/|\.py$", line.program):  # no module: `launch-option-refused` tells
         return ()
-    if changes or not folder or not re.match("torchrun|python", os.path.basename(command)):
+    if changes or not folder or _behind_cd(source) or not re.match("torchrun|python", os.path.basename(command)):
         return ()
     has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script
     if has_path or not line.is_module:  # another Python of a host says nothing of what this one imports
@@ -247,7 +262,8 @@ def _start_folder(line: LaunchLine) -> str | None:
     option = _FOLDER_OPTIONS.get(call.launcher, "") if call else ""
     if call and len(changes) == 1 and option in call.options and option not in call.unresolved:
         return call.option(option)
-    return None if changes else ""
+    is_here = all(is_plain(word.split()[0]) for word in line.wrappers)
+    return None if changes else line.start_folder if is_here else ""
 
 
 def _in_container(line: LaunchLine, environ: Mapping[str, str]) -> bool:
@@ -273,7 +289,9 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
         import_folder=import_folder(source),
         program=program_path(source),
         is_started=bool(source.line and not source.line.interpreter),
-        files=tuple(_where_it_starts(source, _needed(source.line, source.environ))) if source.line else (),
+        files=(*_where_it_starts(source, _needed(source.line, source.environ)), *_behind_cd(source))
+        if source.line
+        else (),
         module=_module(source),
         output=_output(source),
         counts_gpus=_counts_gpus(source),

@@ -461,7 +461,7 @@ def test_which_configurations_are_looked_for(line: str, files: list[str]) -> Non
     assert [os.path.relpath(path) if "/work" not in path else path for path in options.files] == files
 
 
-def test_of_a_job_script_absolute_paths_are_looked_for(tmp_path: Path) -> None:
+def test_of_a_job_script_paths_are_looked_for_whose_folder_is_sure(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     for text, program, files in (
         ("torchrun /work/t.py --config /work/c.yaml --deepspeed ds.json", "/work/t.py", ("/work/c.yaml",)),
@@ -472,7 +472,41 @@ def test_of_a_job_script_absolute_paths_are_looked_for(tmp_path: Path) -> None:
         ("torchrun /work/$USER/t.py", "", ()),
         ("#SBATCH --container-image=x\nsrun torchrun /work/t.py", "", ()),
         ("if [ $A ]; then torchrun /work/t.py; fi", "", ()),
+        ("cd /work\nsrun python t.py", "/work/t.py", ("/work",)),
+        ("cd /work && torchrun t.py --deepspeed ds.json", "/work/t.py", ("/work/ds.json", "/work")),
+        ("A=/work\nmodule load x\ncd $A\ncd b\ntorchrun c/t.py", "/work/b/c/t.py", ("/work/b",)),
+        ("cd /work\ngit pull\ntorchrun t.py", "", ("/work", "/work/t.py")),
+        ("cd /work\nsource e.sh\ntorchrun t.py", "", ("/work", "/work/t.py")),
+        ("cd /work\ncat > t.py <<EOF\nEOF\ntorchrun t.py", "", ("/work", "/work/t.py")),
+        ("cd /work\ncd -\ntorchrun t.py", "", ()),
+        ("cd /work\ncd ~/b\ntorchrun t.py", "", ()),
+        ("cd $WHERE\ntorchrun t.py", "", ()),
+        ("[ -d /work ] && cd /work\ntorchrun t.py", "", ()),
+        ("(cd /work; torchrun t.py)", "", ()),
+        ("cd /work\nsrun --chdir=/x torchrun t.py", "/x/t.py", ()),
+        ("cd /work\nssh n1 torchrun t.py", "", ()),
+        ("cd /work\npdsh -w n[1-2] torchrun t.py", "", ()),
+        ("cd /work\nsudo -u a torchrun t.py", "", ()),
+        ("cd /work\ndocker run image torchrun t.py", "", ()),
+        ("cd /work\nbash -c 'cd /x; torchrun t.py'", "", ()),
     ):
         script.write_text(text + "\n")
         options = with_launch_line(ExamineOptions(), of_job_script(str(script), {}), str(script))
         assert (options.program, options.files) == (program, files), text
+
+
+@pytest.mark.parametrize("words", ['"torchrun", "/work/t.py"', '"bash", "-c", "cd /work && torchrun t.py"'])
+def test_a_program_of_a_container_is_not_looked_for_on_the_host(words: str, tmp_path: Path) -> None:
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(
+        "apiVersion: batch/v1\nkind: Job\nspec:\n  template:\n    spec:\n      containers:\n"
+        f"      - {{name: a, image: registry/a, command: [{words}]}}\n"
+    )
+    options = with_launch_line(ExamineOptions(), of_job_script(str(manifest), {}), str(manifest))
+    assert (options.program, options.files) == ("", ())
+
+
+def test_a_program_of_a_folder_that_the_shell_cannot_enter_may_be_in_its_own(tmp_path: Path) -> None:
+    for folder, state in ((tmp_path, "missing"), (tmp_path / "absent", "elsewhere")):
+        asked = find_program({"program": f"{folder}/t.py", "files": [str(folder)]})
+        assert answered(JobProgram, asked).state == state

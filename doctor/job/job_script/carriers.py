@@ -223,7 +223,12 @@ class _File:
         slots = self.document.number(self.row.slots) if self.row.slots else None
         workers = next((other.hosts for other in self.groups if other.name == "Worker"), None)
         requested = Resources(gpus_per_node=devices, slots=slots * workers if slots and workers else None)
-        return read_job_script(text, {}, read_file=self.read_file, requested=requested)
+        script = read_job_script(text, {}, read_file=self.read_file, requested=requested)
+        image = container.text("image") or ("" if self.row.marks else self.row.kind)
+        lines = *script.launch_lines, *script.scripts
+        within = [msgspec.structs.replace(line, container=line.container or printable(image, 200)) for line in lines]
+        count = len(script.launch_lines)
+        return msgspec.structs.replace(script, launch_lines=tuple(within[:count]), scripts=tuple(within[count:]))
 
     def _variables_of_controller(self, devices: int | None) -> dict[str, tuple[str, bool]]:
         """Variables that a controller sets, and whether their value is known here."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -39,6 +41,14 @@ brun ssh rsh pdsh clush dsh parallel-ssh pssh parallel xargs ansible ansible-pla
 _STARTS_RANKS = (*ONE_ON_EACH_HOST, "deepspeed")
 _REACHES_HOSTS = frozenset(_REACHING.split())
 """Commands that start others on the hosts of a job, or may do so."""
+
+
+_HARMLESS = """
+alias conda date env free head hostname id lscpu mamba ml module nproc npu-smi nvidia-smi printenv pwd shopt type uname
+which whoami
+"""
+_MAKES_NO_FILES = frozenset(_HARMLESS.split())
+"""Commands before a launch line that neither change the folder nor make a file which it needs."""
 
 
 class NotAJobScript(ValueError):
@@ -115,7 +125,7 @@ def read_job_script(
         requested = msgspec.structs.replace(requested, problems=(*requested.problems, *late))
     inherited = {**variables_of(requested), **(environ or {})}
     shell = evaluate(text, inherited, arguments, read_file=read_file)
-    listed, strange, scripts, skipped = _of_commands(shell, inherited)
+    listed, strange, scripts, skipped = _of_commands(shell, inherited, text)
     return JobScript(
         directives=directives,
         resources=requested,
@@ -130,14 +140,14 @@ def read_job_script(
 
 
 def _of_commands(
-    shell: ShellText, inherited: Mapping[str, str]
+    shell: ShellText, inherited: Mapping[str, str], text: str
 ) -> tuple[list[LaunchLine], list[UnreadText], list[LaunchLine], list[UnreadText]]:
     """The launch lines, what starts ranks and is not read, the lines that run scripts, and what was not followed."""
     listed: list[LaunchLine] = []
     strange: list[UnreadText] = []
     scripts: list[LaunchLine] = []
     skipped = list(shell.unread)
-    for command in shell.commands:
+    for place, command in enumerate(shell.commands):
         if not starts_ranks(command.argv):
             if _runs_shell_script(command.argv) and len(scripts) < _MOST_LINES:
                 scripts += _launch_line(command, inherited, any_program=True)
@@ -148,9 +158,25 @@ def _of_commands(
             skipped.append(unread("...", filled("more than {0} launch lines", _MOST_LINES), command.line))
             break
         recognized, not_understood = _recognized(command, inherited)
-        listed += recognized
+        listed += _started_in(recognized, shell, place, text)
         strange += not_understood
     return listed, strange, scripts, skipped
+
+
+def _started_in(lines: Sequence[LaunchLine], shell: ShellText, place: int, text: str) -> list[LaunchLine]:
+    """The lines of one command, with the folder in which the script runs it."""
+    folder, _ = shell.folder_at(place)
+    if not os.path.isabs(folder):
+        return [*lines]
+    names = {command.argv[0].text.rpartition("/")[2] for command in shell.commands[:place] if command.argv}
+    makes_files = bool(shell.unread) or not names <= _MAKES_NO_FILES or any(_is_written(line, text) for line in lines)
+    return [msgspec.structs.replace(line, start_folder=folder, makes_files=makes_files) for line in lines]
+
+
+def _is_written(line: LaunchLine, text: str) -> bool:
+    """Whether the script itself writes a file with the name of the program."""
+    name = re.escape(os.path.basename(line.program) or "-")
+    return re.search(rf"(?:>|\btee\b)[^\n;|&]{{0,200}}{name}", text) is not None
 
 
 def _is_service(line: LaunchLine) -> bool:

@@ -133,6 +133,10 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """In no branch and no function: it runs in each round of the loops around it, if there are any."""
     computed_on_hosts: frozenset[str] = frozenset()
     """Source texts that a shell on each host computes for itself, such as ``$(hostname)``; see `unresolved`."""
+    start_folder: str = ""
+    """The path to which the script before the line surely changes the folder, by ``cd``; empty: not known."""
+    makes_files: bool = False
+    """Commands of the script before the line may make the files that it names."""
     is_alone: bool = False
     """The script asks for several hosts, starts the line on the one that it runs on, and nothing on another host."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -77,6 +78,23 @@ class ShellText(msgspec.Struct, frozen=True):
     """What the shell refuses, or takes for empty: command or variable, text, what was meant."""
     moves: tuple[tuple[int, tuple[Word, ...], bool], ...] = ()
     """Of each ``cd``: how many commands stand before it, its words, and whether it surely runs in this shell."""
+
+    def folder_at(self, place: int, path: str = "") -> tuple[str, str]:
+        """The folder in which a command runs, empty: as before the text; and the ``cd`` that only a shell knows.
+
+        ``place``: of the command among `commands`; ``path``: of the file with the text, for a ``cd`` to its folder.
+        """
+        folder = ""
+        for before, (name, *arguments), is_certain in self.moves:
+            if before > place:
+                break
+            target = arguments[0].text if len(arguments) == 1 and arguments[0].text[:1] not in "-~" else ""
+            beside = beside_script(f"{target}/.") if path else ""
+            is_beside = beside not in ("", f"{target}/.") and re.search(r"\$\{?0|BASH_SOURCE", target)
+            if name.text != "cd" or not target or not is_certain or (arguments[0].unresolved and not is_beside):
+                return "", " ".join(word.unresolved or word.text for word in (name, *arguments))
+            folder = os.path.join(folder, os.path.join(os.path.dirname(path), beside) if is_beside else target)
+        return folder, ""
 
 
 def unread(text: str, reason: str, line: int = 0) -> UnreadText:

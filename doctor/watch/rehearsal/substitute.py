@@ -26,7 +26,7 @@ from doctor.job.launch_line.options import Options, split_options
 from doctor.job.launch_line.read import SHELLS, starts_ranks
 from doctor.job.launch_line.recipes import VARIABLES
 from doctor.job.shell.script_evaluation import evaluate
-from doctor.job.shell.word import ShellCommand, ShellText, beside_script, literal_words
+from doctor.job.shell.word import ShellCommand, ShellText, literal_words
 from doctor.watch.rehearsal.rank_text import TextRefused, restarting_itself, runs_python, with_stub
 
 _OF_BATCH = ("output", "error", "input", "open-mode", "array", "requeue", "no-requeue", "export", "wrap", "parsable",
@@ -179,7 +179,7 @@ def _whole_text(
     except TextRefused as error:
         why = filled("{0}; {1}", reason, error) if str(reason) else str(error)
         raise CannotRehearse(_with_line(why, reason)) from None
-    start, unknown = _folder_at(ranked.place, ranked.shell, path)
+    start, unknown = ranked.shell.folder_at(ranked.place, path)
     if unknown:
         raise CannotRehearse(_with_line(str(reason), reason))
     line, program = ranked.line, ranked.program
@@ -253,27 +253,12 @@ def _known_command(shell: ShellText, number: int, path: str) -> tuple[ShellComma
     (command,) = commands
     unknown = next((word.unresolved for word in command.argv if word.unresolved), "")
     unknown = unknown or next(iter(command.unresolved.values()), "")
-    folder, unknown_folder = _folder_at(shell.commands.index(command), shell, path)
+    folder, unknown_folder = shell.folder_at(shell.commands.index(command), path)
     if unknown := unknown or unknown_folder:
         raise OnlyAShellKnows(
             filled("{0}, line {1}: only a shell knows {2}", name, number, printable(unknown, 200)), line_text
         )
     return command, folder
-
-
-def _folder_at(place: int, shell: ShellText, path: str) -> tuple[str, str]:
-    """The folder in which a script's command runs, empty: as before; and the ``cd`` that only a shell knows."""
-    folder = ""
-    for before, (name, *arguments), is_certain in shell.moves:
-        if before > place:
-            break
-        target = arguments[0].text if len(arguments) == 1 else ""
-        beside = beside_script(f"{target}/.")
-        is_beside = beside != f"{target}/." and re.search(r"\$\{?0|BASH_SOURCE", target)
-        if name.text != "cd" or not target or not is_certain or (arguments[0].unresolved and not is_beside):
-            return "", " ".join(word.unresolved or word.text for word in (name, *arguments))
-        folder = os.path.join(folder, os.path.join(os.path.dirname(path), beside) if is_beside else target)
-    return folder, ""
 
 
 def _of_sbatch(options: Options, environ: Mapping[str, str]) -> CannotRehearse:

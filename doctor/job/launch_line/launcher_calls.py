@@ -54,12 +54,8 @@ def environ_of_tasks(environ: Mapping[str, str], launchers: Sequence[LaunchCall]
     return {name: text for name, text in environ.items() if not (starts_tasks and _OF_EACH_TASK.fullmatch(name))}
 
 
-def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
-    """What is not in the line comes from variables: ``PET_NNODES`` and so on."""
-    for name in sorted(name for name, count in row.word_counts.items() if count):
-        value = environ.get("PET_" + name.upper().replace("-", "_"), "")
-        if value and name not in options:
-            options.by_name[name] = [(known_or_open(value),)]
+def _refuse_of_torchrun(options: Options) -> None:
+    """Values that its rendezvous or its logs do not take."""
     options.text("rdzv-endpoint")  # notes what is unresolved
     endpoint = options.word("rdzv-endpoint")
     port = re.fullmatch(r"[^,]*:([^:\],]*)", endpoint.text) if endpoint else None
@@ -67,10 +63,31 @@ def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping
         port = None  # the source text: its end is a part of an expansion
     if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
+    is_static = options.text("rdzv-backend") in ("", "static") and "rdzv-backend" not in options.unresolved
+    if (
+        endpoint
+        and not endpoint.unresolved
+        and endpoint.text
+        and ":" not in endpoint.text
+        and is_static
+        and "standalone" not in options
+    ):
+        options.refuse(["rdzv-endpoint"], "HOST:PORT, as the static backend has no port of its own")
     refuse_rendezvous(options)
+    if not re.fullmatch(r"| *[0-9]+ *(?:, *[0-9]+ *)*", options.text("local-ranks-filter"), re.ASCII):
+        options.refuse(["local-ranks-filter"], "numbers of local ranks, with commas between")
     for name in ("redirects", "tee"):  # torch/distributed/elastic/multiprocessing/api.py, `Std.from_str`
         if not re.fullmatch(r"|[0-3]|(?:[0-9]:[0-3],)*[0-9]:[0-3]", options.text(name)):
             options.refuse([name], "0, 1, 2 or 3, or such a number for each local rank, as 0:1,1:3")
+
+
+def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
+    """What is not in the line comes from variables: ``PET_NNODES`` and so on."""
+    for name in sorted(name for name, count in row.word_counts.items() if count):
+        value = environ.get("PET_" + name.upper().replace("-", "_"), "")
+        if value and name not in options:
+            options.by_name[name] = [(known_or_open(value),)]
+    _refuse_of_torchrun(options)
     is_single = "standalone" in options or is_default(options, "nnodes")
     if "standalone" in options and (options.number("nnodes") or 1) > 1:
         options.refuse(

@@ -130,23 +130,36 @@ int epoll_wait(int file, struct epoll_event *events, int most, int limit) {
     return count;
 }
 
-ssize_t read(int file, void *data, size_t size) {
-    static ssize_t (*plain)(int, void *, size_t);
+static size_t most_read(int file, size_t size) {
     static int struck, reads;
     const char *most = getenv("OUTSIDE_READ"), *broken = getenv("OUTSIDE_BROKEN");
     struct sockaddr_in6 peer;
     socklen_t length = sizeof peer;
-    if (!plain) plain = dlsym(RTLD_NEXT, "read");
-    if ((most || broken) && !getpeername(file, (struct sockaddr *)&peer, &length) && peer.sin6_family != AF_UNIX) {
-        if (most && size > (size_t)atoi(most)) {
-            if (!struck++) strike();
-            size = atoi(most);
-        }
-        if (broken && ++reads == atoi(broken)) {
-            strike();
-            errno = EIO;
-            return -1;
-        }
+    if (!most && !broken) return size;
+    if (getpeername(file, (struct sockaddr *)&peer, &length) || peer.sin6_family == AF_UNIX) return size;
+    if (broken && ++reads == atoi(broken)) {
+        strike();
+        return 0;
     }
-    return plain(file, data, size);
+    if (!most || size <= (size_t)atoi(most)) return size;
+    if (!struck++) strike();
+    return atoi(most);
+}
+
+ssize_t read(int file, void *data, size_t size) {
+    static ssize_t (*plain)(int, void *, size_t);
+    size_t most = most_read(file, size);
+    if (!plain) plain = dlsym(RTLD_NEXT, "read");
+    if (most || !size) return plain(file, data, most);
+    errno = EIO;
+    return -1;
+}
+
+ssize_t recv(int file, void *data, size_t size, int flags) {
+    static ssize_t (*plain)(int, void *, size_t, int);
+    size_t most = most_read(file, size);
+    if (!plain) plain = dlsym(RTLD_NEXT, "recv");
+    if (most || !size) return plain(file, data, most, flags);
+    errno = EIO;
+    return -1;
 }

@@ -217,6 +217,16 @@ def test_what_isolated_ranks_alone_have_wrong_is_laid_at_nobody_else(
     assert [finding.values["ranks"] for finding in findings] == [[4, 5], *further]
 
 
+@pytest.mark.parametrize(("backend", "further"), [("gloo", [[4, 5]]), ("nccl", [[4]])])
+def test_what_an_isolated_rank_gave_on_is_laid_at_nobody_else(backend: str, further: list[list[int]]) -> None:
+    """Two packets of one call that changed behind it; what a group without it has wrong is another's."""
+    run = ran(6, 6, backend=backend, groups={0: ("world", tuple(range(6))), 1: ("dp3", (3, 4, 5))})
+    calls = [wrong(rank, "all_gather", numel=6000, index=1000 * rank + 1100, got=rank) for rank in (1, 3)]
+    calls += [wrong(4, "all_to_all", gid=1, numel=3063, index=2042)]
+    findings = findings_of(NAME, run, collectives(run, *everywhere(), *calls, isolated(culprits=((0,),))))
+    assert [finding.values["ranks"] for finding in findings] == [[0], *further]
+
+
 def test_a_second_round_that_was_right_says_so_and_blames_nobody_more() -> None:
     run = ran(6, 3)
     (finding,) = findings_of(NAME, run, collectives(run, *everywhere(), isolated(recurred=False, wrong=0)))

@@ -24,6 +24,13 @@ def test_one_replica_leaves_the_others() -> None:
     assert leading(trained) == {NAME}
 
 
+def test_of_several_hosts_the_collectives_tell_the_cause() -> None:
+    trained = Trained(DP4).steps(lambda event: {"params": event.rank} if event.rank in (0, 2) else None)
+    assert trained.only_finding(NAME).explained_by == ("smoke-collective-wrong",)
+    trained = Trained(DP4).steps(lambda event: {"params": 1} if event.rank == 2 else None)
+    assert not trained.only_finding(NAME).explained_by
+
+
 def test_of_two_replicas_none_has_a_majority() -> None:
     trained = Trained(Layout(dp=2), ranks=2).steps(
         lambda event: {"params": 1} if event.rank and event.step >= 1 else None

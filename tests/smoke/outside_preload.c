@@ -1,11 +1,15 @@
 /* Delays or corrupts what a process sends: LD_PRELOAD, with OUTSIDE_DELAY_MS, OUTSIDE_FLIP (number of the call),
-   OUTSIDE_SPIN (number of the call of connect that never ends), or OUTSIDE_CLOCK (seconds by which the clock jumps, 3 s
-   after the first look at it). */
+   OUTSIDE_SPIN (number of the call of connect that never ends), OUTSIDE_CLOCK (seconds by which the clock jumps, 3 s
+   after the first look at it), OUTSIDE_EVENTS_MS (delay of each epoll_wait that brings events), OUTSIDE_READ (bytes that
+   a read of a connection brings at most), or OUTSIDE_BROKEN (number of the read of a connection that fails with EIO). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/syscall.h>
@@ -111,4 +115,51 @@ int gettimeofday(struct timeval *restrict at, void *restrict zone) {
     at->tv_sec = exact.tv_sec;
     at->tv_usec = exact.tv_nsec / 1000;
     return 0;
+}
+
+int epoll_wait(int file, struct epoll_event *events, int most, int limit) {
+    static int (*plain)(int, struct epoll_event *, int, int);
+    static int struck;
+    const char *delay = getenv("OUTSIDE_EVENTS_MS");
+    if (!plain) plain = dlsym(RTLD_NEXT, "epoll_wait");
+    int count = plain(file, events, most, limit);
+    if (delay && count > 0) {
+        if (!struck++) strike();
+        usleep(1000 * atoi(delay));
+    }
+    return count;
+}
+
+static size_t most_read(int file, size_t size) {
+    static int struck, reads;
+    const char *most = getenv("OUTSIDE_READ"), *broken = getenv("OUTSIDE_BROKEN");
+    struct sockaddr_in6 peer;
+    socklen_t length = sizeof peer;
+    if (!most && !broken) return size;
+    if (getpeername(file, (struct sockaddr *)&peer, &length) || peer.sin6_family == AF_UNIX) return size;
+    if (broken && ++reads == atoi(broken)) {
+        strike();
+        return 0;
+    }
+    if (!most || size <= (size_t)atoi(most)) return size;
+    if (!struck++) strike();
+    return atoi(most);
+}
+
+ssize_t read(int file, void *data, size_t size) {
+    static ssize_t (*plain)(int, void *, size_t);
+    size_t most = most_read(file, size);
+    if (!plain) plain = dlsym(RTLD_NEXT, "read");
+    if (most || !size) return plain(file, data, most);
+    errno = EIO;
+    return -1;
+}
+
+ssize_t recv(int file, void *data, size_t size, int flags) {
+    static ssize_t (*plain)(int, void *, size_t, int);
+    size_t most = most_read(file, size);
+    if (!plain) plain = dlsym(RTLD_NEXT, "recv");
+    if (most || !size) return plain(file, data, most, flags);
+    errno = EIO;
+    return -1;
 }

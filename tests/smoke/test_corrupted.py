@@ -13,7 +13,6 @@ from tests.smoke.outside_numbers import corruptions
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 
 
-@pytest.mark.sample
 @pytest.mark.parametrize("number", range(1, 8))
 def test_a_corruption_is_laid_at_its_host_alone(number: int) -> None:
     trial = corruptions(number + 1, 31)[number]

@@ -86,7 +86,6 @@ def test_sound_ranks_do_all_work_and_nothing_is_said_of_them(sound: Ranks) -> No
     assert len(prints) == len({test for test, _ in prints})
 
 
-@pytest.mark.sample
 @pytest.mark.proves("smoke-device-miscomputes")
 def test_a_torch_that_computes_and_copies_wrongly() -> None:
     ranks = devices_of(PATCHED_TORCH, seconds=80.0)  # the repeats need time also on a busy machine
@@ -126,7 +125,6 @@ def quota() -> Iterator[Path]:
     pytest.skip("no control group with a CPU controller")
 
 
-@pytest.mark.sample
 @pytest.mark.proves("smoke-device-slow")
 def test_a_rank_that_a_real_quota_holds_back_is_slow(quota: Path) -> None:
     ranks = devices_of(JOIN.replace("FOLDER", str(quota)))
@@ -137,7 +135,6 @@ def test_a_rank_that_a_real_quota_holds_back_is_slow(quota: Path) -> None:
     assert not findings(ranks, "smoke-device-miscomputes")
 
 
-@pytest.mark.sample
 @pytest.mark.proves("smoke-device-below-floor")
 def test_a_memory_below_what_its_vendor_expects() -> None:
     """A CPU in the place of a GPU that is a hundred times as quick."""

@@ -44,13 +44,11 @@ def test_a_fault_from_outside_is_laid_at_the_right_host(fleet: Fleet, name: str,
     tried(fleet, name, ranks)
 
 
-@pytest.mark.sample
 @pytest.mark.parametrize(("name", "ranks"), NUMBERS)
 def test_wrong_numbers_are_laid_at_the_right_host(fleet: Fleet, name: str, ranks: int) -> None:
     tried(fleet, name, ranks)
 
 
-@pytest.mark.sample
 @pytest.mark.parametrize(("name", "ranks"), PATHS)
 def test_a_host_that_computes_by_another_code_path_is_healthy(fleet: Fleet, name: str, ranks: int) -> None:
     tried(fleet, name, ranks)

@@ -72,11 +72,10 @@ def event_differences(event: dict[str, Any]) -> list[str]:
 def events() -> list[dict[str, Any]]:
     """Of a run with all stages, of one whose second rank fails, and of one with wrong results and without int8."""
     complete = Ranks(
-        4,
+        2,
         STAGES,
         programs.native_stage(),
-        layouts=(Layout(dp=2, tp=2),),
-        hosts=["a", "a", "b", "b"],
+        hosts=["a", "b"],
         device_seconds=4.0,
         soak=0.3,
     )
@@ -89,10 +88,11 @@ def events() -> list[dict[str, Any]]:
         *complete.events,
         *Ranks(2, ["start", "rendezvous", "pace", "teardown"], fails).events,
         *Ranks(
-            2,
+            3,
             ["start", "rendezvous", "devices", "collectives", "training", "teardown"],
             wrong,
-            layouts=(Layout(dp=2, zero=True),),
+            hosts=["a", "b", "c"],
+            layouts=(Layout(dp=3, zero=True),),
         ).events,
     ]
     return [{name: value for name, value in event.items() if name != TEXTS} for event in ranks]

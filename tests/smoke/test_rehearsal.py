@@ -172,7 +172,6 @@ def test_a_container_with_some_of_the_devices(rehearse: Rehearse) -> None:
     assert [int(place.rpartition(" ")[2]) for place in report["smoke"]["placements"]] == [5, 6]
 
 
-@pytest.mark.sample
 @pytest.mark.parametrize(
     ("host", "backend", "variable"),
     [("reh0001", "hccl", "ASCEND_RT_VISIBLE_DEVICES"), ("reh0005", "nccl", "CUDA_VISIBLE_DEVICES")],

@@ -13,6 +13,7 @@ import pytest
 from doctor.smoke.model import Layout
 from doctor.smoke.plan import default_layouts
 from tests.smoke.judged_ranks import outcome_of
+from tests.smoke.mutants import errors, findings_by_check, outcomes
 from tests.smoke.ranks import Event, Ranks, worker
 
 pytestmark = pytest.mark.torch
@@ -33,7 +34,7 @@ MORE = {
 def trained(world: int) -> Ranks:
     """One launch with every layout of the plan for so many ranks, and a few stranger ones."""
     chosen = (*default_layouts(world), *MORE.get(world, ()))
-    return Ranks(world, ("training", "learning"), layouts=chosen, seconds=90)
+    return Ranks(world, ("training", "learning", "loader"), layouts=chosen, seconds=90)
 
 
 def courses(run: Ranks) -> Iterator[tuple[Layout, int, dict[int, list[Event]]]]:
@@ -56,6 +57,21 @@ def alike(layout: Layout, axes: str) -> list[list[int]]:
 
 
 WORLDS = pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_no_check_has_a_finding_and_none_is_unknown(world: int) -> None:
+    """What `tests.smoke.mutants` changes is right as it is."""
+    run = trained(world)
+    assert not run.of("error") and len(run.of("done")) == world, run.error_output
+    observed_outcomes = outcomes(run)
+    assert not findings_by_check(run)
+    assert not [name for name, outcome in observed_outcomes.items() if outcome.unknown]
+    assert {name for name, outcome in observed_outcomes.items() if not outcome.complete} <= {"smoke-native-differs"}
+    off = errors(run)
+    assert off.keys() == {layout.name for layout in run.plan.layouts}
+    assert max(off.values()) <= 1e-6
 
 
 @pytest.mark.sample
@@ -279,16 +295,15 @@ Model.reduce_gradient = reduce_gradient
 """
 
 
-@pytest.mark.parametrize("step", [0, 4, 9])
-def test_replicas_that_learn_wrongly_alike_are_told_by_the_serial_training(step: int) -> None:
-    """All ranks of one data-parallel group get one and the same wrong element, in every later step or in one."""
-    for compared in (">=", "=="):
-        text = WRONG_ALIKE.format(when=f"self.mesh.pp_rank == 1 and self.comm.recorder.step {compared} {step}")
-        run = Ranks(4, ("training", "learning"), text, layouts=(Layout(pp=2, dp=2),))
-        assert len({event["params"] for event in run.of("learned")}) == 2, "replicas are alike"
-        [finding] = outcome_of("smoke_learning_differs", run, "aabb").findings
-        assert {2, 3} <= set(finding.values["ranks"])
-        assert finding.values["ranks"] == [2, 3] or "where they go wrong is not known" in str(finding)
+@pytest.mark.parametrize("steps", [">= 0", "== 4", "== 9"])
+def test_replicas_that_learn_wrongly_alike_are_told_by_the_serial_training(steps: str) -> None:
+    """All ranks of one data-parallel group get one and the same wrong element, in every step, in one, in the last."""
+    text = WRONG_ALIKE.format(when=f"self.mesh.pp_rank == 1 and self.comm.recorder.step {steps}")
+    run = Ranks(4, ("training", "learning"), text, layouts=(Layout(pp=2, dp=2),))
+    assert len({event["params"] for event in run.of("learned")}) == 2, "replicas are alike"
+    [finding] = outcome_of("smoke_learning_differs", run, "aabb").findings
+    assert {2, 3} <= set(finding.values["ranks"])
+    assert finding.values["ranks"] == [2, 3] or "where they go wrong is not known" in str(finding)
 
 
 def test_of_replicas_with_equal_bits_one_does_the_serial_training() -> None:

@@ -126,12 +126,8 @@ class ShardedStep(RankEvent, frozen=True, tag="sharded"):
     """The gradient of its rows, from the one that it computed again alone."""
     altered: float = 0.0
     """The same in its memory when it had been reduced, from what it was before."""
-    sums: tuple[float, ...] = ()
-    """Of what it added to each shard, a sum with signs: that of all ranks is the reduced shard's; empty: too many."""
-    sum: float | None = None
-    """The same of the shard that it got, times the ranks; None: not finite, or too many."""
-    norm: float | None = None
-    """Of that."""
+    summed: float = 0.0
+    """Its sum of what all ranks added to its shard, from the exact one; 0 within what rounding may do."""
     reduced: float = 0.0
     """Its shard of the mean gradient, from the reference run's."""
     remade: float = 0.0

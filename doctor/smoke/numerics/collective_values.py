@@ -59,13 +59,16 @@ def blame_ranks(
     if not wrong_calls:
         return []
     lone = sum(len(call) for call, _ in wrong_calls) == 1
-    unexplained = [(call, _candidates(call, members, lone, host_of, backend)) for call, members in wrong_calls]
-    blames: list[Blame] = []
     isolated = list(_isolated(second_rounds))
+    named = {rank for _, ranks in isolated for rank in ranks}
+    unexplained = [
+        (call, _candidates(call, members, lone, host_of, backend) | _given_on(call, members, named, backend))
+        for call, members in wrong_calls
+    ]
+    blames: list[Blame] = []
     for kind, ranks in isolated:
         explained = [entry for entry in unexplained if entry[1] & set(ranks)] or unexplained
         blames.append(Blame(ranks, tuple(event for call, _ in explained for event in call), kind, True))
-    named = {rank for _, ranks in isolated for rank in ranks}
     # Of what isolated ranks alone have wrong they are the cause, whoever else could be.
     unexplained = [
         (call, ranks) for call, ranks in unexplained if not (ranks & named or {event.rank for event in call} <= named)
@@ -186,6 +189,15 @@ def _candidates(
         # The others have the right sum: what it gave was right. One element, once, may have changed on its way to it.
         return passed or set(members) if lone and events[0].wrong == 1 else observers
     return passed or set(members)
+
+
+def _given_on(events: Sequence[CollectiveWrong], members: Sequence[int], named: set[int], backend: str) -> set[int]:
+    """Of ranks that a second round named: those that gave on to others what is wrong, maybe several times in one call.
+
+    None where memory was read twice, and differed.
+    """
+    passes = backend == "gloo" and events[0].op.split()[0] in PASSED_ON and not events[0].reread
+    return named & set(members) if passes else set()
 
 
 def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int]) -> set[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -84,7 +83,7 @@ def first_fault(
     for step, events in sorted(steps.items()):
         for place, errors in _repeated_errors(events, groups, hosts).items():
             wrong = {rank: error for rank, error in errors.items() if error}
-            if place not in BIT_FOR_BIT or 2 * len(wrong) >= len(events):
+            if place == "computed" or (place in BIT_FOR_BIT and 2 * len(wrong) >= len(events)):
                 wrong = {rank: error for rank, error in errors.items() if error > exact}
             if place == "given" and 2 * len(wrong) >= len(events):
                 continue  # a library that adds in the buffer which it was given
@@ -117,36 +116,20 @@ def _repeated_errors(
     events: Mapping[int, ShardedStep], groups: Sequence[Sequence[int]], hosts: Mapping[int, str]
 ) -> dict[Place, dict[int, float]]:
     """By place, how far each rank's numbers are from what it computes again, or 1 for what others have otherwise."""
-    reduced: dict[int, float] = {}
     received: dict[int, float] = {}
     for group in groups:
         if any(rank not in events for rank in group):
             continue
-        reduced |= _wrong_sums([events[rank] for rank in group])
         parts = majority_split({rank: events[rank].held for rank in group}, hosts=hosts)
         received |= dict.fromkeys(parts.differing if parts else (), 1.0)
     return {
         "computed": {rank: event.computed for rank, event in sorted(events.items())},
         "given": {rank: event.altered for rank, event in sorted(events.items())},
-        "reduced": reduced,
+        "reduced": {rank: event.summed for rank, event in sorted(events.items())},
         "updated": {rank: event.remade for rank, event in sorted(events.items())},
         "received": received,
         "sent": {rank: 1.0 for rank, event in sorted(events.items()) if not event.kept and rank not in received},
     }
-
-
-def _wrong_sums(group: Sequence[ShardedStep]) -> dict[int, float]:
-    """Ranks whose shard is not the sum of what all added to it; of those of one group, in the order of its shards."""
-    wrong: dict[int, float] = {}
-    for index, event in enumerate(group):
-        if any(len(other.sums) != len(group) for other in group):
-            return {}
-        added = math.fsum(other.sums[index] for other in group)
-        if event.sum is None or event.norm is None:
-            wrong[event.rank] = 1.0
-        elif abs(event.sum - added) > EXACT * event.norm:
-            wrong[event.rank] = abs(event.sum - added) / event.norm if event.norm else 1.0
-    return wrong
 
 
 def _wrong_exchange(

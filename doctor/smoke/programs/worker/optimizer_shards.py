@@ -5,15 +5,13 @@ Each number of such a step is computed by one rank, and soon held by all: who ho
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from doctor.smoke.programs.worker.batch import Batch
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
-from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
+from doctor.smoke.programs.worker.values import digest, relative_distance
 
 LEARNING = -1
 """Stands for the layout of the learning stage."""
@@ -24,10 +22,6 @@ MOST_SHARDS_KEPT = 256
 """Steps of a layout whose shard is kept: 40 MB at most."""
 REPORTED_SHARDS = 16
 """Wrong shards that an event names, the furthest ones."""
-MOST_SUMS = 64
-"""Shards, up to which a rank tells what it added to each."""
-WRONG_SUM = 1e-5
-"""Of the norm of a shard's gradient."""
 WRONG_SHARD = 1e-4
 """From the reference run's values, as a share of their norm."""
 
@@ -76,20 +70,19 @@ def wrong_shards(flat: torch.Tensor, expected: torch.Tensor, count: int) -> dict
     return {index: float(f"{far[index]:.3g}") for index in sorted(furthest)}
 
 
-def projections(flat: torch.Tensor, count: int) -> list[float]:
-    """A sum of each shard's numbers with signs, the same on every rank: that of a sum is the sum of them.
+def rounding_bound(addends: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """How far the mean of ``k`` numbers of ``dtype``, times ``k``, may be from their exact sum, by element.
 
-    Empty where one is not finite.
+    ``addends``: in double precision, of shape (k, ...). With ``u``, half of the dtype's epsilon (2^-24 in float32),
+    each of the k - 1 additions and the division multiplies its exact result by 1 - u to 1 + u. So each addend is in
+    the result with k such factors at most, whatever the order of the additions (a ring, a tree, one after another):
+    off by k * u / (1 - k * u) of the sum of the magnitudes, also where the addends cancel out. The length of a shard
+    has no part in it, as each element is compared. Numbers too small to be normal may become zero: as they come, by
+    each addition, and by the division.
     """
-    shards = flat.view(count, -1).double().cpu()
-    sums = [float(f"{number:.9g}") for number in (shards @ random_signs(shards.shape[1])).tolist()]
-    return sums if all(map(math.isfinite, sums)) else []
-
-
-@lru_cache(maxsize=2)
-def random_signs(count: int) -> torch.Tensor:
-    """1 or -1, the same on every rank."""
-    return torch.randint(0, 2, (count,), generator=torch.Generator().manual_seed(1)).double() * 2 - 1
+    count, numbers = len(addends), torch.finfo(dtype)
+    share = count * numbers.eps / 2
+    return addends.abs().sum(0) * (share / (1 - share)) + 3 * count * numbers.tiny
 
 
 def keep_step(model: Any, gradient: torch.Tensor, updated: torch.Tensor) -> None:
@@ -115,31 +108,41 @@ def made_again(model: Any, optimizer: Callable[[torch.Tensor, torch.Tensor], Non
         before = shard.came_back
 
 
-def departs_from_itself(model: Any, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> bool:
-    """Whether a rank's shard is not bit for bit what it makes of the same numbers again, or what it had given.
+def departs_from_itself(ctx: RankContext, model: Any, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> bool:
+    """Whether a rank's shard is not the sum of what all ranks added to it, or not bit for bit what it makes of the same
+    numbers again, or what it had given. Every rank calls it.
 
     A library of an accelerator may add in the buffer that it was given.
     """
-    on_cpu = model.flat.device.type == "cpu"
-    return any(
+    model.sum_errors, on_cpu = sum_errors(ctx, model), model.flat.device.type == "cpu"
+    return any(model.sum_errors) or any(
         (shard.altered and on_cpu) or not (torch.equal(again, shard.updated) and torch.equal(again, shard.came_back))
         for shard, again in zip(model.shards, made_again(model, optimizer))
     )
 
 
-def sums_differ(ctx: RankContext, model: Any) -> bool:
-    """Whether a rank's shard of a kept step's gradient is not the sum of what all ranks added to it; on every rank."""
+def sum_errors(ctx: RankContext, model: Any) -> list[float]:
+    """Of each kept step, how far this rank's sum is from the exact one of what all ranks added to it; 0 within what
+    rounding may do. Every rank calls it, and sends the others what it had added.
+    """
     count = model.mesh.dp
-    if not 1 < count <= MOST_SUMS:
-        return False
-    added = torch.tensor(
-        [projections(kept.computed, count) or [math.nan] * count for kept in model.kept], device=model.flat.device
-    )
-    ctx.comm.all_reduce(added, model.mesh.dp_group)
-    shards = [shard.reduced * count for shard in model.shards[: len(model.kept)]]
-    sums = [next(iter(projections(reduced, 1)), math.nan) for reduced in shards]
-    errors = (abs(mine - other) for mine, other in zip(sums, added[:, model.mesh.dp_rank].tolist()))
-    return any(error > WRONG_SUM * float(reduced.norm()) for error, reduced in zip(errors, shards))
+    if count == 1 or not model.kept:
+        return []
+    given = torch.stack([kept.computed.view(count, -1) for kept in model.kept], 1)
+    added = torch.empty_like(given)
+    ctx.comm.all_to_all(added, given, model.mesh.dp_group)
+    sums = torch.stack([shard.reduced for shard in model.shards[: len(model.kept)]]).cpu().double() * count
+    return wrong_sums(sums, added.cpu().double(), given.dtype)
+
+
+def wrong_sums(sums: torch.Tensor, addends: torch.Tensor, dtype: torch.dtype) -> list[float]:
+    """By row, how far the sums are from those of the addends, as a share; 0 where no element is out of its bound.
+
+    ``sums``: means of ``dtype`` times their number, of shape (rows, elements); ``addends``: (numbers, rows, elements).
+    """
+    exact = addends.sum(0)
+    is_right = ((sums - exact).abs() <= rounding_bound(addends, dtype)) | ~(sums.isfinite() | exact.isfinite())
+    return [0.0 if right.all() else distance(*pair) for right, *pair in zip(is_right, sums, exact)]
 
 
 def repeated_bits(model: Any, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> list[dict[str, Any]]:
@@ -184,9 +187,7 @@ def emit_sharded_steps(
             step=kept.step,
             computed=distance(kept.computed, model.share_of(alone)),
             altered=distance(kept.sent, kept.computed),
-            sums=projections(kept.computed, count) if count <= MOST_SUMS else [],
-            sum=next(iter(projections(shard.reduced * count, 1)), None) if count <= MOST_SUMS else None,
-            norm=finite_or_none(shard.reduced.norm() * count),
+            summed=model.sum_errors[kept.step] if model.sum_errors else 0.0,
             reduced=distance(shard.reduced, model.share_of(reference.gradient)[owned]),
             updated=distance(shard.updated, weights[owned]),
             gathered=wrong_shards(kept.gathered, weights, count),

@@ -22,7 +22,6 @@ from doctor.smoke.programs.worker.optimizer_shards import (
     MOST_KEPT,
     departs_from_itself,
     emit_sharded_steps,
-    sums_differ,
 )
 from doctor.smoke.programs.worker.parameters import Adam, sgd
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
@@ -66,7 +65,7 @@ def stage_training(ctx: RankContext) -> None:
     """The reference run, then each layout of the plan."""
     reference_run(ctx)
     models = [train_layout(ctx, index, layout) for index, layout in enumerate(ctx.plan["layouts"])]
-    departs = sum(departs_from_itself(model, sgd) for model in models)
+    departs = sum(departs_from_itself(ctx, model, sgd) for model in models)
     if ctx.comm.sum_over_ranks(ctx.distant_steps + departs):
         for index, model in enumerate(models):
             emit_sharded_steps(ctx, index, model, ctx.reference, ctx.initial_weights, sgd)
@@ -268,8 +267,8 @@ def compare_learned(
     loss_error = max((relative_distance(loss, serial[step]) or 0 for step, loss in enumerate(losses)), default=None)
     is_wrong = exceeds(SERIAL_DISTANCE, (error, loss_error))
     ctx.wrong_results += is_wrong
-    is_told = is_wrong or not same or not math.isfinite(float(model.flat.sum())) or departs_from_itself(model, Adam())
-    if model.zero and ctx.comm.sum_over_ranks(is_told + sums_differ(ctx, model)):
+    is_told = departs_from_itself(ctx, model, Adam()) or is_wrong or not same
+    if model.zero and ctx.comm.sum_over_ranks(is_told or not math.isfinite(float(model.flat.sum()))):
         steps, start = list(serial_training(ctx, min(compared, MOST_KEPT))), Model(ctx, {}, ctx.plan["seed"])
         emit_sharded_steps(ctx, LEARNING, model, steps, start.by_name(start.flat), Adam())
     ctx.emit(

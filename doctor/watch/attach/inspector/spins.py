@@ -16,6 +16,7 @@ import struct
 
 NUMBERS = {"x86_64": 298, "aarch64": 241}  # of the system call
 REGISTERS = {"x86_64": 0xFF00FF, "aarch64": 0xFFFFFFFF}.get(platform.machine(), 0)  # general ones, as bits
+STACK_POINTER = {"x86_64": 9, "aarch64": 33}.get(platform.machine(), 0)  # its place among the words of such a sample
 ATTRIBUTES = struct.Struct("<IIQQQQQ32xQ32x")
 SOFTWARE, CPU_CLOCK, SAMPLE_IP, SAMPLE_REGISTERS = 1, 0, 1, 1 << 12
 USER_ONLY = 1 << 10 | 1 << 6 | 1 << 5  # by frequency; not of the hypervisor, not of the kernel
@@ -73,6 +74,12 @@ def samples_of(buffer):
         if kind == SAMPLE:
             yield struct.unpack_from("<%dQ" % (length // 8 - 1), buffer, mmap.PAGESIZE + place + 8)
         place += length
+
+
+def last_place(buffers):
+    """The instruction and the stack pointer of the last sample with registers; zeros: there is none."""
+    rows = [row for row in sum(map(list, map(samples_of, buffers)), []) if len(row) > STACK_POINTER]
+    return (rows[-1][0], rows[-1][STACK_POINTER]) if rows else (0, 0)
 
 
 def most_values(buffers):

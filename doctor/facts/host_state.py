@@ -116,16 +116,16 @@ def _address(text: str) -> str:
 
 
 def _routers() -> list:  # type: ignore[type-arg]
-    """IPv4 routes of the main table with a router, a metric, bounds or RTF_REJECT: interface, network, these."""
+    """IPv4 routes of the main table that have a router, a metric or bounds, or reject: interface, network, these."""
     rows = []
     for line in read_text("/proc/net/route", 1 << 20).splitlines()[1 : MAX_ROWS + 1]:
         fields = line.split()
-        if len(fields) < 11 or not re.match("([0-9A-Fa-f]{8} ){2}[0-9A-Fa-f]{4}$", " ".join(fields[1:4])):
+        if len(fields) < 11 or not re.match("[0-9A-Fa-f]{8} [0-9A-Fa-f]{8}$", " ".join(fields[1:3])):
             continue
         network = "%s/%d" % (_address(fields[1]), bin(int(fields[7], 16)).count("1"))  # noqa: UP031
         values = [("via", "" if fields[2] == "00000000" else _address(fields[2])), ("metric", fields[6])]
         values += [("mtu", fields[8]), ("window", fields[9]), ("irtt", fields[10])]
-        values += [("reject", str(int(fields[3], 16) & 0x200))]
+        values += [("reject", "yes" if fields[0] == "*" else "")]  # blackhole, unreachable or prohibit
         text = " ".join(name + " " + value for name, value in values if value not in ("", "0"))
         if text:
             rows.append([fields[0], network, text])

@@ -675,8 +675,8 @@ def test_of_ranks_that_spin_in_mpi_the_one_in_another_call_is_odd(
 ) -> None:
     """Open MPI 4.1: a receive whose tag nobody sends. One call of each rank must be known, and no message pass."""
     ranks = [
-        msgspec.structs.replace(spinning(number, [("libmpi.so.40", 900)]), native=["libmpi.so.40", name], shared=shared)
-        for number, name in enumerate(functions)
+        msgspec.structs.replace(spinning(number, [(file, 900)]), native=["libmpi.so.40", name], shared=shared)
+        for number, (name, file) in enumerate(zip(functions, ("libmpi.so.40", *["mca_btl_vader.so"] * 2), strict=True))
     ]
     [finding] = find_odd({"node1": msgspec.structs.replace(host(*ranks), seconds=30.0)}, partly=True)
     assert odd_rank_numbers(finding) == odd

@@ -171,7 +171,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if library:  # a wait that does not yield: whoever also sleeps has other work
         call, still = "".join(rank.native[1:]), last.switches - first.switches <= 1
         text = filled("waits in {0}, on its CPU" if call else "waits within {0}, on its CPU", call or library)
-        decided, place = ("collective", text), place or ((call, library, 0),) * bool(call and is_silent)
+        decided, place = ("collective", text), place or ((call, "", 0),) * bool(call and is_silent)
     if not decided and (at_device := _at_device(rank)):
         decided, library = at_device, at_device[1] if at_device[0] == "collective" else ""
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)

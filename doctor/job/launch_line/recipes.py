@@ -41,13 +41,10 @@ def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> St
     byte.
     """
     launcher, *words = _words(command, argv, environ)
-    if launcher.unresolved:
-        call = LaunchCall(launcher=launcher.text, command=command, unresolved={"launcher": launcher.unresolved})
-        return Started(call, tuple(words[1:]), runs_python=True, is_module=True)
-    if launcher.text in launcher_rows():
+    if launcher.text in launcher_rows() and not launcher.unresolved:
         return read_call(launcher_rows()[launcher.text], command, tuple(words), {})._replace(runs_python=True)
-    is_module = words[0].text == "-m"
-    call = LaunchCall(launcher="", command=command)
+    is_module, is_open = words[0].text == "-m", {"launcher": launcher.unresolved} if launcher.unresolved else {}
+    call = LaunchCall(launcher=launcher.text if is_open else "", command=command, unresolved=is_open)
     return Started(call, tuple(words[is_module:]), runs_python=True, is_module=is_module)
 
 
@@ -70,26 +67,20 @@ def in_full(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
 def _words(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:
     """What the command starts: torchrun, accelerate or python3, its options, and the program."""
     name = command.partition(" ")[0]
-    if name == "tune":
-        # a recipe without an option before it is one process
+    if name == "tune":  # a recipe without an option before it is one process
         return (_TORCHRUN if argv[:1] and argv[0].text.startswith("-") else _PYTHON, *argv)
     if name == "axolotl":
-        return _axolotl(command, argv, environ)
-    if name in ("swift", "megatron"):
-        return _swift(command, argv, environ)
-    return _llama_factory(argv, environ)
+        return _axolotl(command, argv)
+    return (_swift if name in ("swift", "megatron") else _llama_factory)(command, argv, environ)
 
 
 def _options(environ: Mapping[str, str]) -> list[Word]:
     """The options of torchrun that the variables stand for."""
-    arguments: list[Word] = []
-    for name in VARIABLES:
-        if environ.get(name):
-            arguments += [Word(f"--{name.lower()}"), known_or_open(environ[name])]
-    return arguments
+    given = [(Word(f"--{name.lower()}"), known_or_open(environ[name])) for name in VARIABLES if environ.get(name)]
+    return [word for option in given for word in option]
 
 
-def _llama_factory(argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:
+def _llama_factory(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:
     """As many ranks as devices, unless NPROC_PER_NODE is set."""
     arguments = [] if environ.get("NPROC_PER_NODE") else [Word("--nproc-per-node"), Word("auto")]
     arguments += _options(environ)
@@ -116,17 +107,14 @@ def mindformers(argv: tuple[Word, ...]) -> tuple[Word, ...] | None:
     ``--join`` and timeout, or also workers of this host, address and rank.
     """
     names = {
-        1: (),
-        2: ("worker_num",),
-        6: ("worker_num", "master_port", "log_dir", "join", "cluster_time_out"),
-        9: (
-            *("worker_num", "local_worker_num", "master_addr", "master_port", "node_rank", "log_dir", "join"),
-            "cluster_time_out",
-        ),
+        1: "",
+        2: "worker_num",
+        6: "worker_num master_port log_dir join cluster_time_out",
+        9: "worker_num local_worker_num master_addr master_port node_rank log_dir join cluster_time_out",
     }.get(len(argv))
     if names is None:
         return None
-    options = dict(zip(names, argv[1:], strict=True))
+    options = dict(zip(names.split(), argv[1:], strict=True))
     workers = options.setdefault("worker_num", Word("8"))
     options.setdefault("local_worker_num", workers)
     options.setdefault("join", Word("False"))
@@ -139,12 +127,11 @@ def _joined_option(name: str, word: Word) -> Word:
     return Word(text + word.text, word.unresolved, pieces=pieces)
 
 
-def _axolotl(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:
+def _axolotl(command: str, argv: tuple[Word, ...]) -> tuple[Word, ...]:
     """By accelerate, unless ``--launcher`` names another one."""
     dashes = next((position for position, word in enumerate(argv) if word.text == "--"), len(argv))
-    launcher_arguments, passed = argv[:dashes], argv[dashes + 1 :]
     # Its options may follow the configuration, which is the first word that is none.
-    options = split_options(command, launcher_arguments, option_table("axolotl"))
+    options = split_options(command, argv[:dashes], option_table("axolotl"))
     behind = split_options(command, options.rest[1:], option_table("axolotl"))
     program = (Word("-m"), Word("axolotl.cli.train"), *options.rest[:1])
     launcher = options.text("launcher") or behind.text("launcher")
@@ -152,7 +139,7 @@ def _axolotl(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -
         return (_PYTHON, *program)
     if "launcher" in options.unresolved or "launcher" in behind.unresolved:
         return (Word("accelerate", "not known"), *program)
-    ranks = options.word("num-processes") or behind.word("num-processes")
     if launcher == "torchrun":
-        return (_TORCHRUN, *passed, *program)
-    return (Word("accelerate"), *((Word("--num_processes"), ranks) if ranks else ()), *passed, *program)
+        return (_TORCHRUN, *argv[dashes + 1 :], *program)
+    ranks = options.word("num-processes") or behind.word("num-processes")
+    return (Word("accelerate"), *((Word("--num_processes"), ranks) if ranks else ()), *argv[dashes + 1 :], *program)

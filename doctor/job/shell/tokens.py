@@ -320,12 +320,11 @@ class _Scanner:
         return Part("text", "$", quoted)
 
     def _arithmetic(self, quoted: bool) -> Part:
-        start, is_old = self.position, self.text[self.position + 1] == "["  # $[...] of bash
+        text, start, is_old = self.text, self.position, self.text[self.position + 1] == "["  # $[...] of bash
         end = self._matching(start + 1, *"[]") if is_old else self._matching_paren(start + 1)
         self._move(end)
-        if is_old or self.text[end - 2 : end] == "))":
-            content = self.text[start + 3 - is_old : end - 2 + is_old]
-            return Part("arithmetic", content, quoted, source=self.text[start:end])
+        if is_old or text[end - 2 : end] == "))":
+            return Part("arithmetic", text[start + 3 - is_old : end - 2 + is_old], quoted, source=text[start:end])
         return Part("unresolved", self.text[start:end], quoted)
 
     def _substitution(self, paren: int, quoted: bool = False) -> Part:

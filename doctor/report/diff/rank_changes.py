@@ -76,8 +76,7 @@ def _key(ranked: RankedChange, failing: Mapping[str, set[str]]) -> tuple[object,
     blamed = set().union(*(failing.get(name, set()) for name in ranked.checks)) if ranked.checks else set()
     elsewhere = bool(change.hosts and blamed and "" not in blamed and not blamed & set(change.hosts))
     category = ORDER.index(change.category) if change.category in ORDER else len(ORDER)
-    # net.ipv4.ip_forward before what the kernel sets with it, net.ipv4.conf.all.forwarding
-    parts = change.name.count(".") if change.category == "sysctl" else 0
+    parts = change.name.count(".") if change.category == "sysctl" else 0  # ip_forward sets conf.all.forwarding
     return min(REASONS.index(ranked.reason), FINDINGS), elsewhere, category, -ranked.messages, parts, change
 
 

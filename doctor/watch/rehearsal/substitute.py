@@ -308,7 +308,11 @@ def _replaced(
     head = _own_logs(head, line, logs)
     path = stub if line.is_module else os.path.join(os.path.dirname(line.program), stub)
     if line.is_module:
-        head, path = _without_module_flag(head), os.path.join(os.getcwd(), folder, line.folder, stub)
+        path = os.path.join(os.getcwd(), folder, line.folder, stub)
+        places = [position for position, word in enumerate(head) if word in ("-m", "--module")]
+        if not places:
+            raise CannotRehearse("no -m before the module; expected one")
+        del head[places[-1]]
     new_argv = (*head, *([] if runs_python(line) else ["python3"]), path, *line.arguments)
     _require_replaced(new_argv, environ, stub)
     return Rehearsed(new_argv, environ, line, path, start=line.folder)
@@ -355,13 +359,6 @@ def _require_replaced(new_argv: Sequence[str], environ: Mapping[str, str], stub:
         raise CannotRehearse(str(error)) from None
     if os.path.basename(program) != stub:
         raise CannotRehearse("its program cannot be replaced with certainty")
-
-
-def _without_module_flag(head: list[str]) -> list[str]:
-    places = [position for position, word in enumerate(head) if word in ("-m", "--module")]
-    if not places:
-        raise CannotRehearse("no -m before the module; expected one")
-    return head[: places[-1]] + head[places[-1] + 1 :]
 
 
 def _own_logs(head: list[str], line: LaunchLine, logs: str) -> list[str]:

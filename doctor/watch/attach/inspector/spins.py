@@ -40,16 +40,8 @@ def start_samples(threads, seconds, registers=0):
     call = ctypes.CDLL(None, use_errno=True).syscall
     held = PAGES * mmap.PAGESIZE // (SAMPLE_BYTES + 8 * bin(registers).count("1"))
     rate = min(MOST_A_SECOND, int(held / seconds)) if seconds else BURST
-    attributes = ATTRIBUTES.pack(
-        SOFTWARE,
-        ATTRIBUTES.size,
-        CPU_CLOCK,
-        rate,
-        SAMPLE_IP + bool(registers) * SAMPLE_REGISTERS,
-        0,
-        USER_ONLY,
-        registers,
-    )
+    kind = SAMPLE_IP + bool(registers) * SAMPLE_REGISTERS
+    attributes = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, rate, kind, 0, USER_ONLY, registers)
     for thread in threads[:MOST_SAMPLED] if number else ():
         fd = call(number, ctypes.create_string_buffer(attributes), thread, -1, -1, CLOSE_ON_EXEC)
         if fd < 0:

@@ -40,12 +40,12 @@ def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> St
     A variable of ``VARIABLES`` that only a shell can compute stands in ``environ`` with its source text behind a zero
     byte.
     """
-    launcher, *words = _words(command, argv, environ)
+    launcher, *started = _started_argv(command, argv, environ)
     if launcher.text in launcher_rows() and not launcher.unresolved:
-        return read_call(launcher_rows()[launcher.text], command, tuple(words), {})._replace(runs_python=True)
-    is_module, is_open = words[0].text == "-m", {"launcher": launcher.unresolved} if launcher.unresolved else {}
+        return read_call(launcher_rows()[launcher.text], command, tuple(started), {})._replace(runs_python=True)
+    is_module, is_open = started[0].text == "-m", {"launcher": launcher.unresolved} if launcher.unresolved else {}
     call = LaunchCall(launcher=launcher.text if is_open else "", command=command, unresolved=is_open)
-    return Started(call, tuple(words[is_module:]), runs_python=True, is_module=is_module)
+    return Started(call, tuple(started[is_module:]), runs_python=True, is_module=is_module)
 
 
 def in_full(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
@@ -57,14 +57,14 @@ def in_full(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     for place, (path, subcommand) in enumerate(pairwise(argv)):
         folder, slash, name = path.rpartition("/")
         if subcommand in SUBCOMMANDS.get(name, ()):
-            launcher, *words = _words(f"{name} {subcommand}", literal_words(argv[place + 2 :]), environ)
+            launcher, *started = _started_argv(f"{name} {subcommand}", literal_words(argv[place + 2 :]), environ)
             head = [f"{folder}{slash}{launcher.text}", *["launch"][: launcher.text == "accelerate"]]
-            if not any(word.unresolved for word in words):
-                return [*argv[:place], *head, *(word.text for word in words)]
+            if not any(word.unresolved for word in started):
+                return [*argv[:place], *head, *(word.text for word in started)]
     return [*argv]
 
 
-def _words(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:
+def _started_argv(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:
     """What the command starts: torchrun, accelerate or python3, its options, and the program."""
     name = command.partition(" ")[0]
     if name == "tune":  # a recipe without an option before it is one process
@@ -76,8 +76,8 @@ def _words(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> 
 
 def _options(environ: Mapping[str, str]) -> list[Word]:
     """The options of torchrun that the variables stand for."""
-    given = [(Word(f"--{name.lower()}"), known_or_open(environ[name])) for name in VARIABLES if environ.get(name)]
-    return [word for option in given for word in option]
+    options = [(Word(f"--{name.lower()}"), known_or_open(environ[name])) for name in VARIABLES if environ.get(name)]
+    return [word for option in options for word in option]
 
 
 def _llama_factory(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:

@@ -50,7 +50,10 @@ KERNEL_FILES = (
     "/sys/block/*/queue/write_cache", "/sys/block/*/queue/max_sectors_kb",
     "/sys/class/net/*/queues/rx-0/rps_cpus", "/sys/class/net/*/threaded", "/sys/class/net/*/gro_flush_timeout",
     "/sys/class/net/*/napi_defer_hard_irqs", "/sys/bus/pci/devices/*/sriov_numvfs",
-    "/sys/class/infiniband/*/board_id", "/sys/class/infiniband/*/ports/*/link_layer",
+    "/sys/devices/system/cpu/cpu0/microcode/version", "/proc/sys/net/ipv6/conf/[be-z]*/disable_ipv6",
+    "/proc/sys/net/ipv4/conf/[be-z]*/rp_filter", "/proc/sys/net/ipv4/conf/[be-z]*/arp_[afi]*",
+    "/sys/class/infiniband/*/board_id", "/sys/class/infiniband/*/node_guid",
+    "/sys/class/infiniband/*/ports/*/link_layer",
     "/sys/class/infiniband/*/ports/*/rate", "/sys/class/infiniband/*/ports/*/gid_attrs/types/[0-7]",
     "/sys/module/nvidia*/parameters/*", "/sys/module/amdgpu/parameters/*", "/sys/module/drv_*/parameters/*",
     "/sys/module/mlx*/parameters/*", "/sys/module/ib_*/parameters/*", "/sys/module/rdma*/parameters/*",
@@ -85,13 +88,15 @@ def _login() -> dict:  # type: ignore[type-arg]
     values["nice"] = str(os.getpriority(os.PRIO_PROCESS, 0))
     values["scheduler"] = str(os.sched_getscheduler(0))
     values["home"] = os.path.expanduser("~")
+    folders = [path for path in ("/tmp", "/dev/shm", values["home"]) if os.path.isdir(path)]
+    values.update({"mode of " + path: oct(os.stat(path).st_mode)[-4:] for path in folders})
     return {name: value[:200] for name, value in values.items() if value}
 
 
 def _kernel() -> dict:  # type: ignore[type-arg]
     import glob
 
-    each = re.compile("/sys/(class/net|bus/pci)/")
+    each = re.compile("/sys/(class/net|bus/pci)/|/proc/sys/net/")
     without = re.compile("/sys/block/(loop|ram|zram|nbd|dm-)")
     values: dict[str, str] = {}
     for pattern in KERNEL_FILES:
@@ -111,7 +116,7 @@ def _address(text: str) -> str:
 
 
 def _routers() -> list:  # type: ignore[type-arg]
-    """IPv4 routes of the main table that have a router, a metric or bounds: interface, network, what they have."""
+    """IPv4 routes of the main table that have a router, a metric or bounds, or reject: interface, network, these."""
     rows = []
     for line in read_text("/proc/net/route", 1 << 20).splitlines()[1 : MAX_ROWS + 1]:
         fields = line.split()
@@ -120,6 +125,7 @@ def _routers() -> list:  # type: ignore[type-arg]
         network = "%s/%d" % (_address(fields[1]), bin(int(fields[7], 16)).count("1"))  # noqa: UP031
         values = [("via", "" if fields[2] == "00000000" else _address(fields[2])), ("metric", fields[6])]
         values += [("mtu", fields[8]), ("window", fields[9]), ("irtt", fields[10])]
+        values += [("reject", "yes" if fields[0] == "*" else "")]  # blackhole, unreachable or prohibit
         text = " ".join(name + " " + value for name, value in values if value not in ("", "0"))
         if text:
             rows.append([fields[0], network, text])

@@ -34,8 +34,8 @@ MOST_FILES, MOST_BYTES = 1000, 1 << 20
 
 
 CHANGING_SYSCTLS = (
-    "fs/(dentry|inode|file-nr|aio-nr|quota|binfmt)|kernel/(random|ns_last|pty/nr|hostname|domainname|keys|sched_domain"
-    "|perf_event_max|tainted|bootloader|hung_task_warnings)|net/ipv[46]/(conf|neigh)/(?!all|default)"
+    "fs/(dentry|inode|file-nr|aio-nr|quota|binfmt)|kernel/(random/|ns_last|pty/nr|hostname|domainname|keys|sched_domain"
+    "|perf_event_max|tainted|bootloader|hung_task_warnings)|net/ipv[46]/(conf|neigh)/(?!all|default)|user/max_inotify"
     "|(?<!max_map_)count$|/stat_|flush|sunrpc|net/mptcp|key$|secret|nf_log"
 )
 """Paths of what changes by itself or names the host."""

@@ -152,6 +152,13 @@ CHANGES: tuple[HostChange, ...] = (
     HostChange("mounts", "/dev/shm", "mount -o remount,size=37m /dev/shm"),
     HostChange("names", "sb0003", "sed -i 's/^[0-9.]* *sb0003/10.77.99.9 sb0003/' /etc/hosts", everywhere=True),
     HostChange("environment", "CUBLAS_WORKSPACE_CONFIG", "echo export CUBLAS_WORKSPACE_CONFIG=:16:8 >>/root/.bashrc"),
+    _sysctl("kernel.randomize_va_space", "0"),
+    _sysctl("net.ipv4.conf.eth0.rp_filter", "1", everywhere=True)._replace(
+        category="kernel", name="/proc/sys/net/ipv4/conf/eth0/rp_filter"
+    ),
+    HostChange("interfaces", "router to 10.55.0.0/16", "ip route add blackhole 10.55.0.0/16", everywhere=True),
+    HostChange("login", "mode of /tmp", "chmod 755 /tmp"),
+    HostChange("limits", "open files", "echo ulimit -Sn 512 >>/root/.bashrc", everywhere=True),
     HostChange("environment", "PIP_INDEX_URL", "echo export PIP_INDEX_URL=http://x/simple >>/root/.bashrc", True),
 )
 """Hosts of `prepare`."""

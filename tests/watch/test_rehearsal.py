@@ -420,12 +420,7 @@ def test_a_script_that_computes_its_folder_and_counts_devices(text: str, new_tex
             "for s in train.py eval.py; do torchrun $s; done",
             r"launch line, with values: doctor rehearse -- torchrun \$s$",
         ),
-        (
-            "NPROC_PER_NODE=2 swift sft --model x",
-            r": doctor rehearse -- torchrun --nproc_per_node=2 -m swift\.cli\.sft",
-        ),
-        ("swift sft --model x", r": doctor rehearse -- python3 -m swift\.cli\.sft --model x$"),
-        ("NNODES=2 llamafactory-cli train a.yaml", r"torchrun --nproc-per-node=auto --nnodes=2 -m llamafactory"),
+        ("RDZV_ID=7 lmf train a.yaml", "llamafactory.launcher is not among the words"),
         ('[ "$A" ] || exec ssh n2 bash $0\npython train.py $A', "2 programs"),
         ('[ "$A" ] || exec mpirun -np 1 bash $0 : python other.py\npython train.py $A', "2 programs"),
         ('[ "$A" ] || python other.py "bash $0"\npython train.py $A', "2 programs; expected one: other.py, train.py"),
@@ -435,6 +430,23 @@ def test_a_refused_script_says_what_to_type(text: str, reason: str, tmp_path: Pa
     (tmp_path / "run.sh").write_text(text)
     with pytest.raises(CannotRehearse, match=reason):
         rehearsed_line(["bash", str(tmp_path / "run.sh")], {}, "STUB", "LOGS")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("NPROC_PER_NODE=2 /v/swift sft -x 1", "/v/torchrun --log_dir=LOGS/log --nproc_per_node 2 STUB -x 1"),
+        ("swift sft --model x", "python3 STUB --model x"),
+        ("NNODES=2 lmf train a", "torchrun --log_dir=LOGS/log --nproc-per-node auto --nnodes 2 STUB a"),
+        ("srun llamafactory-cli train a", "srun torchrun --log_dir=LOGS/log --nproc-per-node auto --standalone STUB a"),
+        ("tune run --nproc_per_node 2 full -c x", "torchrun --log_dir=LOGS/log --nproc_per_node 2 STUB -c x"),
+        ("axolotl train c.yml --num-processes 2", "accelerate launch --num_processes 2 STUB c.yml"),
+    ],
+)
+def test_a_framework_s_command_is_rehearsed_by_what_it_starts(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(text)
+    argv = rehearsed_line(["bash", str(tmp_path / "run.sh")], {}, "STUB", "LOGS").argv
+    assert " ".join(argv).replace(f"{os.getcwd()}/", "") == words
 
 
 def test_a_wrapper_gets_the_words_behind_it(tmp_path: Path) -> None:

@@ -8,16 +8,15 @@ src/axolotl/cli/main.py (``--launcher``, its arguments after ``--``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import msgspec
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from doctor.job.launch_line.call_parts import Started, known_or_open
 from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.launcher_calls import read_call
 from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import split_options
-from doctor.job.shell.word import Word
+from doctor.job.shell.word import Word, literal_words
 
 SUBCOMMANDS = {
     "tune": ("run",),
@@ -31,6 +30,7 @@ SUBCOMMANDS = {
 VARIABLES = ("NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT")
 """The variables that LLaMA-Factory and ms-swift turn into options of torchrun."""
 MINDFORMERS = "msrun_launcher.sh"
+_TORCHRUN, _PYTHON = Word("torchrun"), Word("python3")
 _ELASTIC = ("RDZV_ID", "MIN_NNODES", "MAX_NNODES")
 
 
@@ -40,59 +40,64 @@ def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> St
     A variable of ``VARIABLES`` that only a shell can compute stands in ``environ`` with its source text behind a zero
     byte.
     """
+    launcher, *started = _started_argv(command, argv, environ)
+    if launcher.text in launcher_rows() and not launcher.unresolved:
+        return read_call(launcher_rows()[launcher.text], command, tuple(started), {})._replace(runs_python=True)
+    is_module, is_open = started[0].text == "-m", {"launcher": launcher.unresolved} if launcher.unresolved else {}
+    call = LaunchCall(launcher=launcher.text if is_open else "", command=command, unresolved=is_open)
+    return Started(call, tuple(started[is_module:]), runs_python=True, is_module=is_module)
+
+
+def in_full(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """The words with those of torchrun, accelerate or Python in the place of a framework's command.
+
+    >>> in_full(["srun", "swift", "sft", "--model", "m"], {"NPROC_PER_NODE": "8"})
+    ['srun', 'torchrun', '--nproc_per_node', '8', '-m', 'swift.cli.sft', '--model', 'm']
+    """
+    for place, (path, subcommand) in enumerate(pairwise(argv)):
+        folder, slash, name = path.rpartition("/")
+        if subcommand in SUBCOMMANDS.get(name, ()):
+            launcher, *started = _started_argv(f"{name} {subcommand}", literal_words(argv[place + 2 :]), environ)
+            head = [f"{folder}{slash}{launcher.text}", *["launch"][: launcher.text == "accelerate"]]
+            if not any(word.unresolved for word in started):
+                return [*argv[:place], *head, *(word.text for word in started)]
+    return [*argv]
+
+
+def _started_argv(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:
+    """What the command starts: torchrun, accelerate or python3, its options, and the program."""
     name = command.partition(" ")[0]
-    if name == "tune":
-        # a recipe without an option before it is one process
-        if argv and not argv[0].text.startswith("-"):
-            return _single(command, argv, False)
-        return _launch("torchrun", command, argv)._replace(runs_python=True)
+    if name == "tune":  # a recipe without an option before it is one process
+        return (_TORCHRUN if argv[:1] and argv[0].text.startswith("-") else _PYTHON, *argv)
     if name == "axolotl":
-        return _axolotl(command, argv, environ)
-    if name in ("swift", "megatron"):
-        return _swift(command, argv, environ)
-    return _llama_factory(command, argv, environ)
+        return _axolotl(command, argv)
+    return (_swift if name in ("swift", "megatron") else _llama_factory)(command, argv, environ)
 
 
 def _options(environ: Mapping[str, str]) -> list[Word]:
     """The options of torchrun that the variables stand for."""
-    arguments: list[Word] = []
-    for name in VARIABLES:
-        if environ.get(name):
-            arguments += [Word(f"--{name.lower()}"), known_or_open(environ[name])]
-    return arguments
+    options = [(Word(f"--{name.lower()}"), known_or_open(environ[name])) for name in VARIABLES if environ.get(name)]
+    return [word for option in options for word in option]
 
 
-def _launch(launcher: str, command: str, argv: tuple[Word, ...]) -> Started:
-    return read_call(launcher_rows()[launcher], command, argv, {})
-
-
-def _single(command: str, argv: tuple[Word, ...], is_module: bool) -> Started:
-    """One process, without a launcher."""
-    return Started(LaunchCall(launcher="", command=command), argv, runs_python=True, is_module=is_module)
-
-
-def _llama_factory(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
+def _llama_factory(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:
     """As many ranks as devices, unless NPROC_PER_NODE is set."""
     arguments = [] if environ.get("NPROC_PER_NODE") else [Word("--nproc-per-node"), Word("auto")]
-    program = (*arguments, *_options(environ), Word("-m"), Word("llamafactory.launcher"), *argv)
-    started = _launch("torchrun", command, program)
+    arguments += _options(environ)
     if environ.get("NNODES", "1") == "1" and not environ.get("MASTER_PORT"):  # it looks for a free port
-        started = started._replace(call=msgspec.structs.replace(started.call, standalone=True))
+        arguments += [Word("--standalone")]
     if any(name in environ for name in _ELASTIC):
-        unresolved = {**started.call.unresolved, "nnodes": "an elastic launch by RDZV_ID, MIN_NNODES and MAX_NNODES"}
-        call = msgspec.structs.replace(started.call, nodes=None, max_nodes=None, unresolved=unresolved)
-        started = started._replace(call=call)
-    return started
+        arguments += [Word("--nnodes"), Word("", "an elastic launch by RDZV_ID, MIN_NNODES and MAX_NNODES")]
+    return (_TORCHRUN, *arguments, Word("-m"), Word("llamafactory.launcher"), *argv)
 
 
-def _swift(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
+def _swift(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:
     """One process where neither NPROC_PER_NODE nor NNODES is set."""
     name, _, subcommand = command.partition(" ")
     script = {"sft": "sft", "pt": "sft"}.get(subcommand, "rlhf")
-    program = (Word(f"swift.cli._megatron.{subcommand}" if name == "megatron" else f"swift.cli.{script}"), *argv)
-    if not environ.get("NPROC_PER_NODE") and not environ.get("NNODES"):
-        return _single(command, program, True)
-    return _launch("torchrun", command, (*_options(environ), Word("-m"), *program))
+    program = Word(f"swift.cli._megatron.{subcommand}" if name == "megatron" else f"swift.cli.{script}")
+    is_single = not environ.get("NPROC_PER_NODE") and not environ.get("NNODES")
+    return (*((_PYTHON,) if is_single else (_TORCHRUN, *_options(environ))), Word("-m"), program, *argv)
 
 
 def mindformers(argv: tuple[Word, ...]) -> tuple[Word, ...] | None:
@@ -102,17 +107,14 @@ def mindformers(argv: tuple[Word, ...]) -> tuple[Word, ...] | None:
     ``--join`` and timeout, or also workers of this host, address and rank.
     """
     names = {
-        1: (),
-        2: ("worker_num",),
-        6: ("worker_num", "master_port", "log_dir", "join", "cluster_time_out"),
-        9: (
-            *("worker_num", "local_worker_num", "master_addr", "master_port", "node_rank", "log_dir", "join"),
-            "cluster_time_out",
-        ),
+        1: "",
+        2: "worker_num",
+        6: "worker_num master_port log_dir join cluster_time_out",
+        9: "worker_num local_worker_num master_addr master_port node_rank log_dir join cluster_time_out",
     }.get(len(argv))
     if names is None:
         return None
-    options = dict(zip(names, argv[1:], strict=True))
+    options = dict(zip(names.split(), argv[1:], strict=True))
     workers = options.setdefault("worker_num", Word("8"))
     options.setdefault("local_worker_num", workers)
     options.setdefault("join", Word("False"))
@@ -125,23 +127,19 @@ def _joined_option(name: str, word: Word) -> Word:
     return Word(text + word.text, word.unresolved, pieces=pieces)
 
 
-def _axolotl(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
+def _axolotl(command: str, argv: tuple[Word, ...]) -> tuple[Word, ...]:
     """By accelerate, unless ``--launcher`` names another one."""
     dashes = next((position for position, word in enumerate(argv) if word.text == "--"), len(argv))
-    launcher_arguments, passed = argv[:dashes], argv[dashes + 1 :]
     # Its options may follow the configuration, which is the first word that is none.
-    options = split_options(command, launcher_arguments, option_table("axolotl"))
+    options = split_options(command, argv[:dashes], option_table("axolotl"))
     behind = split_options(command, options.rest[1:], option_table("axolotl"))
     program = (Word("-m"), Word("axolotl.cli.train"), *options.rest[:1])
     launcher = options.text("launcher") or behind.text("launcher")
     if launcher == "python" or "no-accelerate" in options or "no-accelerate" in behind:
-        return _single(command, program[1:], True)
+        return (_PYTHON, *program)
     if "launcher" in options.unresolved or "launcher" in behind.unresolved:
-        call = LaunchCall(launcher="accelerate", command=command, unresolved={"launcher": "not known"})
-        return Started(call, program[1:], runs_python=True, is_module=True)
-    arguments = list(passed)
+        return (Word("accelerate", "not known"), *program)
+    if launcher == "torchrun":
+        return (_TORCHRUN, *argv[dashes + 1 :], *program)
     ranks = options.word("num-processes") or behind.word("num-processes")
-    if ranks is not None and launcher != "torchrun":
-        arguments = [Word("--num_processes"), ranks, *arguments]
-    name = "torchrun" if launcher == "torchrun" else "accelerate"
-    return _launch(name, command, (*arguments, *program))
+    return (Word("accelerate"), *((Word("--num_processes"), ranks) if ranks else ()), *argv[dashes + 1 :], *program)

@@ -301,7 +301,7 @@ class _Scanner:
                 raise UnreadableShell("a ` without its end", self.line)
             self._move(end + 1)
             return Part("unresolved", text[start : end + 1], quoted)
-        if text.startswith("$((", start):
+        if text.startswith(("$((", "$["), start):
             return self._arithmetic(quoted)
         if text.startswith("$(", start):
             return self._substitution(start + 1, quoted)
@@ -320,11 +320,11 @@ class _Scanner:
         return Part("text", "$", quoted)
 
     def _arithmetic(self, quoted: bool) -> Part:
-        start = self.position
-        end = self._matching_paren(start + 1)
+        text, start, is_old = self.text, self.position, self.text[self.position + 1] == "["  # $[...] of bash
+        end = self._matching(start + 1, *"[]") if is_old else self._matching_paren(start + 1)
         self._move(end)
-        if self.text[end - 2 : end] == "))":
-            return Part("arithmetic", self.text[start + 3 : end - 2], quoted, source=self.text[start:end])
+        if is_old or text[end - 2 : end] == "))":
+            return Part("arithmetic", text[start + 3 - is_old : end - 2 + is_old], quoted, source=text[start:end])
         return Part("unresolved", self.text[start:end], quoted)
 
     def _substitution(self, paren: int, quoted: bool = False) -> Part:

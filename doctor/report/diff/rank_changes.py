@@ -15,7 +15,7 @@ from doctor.report.diff.values import ValueChange
 
 ORDER = (
     *("code", "launch", "environment", "shell", "python", "libraries", "sources", "drivers", "firmware", "modules"),
-    *("system", "names", "login", "kernel", "files", "interfaces", "cards", "firewall", "mounts", "limits"),
+    *("system", "names", "login", "limits", "kernel", "files", "interfaces", "cards", "firewall", "mounts"),
     *("sysctl", "packages"),
 )
 """Categories, nearest to the job first: what is left where no check speaks for one change more than for another."""
@@ -76,7 +76,8 @@ def _key(ranked: RankedChange, failing: Mapping[str, set[str]]) -> tuple[object,
     blamed = set().union(*(failing.get(name, set()) for name in ranked.checks)) if ranked.checks else set()
     elsewhere = bool(change.hosts and blamed and "" not in blamed and not blamed & set(change.hosts))
     category = ORDER.index(change.category) if change.category in ORDER else len(ORDER)
-    return min(REASONS.index(ranked.reason), FINDINGS), elsewhere, category, -ranked.messages, change
+    parts = change.name.count(".") if change.category == "sysctl" else 0  # ip_forward sets conf.all.forwarding
+    return min(REASONS.index(ranked.reason), FINDINGS), elsewhere, category, -ranked.messages, parts, change
 
 
 def reads(check: Check, change: ValueChange) -> bool:

@@ -103,11 +103,7 @@ def compare_values(before: RunValues, now: RunValues) -> tuple[ValueChange, ...]
             alike.setdefault((category, name, old, new), {})[host] = None
     changes = [ValueChange(*key, tuple(hosts)) for key, hosts in alike.items()]
     whole = {_came_or_went(change, "interfaces", -1) for change in changes if "router" not in change.name} - {None}
-    changes = [
-        change
-        for change in changes
-        if (_came_or_went(change, "cards", 0) or _came_or_went(change, "interfaces", -1, "router ")) not in whole
-    ]
+    changes = [change for change in changes if not whole & {_came_or_went(change, *part) for part in _PARTS}]
     return tuple(sorted(changes, key=lambda change: (change.category, change.name, change.hosts)))
 
 
@@ -117,7 +113,11 @@ def _came_or_went(
     """Of what was not there, or is gone: the word of its name that says what it belongs to, and where."""
     if change.category != category or not change.name.startswith(start) or None not in (change.before, change.now):
         return None
-    return change.name.split()[word], change.now is None, change.hosts
+    return change.name.split("/" if category == "kernel" else None)[word], change.now is None, change.hosts
+
+
+_PARTS = (("cards", 0), ("kernel", -2, "/"), ("interfaces", -1, "router "))
+"""Of an interface or a route: see `_came_or_went`."""
 
 
 def _by_option(values: Mapping[str, str]) -> Mapping[str, str]:

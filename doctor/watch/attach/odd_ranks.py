@@ -321,7 +321,8 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
         if len(free) == 1 and not any(view.report.links for view in (*waiting, *idle)):
             return (_blame_unless_helped if free[0].awaits_request else _blame)(free, waiting)
         return Judgement("undecided", _sentence(free, waiting))
-    parts = split(waiting, lambda view: view.where)
+    is_unnamed = any(view.where is True for view in waiting)  # then the calls of the others tell nothing
+    parts = split(waiting, lambda view: (is_unnamed and view.does.spins) or view.where)
     if (
         parts and not parts.majority and all(view.outer_frames for view in waiting)
     ):  # two parts of one step, and a rank that is not in this step
@@ -341,7 +342,7 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
             text = "All ranks wait in one call of the program, some in another part of it than most."
         return Judgement("undecided", text)
     if not waiting[0].does.place:
-        return Judgement("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
+        return Judgement("undecided", "All ranks wait; without their stacks, nothing shows which of them is odd.")
     text = "All ranks wait in the same place: look at network and devices (doctor net)."
     if waiting[0].does.text.startswith(BUILDS):
         text = (

@@ -166,9 +166,12 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     library = "" if decided else _spun_library(rank.samples, _SPINS)
     if not (decided or library) and rank.finds_the_same:  # memory that another process is to write, or a device
         library = _spun_library(rank.samples, _EXTENSION)
+    in_library = bool(library) or not any(_SPINS.match(name) for name, _ in rank.samples)
+    is_silent = seconds >= LONG_LOOK and rank.took_no_message and in_library
     if library:  # a wait that does not yield: whoever also sleeps has other work
-        decided = "collective", filled("waits within {0}, on its CPU", library)
-        still = last.switches - first.switches <= 1
+        call, still = "".join(rank.native[1:]), last.switches - first.switches <= 1
+        text = filled("waits in {0}, on its CPU" if call else "waits within {0}, on its CPU", call or library)
+        decided, place = ("collective", text), place or ((call, "", 0),) * bool(call and is_silent)
     if not decided and (at_device := _at_device(rank)):
         decided, library = at_device, at_device[1] if at_device[0] == "collective" else ""
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
@@ -189,7 +192,6 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if rank.lock_owners and (kind == "sleep" or (kind == "file" and last.call == "lock")):
         text = filled("{0}; a file that it has open is locked by {1}", text, rank.lock_owners[0][1])
     by_children = rank.children_ran[-1] - rank.children_ran[0] if rank.children_ran else 0.0
-    names = [name for name, _ in rank.samples]
     works, transfers = _works(kind, rank, seconds, unmoved, by_children), _transfers(first, last)
     turns = kind == "compute" and still and last.switches - first.switches <= 1 and not transfers
     rests_itself = unmoved and last.all_ran - first.all_ran < _LEAST_OF_THREADS
@@ -199,8 +201,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         text = filled("{0}; {1}", text, _askers(rank))
     return Activity(
         kind, text, still, place, transfers, bool(library), turns, unmoved, rests, is_between_two, works,
-        works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames), holds,
-        seconds >= LONG_LOOK and rank.took_no_message and (bool(library) or not any(map(_SPINS.match, names))),
+        works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames), holds, is_silent,
     )  # fmt: skip
 
 
@@ -247,9 +248,8 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
         by_threads = looks[-1].all_ran - looks[0].all_ran - (looks[-1].ran - looks[0].ran)
         if by_threads > _LEAST_OF_CHILDREN:
             return True
-    # Who asks again and again: a child may have other work, such as a loader's.
     if kind in HELPED or (kind == "sleep" and not unmoved):
-        return by_children > _BUSY * seconds
+        return by_children > _BUSY * seconds  # of one that asks again and again a child may have other work
     has_changed = len(functions) > 1 and functions[0] != functions[-1]
     return kind == "compute" and (has_changed or _computes_in_libraries(rank) or _lacks_cpu(rank, seconds))
 

@@ -24,7 +24,7 @@ from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.launch_line.read import SHELLS, starts_ranks
-from doctor.job.launch_line.recipes import VARIABLES
+from doctor.job.launch_line.recipes import in_full
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.word import ShellCommand, ShellText, literal_words
 from doctor.watch.rehearsal.rank_text import TextRefused, restarting_itself, runs_python, with_stub
@@ -108,7 +108,7 @@ def _of_shell(
     """``bash -lc TEXT``, also behind a launcher: the shell itself goes first, since one of a login sets variables."""
     rest = split_options("bash", literal_words(argv[place + 1 :]), option_table("shell")).rest
     if not rest or any(call.launcher == "ssh" for call in line.launchers):
-        raise CannotRehearse(_not_named(line, environ))
+        raise _not_among_words(line)
     text, *arguments = (word.text for word in rest)
     before = _own_logs(list(argv[: len(argv) - len(rest)]), line, logs)
     try:
@@ -198,18 +198,9 @@ def _with_line(why: str, reason: CannotRehearse) -> str:
     return filled("{0}. Expected its launch line, with values: doctor rehearse -- {1}", why, reason.line_text)
 
 
-def _not_named(line: LaunchLine, environ: Mapping[str, str]) -> str:
-    """Of a command that starts a module itself, as ``swift sft``: why, with the line of torchrun or Python for it."""
-    call, program = line.innermost, printable(line.program, 200)
-    if not line.is_module or (call is not None and call.launcher not in ("", "torchrun")):
-        return filled("{0} is not among the words of the line; expected a line that names it", program)
-    values = {**environ, **line.environ}
-    options = [f"--{name.lower()}={values[name]}" for name in VARIABLES if values.get(name)]
-    if line.program.startswith("llamafactory") and not values.get("NPROC_PER_NODE"):
-        options.insert(0, "--nproc-per-node=auto")
-    head = ["torchrun", *options] if call is not None and call.launcher else ["python3"]
-    words = printable(shlex.join([*head, "-m", line.program, *line.arguments]), 600)
-    return filled("{0} is not among the words of the line: doctor rehearse -- {1}", program, words)
+def _not_among_words(line: LaunchLine) -> CannotRehearse:
+    program = printable(line.program, 200)
+    return CannotRehearse(filled("{0} is not among the words of the line; expected a line that names it", program))
 
 
 def _of_text(
@@ -285,10 +276,10 @@ def _replaced(
         raise CannotRehearse(filled("the program of the launch line is not known: {0}", printable(why, 200)))
     if ":" in argv and line.innermost is not None and line.innermost.launcher == "openmpi":
         return _of_several(argv, environ, line, stub, logs, folder)
-    tail = (line.program, *line.arguments)
+    argv, tail = in_full(argv, {**environ, **line.environ}), [line.program, *line.arguments]
     start = len(argv) - len(tail)
-    if start < 0 or tuple(argv[start:]) != tail:
-        raise CannotRehearse(_not_named(line, environ))
+    if start < 0 or argv[start:] != tail:
+        raise _not_among_words(line)
     head = list(argv[:start])
     if text := _shell_text(os.path.join(folder, line.folder, line.program), line):
         error = CannotRehearse(filled("{0} is a shell script that each rank runs", printable(line.program, 200)))
@@ -302,7 +293,11 @@ def _replaced(
     head = _own_logs(head, line, logs)
     path = stub if line.is_module else os.path.join(os.path.dirname(line.program), stub)
     if line.is_module:
-        head, path = _without_module_flag(head), os.path.join(os.getcwd(), folder, line.folder, stub)
+        path = os.path.join(os.getcwd(), folder, line.folder, stub)
+        places = [position for position, word in enumerate(head) if word in ("-m", "--module")]
+        if not places:
+            raise CannotRehearse("no -m before the module; expected one")
+        del head[places[-1]]
     new_argv = (*head, *([] if runs_python(line) else ["python3"]), path, *line.arguments)
     _require_replaced(new_argv, environ, stub)
     return Rehearsed(new_argv, environ, line, path, start=line.folder)
@@ -349,13 +344,6 @@ def _require_replaced(new_argv: Sequence[str], environ: Mapping[str, str], stub:
         raise CannotRehearse(str(error)) from None
     if os.path.basename(program) != stub:
         raise CannotRehearse("its program cannot be replaced with certainty")
-
-
-def _without_module_flag(head: list[str]) -> list[str]:
-    places = [position for position, word in enumerate(head) if word in ("-m", "--module")]
-    if not places:
-        raise CannotRehearse("no -m before the module; expected one")
-    return head[: places[-1]] + head[places[-1] + 1 :]
 
 
 def _own_logs(head: list[str], line: LaunchLine, logs: str) -> list[str]:

@@ -56,7 +56,7 @@ from doctor.watch.attach.inspector.rank_state import (
     status_number,
 )
 from doctor.watch.attach.inspector.recordings import heartbeat_logs, ras_addresses, ras_answer, recorder_dumps
-from doctor.watch.attach.inspector.spins import REGISTERS, most_values, sampled_files, start_samples
+from doctor.watch.attach.inspector.spins import REGISTERS, last_place, most_values, sampled_files, start_samples
 
 LOOKS = 3
 NATIVE_SECONDS = 5.0
@@ -154,7 +154,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     threads = [entry["thread"] for entry in ranks] + [thread for entry in ranks for thread in others[entry["pid"]]]
     sampled = [start_samples(threads, seconds) for seconds in (interval, 0)]
     samples = dict((thread, [buffers[thread] for buffers in sampled if thread in buffers]) for thread in threads)
-    registers = start_samples(threads, interval, REGISTERS)
+    first, registers = [start_samples(threads, seconds, REGISTERS) for seconds in (0, interval)]
     times = asked_times() if pids else {}
     requests = dict(
         (entry["pid"], left_requests(entry["pid"], times) if entry["rank"] is None else {}) for entry in ranks
@@ -167,7 +167,8 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     if spy:  # what moves has another stack then
         add_stacks(ranks, spy, time.monotonic() + stack_seconds)
     times = asked_times() if any(requests.values()) or any(entry["ports"] for entry in ranks) else {}
-    calls = native_calls([entry["thread"] for entry in ranks], NATIVE_SECONDS)
+    both = dict((thread, [rows[thread] for rows in (first, registers) if thread in rows]) for thread in threads)
+    calls = native_calls(dict((each, last_place(both[each])) for each in threads[: len(ranks)]), NATIVE_SECONDS)
     for entry in ranks:
         entry["answering"] = helpers.names(entry["pid"])
         entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)

@@ -63,21 +63,24 @@ def return_addresses(memory, stack, starts, ranges):
             yield ranges[place][1], address - ranges[place][2]
 
 
-def native_call(pid, maps):
+def native_call(pid, maps, sampled):
     """[library, function] of the outermost call into a library of communication; empty where the thread is in none.
 
     ``pid``: of a process, or of one of its threads. The function is empty where the library does not name it.
+    ``sampled``: where the thread was found last on its CPU, as in `last_place`: of one that never leaves it.
     """
     fields, tries = [], 0
     while len(fields) < 3 and tries < TRIES_TO_READ:  # a wait with a time limit wakes up now and then
         time.sleep(0.01 * tries)
         fields, tries = read_text("/proc/%d/syscall" % pid, 256).split(), tries + 1
-    if len(fields) < 3 or platform.machine() not in ("x86_64", "aarch64"):
-        return []
     starts, ranges = code_ranges(maps)
     program, calls = link_at("/proc/%d/exe" % pid), []
+    code, stack = (int(fields[-1], 16), int(fields[-2], 16)) if len(fields) > 2 else sampled
+    place = bisect_right(starts, code) - 1
+    if not stack or platform.machine() not in ("x86_64", "aarch64") or place < 0 or ranges[place][1] == program:
+        return []
     with open("/proc/%d/mem" % pid, "rb", 0) as memory:
-        for path, place in return_addresses(memory, int(fields[-2], 16), starts, ranges):
+        for path, place in return_addresses(memory, stack, starts, ranges):
             if path == program or INTERPRETER.search(path):
                 break
             if LIBRARY.search(path):
@@ -117,27 +120,30 @@ def readable_name(symbol):
     return "::".join(parts)
 
 
-def answer_calls(pids, to):
+def answer_calls(places, to):
     """In a process of its own, which holds none of the standard streams open."""
     null, calls = os.open(os.devnull, os.O_RDWR), {}
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    for pid in pids:
+    for pid, sampled in places.items():
         try:
-            calls[pid] = native_call(pid, memory_maps(pid))
+            calls[pid] = native_call(pid, memory_maps(pid), sampled)
         except (OSError, ValueError, OverflowError, IndexError, struct.error):
             continue
     with os.fdopen(to, "wb") as file:
         file.write(json.dumps(calls).encode("ascii"))
 
 
-def native_calls(pids, seconds):
-    """By pid: `native_call`. A process of its own reads the libraries: their file system may not answer."""
+def native_calls(places, seconds):
+    """By pid: `native_call`. ``places``: by pid where it was sampled.
+
+    A process of its own reads the libraries: their file system may not answer.
+    """
     near, far = os.pipe()
     child = os.fork()
     if not child:
         try:
-            answer_calls(pids, far)
+            answer_calls(places, far)
         finally:
             os._exit(0)
     os.close(far)

@@ -16,6 +16,7 @@ import struct
 
 NUMBERS = {"x86_64": 298, "aarch64": 241}  # of the system call
 REGISTERS = {"x86_64": 0xFF00FF, "aarch64": 0xFFFFFFFF}.get(platform.machine(), 0)  # general ones, as bits
+STACK_POINTER = {"x86_64": 9, "aarch64": 33}.get(platform.machine(), 0)  # its place among the words of such a sample
 ATTRIBUTES = struct.Struct("<IIQQQQQ32xQ32x")
 SOFTWARE, CPU_CLOCK, SAMPLE_IP, SAMPLE_REGISTERS = 1, 0, 1, 1 << 12
 USER_ONLY = 1 << 10 | 1 << 6 | 1 << 5  # by frequency; not of the hypervisor, not of the kernel
@@ -39,16 +40,8 @@ def start_samples(threads, seconds, registers=0):
     call = ctypes.CDLL(None, use_errno=True).syscall
     held = PAGES * mmap.PAGESIZE // (SAMPLE_BYTES + 8 * bin(registers).count("1"))
     rate = min(MOST_A_SECOND, int(held / seconds)) if seconds else BURST
-    attributes = ATTRIBUTES.pack(
-        SOFTWARE,
-        ATTRIBUTES.size,
-        CPU_CLOCK,
-        rate,
-        SAMPLE_IP + bool(registers) * SAMPLE_REGISTERS,
-        0,
-        USER_ONLY,
-        registers,
-    )
+    kind = SAMPLE_IP + bool(registers) * SAMPLE_REGISTERS
+    attributes = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, rate, kind, 0, USER_ONLY, registers)
     for thread in threads[:MOST_SAMPLED] if number else ():
         fd = call(number, ctypes.create_string_buffer(attributes), thread, -1, -1, CLOSE_ON_EXEC)
         if fd < 0:
@@ -73,6 +66,12 @@ def samples_of(buffer):
         if kind == SAMPLE:
             yield struct.unpack_from("<%dQ" % (length // 8 - 1), buffer, mmap.PAGESIZE + place + 8)
         place += length
+
+
+def last_place(buffers):
+    """The instruction and the stack pointer of the last sample with registers; zeros: there is none."""
+    rows = [row for row in sum(map(list, map(samples_of, buffers)), []) if len(row) > STACK_POINTER]
+    return (rows[-1][0], rows[-1][STACK_POINTER]) if rows else (0, 0)
 
 
 def most_values(buffers):

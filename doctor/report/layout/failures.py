@@ -49,7 +49,7 @@ PROOF = ("means", "codes", "confidence", "evidence", "now")
 MAX_COMMAND_CHARS = 4000
 _OF_ALL_HOSTS = re.compile(r"`doctor (?:check|net|smoke)(?=`| --)")
 """A command of doctor without hosts: in a report it is for those of the run."""
-_LOGIN = re.compile(r"`ssh(?= -v \{host\})")
+_LOGIN = re.compile(r"(?:(?<=`)|(?<=\| ))ssh(?= (?:-v )?\{(?:host|source)\})")
 """A login by hand from where doctor runs."""
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
 MAX_WHY_WIDTH = 140

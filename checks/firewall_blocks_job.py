@@ -32,7 +32,8 @@ TOO_MANY = filled(
 MANY_PORTS = 1000
 OPENS = "It opens these ports to these hosts only; the firewall stays on."
 NARROW = (
-    'Where the site does not allow so many open ports: on all hosts, `sysctl -w net.ipv4.ip_local_port_range="50000 51999"` '
+    "Where the site does not allow so many open ports: on all hosts, "
+    '`sysctl -w net.ipv4.ip_local_port_range="50000 51999"` '
     "makes the kernel's range small; then check again, and open those ports alone."
 )
 WITNESS = ("hardware", "proofs")

@@ -4,8 +4,7 @@ from pathlib import PurePosixPath
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.python_env import JobPython
 
-SHARED = {"/", "/usr", "/usr/local", "/opt", "/home"}
-"""Folders with an interpreter in their ``bin`` that hold more than one environment: never copied as a whole."""
+SHARED = {"/", "/usr", "/usr/local", "/opt", "/home"}  # they hold more than one environment: never copied as a whole
 
 
 @check(severity=ERROR, area="versions")
@@ -26,13 +25,9 @@ def job_python_missing(python: PerHost[JobPython]) -> Iterator[Finding]:
     """
     if not any(found.asked for found in python.values()):
         raise Skip("no interpreter was named with --python")
+    source = next((name for name, found in python.items() if found.path), "")
     for host, asked in ((host, found.asked) for host, found in python.items() if found.asked and not found.path):
         folder = str(PurePosixPath(asked).parent.parent) if asked.startswith("/") else "/"
-        yield Finding(
-            "the interpreter {expected} was not found",
-            hosts=(host,),
-            expected=asked,
-            observed="no executable file",
-            source=next((name for name, found in python.items() if found.path), ""),
-            folder="" if folder in SHARED else folder,
-        )
+        values = {"expected": asked, "observed": "no executable file", "source": source}
+        template = "the interpreter {expected} was not found"
+        yield Finding(template, hosts=(host,), folder="" if folder in SHARED else folder, **values)

@@ -201,13 +201,11 @@ def with_place(lines: Sequence[str], place: str, hosts: Sequence[str]) -> list[s
     if not place or not lines or not lines[0].startswith("`") or lines[0].startswith(_TYPED_ELSEWHERE):
         return list(lines)
     first = sentences(lines[0])[0]
-    if place in first or any(_names(first, host) for host in hosts):
+    if place in first or any(
+        host in first and re.search(rf"(?<![\w-]){re.escape(host)}(?![\w-])", first) for host in hosts
+    ):
         return list(lines)
     return [phrase("On {hosts}: {commands}", hosts=place, commands=lines[0]), *lines[1:]]
-
-
-def _names(text: str, host: str) -> bool:
-    return host in text and bool(re.search(rf"(?<![\w-]){re.escape(host)}(?![\w-])", text))
 
 
 def first_sentences(lines: Sequence[str]) -> str:

@@ -13,8 +13,9 @@ def cann_env_not_set(torch: TorchImport) -> Iterator[Finding]:
     only the first lines of ~/.bashrc. It works in a terminal, and the ranks on the other hosts cannot import torch.
 
     ## What to do
-    Begin the job's script with `source {set_env}`, or put that line before the part of ~/.bashrc that returns in
-    non-interactive shells.
+    Begin the job's script with `source {set_env}`. Or make it the first line of ~/.bashrc on {host}, before the part
+    that returns in non-interactive shells: `echo 'source {set_env}' | cat - $(ls ~/.bashrc) > ~/.bashrc.new && mv
+    ~/.bashrc.new ~/.bashrc`.
 
     ## Source
     `import torch` was tried as after a plain login, where it failed, and again with set_env.sh sourced, where it went

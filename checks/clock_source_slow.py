@@ -25,7 +25,7 @@ def clock_source_slow(settings: HostSettings) -> Iterator[Finding]:
     application needs. tsc, arch_sys_counter and the clocks of hypervisors are fast. Laptops are left out.
     """
     if settings.is_portable or not settings.clock_source:
-        raise Skip("a laptop, or no clock source is shown")
+        raise Skip("this is a laptop, or the kernel shows no clock source")
     if settings.clock_source in SLOW:
         yield Finding(
             "the kernel's clock source is {observed}; available are {available}",

@@ -26,7 +26,7 @@ def container_hccn_conf_missing(container: JobContainer, place: HostContainer) -
     if not container.engine:
         raise Skip("the job does not run in a container")
     if not is_within(container, place):
-        raise Skip("from inside a container its host's files are not to be seen; --within compares both")
+        raise Skip("the host's files cannot be read from inside a container; --within compares both")
     if not container.npus:
         raise Skip("the container has no NPU")
     if HCCN_CONF in place.files and HCCN_CONF not in container.files:

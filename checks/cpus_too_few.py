@@ -31,7 +31,7 @@ def cpus_too_few(
     """
     ranks = host_rank_count(launch, accelerator_count(npus, gpus))
     if not ranks:
-        raise Skip("nothing tells how many ranks a host has")
+        raise Skip("the number of ranks on a host is not known")
     if group.usable_cpus < min(ranks, group.online_cpus):
         by_time = group.quota is not None and group.quota < group.allowed_cpus
         yield Finding(

@@ -29,7 +29,7 @@ def driver_install_incomplete(
     if status == "complete":
         return
     if versions.is_note_a_folder:
-        raise Skip("/etc/ascend_install.info is an empty folder, made by a container engine that was to mount it")
+        raise Skip("/etc/ascend_install.info is an empty folder, which a container engine made in its place")
     if status is None and not (table and table.incomplete_install):
         raise Skip("this driver records no installation status")
     yield Finding(

@@ -32,8 +32,9 @@ TOO_MANY = filled(
 MANY_PORTS = 1000
 OPENS = "It opens these ports to these hosts only; the firewall stays on."
 NARROW = (
-    'Where so many ports may not be opened: on all hosts, `sysctl -w net.ipv4.ip_local_port_range="50000 51999"` makes '
-    "the kernel's range small; then check again, and open those ports alone."
+    "Where the site does not allow so many open ports: on all hosts, "
+    '`sysctl -w net.ipv4.ip_local_port_range="50000 51999"` '
+    "makes the kernel's range small; then check again, and open those ports alone."
 )
 WITNESS = ("hardware", "proofs")
 

@@ -43,7 +43,7 @@ def gpu_busy(inventory: GpuInventory) -> Iterator[Finding]:
         for process in gpu.processes:
             if process.kind in ("C", "M+C") and not process.name.endswith(SERVICES):
                 yield Finding(
-                    "GPU {gpu} is used by process {pid} ({name}), {megabytes} MiB; expected none",
+                    "process {pid} ({name}) uses {megabytes} MiB of GPU {gpu}; expected none",
                     gpu=gpu.index,
                     pid=process.pid,
                     name=process.name or "name not known",

@@ -56,7 +56,7 @@ def _demanded(gpu: Gpu) -> list[str] | None:
 def _pending(gpu: Gpu) -> list[str]:
     """What waits for the next reset, whenever that is."""
     return [
-        *(["a memory row is to be replaced"] if gpu.row_remap_pending else []),
-        *(["a memory page is to be retired"] if gpu.page_retirement_pending else []),
-        *(["a part is to be repaired"] if gpu.repair_pending else []),
+        *(["the GPU must replace a memory row"] if gpu.row_remap_pending else []),
+        *(["the GPU must retire a memory page"] if gpu.page_retirement_pending else []),
+        *(["a part needs repair"] if gpu.repair_pending else []),
     ]

@@ -1,12 +1,14 @@
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.python_env import JobPython
+
+SHARED = {"/", "/usr", "/usr/local", "/opt", "/home"}  # they hold more than one environment: never copied as a whole
 
 
 @check(severity=ERROR, area="versions")
-def job_python_missing(python: JobPython) -> Iterator[Finding]:
+def job_python_missing(python: PerHost[JobPython]) -> Iterator[Finding]:
     """The job's interpreter exists on every host.
 
     ## Why it matters
@@ -14,20 +16,18 @@ def job_python_missing(python: JobPython) -> Iterator[Finding]:
 
     ## What to do
     On {host}, `command -v {expected}` must print the interpreter's path. Install the job's environment there at the
-    same path, or mount the file system that holds it: `findmnt -T {expected}` on another host names it. Or copy it from
-    a host that has it: `rsync -a --mkpath HOST:{folder}/ {folder}/`. If the job has another interpreter: `doctor check
-    {all_hosts} --python <path>`; in a container of its own: `--within <container>`.
+    same path, mount the file system that holds it (`findmnt -T {expected}` on another host names it), or copy the
+    environment: `ssh {source} tar -cPf - {folder} | ssh {host} tar -xPf -`. If the job has another interpreter: `doctor
+    check {all_hosts} --python <path>`; in a container of its own: `--within <container>`.
 
     ## Source
     The name given with --python, looked for as a shell would; else the path of the interpreter in the launch line.
     """
-    if not python.asked:
+    if not any(found.asked for found in python.values()):
         raise Skip("no interpreter was named with --python")
-    if not python.path:
-        folder = str(PurePosixPath(python.asked).parent.parent) if python.asked.count("/") > 2 else ""
-        yield Finding(
-            "the interpreter {expected} was not found",
-            expected=python.asked,
-            observed="no executable file",
-            folder=folder,
-        )
+    source = next((name for name, found in python.items() if found.path), "")
+    for host, asked in ((host, found.asked) for host, found in python.items() if found.asked and not found.path):
+        folder = str(PurePosixPath(asked).parent.parent) if asked.startswith("/") else "/"
+        values = {"expected": asked, "observed": "no executable file", "source": source}
+        template = "the interpreter {expected} was not found"
+        yield Finding(template, hosts=(host,), folder="" if folder in SHARED else folder, **values)

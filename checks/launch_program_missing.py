@@ -8,10 +8,10 @@ _LACKING = {
     "missing": "not there",
     "folder": "a folder without __main__.py",
     "not executable": "not executable",
-    "without interpreter": "a script whose interpreter is not there",
+    "without interpreter": "a script whose interpreter does not exist",
     "text": "text whose first line names no interpreter",
     "broken": "no valid Python",
-    "shadowed": "taken for a module of Python or PyTorch",
+    "shadowed": "assumed to be a module of Python or PyTorch",
     "blocked": "no folder that can be made or written to",
 }
 """By the state, what is said of it."""

@@ -35,8 +35,8 @@ def launch_settings_invalid(
     ## Why it matters
     - HCCL: it stops at a value that is out of range (EI0001), on every rank that has it.
     - ASCEND: it ignores what follows the first space in ASCEND_RT_VISIBLE_DEVICES.
-    - NCCL: it reads `true` as the number 0, so that `NCCL_P2P_DISABLE=true` disables nothing. From 2.24 on it ends at
-      an unknown word of NCCL_ALGO or NCCL_PROTO.
+    - NCCL: from 2.24 on it ends at an unknown word of NCCL_ALGO or NCCL_PROTO, and it reads `true` as the number 0:
+      `NCCL_P2P_DISABLE=true` disables nothing.
     - TORCH: it ends at a word that it does not know.
     - OMP: it ignores the value, and each rank then starts a thread for every core of the host.
     - A rank stops at a value that is not valid, or uses another one.

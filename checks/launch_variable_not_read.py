@@ -1,3 +1,4 @@
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -50,6 +51,8 @@ def launch_variable_not_read(
             if row.since
             else filled("{0} before {1}", row.library, row.until)
         )
+        same = row.since and launch.environ_of(hosts[0]).get(row.variable)
+        value = shlex.quote(same) if same else "<value>"
         yield Finding(
             "{library} {installed} does not read {variable}",
             hosts=hosts,
@@ -57,7 +60,7 @@ def launch_variable_not_read(
             library=row.library,
             installed=version,
             replacement=row.replacement,
-            instead=filled(", and `export {0}=<value>`, which {1} reads", row.replacement, version)
+            instead=filled(", and `export {0}={1}`, which {2} reads", row.replacement, value, version)
             if row.replacement
             else "",
             observed=f"{row.library} {version}",

@@ -49,7 +49,9 @@ def rank_table_address_differs(
                 wrong.append(filled("device {0} has {1}, not {2}", rank.device_id, has, ",".join(rank.device_ips)))
         if wrong:
             template = "the device addresses of {host} differ from the rank table: {devices}"
-            yield Finding(template, hosts=(host,), host=host, devices=limit_items(wrong), edit=_all_edits(edits))
+            yield Finding(
+                template, hosts=(host,), host=host, devices=joined("; ", limit_items(wrong)), edit=_all_edits(edits)
+            )
     table.require_fields("device_id", "device_ip", "server_id")
     if repeated and not unsure:
         raise Unreadable("the table gives one device to several ranks", "rank-table-device-repeated")

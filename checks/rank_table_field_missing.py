@@ -14,9 +14,10 @@ def rank_table_field_missing(table: RankTable) -> Iterator[Finding]:
     file; EI0014 for an invalid number), on every rank, before any communication.
 
     ## What to do
-    Add the field. `device` and `devices` hold objects; ids are whole numbers from 0, written as text: `"rank_id": "0"`.
-    In a group_list, every group and every pod has a name of its own. `cp -p {rank_table} {rank_table}.old && doctor
-    rank-table {all_hosts} --out {rank_table}` writes the table anew from the hosts.
+    `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from
+    the hosts. To add the field by hand: `device` and `devices` hold objects; ids are whole numbers written as text, and
+    each rank has its own: the first of the job `"rank_id": "0"`. In a group_list, every group and every pod has a name
+    of its own.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` and `topoinfo_ranktableStandard.cc`; HCCL documentation, rank table tables of

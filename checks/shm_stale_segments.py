@@ -37,7 +37,7 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
             f"`ipcrm -m {segment.path}`" for segment in segments.sysv
         ]
         yield Finding(
-            "{observed} of shared memory of jobs are not used by any process: {names}",
+            "no process uses {observed} of shared memory that jobs left behind: {names}",
             observed=bytes_text(total),
             expected="none",
             names=limit_items(names, 4),

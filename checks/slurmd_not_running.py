@@ -31,7 +31,7 @@ def slurmd_not_running(
     if "SLURM_JOB_ID" not in launch.env:
         raise Skip("not in a job of Slurm")
     if place and place.engine and not daemon.states:
-        raise Skip("in a container the processes of its host are not seen")
+        raise Skip("a container does not show the processes of its host")
     stopped = [state for state in daemon.states if state in "TtZX"]
     if not daemon.states:
         yield Finding("no slurmd runs; expected one that takes connections on port {port}", port=daemon.port)

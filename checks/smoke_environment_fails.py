@@ -41,7 +41,7 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
         cause = filled("{0} is not set, and the addresses that the ranks choose do not reach each other", variable)
         if trial.hosts:
             cause = filled(
-                "{0} is not set, and the address that the library chooses on the host is of no use: {1}",
+                "{0} is not set, and the address that the library chooses on the host is not usable: {1}",
                 variable,
                 run.failures[0].text,
             )

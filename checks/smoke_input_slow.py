@@ -40,7 +40,7 @@ def smoke_input_slow(
             "{confidence})",
         )
         if not any(any(event.input) for fact in paces.values() for event in fact.paced):
-            raise Skip("no rank was seen to wait for its input")
+            raise Skip("no rank waited for its input")
         return
     yield from slow_rank_findings(
         run,

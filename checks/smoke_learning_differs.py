@@ -15,9 +15,9 @@ DIFFER = {
     ("serial", True): "came to other parameters than the same training in one process, and the other ranks do not",
     ("serial", False): "came to other parameters than the same training in one process; where they go wrong is not "
     "known",
-    ("losses", True): "had computed the loss of one of them otherwise than the same training in one process, and the "
+    ("losses", True): "had computed another loss for one of them than the same training in one process, and the "
     "other ranks had not",
-    ("losses", False): "had computed the loss of one of them otherwise than the same training in one process; which of "
+    ("losses", False): "had computed another loss for one of them than the same training in one process; which of "
     "them is wrong is not known",
 }
 """By what differs: replicas from each other, or from the serial run; and by whether it is known who is wrong."""

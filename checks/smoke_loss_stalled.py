@@ -18,12 +18,9 @@ from doctor.smoke.numerics.learned import (
 )
 
 STALL_TEXTS = {
-    "nothing": (
-        "nothing is learned; the loss is still at ln 64, that of a uniform guess",
-        LOSS_OF_NOTHING - MARGIN,
-    ),
+    "nothing": ("it learns nothing; the loss is still at ln 64, that of a uniform guess", LOSS_OF_NOTHING - MARGIN),
     "rose": ("the loss rises; each step makes the model worse", LOSS_OF_NOTHING - MARGIN),
-    "place": ("the loss stays at ln 7; words are learned by position only, and attention adds nothing", LOSS_OF_PLACE),
+    "place": ("the loss stays at ln 7; it learns words by position only, and attention adds nothing", LOSS_OF_PLACE),
 }
 
 

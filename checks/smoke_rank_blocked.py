@@ -78,4 +78,4 @@ def _sentence(failure: Failure) -> str:
     if failure.waiting_ranks:
         return "{who} keeps {waiting} waiting: {text}"
     is_alone = len(failure.culprit_ranks) < 2
-    return "{who} keeps the others waiting: {text}" if is_alone else "{who} stand still: {text}"
+    return "{who} keeps the others waiting: {text}" if is_alone else "{who} make no progress: {text}"

@@ -54,7 +54,7 @@ def sysctl_lost_at_reboot(
     files.
     """
     if place and place.engine:
-        raise Skip(filled("in a container ({0}) the host's files are not to be seen", place.engine))
+        raise Skip(filled("in a container ({0}) the host's files cannot be read", place.engine))
     _, connections = expected_connections(launch, fleet, npus, gpus)
     faulty = faulty_settings(live.values, connections)
     for key, value in live.values.items():

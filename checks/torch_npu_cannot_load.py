@@ -35,10 +35,10 @@ def torch_npu_cannot_load(torch: TorchImport) -> Iterator[Finding]:
         remedy = filled(
             "CANN is installed and does not load: `source {0}`, then read the error; reinstall CANN.", torch.set_env
         )
-        template = "import torch fails for lack of CANN ({library}), even after sourcing {set_env}"
+        template = "import torch cannot find CANN ({library}), even after sourcing {set_env}"
     elif kind == "cann":
         remedy = "Install CANN on this host; then `source /usr/local/Ascend/ascend-toolkit/set_env.sh`."
-        template = "import torch fails for lack of CANN ({library}), and there is no set_env.sh to source"
+        template = "import torch cannot find CANN ({library}), and there is no set_env.sh to source"
     else:
         return
     yield Finding(

@@ -30,5 +30,5 @@ def training_slowed_down(watch: WatchResult) -> Iterator[Finding]:
     long. `doctor explain watch` says more.
     """
     if watch.pace is None or not watch.pace.runs:
-        raise Skip("fewer than two earlier runs of this launch line were watched to some end")
+        raise Skip("doctor watched fewer than two earlier runs of this launch line to their end")
     yield from pace_findings(watch.pace)

@@ -498,7 +498,7 @@ def test_a_working_folder_that_was_removed(words: str, tmp_path: Path) -> None:
         cwd=tmp_path / "gone", env={**CLEAN, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (78, "")
-    assert done.stderr.startswith("doctor: the working folder is not there") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("doctor: the working folder no longer exists") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("module", ["random", "enum", "typing", "socket", "os", "argparse"])

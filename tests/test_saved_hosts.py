@@ -88,7 +88,7 @@ def test_pods_call_each_other_by_other_names_than_the_report() -> None:
 )
 def test_a_host_with_two_records_is_refused(form: Callable[[object], str]) -> None:
     text = form(json.loads(encoded(run({"n1": 5, "twice": 3}))))
-    with pytest.raises(BadRun, match="a host has two records; expected one of each"):
+    with pytest.raises(BadRun, match="a host has two records; expected one for each host"):
         load_run(text.replace('"twice":', '"n1":', 1).encode(), "f")
     assert load_run(text.encode(), "f").hosts.keys() == {"n1", "twice"}
     quoting = json.loads(encoded(HEALTHY)) | {"source": 'a text with "visit": in it'}

@@ -33,7 +33,7 @@ def command(
     `doctor smoke HOSTS --save-baseline site` adds a run, and `--baseline site` compares with them: per product,
     backend, torch, size, ranks and hosts. They lie in the state folder (~/.local/state/doctor).
 
-    Exit codes: 0 done, 2 usage, 78 no run is kept yet, or a file is unreadable.
+    Exit codes: 0 done, 2 usage, 78 no run is saved yet, or a file is unreadable.
     """
     require_one_of("ACTION", action, ACTIONS)
     site = Path(SITE)
@@ -43,7 +43,7 @@ def command(
         both = _merged(baseline_or_empty("import", site), named_baseline("import", file), file)
         return store_baseline("import", site, both)
     if file is None and not baseline_or_empty(action, site).series:
-        raise InputError(localized("no run is kept yet"))
+        raise InputError(localized("no run is saved yet"))
     baseline = named_baseline(action, site if file is None or action == "export" else file)
     if action == "export" and file is not None:
         return store_baseline("export", Path(os.path.abspath(file)), baseline)
@@ -84,4 +84,4 @@ def baseline_lines(baseline: Baseline) -> list[str]:
                 lowest=byte_rate(usual.lowest),
             )
         )
-    return lines or [localized("no run is kept yet")]
+    return lines or [localized("no run is saved yet")]

@@ -119,7 +119,7 @@ def command(
         raise InputError("no host could be read: nothing is compared; doctor check says why")
     if baseline is None:
         raise InputError(
-            "no earlier run of these hosts with their settings is kept; later runs are compared with this one"
+            "no earlier run of these hosts with their settings is saved; later runs are compared with this one"
         )
     unread = [host for host in examination.run.hosts if not _is_read(now, host)]
     messages = Counter(check for signature in load_signatures().values() for check in set(signature.checks))

@@ -36,7 +36,7 @@ def command(
     since: Annotated[
         str, typer.Option(metavar="TIME", help="Only runs since 30m, 2h, 7d ago, or a UTC time: 2026-11-21T14:02.")
     ] = "",
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="At most so many runs, the newest.")] = (
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="The newest runs, at most this many.")] = (
         DEFAULT_RUNS
     ),
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
@@ -46,13 +46,13 @@ def command(
     Every run of check, net, smoke and preflight is kept, unless --no-history, DOCTOR_HISTORY=off or doctor.toml says
     otherwise. A host or check that a run did not look at is not looked at, never gone.
 
-    Exit codes: 0 shown, also where no run is kept yet, 2 usage, 78 no run knows the host or check, or unreadable.
+    Exit codes: 0 shown, also where no run is saved yet, 2 usage, 78 no run knows the host or check, or unreadable.
     """
     start = parse_start(since, datetime.now(timezone.utc)) if since else ""
     records, damaged = _read(limit, start)
 
     if not records:
-        text = phrase("no run is kept since {time}", time=since) if since else localized("no run is kept yet")
+        text = phrase("no run is saved since {time}", time=since) if since else localized("no run is saved yet")
         unread = phrase("; {files} could not be read", files=count_noun(damaged, "file")) if damaged else ""
         return write_stdout(render_json(HistoryPage((), (), (), damaged)) if as_json else f"{text}{unread}")
     hosts, check = _subject(name, records)

@@ -187,7 +187,7 @@ def _report_error(error: Exception) -> int:
     from doctor.engine.texts import filled
 
     if isinstance(error, FileNotFoundError) and not _has_folder():
-        error = InputError("the working folder is not there any more: expected another one, as by `cd`")
+        error = InputError("the working folder no longer exists; expected another one: `cd <folder>`")
     if isinstance(error, CommandError):
         print_stderr(filled("doctor: {0}", localized_filled(str(error))))
         return error.exit_code

@@ -259,7 +259,7 @@ def load_run(data: bytes, name: str, shared: SharedOutputs | None = None) -> Run
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadRun(filled("{0}: not a saved run: {1}", name, parse_problem(error, data=data))) from None
     if data.count(_VISIT) > len(run.hosts):
-        raise BadRun(filled("{0}: a host has two records; expected one of each", name))
+        raise BadRun(filled("{0}: a host has two records; expected one for each host", name))
     return _of_today(run, name)
 
 

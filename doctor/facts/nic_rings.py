@@ -84,7 +84,7 @@ class NicRings(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> NicRings:
         cards = msgspec.convert(answer.json(), dict[str, _Card])
         if not cards:
-            raise Absent("no physical network card whose driver tells the size of its ring")
+            raise Absent("no physical network card whose driver reports the size of its ring")
         return cls(
             rings={
                 name: ReceiveRing(

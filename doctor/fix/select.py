@@ -89,9 +89,7 @@ def choose_playbooks(
     for check, finding, host in _requested_findings(report, playbooks, names):
         cause = finding.follows_from
         if cause in unfixed and check not in names:  # else it would be adapted to the fault
-            untreated.append(
-                Untreated(host, check, filled("it follows from {0}, which is to be fixed first", cause), "none")
-            )
+            untreated.append(Untreated(host, check, filled("it follows from {0}; fix that first", cause), "none"))
             continue
         treating = [
             candidate

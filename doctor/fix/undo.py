@@ -207,7 +207,7 @@ class _HostUndo:
         if now is None or (now != applied and self.choice != "overwrite"):
             why = "was changed since" if applied is not None else "may have been changed since"
             raise _ChangedSince(
-                filled("{0}, by somebody or by a newer plan", why),
+                filled("{0}, by a user or by a newer plan", why),
                 value_versions(step.before_output, applied, "(cannot be read)" if now is None else now),
             )
         token = step.token or "0" * 32
@@ -276,7 +276,7 @@ class _HostUndo:
         if self.choice == "merge":
             return self._merged(path, old, new, start_state, target)
         raise _ChangedSince(
-            filled("{0} was changed since, by somebody or by a newer plan", path),
+            filled("{0} was changed since, by a user or by a newer plan", path),
             file_versions(path, old.content, new.content, start_state.content),
         )
 

@@ -69,7 +69,7 @@ def _lines(page: HistoryPage, width: int, subject: str) -> Iterator[str]:
     for number in sorted(set(page.checks_by_host.values()), reverse=True):
         hosts = [host for host, count in page.checks_by_host.items() if count == number]
         runs = count_noun(len(page.runs), "run")
-        text = phrase("{hosts}: looked at in {number} of {runs}", hosts=fleet.fold(hosts), number=number, runs=runs)
+        text = phrase("{hosts}: checked in {number} of {runs}", hosts=fleet.fold(hosts), number=number, runs=runs)
         yield from wrapped(text, width)
     yield from wrapped(_last_line(page, subject), width)
 
@@ -124,13 +124,13 @@ def _story(track: Track, newest: str) -> str:
     share = phrase("in {count} of {runs}", count=present, runs=count_noun(judged, "run"))
     seen, clear = short_time(track.last_seen, newest), short_time(track.last_clear, newest)
     if track.is_present:
-        text = phrase("there since {time}, {share}", time=short_time(track.first_seen, newest), share=share)
+        text = phrase("present since {time}, {share}", time=short_time(track.first_seen, newest), share=share)
     else:
         text = phrase("clear at {time}, last seen {seen}, {share}", time=clear, seen=seen, share=share)
     if track.times > 1:
         text += phrase(", came {times} times", times=track.times)
     if not track.is_current:
-        text += phrase("; not looked at since {time}", time=seen if track.is_present else clear)
+        text += phrase("; not checked since {time}", time=seen if track.is_present else clear)
     return text
 
 

@@ -68,7 +68,7 @@ def parse_inventory(output: str, path: str) -> list[HostLine]:
         host_lines.setdefault(canonical_host(host_line.host), host_line)
         limit_hosts(host_lines, place)
     if not host_lines:
-        raise InventoryError(filled("{0}: an Ansible inventory without a host; expected one at least", place))
+        raise InventoryError(filled("{0}: an Ansible inventory without a host; expected at least one", place))
     return list(host_lines.values())
 
 

@@ -112,7 +112,7 @@ def join_gang(
     place = _find_place(options, options.gang, context, environ)
     key, is_keyed = _read_key(options.gang.key, place, environ)
     if not is_keyed and not all(place.names):
-        raise UsageError("--gang-key none: the pods of this job have no names to be believed by; expected a key")
+        raise UsageError("--gang-key none: the names of this job's pods prove nothing; expected a key")
     if not is_keyed:
         print_stderr(filled("doctor: {0}", localized_filled(UNKEYED)))
         progress.add_notes(UNKEYED)
@@ -166,7 +166,7 @@ def _read_key(path: str, place: GangPlace, environ: Mapping[str, str]) -> tuple[
     if not secret:
         raise UsageError(
             filled(
-                "--gang: there is no key that the pods know each other by; expected {0} from a Secret, --gang-key "
+                "--gang: no key authenticates the pods to each other; expected {0} from a Secret, --gang-key "
                 "FILE, such as the SSH key that Volcano or an MPIJob mounts, or --gang-key none",
                 KEY_VARIABLE,
             )

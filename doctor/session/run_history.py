@@ -81,7 +81,7 @@ def remember(
     limit = f"{min(options.seconds, options.most_seconds):g}"
     problem = worker.problem if ended else filled("no answer within {0} s", limit)
     if problem and keeps and not options.quiet and not worker.is_kept:
-        print_warning(filled("history: {0}; this run is not kept", problem))
+        print_warning(filled("history: {0}; this run is not saved", problem))
     return msgspec.structs.replace(report, ages=worker.ages) if worker.ages else report
 
 

@@ -26,7 +26,7 @@ def notes_of(data: DataReport) -> tuple[str, ...]:
     compared = filled("what the ranks computed was compared in {0} steps", data.steps)
     if data.steps == 1:
         compared = "what the ranks computed was compared in 1 step"
-    unseen = [filled("not looked at: {0}", text) for text in data.unseen]
+    unseen = [filled("not examined: {0}", text) for text in data.unseen]
     return (compared, *data.inferred, *(defect.text for defect in data.notes), *unseen)
 
 

@@ -30,4 +30,4 @@ def test_less_time_than_ranks() -> None:
 
 def test_ranks_that_nobody_counts() -> None:
     outcome = run_check("cpus-too-few", {"a": [control_group(allowed_cpus=1)]})
-    assert skipped(outcome) == {"nothing tells how many ranks a host has"}
+    assert skipped(outcome) == {"the number of ranks on a host is not known"}

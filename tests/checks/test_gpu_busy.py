@@ -19,8 +19,8 @@ def test_idle_gpus_display_servers_and_services() -> None:
 def test_a_process_that_computes() -> None:
     held = gpu(5, processes=(GpuProcess(5762, "C", "python", 1005), GpuProcess(5763, "C", "", None)))
     assert messages(run_check("gpu-busy", {"w1": [gpus(held)]})) == [
-        ("w1", "GPU 5 is used by process 5762 (python), 1005 MiB; expected none"),
-        ("w1", "GPU 5 is used by process 5763 (name not known), unknown MiB; expected none"),
+        ("w1", "process 5762 (python) uses 1005 MiB of GPU 5; expected none"),
+        ("w1", "process 5763 (name not known) uses unknown MiB of GPU 5; expected none"),
     ]
 
 

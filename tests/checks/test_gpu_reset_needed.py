@@ -15,8 +15,8 @@ def test_gpus_that_wait_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "text"),
     [
-        ("row_remap_pending", True, "a memory row is to be replaced"),
-        ("page_retirement_pending", True, "a memory page is to be retired"),
+        ("row_remap_pending", True, "the GPU must replace a memory row"),
+        ("page_retirement_pending", True, "the GPU must retire a memory page"),
         ("reset_required", True, "the driver requires a reset"),
         ("recovery_action", "Drain and Reset", "the driver recommends: Drain and Reset"),
     ],
@@ -50,5 +50,5 @@ def test_an_action_that_nvml_does_not_list_is_unknown() -> None:
 
 def test_a_repair_that_waits() -> None:
     assert messages(run_check("gpu-reset-needed", {"w1": [gpus(gpu(0, repair_pending=True))]})) == [
-        ("w1", "GPU 0 waits for a reset: a part is to be repaired")
+        ("w1", "GPU 0 waits for a reset: a part needs repair")
     ]

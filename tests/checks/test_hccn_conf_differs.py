@@ -1,6 +1,7 @@
 from ipaddress import ip_address, ip_interface
 from typing import Any
 
+import msgspec
 import pytest
 
 from doctor import Finding, Skip
@@ -64,6 +65,15 @@ def test_an_address_that_only_the_file_has() -> None:
 def test_every_setting_is_compared(key: str, value: str) -> None:
     [finding] = list_findings(full(npu5={key: value}))
     assert (finding.values["npu"], finding.values["expected"]) == (5, {key: value})
+
+
+@pytest.mark.parametrize(("used", "says"), [("255.255.255.0", "file is right"), ("255.255.0.0", "file is wrong")])
+def test_the_netmask_of_the_other_npus_decides(used: str, says: str) -> None:
+    """A recovery from a wrong file would take the NPU out of its segment."""
+    by_npu = {**DEVICE_ADDRESSES.by_npu, 3: ip_interface(f"{DEVICE_ADDRESSES.by_npu[3].ip}/{used}")}
+    addresses = msgspec.structs.replace(DEVICE_ADDRESSES, by_npu=by_npu)
+    [finding] = list_findings(full(npu3={"netmask": "255.255.252.0"}), addresses=addresses)
+    assert says in finding.values["recover"]
 
 
 def test_an_npu_that_could_not_be_read_is_not_said_to_differ() -> None:

@@ -161,7 +161,7 @@ def test_a_file_that_python_takes_for_a_module_of_its_own(
         str(tmp_path / name) for name in [shadowed] if name
     ]
     outcome = run_check("launch-program-missing", fleet(1, answer))
-    told = [text for _, text in messages(outcome) if "taken for" in text]
+    told = [text for _, text in messages(outcome) if "assumed to be" in text]
     assert len(told) == bool(shadowed)
     assert not told or f"rename {tmp_path / shadowed}" in advice("launch-program-missing", outcome)
 

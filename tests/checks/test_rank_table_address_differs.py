@@ -32,7 +32,7 @@ def test_stale_entries() -> None:
     assert findings(value, live) == [
         (
             "the device addresses of 172.16.0.11 differ from the rank table:"
-            " device 0 has 10.0.0.3, not 10.0.1.3 and device 1 has 10.0.1.3, not 10.0.0.3"
+            " device 0 has 10.0.0.3, not 10.0.1.3; device 1 has 10.0.1.3, not 10.0.0.3"
         )
     ]
 

@@ -17,10 +17,8 @@ def test_a_few_pages_harm_nobody() -> None:
 def test_what_dead_jobs_left_behind() -> None:
     files = (Segment("/dev/shm/nccl-x", 40 * MIB, 7200), Segment("/dev/shm/torch_77", 2 * MIB, 7200))
     outcome = run_check(NAME, {"a": [IdleSegments(files=files, sysv=(Segment("5", 6 * MIB, 700),))]})
-    text = (
-        "48 MiB of shared memory of jobs are not used by any process: /dev/shm/nccl-x, /dev/shm/torch_77 and segment 5"
-    )
-    assert messages(outcome) == [("a", text)]
+    names = "/dev/shm/nccl-x, /dev/shm/torch_77 and segment 5"
+    assert messages(outcome) == [("a", f"no process uses 48 MiB of shared memory that jobs left behind: {names}")]
     assert "`rm -- /dev/shm/nccl-x`, `rm -- /dev/shm/torch_77` and `ipcrm -m 5`" in advice(NAME, outcome)
 
 

@@ -47,6 +47,6 @@ def test_where_it_does_not_apply() -> None:
     absent = SlurmDaemon((), 6818)
     assert skipped(run_check(NAME, {"n1": [absent]})) == {"not in a job of Slurm"}
     assert skipped(run_check(NAME, {"n1": [absent, view(HostContainer)]}, JOB)) == {
-        "in a container the processes of its host are not seen"
+        "a container does not show the processes of its host"
     }
     assert skipped(run_check(NAME, {"login": []}, JOB)) == {"no SlurmDaemon"}

@@ -39,7 +39,7 @@ def test_the_host_of_the_librarys_own_choice() -> None:
         NAME, ran(4, 2, failure, environment_trial=EnvironmentTrial(True, (OWN_CHOICE,), hosts=("w1",)))
     )
     assert finding.hosts == ("w1",)
-    assert str(finding).endswith("chooses on the host is of no use: exit status 13: File name too long")
+    assert str(finding).endswith("chooses on the host is not usable: exit status 13: File name too long")
 
 
 def test_a_variable_of_one_host() -> None:

@@ -26,7 +26,7 @@ def test_nothing_is_learned() -> None:
     """The first losses fall in any run: that is no learning."""
     [finding] = outcome([4.9, 4.5, 4.3, 4.25, 4.2, 4.18, 4.17, 4.16, 4.16, 4.16]).findings
     assert str(finding) == (
-        "the loss is 4.16 after 10 steps, expected below 3.559: nothing is learned; "
+        "the loss is 4.16 after 10 steps, expected below 3.559: it learns nothing; "
         "the loss is still at ln 64, that of a uniform guess"
     )
     assert finding.values["reason"] == "nothing"

@@ -14,13 +14,13 @@ def test_an_import_that_goes_well_at_once_or_after_sourcing() -> None:
 
 def test_no_cann_at_all() -> None:
     (finding,) = look(torch(HCCL, HCCL))
-    assert str(finding) == "import torch fails for lack of CANN (libhccl.so), and there is no set_env.sh to source"
+    assert str(finding) == "import torch cannot find CANN (libhccl.so), and there is no set_env.sh to source"
     assert (finding.values["library"], finding.values["observed"]) == ("libhccl.so", HCCL)
 
 
 def test_a_cann_that_does_not_load() -> None:
     (finding,) = look(torch(HCCL, HCCL, SET_ENV))
-    assert str(finding) == f"import torch fails for lack of CANN (libhccl.so), even after sourcing {SET_ENV}"
+    assert str(finding) == f"import torch cannot find CANN (libhccl.so), even after sourcing {SET_ENV}"
     assert f"source {SET_ENV}" in finding.values["remedy"]
 
 

@@ -100,6 +100,7 @@ umount -R /sys/fs/cgroup"""
     return fault, undo
 
 
+GROUPED_PIDS = grouped("pids", "pids.max", "2048", "pids.max=2048")
 ROWS = [
     Row("listen-queue-short", *setting(SOMAXCONN, "128"), values={"observed": 128, "expected": 256, "ranks": 32}),
     Row("listen-queue-short", *setting(SOMAXCONN, "128"), fleet="cpu"),
@@ -220,7 +221,7 @@ ROWS = [
     ),
     Row(
         "process-limit-low",
-        *grouped("pids", "pids.max", "2048", "pids.max=2048"),
+        *GROUPED_PIDS,
         fleet="cpu",
         values={"observed": 2048},
     ),

@@ -48,7 +48,7 @@ def test_what_was_not_looked_at_is_never_gone() -> None:
     for last in (record(2, n1="?"), record(2, n2="."), record(2, n1="s")):
         track = only_track([record(0, n1="."), record(1, n1="E"), last])
         assert (track.kind, track.is_present, track.is_current) == ("came", True, False)
-        assert "not looked at since 14:01" in render(history_page([record(0, n1="."), record(1, n1="E"), last]), 0)
+        assert "not checked since 14:01" in render(history_page([record(0, n1="."), record(1, n1="E"), last]), 0)
 
 
 def test_what_compares_hosts_is_not_gone_because_the_others_were_absent() -> None:
@@ -118,4 +118,4 @@ def test_a_name_from_a_host_reaches_no_terminal() -> None:
 
 
 def test_times_of_today_are_short() -> None:
-    assert f"there since {at(2)[11:16]} UTC, in 1 of 3 runs" in render(history_page(row("..E")), 0)
+    assert f"present since {at(2)[11:16]} UTC, in 1 of 3 runs" in render(history_page(row("..E")), 0)

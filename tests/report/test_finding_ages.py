@@ -31,8 +31,8 @@ def aged(**ages: FindingAge) -> Report:
     ("age", "message"),
     [
         (NEW, "new since 09:05 UTC"),
-        (PRESENT, "since 3 runs (2026-11-19 09:00 UTC)"),
-        (msgspec.structs.replace(PRESENT, at_least=True), "since 3 runs (2026-11-19 09:00 UTC or before)"),
+        (PRESENT, "for 3 runs (since 2026-11-19 09:00 UTC)"),
+        (msgspec.structs.replace(PRESENT, at_least=True), "for 3 runs (since 2026-11-19 09:00 UTC or before)"),
         (msgspec.structs.replace(NEW, times=4), "new since 09:05 UTC, came 4 times"),
         (FindingAge("new", "\x1b[31m?"), "new since ?"),
     ],
@@ -44,7 +44,7 @@ def test_an_age_in_words(age: FindingAge, message: str) -> None:
 def test_hosts_of_different_ages_are_told_apart() -> None:
     fleet, ages = Fleet(["a1", "a2", "a3"]), {("x", "a1"): NEW, ("x", "a2"): NEW, ("x", "a3"): PRESENT}
     assert age_line("x", ["a1", "a2"], ages, fleet, NOW) == "new since 09:05 UTC"
-    both = "a[1-2]: new since 09:05 UTC; a3: since 3 runs (2026-11-19 09:00 UTC)"
+    both = "a[1-2]: new since 09:05 UTC; a3: for 3 runs (since 2026-11-19 09:00 UTC)"
     assert age_line("x", ["a1", "a2", "a3"], ages, fleet, NOW) == both
     assert age_line("x", ["a1", "a4"], ages, fleet, NOW) == "a1: new since 09:05 UTC"
     assert age_line("x", ["a4"], ages, fleet, NOW) == age_line("y", ["a1"], ages, fleet, NOW) == ""

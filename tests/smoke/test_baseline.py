@@ -145,7 +145,7 @@ def test_the_first_run_of_a_baseline_has_none_to_compare_with(tmp_path: Path) ->
 def test_the_sites_baseline_is_shown_exported_and_imported(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     empty = doctor("show", state=here)
-    assert (empty.returncode, empty.stderr) == (78, "doctor: no run is kept yet\n")
+    assert (empty.returncode, empty.stderr) == (78, "doctor: no run is saved yet\n")
     write_baseline(tmp_path / "runs", site(random.Random(8), 6, 0.02))
     assert doctor("import", str(tmp_path / "runs"), state=here).returncode == 0
     shown = doctor("show", state=here).stdout.splitlines()

@@ -60,7 +60,7 @@ def test_ranks_that_the_user_did_not_ask_for_have_not_left() -> None:
     assert odd_rank_numbers(all_found) == [0]
     [partial] = find_odd({"node1": host(alone)}, partly=True)
     assert not partial.odd_ranks and partial.result == "undecided"
-    assert "1 of 2 ranks was seen; the others were not looked at (--pid)" in partial.notes
+    assert "1 of 2 ranks was seen; the others were not examined (--pid)" in partial.notes
 
 
 def odd_rank_numbers(finding: JobFinding) -> list[int | None]:

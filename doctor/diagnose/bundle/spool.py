@@ -109,7 +109,7 @@ class HostSpool:
         except (ValueError, RecursionError, msgspec.MsgspecError):
             self.error = "its answer is damaged"
         except OSError as error:
-            self.error = filled("what it sent cannot be kept here: {0}", error.strerror)
+            self.error = filled("what it sent cannot be saved here: {0}", error.strerror)
 
     def close(self) -> None:
         """A file whose end did not come is kept as far as it came."""

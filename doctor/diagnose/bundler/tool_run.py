@@ -82,7 +82,7 @@ class ToolRun:
         if code and not self.problem:
             self.problem = "ended with an error"
         if self.printed.cut and not self.problem:
-            self.problem = "printed more than is kept"
+            self.problem = "printed more than doctor keeps"
 
     @property
     def text(self):

@@ -142,7 +142,7 @@ def _add_hosts(place: JobPlace, base: str, job: _Job) -> None:
     here = [node for node in nodes if node.node_id in used]
     if not here and not driver:
         here = [node for node in nodes if node.state == "ALIVE"]
-        place.notes.append("Ray does not say on which hosts the job runs: all of the cluster are looked at")
+        place.notes.append("Ray does not say on which hosts the job runs: doctor checks all of the cluster")
     for node in here:
         _add_host(place, node.node_ip or "")
     if ended and (dead := [node for node in here if node.state == "DEAD"]):

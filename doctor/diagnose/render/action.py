@@ -105,7 +105,7 @@ def _text(kind: ActionKind, cause: Cause, hosts: tuple[str, ...]) -> str:
 
 _STILL = (
     "find out why the job stood still: it had printed nothing for {span} when it was ended, and nothing shows why. "
-    "Start it under `doctor watch -- COMMAND`, or run `doctor watch --attach` while it stands still: both show the "
+    "Start it under `doctor watch -- COMMAND`, or run `doctor watch --attach` while it hangs: both show the "
     "stacks, and name the rank that the others wait for"
 )
 _TEXTS: Mapping[str, str] = {

@@ -39,7 +39,7 @@ from doctor.facts.ports import ReservedPorts
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.visit import ClockOffset, Reachability
 
-NOT_LOOKED_AT = "not looked at: no file that a host loads at boot tells it"
+NOT_LOOKED_AT = "not judged: no file that a host loads at boot holds it"
 """Why a check without a row has no result."""
 
 

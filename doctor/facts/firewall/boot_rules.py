@@ -251,7 +251,7 @@ def _nmcli(*arguments: str) -> str:
     """What it prints. Raises: OSError."""
     done = run_bounded("nmcli", *arguments)
     if done.get("code", 1):
-        raise OSError(errno.EIO, "nmcli does not tell the zones of NetworkManager's profiles")
+        raise OSError(errno.EIO, "nmcli does not show the zones of NetworkManager's profiles")
     return str(done["out"]).strip()
 
 

@@ -185,7 +185,7 @@ def _rule_steps(tokens: _RuleTokens) -> Iterator[Step]:
 
 def _parse_match(module: str, option: str, tokens: _RuleTokens) -> Condition | SetLookup:
     if option in ("-i", "-o"):
-        return InterfaceIn(option[1] + "if", (_interface_pattern(tokens.next_token()),))
+        return InterfaceIn(option[1] + "if", (re.sub(r"\+\Z", "*", tokens.next_token()),))
     if option in ("-s", "-d"):
         return FieldIn(option[1] + "addr", to_ranges([network_span(tokens.next_token())]))
     if option == "-p":
@@ -193,10 +193,6 @@ def _parse_match(module: str, option: str, tokens: _RuleTokens) -> Condition | S
     if option == "-f":
         return NEVER
     return MATCH_PARSERS[module, option](tokens)
-
-
-def _interface_pattern(name: str) -> str:
-    return name[:-1] + "*" if name.endswith("+") else name
 
 
 def _protocol_condition(name: str) -> Condition:

@@ -92,7 +92,9 @@ class BlockedConnections(msgspec.Struct, frozen=True):
     def rules(self) -> list[str]:
         """The first rules, each with the chain it is in."""
         texts = [
-            position.rule if _names_chain(position) else filled("{0} (chain {1})", position.rule, position.chain)
+            position.rule
+            if _is_policy(position) or position.rule.startswith("-A ")
+            else filled("{0} (chain {1})", position.rule, position.chain)
             for position in self.positions
         ]
         return [shorten_rule(rule_text) for rule_text in list(dict.fromkeys(texts))[:3]]
@@ -282,10 +284,6 @@ def rule_manager(position: WalkPosition) -> str:
     if position.table.tool == "nft" and not _is_iptables(position.table, position.base):
         return "nftables"
     return "iptables-legacy" if position.table.tool == "iptables-legacy" else "iptables"
-
-
-def _names_chain(position: WalkPosition) -> bool:
-    return _is_policy(position) or position.rule.startswith("-A ")
 
 
 def _is_policy(position: WalkPosition) -> bool:

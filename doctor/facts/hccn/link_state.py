@@ -119,10 +119,6 @@ def _parse_time(text: str) -> datetime:
     return datetime.strptime(text.strip(), "%a %b %d %H:%M:%S %Y")
 
 
-def _parse_speed(text: str) -> int:
-    return int(single_field("Speed", text).removesuffix("Mb/s"))
-
-
 class DeviceSpeed(Fact, frozen=True):
     """The speed of every NPU's link, in Mb/s.
 
@@ -137,7 +133,9 @@ class DeviceSpeed(Fact, frozen=True):
     unknown: tuple[int, ...] = ()
     """NPUs that know no speed: their link is down."""
 
-    read = per_npu(_parse_speed, "Speed: Unknown!", unset="unknown")
+    read = per_npu(
+        lambda text: int(single_field("Speed", text).removesuffix("Mb/s")), "Speed: Unknown!", unset="unknown"
+    )
 
 
 class DeviceMtu(Fact, frozen=True):

@@ -142,7 +142,7 @@ def hands_notes(text: str, hosts: Sequence[str]) -> list[str]:
     """Whom to ask where a fix has work for hands, and what to give them; a text may have said the second already.
 
     >>> hands_notes("Reseat the card.", ["n1"])
-    ['Those who look after the hardware, or its vendor, need the serial number: `dmidecode -s system-serial-number` as \
+    ['For the hardware team or the vendor, the serial number: `dmidecode -s system-serial-number` as \
 root on n1.']
     >>> hands_notes("`hccn_tool -i 3 -link -g`, then the switch port.", ["n1"])[0][-41:]
     'hccn_tool -i 3 -lldp -g` on n1 prints it.'
@@ -155,14 +155,14 @@ root on n1.']
     if _SWITCHES.search(text) and not _LLDP.search(text):
         npu = _NPU.search(text)
         note = phrase(
-            "Those who run the switches need the name of the port, or the hardware address behind it: `{command}` "
+            "For the network team, the name of the port or the hardware address behind it: `{command}` "
             "on {host} prints it.",
             command=f"hccn_tool -i {npu[1]} -lldp -g" if npu else "ip -br link", host=place,
         )  # fmt: skip
         notes.append(note)
     if _PARTS.search(text) and not _SERIAL_KNOWN.search(text):
         note = phrase(
-            "Those who look after the hardware, or its vendor, need the serial number: `dmidecode -s "
+            "For the hardware team or the vendor, the serial number: `dmidecode -s "
             "system-serial-number` as root on {host}.",
             host=place,
         )

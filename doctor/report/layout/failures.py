@@ -49,7 +49,7 @@ PROOF = ("means", "codes", "confidence", "evidence", "now")
 MAX_COMMAND_CHARS = 4000
 _OF_ALL_HOSTS = re.compile(r"`doctor (?:check|net|smoke)(?=`| --)")
 """A command of doctor without hosts: in a report it is for those of the run."""
-_LOGIN = re.compile(r"`ssh(?= -v \{host\})")
+_LOGIN = re.compile(r"(?:(?<=`)|(?<=\| ))ssh(?= (?:-v )?\{(?:host|source)\})")
 """A login by hand from where doctor runs."""
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
 MAX_WHY_WIDTH = 140
@@ -201,13 +201,11 @@ def with_place(lines: Sequence[str], place: str, hosts: Sequence[str]) -> list[s
     if not place or not lines or not lines[0].startswith("`") or lines[0].startswith(_TYPED_ELSEWHERE):
         return list(lines)
     first = sentences(lines[0])[0]
-    if place in first or any(_names(first, host) for host in hosts):
+    if place in first or any(
+        host in first and re.search(rf"(?<![\w-]){re.escape(host)}(?![\w-])", first) for host in hosts
+    ):
         return list(lines)
     return [phrase("On {hosts}: {commands}", hosts=place, commands=lines[0]), *lines[1:]]
-
-
-def _names(text: str, host: str) -> bool:
-    return host in text and bool(re.search(rf"(?<![\w-]){re.escape(host)}(?![\w-])", text))
 
 
 def first_sentences(lines: Sequence[str]) -> str:

@@ -36,9 +36,9 @@ def age_text(age: FindingAge, reference: str) -> str:
     if age.state == "new":
         text = phrase("new since {time}", time=when)
     elif age.at_least:
-        text = phrase("since {runs} runs ({time} or before)", runs=age.runs, time=when)
+        text = phrase("for {runs} runs (since {time} or before)", runs=age.runs, time=when)
     else:
-        text = phrase("since {runs} runs ({time})", runs=age.runs, time=when)
+        text = phrase("for {runs} runs (since {time})", runs=age.runs, time=when)
     return text + phrase(", came {times} times", times=age.times) if age.times > 1 else text
 
 

@@ -58,7 +58,7 @@ class ShardFault(msgspec.Struct, frozen=True):
     @property
     def template(self) -> str:
         text = TEXTS[self.place]
-        return joined("", (text, "; it is one of them, and nothing tells which")) if self.tie else text
+        return joined("", (text, "; it is one of them, and which one is not known")) if self.tie else text
 
 
 EXACT = 1e-5

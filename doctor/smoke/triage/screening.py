@@ -118,7 +118,7 @@ class Screening:
         failed = [result for result in self._first.values() if result.state == "failed"]
         named = {host for result in failed for host in result.named}
         if apart >= max(MIN_APART, len(self.hosts) // APART_SHARE):
-            self.abandoned = "so many hosts do not reach others that the fleet may be cut into parts"
+            self.abandoned = "many hosts do not reach others: the network may be cut into parts"
         elif self.rounds == 1 and 2 * len(named) > len(self.hosts):
             self.abandoned = "most hosts failed in the first round"
         elif self.rounds == 1 and len(failed) == len(self._first) and not named:

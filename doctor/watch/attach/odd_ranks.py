@@ -293,7 +293,7 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
             return Judgement("undecided", BUSY)
         return Judgement("moves", "Ranks compute, and none of them waits for another.")
     text = (
-        "The ranks stand still, and none of them is in a collective. "
+        "The ranks make no progress, and none of them is in a collective. "
         "So does a job whose steps take longer (--interval)."
     )
     return Judgement("undecided", text)
@@ -423,7 +423,7 @@ def _notes(
         if len(present) == 1:
             counted = filled("1 of {0} ranks was seen", world)
         if partly:
-            notes.append(filled("{0}; the others were not looked at (--pid)", counted))
+            notes.append(filled("{0}; the others were not examined (--pid)", counted))
         else:
             notes.append(filled("{0}; the others run on hosts that were not asked", counted))
     bare = [view for view in views if not view.report.frames]

@@ -87,7 +87,7 @@ def report_exceptions():
                 text = ("%s: %s" % (kind.__name__, value))[:600]
                 current.emit("error", text=text, stack=stack, calls=current.calls, step=current.step)
             except Exception as error:
-                stop_recording(filled("an error could not be told: {0}", error))
+                stop_recording(filled("an error could not be reported: {0}", error))
         handler(kind, value, trace)
 
     def tell_end():
@@ -99,7 +99,7 @@ def report_exceptions():
                 current.emit("end")
                 current.become("done")
             except OSError as error:
-                stop_recording(filled("its end could not be told: {0}", error))
+                stop_recording(filled("its end could not be reported: {0}", error))
 
     sys.excepthook = tell_error
     atexit.register(tell_end)

@@ -246,7 +246,7 @@ class LogWatch:
         names = self._by_rank.get(rank)
         if names is None:
             if len(self._by_rank) >= MAX_RANKS:
-                note = filled("more than {0} ranks: the others are not looked at", MAX_RANKS)
+                note = filled("more than {0} ranks: the others are not examined", MAX_RANKS)
                 if note not in self.notes:
                     self.notes.append(note)
                 return

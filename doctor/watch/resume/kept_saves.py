@@ -49,7 +49,7 @@ class SaveFolder(PrivateFolder):
         name = f"{job}-{int(save.at):012d}-{identity}.save"
         data = packed(save)
         if len(data) > MAX_MARK:
-            raise OSError(0, "the marks of a save are too large to be kept")
+            raise OSError(0, "the marks of a save are too large to be saved")
         self.write_file(name, data)
 
     def prune(self) -> None:

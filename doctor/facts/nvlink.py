@@ -121,7 +121,7 @@ class NvLinkErrors(Fact, frozen=True):
             products[gpu] = product
             if name:
                 counters.setdefault(gpu, name)
-            if name not in NVLINK_COUNTERS:
+            if name not in (*NVLINK_COUNTERS, _ROW):
                 continue
             try:
                 count = reported_count(name, text)
@@ -145,6 +145,10 @@ class NvLinkErrors(Fact, frozen=True):
         return cls(by_gpu={gpu: links for gpu, links in by_gpu.items() if links}, unread=unread)
 
 
+_ROW = "NVLink"
+"""In place of a counter: the row, which is of another form."""
+
+
 def _counter_rows(text: str) -> Iterator[tuple[int, str, int, str, str]]:
     """GPU and product, link, counter and its value; for the heading of each GPU one without a counter."""
     gpu, product = -1, ""
@@ -152,10 +156,12 @@ def _counter_rows(text: str) -> Iterator[tuple[int, str, int, str, str]]:
         if match := re.match(r"GPU ([0-9]{1,3}): ([^(]{0,80})", line):
             gpu, product = int(match[1]), match[2].strip()
             yield gpu, product, -1, "", ""
-        elif match := re.match(r"\s+Link {1,4}([0-9]{1,3}): ([A-Z][\w -]{2,40}): {0,20}(.{0,40})$", line):
+        elif match := re.match(r"\s+Link {1,4}([0-9]{1,3}): ([A-Z][^:\x00-\x1f]{2,60}): {0,20}(.{0,40})$", line):
             if gpu < 0:
                 raise Unreadable("nvidia-smi reports NVLinks before the first GPU")
             yield gpu, product, int(match[1]), match[2], match[3].strip()
+        elif gpu >= 0 and re.match(r"\s+Links?\b", line):
+            yield gpu, product, -1, _ROW, line
 
 
 class GpuTopology(Fact, frozen=True):

@@ -114,14 +114,12 @@ class NvLinkErrors(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NvLinkErrors:
         by_gpu: dict[int, dict[int, dict[str, int]]] = {}
-        unread: dict[str, str] = {}
-        counters: dict[int, str] = {}
-        products: dict[int, str] = {}
+        unread, counters, products = dict[str, str](), dict[int, str](), dict[int, str]()
         for gpu, product, link, name, text in _counter_rows(tool_text(answer)):
             products[gpu] = product
             if name:
                 counters.setdefault(gpu, name)
-            if name not in (*NVLINK_COUNTERS, _ROW):
+            if name not in (*NVLINK_COUNTERS, "NVLink"):
                 continue
             try:
                 count = reported_count(name, text)
@@ -145,12 +143,8 @@ class NvLinkErrors(Fact, frozen=True):
         return cls(by_gpu={gpu: links for gpu, links in by_gpu.items() if links}, unread=unread)
 
 
-_ROW = "NVLink"
-"""In place of a counter: the row, which is of another form."""
-
-
 def _counter_rows(text: str) -> Iterator[tuple[int, str, int, str, str]]:
-    """GPU and product, link, counter and its value; for the heading of each GPU one without a counter."""
+    """GPU and product, link, counter and value; of a GPU's heading no counter, of a row of another form ``NVLink``."""
     gpu, product = -1, ""
     for line in text.splitlines():
         if match := re.match(r"GPU ([0-9]{1,3}): ([^(]{0,80})", line):
@@ -161,7 +155,7 @@ def _counter_rows(text: str) -> Iterator[tuple[int, str, int, str, str]]:
                 raise Unreadable("nvidia-smi reports NVLinks before the first GPU")
             yield gpu, product, int(match[1]), match[2], match[3].strip()
         elif gpu >= 0 and re.match(r"\s+Links?\b", line):
-            yield gpu, product, -1, _ROW, line
+            yield gpu, product, -1, "NVLink", line
 
 
 class GpuTopology(Fact, frozen=True):

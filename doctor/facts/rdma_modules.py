@@ -31,8 +31,6 @@ QUANTITIES = {
     "Rx Power Current [dBm]": "Rx power",
     "Tx Power Current [dBm]": "Tx power",
 }
-TROUBLES = {"Status Opcode", "Recommendation"}
-"""What the tool prints of each port, before its module."""
 UNSAID = ("0", "128", "1023", "N/A")
 """Status opcodes without advice: no issue observed, troubleshooting in process, info not available (monitor_opcode in
 register_access_table.adb of github.com/Mellanox/mstflint)."""
@@ -139,9 +137,9 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
         for number, value in enumerate(lanes):
             name = f"{quantity} {number}" if len(lanes) > 1 else quantity
             readings[name] = OpticalReading(value, low, high, unit)
-    if not (rows.keys() & {*QUANTITIES, "Identifier", "Cable Technology"} and rows.keys() >= TROUBLES):
+    if not rows.keys() & {*QUANTITIES, "Identifier", "Cable Technology"}:
         raise ValueError(filled("mlxlink's output was cut off"))
-    rate, opcode = rows.get("Effective Physical BER", "N/A"), rows["Status Opcode"]
+    rate, opcode = rows.get("Effective Physical BER", "N/A"), rows.get("Status Opcode", "")
     return RdmaModule(
         rows["State"],
         rows.get("Speed", ""),
@@ -150,7 +148,7 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
         readings,
         None if rate == "N/A" else float(rate),
         rows.get("Vendor Part Number") or " ".join(rows.get(name, "") for name in ("Identifier", "Cable Technology")),
-        _advice(opcode, rows["Recommendation"]),
+        _advice(opcode, rows.get("Recommendation", "")),
     )
 
 

@@ -18,6 +18,9 @@ import pytest
 from doctor.engine.catalog import load_checks
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from tests.faults import Prepared, Row
+from tests.faults.connectivity import DROP_SSH, HIDE_PYTHON
+from tests.faults.devices import NPU
+from tests.faults.gpus import RDMA, element, gpu_row, logged
 from tests.hosts.gpu import CAN_LOCK_ALL
 from tests.smoke.proofs import proven
 from tests.watch.proofs import TESTS as WATCH_TESTS
@@ -260,6 +263,36 @@ BATCHED = [row for batch in BATCHES if len(batch) >= FEWEST for row in batch]
 """The rows that every run finds together."""
 
 
+XID = "NVRM: Xid (PCI:0000:{0}:00): {1}, pid=1122, {2}"
+LINK_DOWN = Row("device-link-down", f"echo DOWN >{NPU}/1/link", values={"npus": [1]}, also=("device-unreachable",))
+SHORT_QUEUE = next(row for row in ROWS if row.check == "listen-queue-short" and row.fleet == "cpu")
+TOGETHER = [
+    # Of one host: two devices by one check, or one device by two, which no batch has.
+    [gpu_row("gpu-ecc-errors", element(n, "dram_uncorrectable", "0", "7"), gpu=n, observed=7) for n in (0, 3)],
+    [
+        gpu_row("gpu-ecc-errors", element(2, "dram_uncorrectable", "0", "7"), gpu=2, observed=7),
+        gpu_row("gpu-reset-needed", element(2, "remapped_row_pending", "No", "Yes"), gpu=2),
+    ],
+    [
+        gpu_row("rdma-port-down", f"cd {RDMA}/mlx5_{n}/ports/1; echo '1: DOWN' >state", port=f"mlx5_{n}:1")
+        for n in (0, 1)
+    ],
+    [
+        gpu_row("gpu-xid-logged", logged(XID.format("01", 48, "An uncorrectable double bit error")), code=48),
+        gpu_row("gpu-xid-logged", logged(XID.format("03", 95, "Uncontained: LTC TAG")), code=95),
+    ],
+    [
+        Row("npu-unhealthy", f"echo {word} >{NPU}/{npu}/health", values={"npu": npu, "observed": word})
+        for npu, word in ((3, "Warning"), (6, "Alarm"))
+    ],
+    [LINK_DOWN, Row("npu-unhealthy", f"echo Alarm >{NPU}/1/health", values={"npu": 1, "observed": "Alarm"})],
+    # Of two hosts: the one can tell nothing.
+    [SHORT_QUEUE, Row("host-unreachable", DROP_SSH, fleet="cpu", host=3, values={"trouble": "dropped"})],
+    [SHORT_QUEUE, Row("python3-missing", HIDE_PYTHON, fleet="cpu", host=2)],
+]
+"""Two faults at once, of which the one might hide the other."""
+
+
 def marks(row: Row) -> list[pytest.MarkDecorator]:
     """Every run finds one row of each check, in a batch or alone; its further ones that no batch finds take turns."""
     if row in BATCHED or row.check in NEEDS_LUCK:
@@ -302,7 +335,7 @@ def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
             marks=[pytest.mark.full] if len(batch) < FEWEST else [],
             id=f"{batch[0].fleet}-{'+'.join(row.check for row in batch)}",
         )
-        for batch in BATCHES
+        for batch in [*BATCHES, *TOGETHER]
     ],
     indirect=["fleet"],
 )

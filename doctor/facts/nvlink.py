@@ -114,14 +114,12 @@ class NvLinkErrors(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NvLinkErrors:
         by_gpu: dict[int, dict[int, dict[str, int]]] = {}
-        unread: dict[str, str] = {}
-        counters: dict[int, str] = {}
-        products: dict[int, str] = {}
+        unread, counters, products = dict[str, str](), dict[int, str](), dict[int, str]()
         for gpu, product, link, name, text in _counter_rows(tool_text(answer)):
             products[gpu] = product
             if name:
                 counters.setdefault(gpu, name)
-            if name not in NVLINK_COUNTERS:
+            if name not in (*NVLINK_COUNTERS, "NVLink"):
                 continue
             try:
                 count = reported_count(name, text)
@@ -146,16 +144,18 @@ class NvLinkErrors(Fact, frozen=True):
 
 
 def _counter_rows(text: str) -> Iterator[tuple[int, str, int, str, str]]:
-    """GPU and product, link, counter and its value; for the heading of each GPU one without a counter."""
+    """GPU and product, link, counter and value; of a GPU's heading no counter, of a row of another form ``NVLink``."""
     gpu, product = -1, ""
     for line in text.splitlines():
         if match := re.match(r"GPU ([0-9]{1,3}): ([^(]{0,80})", line):
             gpu, product = int(match[1]), match[2].strip()
             yield gpu, product, -1, "", ""
-        elif match := re.match(r"\s+Link {1,4}([0-9]{1,3}): ([A-Z][\w -]{2,40}): {0,20}(.{0,40})$", line):
+        elif match := re.match(r"\s+Link {1,4}([0-9]{1,3}): ([A-Z][^:\x00-\x1f]{2,60}): {0,20}(.{0,40})$", line):
             if gpu < 0:
                 raise Unreadable("nvidia-smi reports NVLinks before the first GPU")
             yield gpu, product, int(match[1]), match[2], match[3].strip()
+        elif gpu >= 0 and re.match(r"\s+Links?\b", line):
+            yield gpu, product, -1, "NVLink", line
 
 
 class GpuTopology(Fact, frozen=True):

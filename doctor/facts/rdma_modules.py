@@ -139,7 +139,7 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
             readings[name] = OpticalReading(value, low, high, unit)
     if not rows.keys() & {*QUANTITIES, "Identifier", "Cable Technology"}:
         raise ValueError(filled("mlxlink's output was cut off"))
-    rate, opcode = rows.get("Effective Physical BER", "N/A"), rows.get("Status Opcode", "0")
+    rate, opcode = rows.get("Effective Physical BER", "N/A"), rows.get("Status Opcode", "")
     return RdmaModule(
         rows["State"],
         rows.get("Speed", ""),
@@ -148,7 +148,7 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
         readings,
         None if rate == "N/A" else float(rate),
         rows.get("Vendor Part Number") or " ".join(rows.get(name, "") for name in ("Identifier", "Cable Technology")),
-        _advice(opcode, rows.get("Recommendation", "N/A")),
+        _advice(opcode, rows.get("Recommendation", "")),
     )
 
 

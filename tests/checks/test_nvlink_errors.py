@@ -94,9 +94,17 @@ def test_a_count_that_failed_is_unknown_for_its_gpu() -> None:
     assert run_check("nvlink-errors", {"w1": [fact]}).unknown
 
 
-def test_counters_under_other_names_are_unknown() -> None:
-    """What a next generation counts is not taken for no counters."""
-    fact = read_outputs(NvLinkErrors, one=Output(out="GPU 0: NVIDIA R100\n\t Link 0: Lane mishaps: 3\n"))
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "\t Link 0: Lane mishaps: 3\n",
+        link(1) + "\t Links 0, 2-5: No errors\n",  # as the author of public file 66821203712 joined rows
+        link(1) + "\t Link 0: \x1b[31mReplay Errors: 18422\x1b[0m\n",
+    ],
+)
+def test_rows_of_another_form_are_unknown(rows: str) -> None:
+    """What a next generation counts is not taken for no counters, nor is a row that cannot be read left out."""
+    fact = read_outputs(NvLinkErrors, one=Output(out=f"GPU 0: NVIDIA R100\n{rows}"))
     assert list(fact.unread) == ["GPU 0"] and run_check("nvlink-errors", {"w1": [fact]}).unknown
 
 

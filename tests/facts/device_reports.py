@@ -24,6 +24,7 @@ from doctor.facts.nvlink import GpuTopology, NvLinkErrors, NvLinks
 from doctor.facts.pcie_links import PcieLinks
 from doctor.facts.rdma import RdmaPorts
 from doctor.facts.rdma_modules import RdmaModules
+from doctor.facts.vendor_tests import DcgmDiagnosis
 
 GITHUB = "https://github.com"
 WITHOUT_PROCESSES = frozenset({"npu-busy"})
@@ -648,6 +649,40 @@ SICK = (
             ("53408368712", "0000:3a:00.0", "10de:2684"),
         )
     ),
+    Report(
+        "66821203712 (V100 on a board with two of four; after a stress test)",
+        {
+            NvLinkErrors: "GPU 0: Tesla V100-SXM2-32GB-LS (UUID: GPU-5261e3df)\n         Link 3: Replay Errors: 2353\n"
+            "GPU 2: Tesla V100-SXM2-32GB-LS (UUID: GPU-d9eeee97)\n         Link 0: Replay Errors: 148\n"
+            "         Link 0: CRC Errors: 65535\n"
+        },
+        found("nvlink-errors", "GPU 0", "GPU 2"),
+    ),
+    Report(
+        "56148319227 (910B1)",
+        {
+            NpuTable: hbm_table(
+                "| 0     910B1               | OK            | 97.1        50                0    / 0             |\n"
+                "| 0                         | 0000:C1:00.0  | 12          0    / 0          7752 / 65536         |",
+                "| 1     910B1               | Warning       | 96.8        50                0    / 0             |\n"
+                "| 0                         | 0000:01:00.0  | 0           0    / 0          3440 / 65536         |",
+            )
+        },
+        found("npu-unhealthy", "NPU 1"),
+    ),
+    Report(
+        f"{GITHUB}/stas00/ml-engineering compute/accelerator/nvidia/debug.md (a row that corrected errors)",
+        {GpuInventory: gpus("510.73.08", remapped("00000000:10:1C.0", 0, "Yes").replace("corr>0", "corr>1"))},
+        found("gpu-reset-needed", "GPU 0"),
+    ),
+    Report(
+        f"{GITHUB}/IBM/autopilot/issues/68 (a table in place of JSON)",
+        {
+            DcgmDiagnosis: "Successfully ran diagnostic for group.\n| Diagnostic                | Result          |\n"
+            "|-----  Integration  -------+-----------------|\n| PCIe                      | Fail - All      |\n"
+        },
+        unknown=frozenset({"dcgm-diagnosis-failed"}),
+    ),
 )
 
 
@@ -681,6 +716,35 @@ Link Error Recovery Counter        : 0
 """
 LINKS = "".join(f"\t Link {number}: 25 GB/s\n" for number in range(12))
 HEALTHY = (
+    Report(
+        "54538589258 (A100, the counters of NVLink 3)",
+        {
+            NvLinkErrors: "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-12345678)\n"
+            + "".join(f"         Link 0: {name} Errors: 0\n" for name in ("Replay", "Recovery", "CRC Flit", "CRC Data"))
+        },
+    ),
+    Report(
+        f"{GITHUB}/vllm-project/vllm-ascend issue 6999 (npu-smi 25.3.rc1, one chip in use)",
+        {
+            NpuTable: A3.format(
+                "25.3.rc1",
+                "\n".join(
+                    (
+                        CHIP.format(0, "OK", "502.6", 75, 0, 0, "9D", 3100),
+                        CHIP.format(0, "OK", "-", 51, 1, 1, "9F", 2880),
+                    )
+                ),
+            )
+        },
+    ),
+    Report(
+        f"{GITHUB}/amd/node-scraper c3934162, rdma_link_example_data.json (four rails of a Pensando card)",
+        {RdmaPorts: adapters(*((f"ionic_{n}", UP, "400 Gb/sec (4X NDR) Ethernet", "P") for n in range(4)))},
+    ),
+    Report(
+        f"{GITHUB}/aws-samples/awsome-distributed-training efa-cheatsheet.md (A100, two blanks before a link)",
+        {NvLinks: "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-370ec676)\n" + LINKS.replace("\t ", "  ")},
+    ),
     Report(
         "67012191619 (npu-smi 25.5.2; three of sixteen cards)",
         {

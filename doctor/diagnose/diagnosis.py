@@ -146,6 +146,19 @@ class Undecidable(msgspec.Struct, frozen=True):
     """Logs or settings that would decide."""
 
 
+NEEDED_CALLS = (
+    (
+        "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000; before torch 2.8"
+        " TORCH_NCCL_TRACE_BUFFER_SIZE)"
+    ),
+    (
+        "set TORCH_DISTRIBUTED_DEBUG=DETAIL in the next run: it prints the collectives, sizes and parameters in"
+        " question; not with DistributedDataParallel over gloo, which it ends with SIGSEGV"
+    ),
+)
+"""What shows the collectives of all ranks. Pages of signatures that ask for DETAIL have its sentence as it is here."""
+
+
 class Waiting(msgspec.Struct, frozen=True):
     """Ranks that reported the same consequence."""
 

@@ -72,7 +72,7 @@ _VLLM = re.compile(
     r"\[?[\w./-]{1,80}:\d"
 )
 _ACTOR = re.compile(
-    r"^(?:\((?:[A-Za-z]{1,40}|EngineCore_(?:DP)?(?:0|(?P<copy>\d{1,4}))) pid=\d{1,10}\) ){0,2}"
+    r"^(?:\[[A-Z ]{2,30}\] )?(?:\((?:[A-Za-z]{1,40}|EngineCore_(?:DP)?(?:0|(?P<copy>\d{1,4}))) pid=\d{1,10}\) ){0,2}"
     r"\((?:(?:Vllm)?Worker(?:_DP0)?(?:_PP0)?(?:_PCP0)?[_ ]TP(?P<tp>\d{1,6})(?:_(?:DCP|EP)\d{1,6}){0,2} "
     r"|[\w.:<> -]{1,60} )?"
     r"(?:rank=(?P<rank>\d{1,6}) )?"

@@ -160,10 +160,7 @@ def different_sizes(case: Case) -> Undecidable | list[Cause]:
             "{0}: rank {1}, or rank {2}, which sends to it; nothing shows which is wrong", claim, rank, other
         )
         return [one_of_two(_SIZES, culprits, claim, first_evidence(events))]
-    return Undecidable(
-        filled("{0}, and no line shows which is wrong", claim),
-        NEEDED_CALLS,
-    )
+    return Undecidable(filled("{0}, and no line shows which is wrong", claim), NEEDED_CALLS)
 
 
 def aborted_ranks(case: Case) -> set[int]:

@@ -94,17 +94,15 @@ def _culprits(case: Case, place: str, lines: Sequence[Proof]) -> tuple[tuple[Cul
 
 
 def _last_of(case: Case, process: Process, of_job: Set[str] = frozenset()) -> Iterator[Event]:
-    """The last line that decides why the process failed to connect, if it did; of a line about the whole job, why any
-    process did.
-    """
+    """The last line that decides why the process failed to connect, if it did; or any did, of one about the job."""
     failed = {event.signature for event in case.waits(process) if not _TRIED_AGAIN.search(event.text)}
+    why = {"job": failed | of_job}
     deciding = [
         event
         for event in process.events
-        if (signature := case.signatures[event.signature]).decides
+        if (row := case.signatures[event.signature]).decides
         and (
-            (failed | of_job if signature.decides == "job" else failed) & {*signature.explains}
-            or any(decides_report(case, event, report) for report in case.reports)
+            why.get(row.decides, failed) & {*row.explains} or any(decides_report(case, event, x) for x in case.reports)
         )
     ]
     yield from deciding[-1:]

@@ -6,7 +6,7 @@ import msgspec
 
 from doctor.analysis.collectives.calls import lag
 from doctor.diagnose.case import Case
-from doctor.diagnose.diagnosis import NEEDED_CALLS, Cause, Confidence, Culprit, Undecidable, first_evidence
+from doctor.diagnose.diagnosis import RECORDER, Cause, Confidence, Culprit, Undecidable, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.grouping import lists_by_key
@@ -165,7 +165,7 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
                 "others is not shown"
             )
             named = filled(text, where.behind, where.total, launched, where.highest)
-            return Undecidable(named, ("ncclras -v", NEEDED_CALLS[0]))
+            return Undecidable(named, ("ncclras -v", RECORDER))
         culprits = tuple(_culprit(last, event, where.total) for event in behind)
         numbers = (small_number(event.values.get("ras_rank", "")) for event in behind)
         ranks = count_ranks(rank for rank in numbers if rank is not None)

@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.diagnose.attempts import lacks_lines
 from doctor.diagnose.case import Case, build_case
-from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
+from doctor.diagnose.diagnosis import ONE_OF_TWO, RECORDER, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.error_codes import title_of
 from doctor.diagnose.events import Event, FileReading
 from doctor.diagnose.exception_actions import described
@@ -92,10 +92,6 @@ _LOST = "the logs show that the connection to {0} ended, and not why"
 _ENDED_EARLY = "{0} ended early, most likely with exit code 0: the launcher reports no failure of it"
 _NEIGHBOR = "another rank of the same host"
 _OWN_OR_NOT = "{0}; whether the fault is of the process that shows it, or of another, no log tells"
-_RECORDER = (
-    "the flight records of the next run, with TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8"
-    " TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1"
-)
 _OF_DEVICE = frozenset({"runtime", "aicpu"})
 """Components whose lines are of one process and its device, and of no communication."""
 _FAILED_ROLES = ERROR_ROLES | {"wrapper"}
@@ -359,7 +355,7 @@ def _needed_logs(case: Case) -> list[str]:
             " stuck_detection:off"
         )
     elif _lacks_recordings(case):
-        needed.append(_RECORDER)
+        needed.append(RECORDER)
     return needed
 
 

@@ -146,6 +146,17 @@ class Undecidable(msgspec.Struct, frozen=True):
     """Logs or settings that would decide."""
 
 
+RECORDER = (
+    "the flight records of the next run, with TORCH_FR_BUFFER_SIZE=2000 (before torch 2.8"
+    " TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1"
+)
+NEEDED_CALLS = (
+    RECORDER,
+    "set TORCH_DISTRIBUTED_DEBUG=DETAIL, but not with DDP over gloo (SIGSEGV): it prints calls, sizes and parameters",
+)
+"""What shows the collectives of all ranks. Pages of signatures that ask for DETAIL have its sentence as it is here."""
+
+
 class Waiting(msgspec.Struct, frozen=True):
     """Ranks that reported the same consequence."""
 

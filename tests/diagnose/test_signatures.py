@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import doctor.diagnose.signature as signature_module
+from doctor.diagnose.diagnosis import NEEDED_CALLS
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, split_block
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.signature import (
@@ -306,6 +307,12 @@ def test_nothing_is_advised_twice_for_one_signature() -> None:
     for signature in SIGNATURES.values():
         for texts in (signature.causes, signature.confirm, signature.fix):
             assert len(set(texts)) == len(texts), signature.id
+
+
+def test_pages_ask_for_the_detail_of_torch_with_its_limit() -> None:
+    """It ends DistributedDataParallel over gloo with SIGSEGV in torch 2.13."""
+    asked = {text for signature in SIGNATURES.values() for text in signature.confirm if "DEBUG=DETAIL" in text}
+    assert asked == {NEEDED_CALLS[1]}
 
 
 def test_no_pattern_selects_the_lines_of_every_log() -> None:

@@ -72,7 +72,7 @@ _VLLM = re.compile(
     r"\[?[\w./-]{1,80}:\d"
 )
 _ACTOR = re.compile(
-    r"^(?:\((?:[A-Za-z]{1,40}|EngineCore_(?:DP)?(?:0|(?P<copy>\d{1,4}))) pid=\d{1,10}\) ){0,2}"
+    r"^(?:\[[A-Z ]{2,30}\] )?(?:\((?:[A-Za-z]{1,40}|EngineCore_(?:DP)?(?:0|(?P<copy>\d{1,4}))) pid=\d{1,10}\) ){0,2}"
     r"\((?:(?:Vllm)?Worker(?:_DP0)?(?:_PP0)?(?:_PCP0)?[_ ]TP(?P<tp>\d{1,6})(?:_(?:DCP|EP)\d{1,6}){0,2} "
     r"|[\w.:<> -]{1,60} )?"
     r"(?:rank=(?P<rank>\d{1,6}) )?"
@@ -82,7 +82,7 @@ _SGLANG = re.compile(
     r"^(?:[\w.-]{1,60} +\| )?\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: DP\d{1,5})? TP(?P<rank>\d{1,6})(?: EP\d{1,5})?\] "
 )
 _OMPI = re.compile(
-    r"\[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10})(?: ?:\d{1,10}){0,2}\] "
+    r"\[(?P<host>\d{0,9}[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10})(?: ?:\d{1,10}){0,2}\] "
     r"(?:\*\*\* |Signal|Failing at |Caught signal |\[ ?\d)"
 )
 """Where Open MPI, and UCX with the thread, print how a process crashed: opal/util/stacktrace.c, ucs/debug/debug.c."""
@@ -90,7 +90,7 @@ _MVAPICH = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,79}):mpi_rank_(?P<rank>\d{1,
 """Before each message of MVAPICH2: src/mpid/ch3/channels/common/src/util/error_handling.c."""
 _SHELL = re.compile(r": line \d{1,6}: +(?P<pid>\d{1,10}) (?:Segm|Abort|Kill|Term|Bus|Ill|Float)[a-z]{2,11}\b")
 """How a shell says by which signal a program of its script ended."""
-_UCX = re.compile(r"\] \[(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10}) ?:\d{1,6}\] +\w{1,40}\.c:\d{1,5} +UCX  ")
+_UCX = re.compile(r"\] \[(?P<host>\w[\w.-]{0,79}):(?P<pid>\d{1,10}) ?:\d{1,6}\] +\w{1,40}\.c:\d{1,5} +UCX  ")
 _JSON_RANK = re.compile(r'"(?:global_)?rank": ?"?(?P<rank>\d{1,6})\b')
 _JSON_HOST = re.compile(r'"(?:host|hostname|host_name)": ?"(?P<host>[\w.-]{1,80})"')
 _ISO = re.compile(r"(?P<time>\d{4}-\d\d-\d\d[T _-]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)")

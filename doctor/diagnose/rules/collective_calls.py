@@ -13,6 +13,7 @@ from doctor.analysis.collectives.waits import most_awaited
 from doctor.analysis.majority import split
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import (
+    NEEDED_CALLS,
     Cause,
     Confidence,
     Undecidable,
@@ -159,13 +160,7 @@ def different_sizes(case: Case) -> Undecidable | list[Cause]:
             "{0}: rank {1}, or rank {2}, which sends to it; nothing shows which is wrong", claim, rank, other
         )
         return [one_of_two(_SIZES, culprits, claim, first_evidence(events))]
-    return Undecidable(
-        filled("{0}, and no line shows which is wrong", claim),
-        (
-            "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)",
-            "TORCH_DISTRIBUTED_DEBUG=DETAIL in the next run: it prints the sizes of each rank",
-        ),
-    )
+    return Undecidable(filled("{0}, and no line shows which is wrong", claim), NEEDED_CALLS)
 
 
 def aborted_ranks(case: Case) -> set[int]:

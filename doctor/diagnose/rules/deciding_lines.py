@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from doctor.analysis.collectives.calls import few_silent
 from doctor.analysis.collectives.waits import most_awaited
@@ -67,7 +67,8 @@ def deciding_line(case: Case) -> list[Cause]:
     """Why connections failed, as the last such line of most processes shows. A connection that was tried again, and
     did not fail in the end, shows nothing.
     """
-    lines = [Proof(process, event) for process in case.processes for event in _last_of(case, process)]
+    failed = {event.signature for process in case.processes for event in case.waits(process)}
+    lines = [Proof(process, event) for process in case.processes for event in _last_of(case, process, failed)]
     chosen = most_awaited(event.signature for _, event in lines)
     if chosen is None:
         return []
@@ -92,14 +93,17 @@ def _culprits(case: Case, place: str, lines: Sequence[Proof]) -> tuple[tuple[Cul
     return sorted_culprits(peers), True
 
 
-def _last_of(case: Case, process: Process) -> Iterator[Event]:
-    """The last line that decides why the process failed to connect, if it did."""
+def _last_of(case: Case, process: Process, of_job: Set[str] = frozenset()) -> Iterator[Event]:
+    """The last line that decides why the process failed to connect, if it did; or any did, of one about the job."""
     failed = {event.signature for event in case.waits(process) if not _TRIED_AGAIN.search(event.text)}
+    why = {"job": failed | of_job}
     deciding = [
         event
         for event in process.events
-        if (signature := case.signatures[event.signature]).decides
-        and (failed & {*signature.explains} or any(decides_report(case, event, report) for report in case.reports))
+        if (row := case.signatures[event.signature]).decides
+        and (
+            why.get(row.decides, failed) & {*row.explains} or any(decides_report(case, event, x) for x in case.reports)
+        )
     ]
     yield from deciding[-1:]
 

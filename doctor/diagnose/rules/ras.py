@@ -6,7 +6,7 @@ import msgspec
 
 from doctor.analysis.collectives.calls import lag
 from doctor.diagnose.case import Case
-from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, Undecidable, first_evidence
+from doctor.diagnose.diagnosis import RECORDER, Cause, Confidence, Culprit, Undecidable, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.grouping import lists_by_key
@@ -14,10 +14,6 @@ from doctor.engine.texts import filled, joined
 
 SIGNATURE = "nccl-ras-outlier"
 _MAX_NUMBER = 1 << 58
-_DUMPS = (
-    "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000; before torch 2.8"
-    " TORCH_NCCL_TRACE_BUFFER_SIZE)"
-)
 
 
 class _Mismatch(msgspec.Struct):
@@ -169,7 +165,7 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
                 "others is not shown"
             )
             named = filled(text, where.behind, where.total, launched, where.highest)
-            return Undecidable(named, ("ncclras -v", _DUMPS))
+            return Undecidable(named, ("ncclras -v", RECORDER))
         culprits = tuple(_culprit(last, event, where.total) for event in behind)
         numbers = (small_number(event.values.get("ras_rank", "")) for event in behind)
         ranks = count_ranks(rank for rank in numbers if rank is not None)

@@ -99,7 +99,12 @@ def _not_read(case: Case, ranks: Sequence[int]) -> list[int]:
 def _silent_ranks(case: Case) -> tuple[dict[int, Culprit], set[int]]:
     """The ranks of the job that report no waiting; and those of them that neither a log nor a launcher shows."""
     ranks = {item.rank: item for item in case.processes if item.rank is not None}
-    suspects = {rank: culprit_of(item) for rank, item in ranks.items() if not case.with_role(item, *_ERRORS)}
+    suspects = {
+        rank: culprit_of(item)
+        for rank, item in ranks.items()
+        if not case.with_role(item, *_ERRORS)
+        and not any(case.signatures[event.signature].decides == "job" for event in item.events)
+    }
     blocks = case.failure_blocks
     if case.aborts_on_others:  # the watchdog of NCCL ended it over the same timeout
         blocks = tuple(block for block in blocks if block.exit_code != _SIGABRT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.analysis.collectives.waits import chain_end, find_circle, most_awaited
 from doctor.diagnose.case import Case
-from doctor.diagnose.diagnosis import Cause, Culprit, Undecidable, culprit_of_rank, first_evidence
+from doctor.diagnose.diagnosis import NEEDED_CALLS, Cause, Culprit, Undecidable, culprit_of_rank, first_evidence
 from doctor.diagnose.events import Event
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.named import count_ranks
@@ -98,8 +98,7 @@ def _cycle(
         )
         return [Cause(events[0].signature, "wait chain", "possible", culprits, summary, events)]
     text = "{0} wait for each other in a cycle: a deadlock of the program, no single rank is to blame"
-    needed = ("the order of collectives on these ranks (flight recorder, TORCH_DISTRIBUTED_DEBUG=DETAIL)",)
-    return Undecidable(filled(text, count_ranks(ranks)), needed)
+    return Undecidable(filled(text, count_ranks(ranks)), NEEDED_CALLS)
 
 
 def _culprit(case: Case, node: Node) -> Culprit:

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check, filled
-from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
+from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_rules
 
 
 @check(severity=WARNING, area="training")
@@ -21,7 +21,7 @@ def launch_data_not_sharded(training: TrainingLaunch) -> Iterator[Finding]:
     MindSpore, tutorial "Data Parallel"
     (https://www.mindspore.cn/docs/en/r2.5.0/model_train/parallel/data_parallel.html).
     """
-    yield from apply_to_scripts(training, _torch, _mindspore)
+    yield from apply_rules(training, script_rules=(_torch, _mindspore))
 
 
 def _alone(job: TrainingJob) -> bool:

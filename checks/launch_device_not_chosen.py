@@ -7,7 +7,7 @@ from doctor.job.training import (
     TrainingJob,
     TrainingLaunch,
     TrainingScript,
-    apply_to_scripts,
+    apply_rules,
     correction,
 )
 
@@ -30,7 +30,7 @@ def launch_device_not_chosen(training: TrainingLaunch) -> Iterator[Finding]:
     PyTorch, DistributedDataParallel, "ensuring that each process exclusively works on a single GPU"
     (https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html).
     """
-    yield from apply_to_scripts(training, _own_device)
+    yield from apply_rules(training, script_rules=(_own_device,))
 
 
 def _own_device(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:

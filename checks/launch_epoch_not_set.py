@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check, filled
-from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
+from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_rules
 
 
 @check(severity=WARNING, area="training")
@@ -19,7 +19,7 @@ def launch_epoch_not_set(training: TrainingLaunch) -> Iterator[Finding]:
     PyTorch, DistributedSampler, "calling the set_epoch() method at the beginning of each epoch is necessary"
     (https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler).
     """
-    yield from apply_to_scripts(training, _epochs)
+    yield from apply_rules(training, script_rules=(_epochs,))
 
 
 def _epochs(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check, filled
-from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
+from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_rules
 
 
 @check(severity=WARNING, area="training")
@@ -22,7 +22,7 @@ def launch_gradients_summed(training: TrainingLaunch) -> Iterator[Finding]:
     (https://www.mindspore.cn/docs/en/r2.4.10/api_python/mindspore/mindspore.set_auto_parallel_context.html); tutorial
     "Data Parallel" (https://www.mindspore.cn/docs/en/r2.5.0/model_train/parallel/data_parallel.html).
     """
-    yield from apply_to_scripts(training, _averaged)
+    yield from apply_rules(training, script_rules=(_averaged,))
 
 
 def _averaged(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:

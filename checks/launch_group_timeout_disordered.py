@@ -9,7 +9,7 @@ from doctor.job.training import (
     TrainingLaunch,
     TrainingScript,
     View,
-    apply_to_both,
+    apply_rules,
 )
 
 CONNECT, EXECUTE = "HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT"
@@ -36,7 +36,7 @@ def launch_group_timeout_disordered(training: TrainingLaunch) -> Iterator[Findin
     init_process_group in PyTorch, `--distributed-timeout-minutes` in Megatron-LM, `ddp_timeout` in Transformers,
     InitProcessGroupKwargs in Accelerate, init_distributed in DeepSpeed, `comm.train_timeout_seconds` in torchtitan.
     """
-    yield from apply_to_both(training, (_configured,), (_written,))
+    yield from apply_rules(training, _configured, script_rules=(_written,))
 
 
 def _configured(view: View) -> Iterator[Finding]:

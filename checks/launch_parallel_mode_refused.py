@@ -9,7 +9,7 @@ from doctor.job.training import (
     TrainingLaunch,
     TrainingScript,
     View,
-    apply_to_both,
+    apply_rules,
 )
 
 MODES = ("stand_alone", "data_parallel", "hybrid_parallel", "semi_auto_parallel", "auto_parallel")
@@ -34,7 +34,7 @@ def launch_parallel_mode_refused(training: TrainingLaunch) -> Iterator[Finding]:
     operator_info.cc, "the value of strategy must be the power of 2"
     (https://gitee.com/mindspore/mindspore/blob/master/mindspore/ccsrc/frontend/parallel/ops_info/operator_info.cc).
     """
-    yield from apply_to_both(training, (_mindformers,), (_exists, _fits_execution, _strategies, _devices))
+    yield from apply_rules(training, _mindformers, script_rules=(_exists, _fits_execution, _strategies, _devices))
 
 
 def _mindformers(view: View) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check, filled
-from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
+from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_rules
 
 
 @check(severity=WARNING, area="training")
@@ -19,7 +19,7 @@ def launch_parameters_not_broadcast(training: TrainingLaunch) -> Iterator[Findin
     MindSpore, set_auto_parallel_context, parameter_broadcast
     (https://www.mindspore.cn/docs/en/r2.4.10/api_python/mindspore/mindspore.set_auto_parallel_context.html).
     """
-    yield from apply_to_scripts(training, _same_start)
+    yield from apply_rules(training, script_rules=(_same_start,))
 
 
 def _same_start(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from doctor.job.training import (
     TrainingJob,
     TrainingLaunch,
     TrainingScript,
-    apply_to_scripts,
+    apply_rules,
     correction,
 )
 
@@ -31,7 +31,7 @@ def launch_rank_is_local(training: TrainingLaunch) -> Iterator[Finding]:
     PyTorch, init_process_group, and torchrun, environment variables
     (https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables).
     """
-    yield from apply_to_scripts(training, _global_rank)
+    yield from apply_rules(training, script_rules=(_global_rank,))
 
 
 def _global_rank(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from doctor.job.training import (
     TrainingLaunch,
     TrainingScript,
     View,
-    apply_to_both,
+    apply_rules,
     correction,
 )
 
@@ -53,7 +53,7 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _all_slots,
         _gpus,
     )
-    yield from apply_to_both(training, rules, (_world_size,))
+    yield from apply_rules(training, *rules, script_rules=(_world_size,))
 
 
 def _lightning_hosts(view: View) -> Iterator[Finding]:

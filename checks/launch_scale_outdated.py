@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check, filled
-from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
+from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_rules
 
 
 @check(severity=WARNING, area="training")
@@ -19,7 +19,7 @@ def launch_scale_outdated(training: TrainingLaunch) -> Iterator[Finding]:
     ## Source
     "Accurate, Large Minibatch SGD", linear scaling rule (https://arxiv.org/abs/1706.02677).
     """
-    yield from apply_to_scripts(training, _scaled)
+    yield from apply_rules(training, script_rules=(_scaled,))
 
 
 def _scaled(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:

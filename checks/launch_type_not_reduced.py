@@ -10,7 +10,7 @@ from doctor.job.training import (
     TrainingJob,
     TrainingLaunch,
     TrainingScript,
-    apply_to_scripts,
+    apply_rules,
 )
 
 A1_TYPES = ("int8", "int32", "int64", "float16", "float32")
@@ -70,7 +70,7 @@ def launch_type_not_reduced(
 
     if launch.product == "A1" or products:
         yield from _configured(training, family)
-    yield from apply_to_scripts(training, reductions)
+    yield from apply_rules(training, script_rules=(reductions,))
 
 
 def _configured(training: TrainingLaunch, family: Callable[[str], str]) -> Iterator[Finding]:

@@ -120,6 +120,8 @@ class ReportingOptions(NamedTuple):
     debug: DebugOption = False
 
 
+SAME_OPTIONS = {"report", "redact", "save", "config", "quiet", "strict", "fail_on", "on_unknown"}
+"""Of `ReportingOptions`, those that `PreflightOptions` has under the same name."""
 REPORT_MARGIN = 5.0
 """Seconds between the end of the budget and that of the job."""
 
@@ -194,20 +196,10 @@ def _preflight_options(
         select=tuple(choice.select),
         ignore=tuple(choice.ignore),
         checks=tuple(choice.checks),
-        need=spares.need,
-        write_nodes=spares.write_nodes,
-        write_bad=spares.write_bad,
-        node_format=spares.node_format,
-        report=reporting.report,
-        save=reporting.save,
         formats=tuple(reporting.formats),
-        redact=reporting.redact,
-        quiet=reporting.quiet,
-        config=reporting.config,
         keeps_history=not reporting.no_history,
-        strict=reporting.strict,
-        fail_on=reporting.fail_on,  # type: ignore[arg-type]
-        on_unknown=reporting.on_unknown,  # type: ignore[arg-type]
+        **{name: value for name, value in reporting._asdict().items() if name in SAME_OPTIONS},
+        **spares._asdict(),
         exit_code_policy=ExitCodePolicy(reporting.fail_exit, reporting.exit_style, bounds.profile),  # type: ignore[arg-type]
     )
 

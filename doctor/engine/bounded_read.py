@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+from doctor.engine.errors import InputError
 from doctor.engine.quantities import bytes_text
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -32,15 +33,9 @@ def read_bounded(
     return data
 
 
-def require_bounded(path: str | os.PathLike[str], limit: int = MAX_BYTES) -> None:
-    """Opens the file as `read_bounded` does, and reads nothing of it. Raises: OSError, as there."""
-    with open_bounded(path, limit):
-        pass
-
-
 @contextmanager
 def open_bounded(
-    path: str | os.PathLike[str], limit: int, check: Callable[[os.stat_result], None] | None = None
+    path: str | os.PathLike[str], limit: int = MAX_BYTES, check: Callable[[os.stat_result], None] | None = None
 ) -> Iterator[BinaryIO]:
     """The file, opened as `read_bounded` does; who reads it keeps to ``limit``, for it may grow. Raises: OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -76,6 +71,19 @@ ReadFile = Callable[[str], str]
 def read_text_file(path: str) -> str:
     """The file at ``path`` as UTF-8 text, as `read_bounded` reads it. Raises: OSError, UnicodeDecodeError."""
     return read_bounded_text(path)
+
+
+@contextmanager
+def refusing_unreadable(name: str, expected: str, refusal: type[Exception] = InputError) -> Iterator[None]:
+    """Around reading a file that a user named. ``name``: as the user gave it; ``expected``: its kind, with an article.
+
+    Raises: ``refusal`` for what cannot be read.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        values = (printable(name, 240), unreadable_reason(error), expected)
+        raise refusal(filled("{0}: {1}; expected {2} that can be read", *values)) from None
 
 
 def unreadable_reason(error: OSError | ValueError) -> str:

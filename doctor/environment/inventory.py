@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from doctor.engine.bounded_read import ReadFile, unreadable_reason
+from doctor.engine.bounded_read import ReadFile, refusing_unreadable
 from doctor.engine.sanitize import count_noun, first_names, printable_excerpt
 from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
@@ -196,13 +196,8 @@ def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHo
 
 
 def _read(path: str, read_file: ReadFile, expected: str) -> str:
-    try:
+    with refusing_unreadable(path, expected, InventoryError):
         return read_file(path)
-    except (OSError, ValueError) as error:
-        reason = unreadable_reason(error)
-    raise InventoryError(
-        filled("{0}: {1}; expected {2} that can be read", printable_excerpt(path, 200), reason, expected)
-    )
 
 
 def _refuse_repeated(source: _SourceHosts) -> None:

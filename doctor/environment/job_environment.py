@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.engine.bounded_read import plain_lines, read_bounded, unreadable_reason
+from doctor.engine.bounded_read import plain_lines, read_bounded, refusing_unreadable
 from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
@@ -334,13 +334,8 @@ def _namespaces(folder: Path, caller: Path, pid: int) -> tuple[tuple[str, ...], 
 
 
 def _read(path: str, option: str, expected: str) -> str:
-    try:
+    with refusing_unreadable(f"{option} {path}", expected):
         return read_bounded(path, MAX_FILE).decode("utf-8")
-    except (OSError, ValueError) as error:
-        reason = unreadable_reason(error)
-    raise InputError(
-        filled("{0} {1}: {2}; expected {3} that can be read", option, printable(path, 200), reason, expected)
-    )
 
 
 def _callers(environ: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING
 
-from doctor.engine.bounded_read import require_bounded, unreadable_reason
+from doctor.engine.bounded_read import open_bounded, refusing_unreadable, unreadable_reason
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -21,13 +21,8 @@ if TYPE_CHECKING:
 
 def require_readable(option: str, path: str, expected: str) -> None:
     """Raises: InputError, unless ``path`` is a regular file that can be opened. What needs its content reads it."""
-    try:
-        require_bounded(path)
-    except (OSError, ValueError) as error:
-        text = filled(
-            "{0} {1}: {2}; expected {3} that can be read", option, printable(path), unreadable_reason(error), expected
-        )
-        raise InputError(text) from None
+    with refusing_unreadable(f"{option} {path}", expected), open_bounded(path):
+        pass
 
 
 def require_writable(option: str, path: str) -> None:

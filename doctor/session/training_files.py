@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.engine.bounded_read import plain_lines, read_bounded, unreadable_reason
+from doctor.engine.bounded_read import plain_lines, read_bounded, refusing_unreadable
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -301,13 +301,8 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
 
 def read_text(path: str) -> str:
     """A file of the command line, with the ends of its lines as they are. Raises: InputError."""
-    try:
+    with refusing_unreadable(path, "a job script, a configuration or a program"):
         return read_bounded(path, MAX_BYTES).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = unreadable_reason(error)
-    raise InputError(
-        filled("{0}: {1}; expected a job script, a configuration or a program", printable(path, 200), reason)
-    )
 
 
 def _is_python(path: str, text: str) -> bool:

@@ -165,10 +165,13 @@ def start_again(fleet: Fleet, host: str, fault: str, boot: str, disk: str = "etc
 
 @pytest.fixture(scope="module")
 def courses(make_fleet: Callable[..., Fleet]) -> Callable[[str], Course]:
-    """The course of a kind of fleet, which is run once."""
+    """The course of a kind of fleet, which is run once: one that failed is no other test's minutes again."""
+    begun: set[str] = set()
 
     @functools.cache
     def run(kind: str) -> Course:
+        assert kind not in begun, "the course failed in the first test that asked for it"
+        begun.add(kind)
         npus = npu_fleet("A2", 4) if kind == "a2" else {}
         names = [f"sb{number:04d}" for number in range(1, 5)]
         fleet = make_fleet(4, {name: merge(PREPARED, LOGIN, npus.get(name, {})) for name in names}, shm="4g")

@@ -320,7 +320,7 @@ def test_a_pause_of_the_agent_between_its_clock_and_its_reads_is_not_held_agains
     monkeypatch.setattr(rank_monitor, "time", SimpleNamespace(monotonic=lambda: system[0]))
     monkeypatch.setattr(rank_monitor, "process_status", lambda pid: "S")
     monkeypatch.setattr(rank_monitor, "cpu_times", read_times)
-    monkeypatch.setattr(rank_monitor, "helper_times", lambda pid, with_loaders: {(1, 1): (0.0, waited[0], "S")})
+    monkeypatch.setattr(rank_monitor, "helper_times", lambda pid, with_loaders: {(1, 1): (0.0, waited[0], "S", 0)})
     monitor: Any = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
     latest = SimpleNamespace(state=rank_monitor.INPUT)
     monitor.recorder = SimpleNamespace(latest=latest, stamp=1, age=lambda clock: clock - 49.9)
@@ -361,11 +361,11 @@ def test_what_a_loader_worker_computes_is_the_ranks_own_time_however_many_wait_b
     monkeypatch.setattr(rank_monitor, "process_status", lambda pid: "S")
     monkeypatch.setattr(rank_monitor, "thread_states", lambda pid: ["S"])
     monkeypatch.setattr(rank_monitor, "cpu_times", lambda pid, all_threads: (1.0, 0.0, 0.0))
-    own = {(os.getpid(), 1): (50.0, 0.0, "S")}
+    own = {(os.getpid(), 1): (50.0, 0.0, "S", 0)}
     monkeypatch.setattr(
         rank_monitor,
         "helper_times",
-        lambda pid, with_loaders: own | {(pid, pid): (ran, 0.0, "R") for pid, ran in worked.items()},
+        lambda pid, with_loaders: own | {(pid, pid): (ran, 0.0, "R", 0) for pid, ran in worked.items()},
     )
     system = [50.0]
     monkeypatch.setattr(rank_monitor, "time", SimpleNamespace(monotonic=lambda: system[0]))
@@ -404,8 +404,7 @@ def test_a_loader_worker_that_asks_again_and_again_waits_for_no_cpu(
     monkeypatch.setattr(rank_monitor, "thread_states", lambda pid: ["S"])
     monkeypatch.setattr(rank_monitor, "cpu_times", lambda pid, all_threads: (1.0, 0.0, 0.0))
     times, made, system = [0.0, 0.0], [0], [50.0]
-    monkeypatch.setattr(rank_monitor, "helper_times", lambda pid, with_loaders: {(7, 7): (*times, state)})
-    monkeypatch.setattr(rank_monitor, "thread_schedule", lambda folder: (0, 0, made[0]))
+    monkeypatch.setattr(rank_monitor, "helper_times", lambda pid, with_loaders: {(7, 7): (*times, state, made[0])})
     monkeypatch.setattr(rank_monitor, "time", SimpleNamespace(monotonic=lambda: system[0]))
     monitor: Any = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
     latest = SimpleNamespace(state=rank_monitor.INPUT)
@@ -455,7 +454,7 @@ def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_i
     """Of idle priority beside busy programs, a worker may wait for seconds; asleep it waits for nothing."""
     monitor = RankMonitor(0, memoryview(bytearray(PAGE_SIZE)), 0)  # type: ignore[no-untyped-call]
     monitor.pid = 1
-    rank, loaders = (1.0, 9.0, "S"), {7: (0.5, 0.25, "R")}
+    rank, loaders = (1.0, 9.0, "S", 0), {7: (0.5, 0.25, "R", 0)}
     threads = {1: {1: rank}, **{pid: {pid: times} for pid, times in loaders.items()}}
     monkeypatch.setattr(rank_monitor, "child_pids", lambda pid: [each for each in threads if each != 1])
     monkeypatch.setattr(rank_monitor, "thread_times", lambda pid: dict(threads[pid]))
@@ -469,21 +468,21 @@ def test_a_wait_of_a_loader_worker_that_goes_on_counts_before_the_kernel_books_i
 
     assert delay(9.0, first=True) == 0.0
     assert [delay(1.0) for _ in range(3)] == [1.0, 2.0, 3.0]
-    threads[7][7] = (0.6, 3.35, "R")  # it ran, and its wait was booked
+    threads[7][7] = (0.6, 3.35, "R", 0)  # it ran, and its wait was booked
     assert delay(0.2) == pytest.approx(3.1)
-    threads[7][7] = (0.6, 3.35, "S")
+    threads[7][7] = (0.6, 3.35, "S", 0)
     assert delay(7.0) == pytest.approx(3.1)
     assert not monitor.asks
-    threads[8] = {8: (0.0, 0.0, "R")}
+    threads[8] = {8: (0.0, 0.0, "R", 0)}
     assert [delay(1.0), delay(5.0)] == pytest.approx([4.1, 9.1])  # it is new, and could run
-    threads[8] = {8: (4.9, 0.0, "R")}
+    threads[8] = {8: (4.9, 0.0, "R", 0)}
     assert delay(5.0) == pytest.approx(9.2)  # it computes
     del threads[8]
     assert [delay(0.5), delay(5.0)] == pytest.approx([9.7, 9.7])  # what it waited before it ended is not known
-    threads[9] = {9: (0.0, 0.0, "R")}
+    threads[9] = {9: (0.0, 0.0, "R", 0)}
     delay(0.0)
     for turn in range(1, 21):  # a tenth of a CPU; each second wait is booked in the turn after it
-        threads[9][9] = (0.05 * turn, 0.9 * (turn // 2), "R")
+        threads[9][9] = (0.05 * turn, 0.9 * (turn // 2), "R", 0)
         last = delay(0.5)
     assert last - 9.7 == pytest.approx(20 * 0.45)
 
@@ -499,7 +498,7 @@ def test_waits_of_loader_workers_and_of_the_ranks_other_threads_count_by_turns_a
     monkeypatch.setattr(
         rank_monitor,
         "thread_times",
-        lambda pid: {thread: (1.0, 1.0, state) for (owner, thread), state in states.items() if owner == pid},
+        lambda pid: {thread: (1.0, 1.0, state, 0) for (owner, thread), state in states.items() if owner == pid},
     )
 
     system = [0.0]

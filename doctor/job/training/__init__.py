@@ -6,6 +6,7 @@ run could compute is undecided and never guessed.
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
@@ -34,8 +35,6 @@ __all__ = [
     "TrainingScript",
     "View",
     "apply_rules",
-    "apply_to_both",
-    "apply_to_scripts",
     "correction",
 ]
 
@@ -192,46 +191,16 @@ class _Reasons:
             raise Skip(skipped)
 
 
-def apply_rules(training: TrainingLaunch, *rules: Rule, frameworks: tuple[str, ...] = ()) -> Iterator[Finding]:
-    """The findings of all rules on each configuration; a launch without one counts as an empty one.
+def apply_rules(
+    training: TrainingLaunch, *rules: Rule, script_rules: tuple[ScriptRule, ...] = (), frameworks: tuple[str, ...] = ()
+) -> Iterator[Finding]:
+    """The findings of ``rules`` on each configuration, and of ``script_rules`` on each Python program.
+
+    A launch without a configuration counts as an empty one.
 
     Raises: Unreadable with what was not decided, Skip where no rule applies.
     """
     reasons, reported = _Reasons(), set[Finding]()
-    yield from _on_configurations(training, rules, frameworks, reasons, reported)
-    reasons.finish("no launch or configuration that was read gives what this rule compares")
-
-
-def apply_to_scripts(training: TrainingLaunch, *rules: ScriptRule) -> Iterator[Finding]:
-    """The findings of all rules on each Python program.
-
-    Raises: Unreadable with what was not decided, Skip where no rule applies.
-    """
-    reasons, reported = _Reasons(), set[Finding]()
-    yield from _on_scripts(training, rules, reasons, reported)
-    reasons.finish("no Python program that was read does what this rule is about")
-
-
-def apply_to_both(
-    training: TrainingLaunch, rules: tuple[Rule, ...], script_rules: tuple[ScriptRule, ...]
-) -> Iterator[Finding]:
-    """The findings of some rules on each configuration and of the others on each program.
-
-    Raises: Unreadable with what was not decided, Skip where neither applies.
-    """
-    reasons, reported = _Reasons(), set[Finding]()
-    yield from _on_configurations(training, rules, (), reasons, reported)
-    yield from _on_scripts(training, script_rules, reasons, reported)
-    reasons.finish("no launch, configuration or program that was read gives what this rule compares")
-
-
-def _on_configurations(
-    training: TrainingLaunch,
-    rules: tuple[Rule, ...],
-    frameworks: tuple[str, ...],
-    reasons: _Reasons,
-    reported: set[Finding],
-) -> Iterator[Finding]:
     reasons.unread.update((filled("{0} ({1})", job.unread, job.where), None) for job in training.jobs if job.unread)
     for job in training.jobs:
         for configuration in job.configurations or (Configuration("", job.where, incomplete=job.unread),):
@@ -239,14 +208,14 @@ def _on_configurations(
                 continue
             view = View(job, configuration)
             for rule in rules:
-                yield from reasons.run(lambda rule=rule, view=view: rule(view), reported)  # type: ignore[misc]
-
-
-def _on_scripts(
-    training: TrainingLaunch, rules: tuple[ScriptRule, ...], reasons: _Reasons, reported: set[Finding]
-) -> Iterator[Finding]:
-    reasons.unread.update((filled("{0} ({1})", job.unread, job.where), None) for job in training.jobs if job.unread)
+                yield from reasons.run(partial(rule, view), reported)
     for job in training.jobs:
         for script in job.scripts:
-            for rule in rules:
-                yield from reasons.run(lambda r=rule, j=job, s=script: r(j, s), reported)  # type: ignore[misc]
+            for script_rule in script_rules:
+                yield from reasons.run(partial(script_rule, job, script), reported)
+    if not script_rules:
+        reasons.finish("no launch or configuration that was read gives what this rule compares")
+    elif not rules:
+        reasons.finish("no Python program that was read does what this rule is about")
+    else:
+        reasons.finish("no launch, configuration or program that was read gives what this rule compares")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from doctor.engine.bounded_read import read_bounded, unreadable_reason
+from doctor.engine.bounded_read import read_bounded, refusing_unreadable
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script import NotAJobScript, read_job_script
@@ -149,10 +149,8 @@ def _of_script(line: LaunchLine, environ: Mapping[str, str], stub: str, logs: st
 
 def _read(path: str) -> str:
     """The text of a script. Raises: CannotRehearse."""
-    try:
+    with refusing_unreadable(path, "a job script", CannotRehearse):
         return read_bounded(path, 1 << 20).decode("utf-8")
-    except (OSError, ValueError) as error:
-        raise CannotRehearse(filled("{0}: {1}", printable(path, 200), unreadable_reason(error))) from None
 
 
 def _shell_of(text: str) -> str:

@@ -65,7 +65,7 @@ def cpu_times(pid, all_threads):
 
 
 def thread_times(pid, most=None):
-    """By thread: the seconds that it ran, those that it waited for a CPU, and its state letter.
+    """By thread: the seconds that it ran, those that it waited for a CPU, its state letter, and its turns on a CPU.
 
     `most`: so many threads, those with the lowest numbers; none: all.
     """
@@ -74,7 +74,7 @@ def thread_times(pid, most=None):
         times = thread_schedule("/proc/%d/task/%s" % (pid, name))
         status = read_text("/proc/%d/task/%s/stat" % (pid, name))
         if times and status:
-            threads[int(name)] = (times[0] / 1e9, times[1] / 1e9, status[status.rfind(")") + 2 :][:1])
+            threads[int(name)] = (times[0] / 1e9, times[1] / 1e9, status[status.rfind(")") + 2 :][:1], times[2])
     return threads
 
 

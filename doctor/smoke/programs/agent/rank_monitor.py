@@ -5,7 +5,7 @@ import signal
 import time
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.remote.runtime.reading import read_text, thread_schedule
+from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.kernel import (
     Limits,
@@ -66,8 +66,8 @@ class RankMonitor:
         self.cpu_times, self.moved = None, 0.0  # what it ran and waited, and when that last changed
         self.disk_delay = 0.0  # in uninterruptible sleep since the stamp
         self.helper_times, self.helper_delay = {}, 0.0  # of the last observation; since the stamp
-        self.helper_base, self.worker_ran = {}, 0.0  # seconds on a CPU: by thread, before; of one worker, since then
-        self.turns_base, self.asks = {}, False  # turns on a CPU before, by thread; whether a worker has those of `ASKS`
+        self.helper_base = {}  # as `helper_times`, of before
+        self.worker_ran, self.asks = 0.0, False  # since then: CPU seconds of one worker; whether one `ASKS`
         self.reported = (-1, "")
         self.state, self.waits_for = "R", ""
         self.observed_at, self.helpers_read_at = 0.0, 0.0
@@ -174,7 +174,7 @@ class RankMonitor:
         if not waiting:
             waited = self.read_helper_delay(first, clock - begun, loads)
             delay += 0.0 if self.asks else waited
-            states += "".join(state for _, _, state in self.helper_times.values()) if loads else ""
+            states += "".join(state for _, _, state, _ in self.helper_times.values()) if loads else ""
         # Also one that is short of memory, and waits for its pages, sleeps as one that waits for a file.
         self.disk_delay = 0.0 if first else self.disk_delay + (since if "D" in states else 0.0)
         delay += min(self.disk_delay, DISK_SECONDS)
@@ -202,25 +202,21 @@ class RankMonitor:
         read_at = time.monotonic() + offset
         since, self.helpers_read_at = read_at - self.helpers_read_at, read_at
         waited = since if self.helper_times.keys() - times.keys() else 0.0  # of one that ended, it is not known
-        for thread, (ran, delay, state) in times.items():
-            last = self.helper_times.get(thread, (0.0, 0.0, ""))
+        for thread, (ran, delay, state, _) in times.items():
+            last = self.helper_times.get(thread, (0.0, 0.0, "", 0))
             # A wait that goes on is booked when it ends, and was counted by then; it may last for seconds where the
             # priority is low. Who could run now has waited for as long as it did not run, or has slept before.
             stood = max(0.0, since - (ran - last[0]))
             waited += stood if state == "R" else min(stood, delay - last[1])
         self.helper_times = times
         workers = [name for name in times if name[0] != self.pid]
-        turns = dict((name, (thread_schedule("/proc/%d/task/%d" % name) or (0, 0, 0))[2]) for name in workers)
         if first:
-            self.helper_base, self.worker_ran = dict((thread, ran) for thread, (ran, _, _) in times.items()), 0.0
-            self.turns_base = turns
-        computed = dict((name, times[name][0] - self.helper_base.get(name, 0.0)) for name in workers)
-        self.worker_ran = max([self.worker_ran] + list(computed.values()))
-        turns_since = dict((name, turns[name] - self.turns_base.get(name, 0)) for name in workers)
+            self.helper_base, self.worker_ran = times, 0.0
+        bases = [(name, self.helper_base.get(name, (0.0, 0.0, "", 0))) for name in workers]
+        since_base = [(times[name][0] - base[0], times[name][3] - base[3]) for name, base in bases]
+        self.worker_ran = max([self.worker_ran] + [computed for computed, _ in since_base])
         # One that waits for a disk or a page does so in turns as short.
-        self.asks = not self.disk_delay and any(
-            turns_since[name] > max(ASKS, computed[name] / LITTLE) for name in workers
-        )
+        self.asks = not self.disk_delay and any(turns > max(ASKS, computed / LITTLE) for computed, turns in since_base)
         if loads or not self.sleeps_alone():
             self.helper_delay += min(since, waited)
         self.helper_delay = 0.0 if first else self.helper_delay

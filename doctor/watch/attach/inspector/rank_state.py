@@ -140,7 +140,7 @@ def status_number(pid, name, unknown=0):
 def running_threads(pid):
     """The first threads of a process, but for its main one, that are on a CPU or wait for one."""
     threads = thread_times(pid, MOST_LISTED).items()
-    return [thread for thread, (_, _, state) in threads if thread != pid and state == "R"][:MOST_RUNNING]
+    return [thread for thread, (_, _, state, _) in threads if thread != pid and state == "R"][:MOST_RUNNING]
 
 
 def process_times(pid, first=11):

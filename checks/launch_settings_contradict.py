@@ -2,38 +2,13 @@ from collections.abc import Iterator, Sequence
 
 from doctor import ERROR, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, Setting, TrainingLaunch, View, apply_rules
+from doctor.job.training.configurations import expected_value, value_kinds
 from doctor.job.training.model import CUDA_QUEUES
 
 SHARDING = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "_hybrid_shard_zero2")
 DATA_SHARDING = ("no_shard", "optim", "optim_grads", "optim_grads_params")
 """Choices of Megatron-LM's --data-parallel-sharding-strategy."""
 
-
-SIZES = {
-    "megatron": (
-        "tensor",
-        "pipeline",
-        "context",
-        "layers",
-        "hidden",
-        "heads",
-        "sequence",
-        "positions",
-        "micro_batch",
-        "batch",
-    ),
-    "deepspeed": ("micro_batch", "batch", "accumulation"),
-    "transformers": ("micro_batch", "accumulation"),
-    "axolotl": ("micro_batch", "accumulation"),
-    "torchtune": ("micro_batch", "accumulation"),
-    "mindformers": ("tensor", "pipeline", "layers", "hidden", "heads"),
-    "llamafactory": ("micro_batch",),
-    "verl": ("machines", "batch", "mini_batch", "responses"),
-    "torchtitan": ("tensor", "pipeline", "context"),
-}
-"""By framework, the settings for which 0 and less mean nothing."""
-OF_CHECKPOINT = ("num-layers", "hidden-size", "num-attention-heads", "seq-length", "max-position-embeddings")
-"""Megatron's options that scripts give as -1 where a checkpoint has the size."""
 TENSOR_MODES = ("mtp", "msp", "fsp", "isp")
 
 
@@ -70,7 +45,7 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _sharding,
         _schedule,
         _positions,
-        _sizes,
+        _values,
         _rates,
         _internevo,
         _axolotl,
@@ -158,20 +133,19 @@ def _positions(view: View) -> Iterator[Finding]:
         )
 
 
-def _sizes(view: View) -> Iterator[Finding]:
-    """Each size is a whole number from 1 on, where its framework has no other meaning for 0 and less."""
-    if view.framework not in SIZES:
-        raise NotGiven("sizes")
-    for size in filter(None, (_decided(view, name) for name in SIZES[view.framework])):
-        if size.value == -1 and size.option.lstrip("-").replace("_", "-") in OF_CHECKPOINT:
-            continue
-        is_word = view.framework == "megatron" and isinstance(size.value, str | float)
-        if is_word or (isinstance(size.value, int) and not isinstance(size.value, bool) and size.value < 1):
+def _values(view: View) -> Iterator[Finding]:
+    """Each value is of its option's kind: a size, a number, one of some words."""
+    if not (kinds := value_kinds(view.framework)):
+        raise NotGiven("values")
+    for name, kind in kinds.items():
+        setting = _decided(view, name)
+        if setting and (expected := expected_value(kind, setting)):
             yield Finding(
-                "the size at {where} is no whole number from 1 on",
-                where=size.where,
-                observed=str(size),
-                expected="a whole number from 1 on",
+                "the value at {where} is none that {option} takes",
+                where=setting.where,
+                option=setting.option,
+                observed=str(setting),
+                expected=expected,
             )
 
 

@@ -27,11 +27,12 @@ from doctor.job.launch_line.commands import (
 )
 from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
-from doctor.job.launch_line.options import is_misspelt, split_options
+from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
 from doctor.job.shell.word import ShellCommand, Word, for_another_shell, known_text, literal_words
+from doctor.job.variable_names import is_misspelt
 from doctor.remote.runtime.rank_variables import RANK_VARIABLES
 
 MAX_WORDS = 8192

@@ -17,7 +17,6 @@ from doctor.job.variable_names import LEAST_LENGTH, is_misspelt, is_near
 from doctor.job.variable_values import wrong_devices
 
 _MOST_VALUES = 1024
-_LEAST_LETTERS = 3
 _TYPOGRAPHY = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d"
 """Dashes that are no hyphen-minus."""
 _WITH_UNIT = re.compile(r"(?:^|[:,])[0-9]{1,4}(?:[gn]pus?|x)(?:,|$)", re.IGNORECASE | re.ASCII)
@@ -133,8 +132,8 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
             close += [
                 long for long in self.word_counts if long.startswith(name.replace("_", "-")) and long not in close
             ]
-        if len(name) < LEAST_LENGTH:  # the letters of the other in another order, alone
-            close = [long for long in close if len(name) == len(long) > _LEAST_LETTERS]
+        if len(name) < LEAST_LENGTH:  # the letters of the other in another order, alone, or all but one of six
+            close = [long for long in close if len(name) == len(long) > 3 or (len(name), len(long)) == (5, 6)]
         return close[0] if len(close) == 1 else ""
 
 
@@ -221,7 +220,8 @@ class Options:
         for name in table.devices.split():
             hosts = [part.partition(":") for part in self.text(name).split("@")]
             lists = [devices if colon else first for first, colon, devices in hosts if colon or name in _OF_THIS_HOST]
-            if expected := next(filter(None, map(wrong_devices, set(lists) - {"all"})), ""):
+            faults = {wrong_devices(f"{text}," if name not in _OF_THIS_HOST else text) for text in {*lists} - {"all"}}
+            if expected := max(faults, default=""):
                 self.refuse([name], expected)
 
     def _refuse_numbers(self, table: OptionTable) -> None:

@@ -99,7 +99,9 @@ class LaunchText(NamedTuple):
     def place_of_gpus(self) -> str:
         """The directive that requests them."""
         return self._only_line(
-            re.compile(r"^#SBATCH\s.*--(gres|gpus-per-node)\b|^#PBS\s.*:n?gpus=|^\s*\w{1,20}\.com/(gpu|Ascend|npu)")
+            re.compile(
+                r"^#SBATCH\s.*--(gres|gpus-per-(?:node|task))\b|^#PBS\s.*:n?gpus=|^\s*\w{1,20}\.com/(gpu|Ascend|npu)"
+            )
         )
 
     def _only_line(self, pattern: re.Pattern[str] | None) -> str:

@@ -5,12 +5,6 @@ from doctor.job.training import NotDecided, NotGiven, Setting, TrainingLaunch, V
 from doctor.job.training.configurations import expected_value, value_kinds
 from doctor.job.training.model import CUDA_QUEUES
 
-SHARDING = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "_hybrid_shard_zero2")
-DATA_SHARDING = ("no_shard", "optim", "optim_grads", "optim_grads_params")
-"""Choices of Megatron-LM's --data-parallel-sharding-strategy."""
-
-TENSOR_MODES = ("mtp", "msp", "fsp", "isp")
-
 
 @check(severity=ERROR, area="training")
 def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
@@ -41,8 +35,6 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         training,
         _precision,
         _repeated,
-        _stage,
-        _sharding,
         _schedule,
         _positions,
         _values,
@@ -80,28 +72,6 @@ def _repeated(view: View) -> Iterator[Finding]:
             key=setting.option,
             observed=setting.option,
             expected="each key once",
-        )
-
-
-def _stage(view: View) -> Iterator[Finding]:
-    stage = view.need("zero_stage")
-    if stage.value not in (0, 1, 2, 3):
-        yield Finding(
-            "{where} names no stage of ZeRO",
-            where=stage.where,
-            observed=stage.value,
-            expected=filled("{0}, {1}, {2} or {3}", 0, 1, 2, 3),
-        )
-
-
-def _sharding(view: View) -> Iterator[Finding]:
-    strategy = view.need("sharding")
-    if str(strategy.value).lower() not in (*SHARDING, "1", "2", "3", "4", "5"):
-        yield Finding(
-            "{where}: unknown FSDP sharding strategy",
-            where=strategy.where,
-            observed=strategy.value,
-            expected=", ".join(SHARDING[:5]).upper(),
         )
 
 
@@ -189,7 +159,6 @@ def _internevo(view: View) -> Iterator[Finding]:
         raise NotGiven("tensor_mode")
     mode = view.text("tensor_mode") or "mtp"
     pairs = [
-        (mode not in TENSOR_MODES, ("tensor_mode",), ", ".join(TENSOR_MODES)),
         (mode != "isp" and view.number("weight", 1) > 1, ("tensor_mode", "weight"), 'mode "isp", or a weight of 1'),
         (view.flag("fsdp") and mode == "isp", ("tensor_mode", "fsdp"), "FSDP or isp, not both"),
         (view.flag("fsdp") and view.number("pipeline", 1) > 1, ("pipeline", "fsdp"), "FSDP or a pipeline, not both"),
@@ -270,40 +239,35 @@ def _file(view: View) -> Iterator[Finding]:
     yield from ()
 
 
+def _queues(view: View, switch: str) -> tuple[bool, tuple[str, ...], str]:
+    return view.text(CUDA_QUEUES) == "1", (CUDA_QUEUES, switch), "unset, or more than 1"
+
+
 def _torch_fsdp(view: View) -> Iterator[Finding]:
     """What Megatron-LM refuses beside FSDP2 of PyTorch."""
     if view.framework != "megatron" or not view.flag("fsdp2"):
         raise NotGiven("fsdp2")
     named = view.text("checkpoint_format")
     pairs = [
-        (view.number("pipeline", 1) > 1, "pipeline", "no pipeline"),
-        (view.number("expert", 1) > 1, "expert", "no expert parallelism"),
-        (view.flag("distributed_optimizer"), "distributed_optimizer", "no --use-distributed-optimizer"),
-        (view.flag("fp16"), "fp16", "bf16 or float32"),
-        (named not in ("", "torch_dist", "torch_dcp"), "checkpoint_format", "torch_dist or torch_dcp"),
+        (view.number("pipeline", 1) > 1, ("pipeline", "fsdp2"), "no pipeline"),
+        (view.number("expert", 1) > 1, ("expert", "fsdp2"), "no expert parallelism"),
+        (view.flag("distributed_optimizer"), ("distributed_optimizer", "fsdp2"), "no --use-distributed-optimizer"),
+        (view.flag("fp16"), ("fp16", "fsdp2"), "bf16 or float32"),
+        (named not in ("", "torch_dist", "torch_dcp"), ("checkpoint_format", "fsdp2"), "torch_dist or torch_dcp"),
+        _queues(view, "fsdp2"),
     ]
-    yield from _refused_by_fsdp(view, "fsdp2", pairs)
+    for values in _refused(view, pairs):
+        yield Finding("Megatron-LM refuses FSDP with the settings at {where}", **values)
 
 
 def _megatron_fsdp(view: View) -> Iterator[Finding]:
     """What Megatron-LM refuses beside its own FSDP."""
     if view.framework != "megatron" or not view.flag("megatron_fsdp"):
         raise NotGiven("megatron_fsdp")
-    sharding = view.text("data_sharding")
+    is_other = view.text("checkpoint_format") != "fsdp_dtensor"
     pairs = [
-        (view.text("checkpoint_format") != "fsdp_dtensor", "checkpoint_format", "--ckpt-format fsdp_dtensor"),
-        (sharding not in ("", *DATA_SHARDING), "data_sharding", ", ".join(DATA_SHARDING)),
+        (is_other, ("checkpoint_format", "megatron_fsdp"), "--ckpt-format fsdp_dtensor"),
+        _queues(view, "megatron_fsdp"),
     ]
-    yield from _refused_by_fsdp(view, "megatron_fsdp", pairs)
-
-
-def _refused_by_fsdp(view: View, switch: str, pairs: list[tuple[bool, str, str]]) -> Iterator[Finding]:
-    pairs.append((view.text(CUDA_QUEUES) == "1", CUDA_QUEUES, "unset, or more than 1"))
-    for refused, name, expected in pairs:
-        if refused:
-            yield Finding(
-                "Megatron-LM refuses FSDP with the settings at {where}",
-                where=view.place(name, switch),
-                observed=view.listed(switch, name),
-                expected=expected,
-            )
+    for values in _refused(view, pairs):
+        yield Finding("Megatron-LM refuses FSDP with the settings at {where}", **values)

@@ -69,7 +69,7 @@ MISTAKES: dict[str, Planted] = {
     "directives behind a command": Planted(
         "#!/bin/bash\nexport A=1\n#SBATCH --nodes=2\nsrun python t.py #@\n", "launch-option-refused"),
     "a step on more hosts than the job": Planted(
-        SBATCH + "srun --nodes=4 python t.py #@\n", "launch-option-refused"),
+        SBATCH + "srun --nodes=4 --ntasks=4 python t.py #@\n", "launch-option-refused"),
     "a step in a substitution": Planted(
         SBATCH + "H=$(srun --nodes=1 --ntaks=1 hostname) #@\nsrun python t.py\n", "launch-option-refused"),
     "ranks beyond the GPUs of a task": Planted(
@@ -441,7 +441,8 @@ SOUND: dict[str, Planted] = {
         "srun python t.py --gpus 0, --betas 0.9,0.95 --lr 1e-5 --names seed,lr,\n", ""),
     "steps of the job and of others, and comments": Planted(
         SBATCH + "##SBATCH --nodes=4\n# SBATCH is for Slurm\nN=$(srun -N1 -n1 -w $HEAD hostname -i)\n"
-        "# H=$(srun --ntaks=1 hostname)\nsrun -N1 -n1 python a.py\nsrun --jobid=$J --nodes=4 python b.py\n"
+        "# H=$(srun --ntaks=1 hostname)\nsrun --nodes=4 python d.py\n"
+        "srun -N1 -n1 python a.py\nsrun --jobid=$J --nodes=4 python b.py\n"
         "salloc --nodes=4 srun --nodes=4 python c.py\n", ""),
     "a launcher by its path behind an interpreter": Planted(
         "python /opt/env/bin/torchrun --nproc_per_node 4 t.py\npython ./deepspeed.py\n", ""),

@@ -216,12 +216,13 @@ _OF_ANOTHER_JOB = {"jobid", "het-group", "partition", "account", "reservation", 
 
 
 def _beyond(line: LaunchLine, requested: Resources) -> Iterator[OptionProblem]:
-    """A step on more hosts than its job has: "Only allocated 2 nodes asked for 4" (measured with 22.05)."""
-    call = next(iter(line.launchers), None)
-    is_step = call is not None and call.command == "srun" and not _OF_ANOTHER_JOB & call.options.keys()
-    if call and is_step and requested.scheduler == "slurm" and (call.nodes or 0) > (requested.max_nodes or 10**9):
-        expected = filled("at most {0}, the hosts of the job by #SBATCH --nodes", requested.max_nodes)
-        yield OptionProblem("srun", "--nodes", call.option("nodes"), expected)
+    """A step on more hosts than its job has. Of more hosts than tasks srun takes fewer (both measured with 22.05)."""
+    call, most = next(iter(line.launchers), None), requested.max_nodes if requested.scheduler == "slurm" else None
+    if call and most and (call.nodes or 0) > most and call.command == "srun" and not _OF_ANOTHER_JOB & {*call.options}:
+        tasks = requested.ranks or most * (requested.ranks_per_node or 0) or call.nodes or 0
+        if "ntasks" in call.options or tasks >= (call.nodes or 0):
+            expected = filled("at most {0}, the hosts of the job by #SBATCH --nodes", most)
+            yield OptionProblem("srun", "--nodes", call.option("nodes"), expected)
 
 
 def _script_lines(text: str) -> list[str]:

@@ -206,11 +206,9 @@ class Options:
 
     def refuse_unlisted(self, table: OptionTable) -> None:
         """Notes the values that the table's columns ``choices``, ``numbers`` and ``usual`` do not allow."""
-        for name, allowed in table.choices.items():
-            if self.text(name) not in ("", *allowed):
-                self.refuse([name], ", ".join(allowed))
-        for name, allowed in table.modified.items():
-            if re.split("[:=]", self.text(name).lower())[0] not in ("", *allowed):
+        for name, allowed in [*table.choices.items(), *table.modified.items()]:
+            text = self.text(name)
+            if text not in ("", *allowed) and re.split("[:=]", text.lower())[0] not in table.modified.get(name, ()):
                 self.refuse([name], ", ".join(allowed))
         for name, allowed in table.usual.items():
             value = self.text(name).lower()

@@ -225,7 +225,9 @@ def value_kinds(framework: str) -> Mapping[str, str]:
     return dict(text.split() for text in rows.values() if " " in text)
 
 
-_PLAIN = re.compile(r"(?!(?i:auto|none|null)$)(?![A-Z][A-Z_0-9]+$)[A-Za-z0-9][A-Za-z0-9_.,%+-]{0,39}", re.ASCII)
+_PLAIN = re.compile(
+    r"(?!(?i:auto|none|null)$)(?![A-Z][A-Z_0-9]+$)[A-Za-z0-9][A-Za-z0-9_.,%+\u2010-\u2015\u2212-]{0,39}"
+)
 """A word that stands for itself, and is no place that a template leaves open."""
 _TRUTH = "true|false|yes|no|on|off"
 _STRICT = ("deepspeed", "accelerate")
@@ -248,13 +250,15 @@ def expected_value(kind: str, setting: Setting) -> str:
         number = python_number(str(value)) if is_argument or isinstance(value, int) else None
         is_refused = number is None and (is_argument or isinstance(value, str))
         is_low = number is not None and kind != "int" and number < 1 and (kind, number) != ("model", -1)
-        expected = "a whole number" if kind == "int" else "a whole number from 1 on"
+        expected = "a whole number" if kind == "int" else filled("a whole number from {0}", 1)
         return expected if (is_refused and not is_open) or is_low else ""
     if kind == "float":
         return "a number" if isinstance(value, str) and not (is_open or is_number(value)) else ""
-    words = kind.replace("bool", _TRUTH).lstrip("=").split("|")
-    is_known = value in words or (kind == "bool" and str(value).lower() in words)
-    is_refused = isinstance(value, str) and not is_known and ((kind[0] == "=" and not is_open) or is_near(value, words))
+    words, text = kind.replace("bool", _TRUTH).lstrip("=").split("|"), str(value)
+    if kind[0] == "=":
+        is_refused = bool(_PLAIN.fullmatch(text.lower())) and text.lower() not in map(str.lower, words)
+    else:
+        is_refused = text not in words and is_near(text, words) and (kind != "bool" or text.lower() not in words)
     return ", ".join(words) if is_refused else ""
 
 

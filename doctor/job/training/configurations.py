@@ -111,7 +111,7 @@ def _select(tree: Tree, path: str, framework: str) -> Configuration | None:
 def _setting(leaf: Leaf, path: str, framework: str, kind: str) -> Setting | None:
     """None where the value is null, or ``auto``, which the framework derives itself."""
     value = leaf.value
-    if isinstance(value, str) and not (kind == "size" and framework in _STRICT):
+    if isinstance(value, str) and not (kind == "size" and framework in ("deepspeed", "accelerate")):  # none in quotes
         value = scalar(value)
     if leaf.undecided:
         return Setting(leaf.path, None, f"{path}:{leaf.line}", printable(leaf.undecided, 120))
@@ -230,8 +230,6 @@ _PLAIN = re.compile(
 )
 """A word that stands for itself, and is no place that a template leaves open."""
 _TRUTH = "true|false|yes|no|on|off"
-_STRICT = ("deepspeed", "accelerate")
-"""Frameworks that take no number in quotes."""
 
 
 def expected_value(kind: str, setting: Setting) -> str:

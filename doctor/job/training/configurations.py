@@ -225,7 +225,7 @@ def value_kinds(framework: str) -> Mapping[str, str]:
     return dict(text.split() for text in rows.values() if " " in text)
 
 
-_PLAIN = re.compile(
+_LITERAL = re.compile(
     r"(?!(?i:auto|none|null)$)(?![A-Z][A-Z_0-9]+$)[A-Za-z0-9][A-Za-z0-9_.,%+\u2010-\u2015\u2212-]{0,39}"
 )
 """A word that stands for itself, and is no place that a template leaves open."""
@@ -243,7 +243,7 @@ def expected_value(kind: str, setting: Setting) -> str:
     value, is_argument = setting.value, setting.option.startswith("--")
     if isinstance(value, bool) or value is None:
         return ""
-    is_open = isinstance(value, str) and not _PLAIN.fullmatch(value)
+    is_open = isinstance(value, str) and not _LITERAL.fullmatch(value)
     if kind in ("size", "model", "int"):
         number = python_number(str(value)) if is_argument or isinstance(value, int) else None
         is_refused = number is None and (is_argument or isinstance(value, str))
@@ -252,12 +252,12 @@ def expected_value(kind: str, setting: Setting) -> str:
         return expected if (is_refused and not is_open) or is_low else ""
     if kind == "float":
         return "a number" if isinstance(value, str) and not (is_open or is_number(value)) else ""
-    words, text = kind.replace("bool", _TRUTH).lstrip("=").split("|"), str(value)
+    choices, text = kind.replace("bool", _TRUTH).lstrip("=").split("|"), str(value)
     if kind[0] == "=":
-        is_refused = bool(_PLAIN.fullmatch(text.lower())) and text.lower() not in map(str.lower, words)
+        is_refused = bool(_LITERAL.fullmatch(text.lower())) and text.lower() not in map(str.lower, choices)
     else:
-        is_refused = text not in words and is_near(text, words) and (kind != "bool" or text.lower() not in words)
-    return ", ".join(words) if is_refused else ""
+        is_refused = text not in choices and is_near(text, choices) and (kind != "bool" or text.lower() not in choices)
+    return ", ".join(choices) if is_refused else ""
 
 
 def is_megatron_switch(name: str) -> bool:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
-from doctor.job.launch_line.options import is_misspelt
+from doctor.job.variable_names import is_misspelt
 
 CASES = {
     "PROGRAM": "An interpreter",

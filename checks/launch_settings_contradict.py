@@ -2,39 +2,8 @@ from collections.abc import Iterator, Sequence
 
 from doctor import ERROR, Finding, check, filled
 from doctor.job.training import NotDecided, NotGiven, Setting, TrainingLaunch, View, apply_rules
+from doctor.job.training.configurations import expected_value, value_kinds
 from doctor.job.training.model import CUDA_QUEUES
-
-SHARDING = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "_hybrid_shard_zero2")
-DATA_SHARDING = ("no_shard", "optim", "optim_grads", "optim_grads_params")
-"""Choices of Megatron-LM's --data-parallel-sharding-strategy."""
-
-
-SIZES = {
-    "megatron": (
-        "tensor",
-        "pipeline",
-        "context",
-        "layers",
-        "hidden",
-        "heads",
-        "sequence",
-        "positions",
-        "micro_batch",
-        "batch",
-    ),
-    "deepspeed": ("micro_batch", "batch", "accumulation"),
-    "transformers": ("micro_batch", "accumulation"),
-    "axolotl": ("micro_batch", "accumulation"),
-    "torchtune": ("micro_batch", "accumulation"),
-    "mindformers": ("tensor", "pipeline", "layers", "hidden", "heads"),
-    "llamafactory": ("micro_batch",),
-    "verl": ("machines", "batch", "mini_batch", "responses"),
-    "torchtitan": ("tensor", "pipeline", "context"),
-}
-"""By framework, the settings for which 0 and less mean nothing."""
-OF_CHECKPOINT = ("num-layers", "hidden-size", "num-attention-heads", "seq-length", "max-position-embeddings")
-"""Megatron's options that scripts give as -1 where a checkpoint has the size."""
-TENSOR_MODES = ("mtp", "msp", "fsp", "isp")
 
 
 @check(severity=ERROR, area="training")
@@ -66,11 +35,9 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         training,
         _precision,
         _repeated,
-        _stage,
-        _sharding,
         _schedule,
         _positions,
-        _sizes,
+        _values,
         _rates,
         _internevo,
         _axolotl,
@@ -108,28 +75,6 @@ def _repeated(view: View) -> Iterator[Finding]:
         )
 
 
-def _stage(view: View) -> Iterator[Finding]:
-    stage = view.need("zero_stage")
-    if stage.value not in (0, 1, 2, 3):
-        yield Finding(
-            "{where} names no stage of ZeRO",
-            where=stage.where,
-            observed=stage.value,
-            expected=filled("{0}, {1}, {2} or {3}", 0, 1, 2, 3),
-        )
-
-
-def _sharding(view: View) -> Iterator[Finding]:
-    strategy = view.need("sharding")
-    if str(strategy.value).lower() not in (*SHARDING, "1", "2", "3", "4", "5"):
-        yield Finding(
-            "{where}: unknown FSDP sharding strategy",
-            where=strategy.where,
-            observed=strategy.value,
-            expected=", ".join(SHARDING[:5]).upper(),
-        )
-
-
 def _schedule(view: View) -> Iterator[Finding]:
     if view.framework != "megatron" or not view.has("virtual_layers", "virtual_stages"):
         raise NotGiven("virtual_layers")
@@ -158,20 +103,19 @@ def _positions(view: View) -> Iterator[Finding]:
         )
 
 
-def _sizes(view: View) -> Iterator[Finding]:
-    """Each size is a whole number from 1 on, where its framework has no other meaning for 0 and less."""
-    if view.framework not in SIZES:
-        raise NotGiven("sizes")
-    for size in filter(None, (_decided(view, name) for name in SIZES[view.framework])):
-        if size.value == -1 and size.option.lstrip("-").replace("_", "-") in OF_CHECKPOINT:
-            continue
-        is_word = view.framework == "megatron" and isinstance(size.value, str | float)
-        if is_word or (isinstance(size.value, int) and not isinstance(size.value, bool) and size.value < 1):
+def _values(view: View) -> Iterator[Finding]:
+    """Each value is of its option's kind: a size, a number, one of some words."""
+    if not (kinds := value_kinds(view.framework)):
+        raise NotGiven("values")
+    for name, kind in kinds.items():
+        setting = _decided(view, name)
+        if setting and (expected := expected_value(kind, setting)):
             yield Finding(
-                "the size at {where} is no whole number from 1 on",
-                where=size.where,
-                observed=str(size),
-                expected="a whole number from 1 on",
+                "the value at {where} is none that {option} takes",
+                where=setting.where,
+                option=setting.option,
+                observed=str(setting),
+                expected=expected,
             )
 
 
@@ -215,7 +159,6 @@ def _internevo(view: View) -> Iterator[Finding]:
         raise NotGiven("tensor_mode")
     mode = view.text("tensor_mode") or "mtp"
     pairs = [
-        (mode not in TENSOR_MODES, ("tensor_mode",), ", ".join(TENSOR_MODES)),
         (mode != "isp" and view.number("weight", 1) > 1, ("tensor_mode", "weight"), 'mode "isp", or a weight of 1'),
         (view.flag("fsdp") and mode == "isp", ("tensor_mode", "fsdp"), "FSDP or isp, not both"),
         (view.flag("fsdp") and view.number("pipeline", 1) > 1, ("pipeline", "fsdp"), "FSDP or a pipeline, not both"),
@@ -296,40 +239,35 @@ def _file(view: View) -> Iterator[Finding]:
     yield from ()
 
 
+def _queues(view: View, switch: str) -> tuple[bool, tuple[str, ...], str]:
+    return view.text(CUDA_QUEUES) == "1", (CUDA_QUEUES, switch), "unset, or more than 1"
+
+
 def _torch_fsdp(view: View) -> Iterator[Finding]:
     """What Megatron-LM refuses beside FSDP2 of PyTorch."""
     if view.framework != "megatron" or not view.flag("fsdp2"):
         raise NotGiven("fsdp2")
     named = view.text("checkpoint_format")
     pairs = [
-        (view.number("pipeline", 1) > 1, "pipeline", "no pipeline"),
-        (view.number("expert", 1) > 1, "expert", "no expert parallelism"),
-        (view.flag("distributed_optimizer"), "distributed_optimizer", "no --use-distributed-optimizer"),
-        (view.flag("fp16"), "fp16", "bf16 or float32"),
-        (named not in ("", "torch_dist", "torch_dcp"), "checkpoint_format", "torch_dist or torch_dcp"),
+        (view.number("pipeline", 1) > 1, ("pipeline", "fsdp2"), "no pipeline"),
+        (view.number("expert", 1) > 1, ("expert", "fsdp2"), "no expert parallelism"),
+        (view.flag("distributed_optimizer"), ("distributed_optimizer", "fsdp2"), "no --use-distributed-optimizer"),
+        (view.flag("fp16"), ("fp16", "fsdp2"), "bf16 or float32"),
+        (named not in ("", "torch_dist", "torch_dcp"), ("checkpoint_format", "fsdp2"), "torch_dist or torch_dcp"),
+        _queues(view, "fsdp2"),
     ]
-    yield from _refused_by_fsdp(view, "fsdp2", pairs)
+    for values in _refused(view, pairs):
+        yield Finding("Megatron-LM refuses FSDP with the settings at {where}", **values)
 
 
 def _megatron_fsdp(view: View) -> Iterator[Finding]:
     """What Megatron-LM refuses beside its own FSDP."""
     if view.framework != "megatron" or not view.flag("megatron_fsdp"):
         raise NotGiven("megatron_fsdp")
-    sharding = view.text("data_sharding")
+    is_other = view.text("checkpoint_format") != "fsdp_dtensor"
     pairs = [
-        (view.text("checkpoint_format") != "fsdp_dtensor", "checkpoint_format", "--ckpt-format fsdp_dtensor"),
-        (sharding not in ("", *DATA_SHARDING), "data_sharding", ", ".join(DATA_SHARDING)),
+        (is_other, ("checkpoint_format", "megatron_fsdp"), "--ckpt-format fsdp_dtensor"),
+        _queues(view, "megatron_fsdp"),
     ]
-    yield from _refused_by_fsdp(view, "megatron_fsdp", pairs)
-
-
-def _refused_by_fsdp(view: View, switch: str, pairs: list[tuple[bool, str, str]]) -> Iterator[Finding]:
-    pairs.append((view.text(CUDA_QUEUES) == "1", CUDA_QUEUES, "unset, or more than 1"))
-    for refused, name, expected in pairs:
-        if refused:
-            yield Finding(
-                "Megatron-LM refuses FSDP with the settings at {where}",
-                where=view.place(name, switch),
-                observed=view.listed(switch, name),
-                expected=expected,
-            )
+    for values in _refused(view, pairs):
+        yield Finding("Megatron-LM refuses FSDP with the settings at {where}", **values)

@@ -6,7 +6,7 @@ from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
-from doctor.job.launch_line.options import is_misspelt
+from doctor.job.variable_names import is_misspelt
 
 
 @check(severity=ERROR, area="connectivity")

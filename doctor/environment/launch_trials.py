@@ -27,9 +27,9 @@ from doctor.job.launch_line import LaunchLine, read_launch_line
 from doctor.job.launch_line.commands import is_plain, launcher_rows, wrapper_rows
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
-from doctor.job.launch_line.options import is_misspelt, split_options
+from doctor.job.launch_line.options import split_options
 from doctor.job.shell.word import literal_words
-from doctor.job.variable_names import is_one_slip
+from doctor.job.variable_names import is_misspelt, is_one_slip
 
 _NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
 """Launchers that start all ranks on their own host where nothing gives them others."""

@@ -227,6 +227,14 @@ def python_number(text: str) -> int | None:
         return None
 
 
+def is_number(text: str) -> bool:
+    """Whether float() of Python takes it."""
+    try:
+        return float(text) is not None
+    except ValueError:
+        return False
+
+
 def _number(text: str) -> int:
     """0 for what is no number of a job's size. Of an elastic range the least."""
     least, colon, most = text.partition(":")

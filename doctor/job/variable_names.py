@@ -7,6 +7,7 @@ that libraries use and scripts do not: a script's own NCCL_TIMEOUT, ASCEND_HOME 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
@@ -22,6 +23,8 @@ FAMILIES = frozenset(
 )
 _SHORTEST = 8
 """Letters of a name; shorter ones are too like others."""
+LEAST_LENGTH = 6
+"""Of a name that may be another one, misspelt."""
 _LEAST_OWN, _DIGITS = 3, "0123456789"
 _END = 3
 """Letters: of a name of `_SHORTEST`, two exchanged letters leave as many at one end."""
@@ -116,6 +119,41 @@ def is_one_slip(name: str, other: str) -> bool:
     if len(rest) == len(tail):
         return rest[1:] == tail[1:] or (rest[:2] == tail[:2][::-1] and rest[2:] == tail[2:])
     return rest[1:] == tail if len(rest) > len(tail) else rest == tail[1:]
+
+
+def is_misspelt(name: str, meant: str) -> bool:
+    """Whether a name differs from another in its dashes, in one letter too many or too few, or in their order.
+
+    In a long word one letter may be another, or two may lack. Another letter in a short one makes another name, as in
+    ``mem-per-cpu`` and ``mem-per-gpu``.
+
+    >>> is_misspelt("partion", "partition"), is_misspelt("partitian", "partition"), is_misspelt("mem-gpu", "mem-cpu")
+    (True, True, False)
+    """
+    parts, others = re.split("[_-]", name), re.split("[_-]", meant)
+    apart = [pair for pair in zip(parts, others, strict=False) if pair[0] != pair[1]]
+    if len(parts) == len(others) and len(apart) == 1 and len(apart[0][0]) >= LEAST_LENGTH and _is_worn(*apart[0]):
+        return True
+    short, long = sorted((re.sub("[_-]", "", name), re.sub("[_-]", "", meant)), key=len)
+    return sorted(short) == sorted(long) if len(short) == len(long) else is_one_slip(short, long)
+
+
+def is_near(word: str, allowed: Iterable[str]) -> bool:
+    """Whether a word that is none of these is nearly one: its case, a slip, or another ending of one or two letters.
+
+    >>> is_near("cosinus", ["cosine"]), is_near("bf-16", ["bf16"]), is_near("fp8", ["fp16"])
+    (True, True, False)
+    """
+    text, others = word.lower(), [other.lower() for other in allowed]
+    begun = any(text[:most] == other[:most] for other in others for most in [max(5, len(text) - 2, len(other) - 2)])
+    return begun or any(is_misspelt(text, other) for other in others)
+
+
+def _is_worn(word: str, meant: str) -> bool:
+    """Whether one letter is another, or two lack; the first is right."""
+    letters = iter(meant)
+    lacks_two = len(meant) - len(word) == 2 and all(letter in letters for letter in word)
+    return word[0] == meant[0] and (lacks_two or (len(word) == len(meant) and is_one_slip(word, meant)))
 
 
 def is_same_word(name: str, other: str) -> bool:

@@ -62,6 +62,23 @@ MISTAKES: dict[str, Planted] = {
     "as many agents as ranks": Planted(
         SBATCH + "srun --nodes=2 -n 16 torchrun --nnodes 2 --nproc_per_node 8 --master_addr gpu01 t.py #@\n",
         "launch-sizes-contradict"),
+    "a directive in small letters": Planted(
+        SBATCH.replace("#SBATCH --nodes=2", "#sbatch --nodes=2") + "srun python t.py #@\n", "launch-option-refused"),
+    "a directive with a blank in its mark": Planted(
+        SBATCH.replace("#SBATCH --nodes=2", "# SBATCH --nodes=2") + "srun python t.py #@\n", "launch-option-refused"),
+    "directives behind a command": Planted(
+        "#!/bin/bash\nexport A=1\n#SBATCH --nodes=2\nsrun python t.py #@\n", "launch-option-refused"),
+    "a step on more hosts than the job": Planted(
+        SBATCH + "srun --nodes=4 --ntasks=4 python t.py #@\n", "launch-option-refused"),
+    "a step in a substitution": Planted(
+        SBATCH + "H=$(srun --nodes=1 --ntaks=1 hostname) #@\nsrun python t.py\n", "launch-option-refused"),
+    "ranks beyond the GPUs of a task": Planted(
+        SBATCH + "#SBATCH --gpus-per-task=2 #@\nsrun torchrun --nnodes 2 --nproc_per_node 4 --rdzv_backend c10d "
+        "--rdzv_endpoint n1 t.py\n", "launch-ranks-contradict"),
+    "an interpreter before torchrun": Planted(
+        "#!/bin/bash\npython -u torchrun --nproc_per_node 4 t.py #@\n", "launch-option-refused"),
+    "a blank in a list of devices": Planted(
+        "#!/bin/bash\ndeepspeed --include localhost:0, 1 t.py #@\n", "launch-option-refused"),
     "a launcher's module misspelt": Planted(
         "#!/bin/bash\npython -m torch.distributed.runn --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
     "a launcher's module as a path": Planted(
@@ -422,6 +439,13 @@ SOUND: dict[str, Planted] = {
     "values that look odd and are taken": Planted(
         "#!/bin/bash\n#SBATCH --gpus-per-node=2080ti:2\n#SBATCH --gpus=a100:8\n"
         "srun python t.py --gpus 0, --betas 0.9,0.95 --lr 1e-5 --names seed,lr,\n", ""),
+    "steps of the job and of others, and comments": Planted(
+        SBATCH + "##SBATCH --nodes=4\n# SBATCH is for Slurm\nN=$(srun -N1 -n1 -w $HEAD hostname -i)\n"
+        "# H=$(srun --ntaks=1 hostname)\nsrun --nodes=4 python d.py\n"
+        "srun -N1 -n1 python a.py\nsrun --jobid=$J --nodes=4 python b.py\n"
+        "salloc --nodes=4 srun --nodes=4 python c.py\n", ""),
+    "a launcher by its path behind an interpreter": Planted(
+        "python /opt/env/bin/torchrun --nproc_per_node 4 t.py\npython ./deepspeed.py\n", ""),
     "resources of PBS and of a site": Planted(
         "#!/bin/bash\n#PBS -l select=2:ncpus=8:ngpus=4:gpu_model=a100:mem=4gb,walltime=48:00:00,place=scatter:excl\n"
         "#PBS -l filesystems=home:eagle\nmpirun -np 8 python t.py\n", ""),

@@ -45,6 +45,13 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "a directive in small letters",
+    "a directive with a blank in its mark",
+    "directives behind a command",
+    "a step on more hosts than the job",
+    "ranks beyond the GPUs of a task",
+    "an interpreter before torchrun",
+    "a blank in a list of devices",
     "the job script's own rank for all tasks",
     "Accelerate: machine of the file",
     "GPUs with a unit",

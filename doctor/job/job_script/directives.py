@@ -81,15 +81,23 @@ def read_directives(lines: Sequence[str]) -> list[Directive]:
 
 
 def late_directives(lines: Sequence[str], scheduler: str) -> tuple[OptionProblem, ...]:
-    """Those behind the first command, which the scheduler takes for comments; none where a line may begin a text."""
+    """Those that the scheduler takes for comments: behind the first command, and such as ``# sbatch`` before it.
+
+    Behind it none where a line may begin a text.
+    """
     mark = _BEFORE_COMMANDS.get(scheduler, "")
-    if not scheduler and any("SLURM_JOB" in line for line in lines):  # a job of Slurm, whose directives may all be late
+    if not scheduler and any(re.search(r"SLURM_|^\s*srun\s", line) for line in lines):  # none may be one of Slurm's
         mark = _BEFORE_COMMANDS["slurm"]
-    if not mark or any("<<" in line for line in lines):
+    if not mark:
         return ()
-    late = [line.strip() for line in lines[_first_command(lines) :] if re.match(re.escape(mark) + r"\s+-", line)]
+    first = _first_command(lines)
+    written = re.compile(rf"(?!(?-i:{mark}))#\s{{0,9}}{mark[1:]}(\s+-.*)", re.IGNORECASE)
+    others = [f"{mark}{match[1].rstrip()}" for match in map(written.match, lines[:first]) if match]
+    late = [line.strip() for line in lines[first:] if re.match(re.escape(mark) + r"\s+-", line)]
     why = "which stands behind the first command: there it is a comment"
-    return tuple(OptionProblem(mark[1:].lower(), f"?{mark}", printable(line, 80), why) for line in late[:8])
+    pairs = [*((line, filled("with {0} in capitals and no blank in it", mark)) for line in others)]
+    pairs += [(line, why) for line in late if not any("<<" in line for line in lines)]
+    return tuple(OptionProblem(mark[1:].lower(), f"?{mark}", printable(line, 80), reason) for line, reason in pairs[:8])
 
 
 def resources(directives: Iterable[Directive]) -> Resources:
@@ -141,7 +149,7 @@ def _slurm(texts: list[str]) -> Resources:
         ranks_per_node=each,
         problems=_problems(options),
         time_limit_s=slurm_seconds(options.text("time")),
-        gpus_per_node=_slurm_gpus(options),
+        gpus_per_node=_slurm_gpus(options, each or (1 if least and least == most == ranks else 0)),
         options=options.as_texts(),
         unresolved=options.unresolved,
     )
@@ -170,13 +178,23 @@ def _refuse_of_slurm(options: Options, steps: str) -> None:
 _PART = "[^:,=]{1,80}"
 
 
-def _slurm_gpus(options: Options) -> int | None:
-    """``--gpus-per-node=a100:8``, ``--gres=gpu:8``; None where neither says how many."""
+def _slurm_gpus(options: Options, tasks: int) -> int | None:
+    """``--gpus-per-node=a100:8``, ``--gres=gpu:8``, or those of so many tasks; None where none says how many."""
     text = options.text("gpus-per-node") or next(
         (name[3:].lstrip(":") for name in options.text("gres").split(",") if re.match(r"gpu(:|$)", name)), ""
     )
-    match = re.fullmatch(r"(?:[^:,]{1,80}:)?([0-9]{1,4})(?:\(.*\))?", text, re.ASCII)
-    return int(match[1]) if match else None
+    match = re.fullmatch(r"(?:[^:,]{1,80}:)?([0-9]{1,4})(?:\(.*\))?", text or options.text("gpus-per-task"), re.ASCII)
+    return (int(match[1]) * (1 if text else tasks) or None) if match else None
+
+
+def refused_steps(text: str) -> tuple[OptionProblem, ...]:
+    """What srun refuses of the steps in ``$(srun ...)``, whose output a script reads."""
+    steps = re.findall(r"^[^#\n]{0,400}?\$\(\s{0,9}srun\s([^()`|;&<>\n]{1,400})", text, re.MULTILINE)
+    row = launcher_rows()["srun"]
+    parts = [_options([step], row, "srun") for step in steps[:_MOST]]
+    for part in parts:
+        part.refuse_unlisted(row)
+    return tuple(dict.fromkeys(problem for part in parts for problem in _problems(part)))
 
 
 def slurm_seconds(text: str) -> int | None:

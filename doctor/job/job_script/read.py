@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from doctor.job.job_script.directives import (
     Resources,
     late_directives,
     read_directives,
+    refused_steps,
     resources,
     variables_of,
 )
@@ -27,7 +28,6 @@ from doctor.job.launch_line.read import (
     SHELLS,
     read_launch_line,
     starts_ranks,
-    with_script,
 )
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
@@ -121,8 +121,8 @@ def read_job_script(
     """
     directives = tuple(read_directives(_script_lines(text)))
     requested = requested or resources(directives)
-    if late := late_directives(_script_lines(text), requested.scheduler):
-        requested = msgspec.structs.replace(requested, problems=(*requested.problems, *late))
+    if others := (*late_directives(_script_lines(text), requested.scheduler), *refused_steps(text)):
+        requested = msgspec.structs.replace(requested, problems=(*requested.problems, *others))
     inherited = {**variables_of(requested), **(environ or {})}
     shell = evaluate(text, inherited, arguments, read_file=read_file)
     listed, strange, scripts, skipped = _of_commands(shell, inherited, text)
@@ -234,8 +234,21 @@ def _completed(
 ) -> tuple[LaunchLine, ...]:
     """The lines, each with what bash and the scheduler refuse of the script, and whether nothing runs elsewhere."""
     mistakes = (*(OptionProblem("bash", *mistake) for mistake in shell.mistakes), *requested.problems)
-    own = [line for line in lines if not _is_service(line)]
-    return tuple(msgspec.structs.replace(line, problems=line.problems + mistakes, is_alone=is_alone) for line in own)
+    own = [(line, (*line.problems, *_beyond(line, requested), *mistakes)) for line in lines if not _is_service(line)]
+    return tuple(msgspec.structs.replace(line, problems=problems, is_alone=is_alone) for line, problems in own)
+
+
+_OF_ANOTHER_JOB = {"jobid", "het-group", "partition", "account", "reservation", "qos"}
+
+
+def _beyond(line: LaunchLine, requested: Resources) -> Iterator[OptionProblem]:
+    """A step on more hosts than its job has. Of more hosts than tasks srun takes fewer (both measured with 22.05)."""
+    call, most = next(iter(line.launchers), None), requested.max_nodes if requested.scheduler == "slurm" else None
+    if call and most and (call.nodes or 0) > most and call.command == "srun" and not _OF_ANOTHER_JOB & {*call.options}:
+        tasks = requested.ranks or most * (requested.ranks_per_node or 0) or call.nodes or 0
+        if "ntasks" in call.options or tasks >= (call.nodes or 0):
+            expected = filled("at most {0}, the hosts of the job by #SBATCH --nodes", most)
+            yield OptionProblem("srun", "--nodes", call.option("nodes"), expected)
 
 
 def _script_lines(text: str) -> list[str]:
@@ -276,7 +289,26 @@ def _launch_line(command: ShellCommand, inherited: Mapping[str, str], any_progra
         return []
     if not line.launchers and not any_program and not (line.interpreter and line.program not in ("", "-c")):
         return []
-    return [with_script(line, command)]
+    return [_with_script(line, command)]
+
+
+def _with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:
+    """The line as a command of a script: with what the script exports before it."""
+    environ = {**command.environ, **line.environ} if line.inherits_environment else line.environ
+    if not line.inherits_environment:
+        environ = {**{name: command.environ[name] for name in line.passed if name in command.environ}, **environ}
+    unresolved = {f"{name}=": source for name, source in command.unresolved.items() if name not in line.environ}
+    if not line.inherits_environment:
+        unresolved = {key: source for key, source in unresolved.items() if key[:-1] in line.passed}
+    return msgspec.structs.replace(
+        line,
+        environ={name: value for name, value in environ.items() if name not in line.removed},
+        removed=line.removed | command.unset,
+        unresolved={**unresolved, **line.unresolved},
+        line=command.line,
+        conditional=command.conditional,
+        is_repeated=command.is_repeated,
+    )
 
 
 def _runs_shell_script(argv: Sequence[Word]) -> bool:

@@ -13,7 +13,8 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
-from doctor.job.launch_line.options import OptionTable, is_misspelt
+from doctor.job.launch_line.options import OptionTable
+from doctor.job.variable_names import is_misspelt
 
 _UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleetrun", "torchx", "poe"))
 """Launchers whose options doctor does not know."""

@@ -10,15 +10,13 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job.job_size import python_number
+from doctor.job.job_size import is_number, python_number
 from doctor.job.launch_line.model import OptionProblem
 from doctor.job.shell.word import Word
-from doctor.job.variable_names import is_one_slip
+from doctor.job.variable_names import LEAST_LENGTH, is_misspelt, is_near
 from doctor.job.variable_values import wrong_devices
 
 _MOST_VALUES = 1024
-_LEAST_LENGTH, _LEAST_LETTERS = 6, 3
-"""Of a name that may be another one, misspelt."""
 _TYPOGRAPHY = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d"
 """Dashes that are no hyphen-minus."""
 _WITH_UNIT = re.compile(r"(?:^|[:,])[0-9]{1,4}(?:[gn]pus?|x)(?:,|$)", re.IGNORECASE | re.ASCII)
@@ -130,37 +128,13 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
             return name[:-1]
         names = {**dict.fromkeys(self.word_counts, ""), **self.meant}
         close = list(dict.fromkeys(names[word] or word for word in names if is_misspelt(name.lower(), word)))
-        if not self.abbreviates and len(name) >= _LEAST_LENGTH:  # a beginning, which other commands take
+        if not self.abbreviates and len(name) >= LEAST_LENGTH:  # a beginning, which other commands take
             close += [
                 long for long in self.word_counts if long.startswith(name.replace("_", "-")) and long not in close
             ]
-        if len(name) < _LEAST_LENGTH:  # the letters of the other in another order, alone
-            close = [long for long in close if len(name) == len(long) > _LEAST_LETTERS]
+        if len(name) < LEAST_LENGTH:  # the letters of the other in another order, alone, or all but one of six
+            close = [long for long in close if len(name) == len(long) > 3 or (len(name), len(long)) == (5, 6)]
         return close[0] if len(close) == 1 else ""
-
-
-def is_misspelt(name: str, meant: str) -> bool:
-    """Whether a name differs from another in its dashes, in one letter too many or too few, or in their order.
-
-    In a long word one letter may be another, or two may lack. Another letter in a short one makes another name, as in
-    ``mem-per-cpu`` and ``mem-per-gpu``.
-
-    >>> is_misspelt("partion", "partition"), is_misspelt("partitian", "partition"), is_misspelt("mem-gpu", "mem-cpu")
-    (True, True, False)
-    """
-    parts, others = re.split("[_-]", name), re.split("[_-]", meant)
-    apart = [pair for pair in zip(parts, others, strict=False) if pair[0] != pair[1]]
-    if len(parts) == len(others) and len(apart) == 1 and len(apart[0][0]) >= _LEAST_LENGTH and _is_worn(*apart[0]):
-        return True
-    short, long = sorted((re.sub("[_-]", "", name), re.sub("[_-]", "", meant)), key=len)
-    return sorted(short) == sorted(long) if len(short) == len(long) else is_one_slip(short, long)
-
-
-def _is_worn(word: str, meant: str) -> bool:
-    """Whether one letter is another, or two lack; the first is right."""
-    letters = iter(meant)
-    lacks_two = len(meant) - len(word) == 2 and all(letter in letters for letter in word)
-    return word[0] == meant[0] and (lacks_two or (len(word) == len(meant) and is_one_slip(word, meant)))
 
 
 class Options:
@@ -232,22 +206,20 @@ class Options:
 
     def refuse_unlisted(self, table: OptionTable) -> None:
         """Notes the values that the table's columns ``choices``, ``numbers`` and ``usual`` do not allow."""
-        for name, allowed in table.choices.items():
-            if self.text(name) not in ("", *allowed):
-                self.refuse([name], ", ".join(allowed))
-        for name, allowed in table.modified.items():
-            if re.split("[:=]", self.text(name).lower())[0] not in ("", *allowed):
+        for name, allowed in [*table.choices.items(), *table.modified.items()]:
+            text = self.text(name)
+            if text not in ("", *allowed) and re.split("[:=]", text.lower())[0] not in table.modified.get(name, ()):
                 self.refuse([name], ", ".join(allowed))
         for name, allowed in table.usual.items():
             value = self.text(name).lower()
-            wrong = value in table.mistaken.get(name, ()) or any(is_misspelt(value, other) for other in allowed)
-            if value not in ("", *allowed) and wrong:
+            if value not in ("", *allowed) and (value in table.mistaken.get(name, ()) or is_near(value, allowed)):
                 self.refuse([name], ", ".join(allowed))
         self._refuse_numbers(table)
         for name in table.devices.split():
             hosts = [part.partition(":") for part in self.text(name).split("@")]
             lists = [devices if colon else first for first, colon, devices in hosts if colon or name in _OF_THIS_HOST]
-            if expected := next(filter(None, map(wrong_devices, set(lists) - {"all"})), ""):
+            faults = {wrong_devices(f"{text}," if name not in _OF_THIS_HOST else text) for text in {*lists} - {"all"}}
+            if expected := max(faults, default=""):
                 self.refuse([name], expected)
 
     def _refuse_numbers(self, table: OptionTable) -> None:
@@ -255,7 +227,7 @@ class Options:
         for name in [*wrong_numbers, *(name for name in table.amounts.split() if _WITH_UNIT.search(self.text(name)))]:
             self.refuse([name], "a whole number")
         for name, least in table.least.items():
-            if (value := self.text(name)) and not _reaches(value, least):
+            if (value := self.text(name)) and not (is_number(value) and float(value) >= least):
                 self.refuse([name], filled("a number from {0} on", f"{least:g}"))
 
     @property
@@ -313,13 +285,6 @@ class Options:
             name: tuple(printable(word.text, 4096) for values in by_name for word in values)
             for name, by_name in self.by_name.items()
         }
-
-
-def _reaches(text: str, least: float) -> bool:
-    try:
-        return float(text) >= least
-    except ValueError:
-        return False
 
 
 def _dashed(name: str) -> str:

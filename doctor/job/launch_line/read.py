@@ -8,8 +8,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import ONE_ON_EACH_HOST
@@ -27,11 +25,12 @@ from doctor.job.launch_line.commands import (
 )
 from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
-from doctor.job.launch_line.options import is_misspelt, split_options
+from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
 from doctor.job.shell.word import ShellCommand, Word, for_another_shell, known_text, literal_words
+from doctor.job.variable_names import is_misspelt
 from doctor.remote.runtime.rank_variables import RANK_VARIABLES
 
 MAX_WORDS = 8192
@@ -291,6 +290,13 @@ class _Reader:
             self.fields.pop("interpreter")
             self.wrappers.append(rest[0].text)
             return Started(none, tuple(map(for_another_shell, rest[dashes + 1 :])), inherits_environment=False)
+        name = os.path.basename(rest[0].text)
+        if (row := launcher_rows().get(name)) and row.modules:
+            if name == rest[0].text:
+                expected = filled("the path of a file: start {0} without {1} before it", name, interpreter)
+                self.problems.append(OptionProblem(interpreter, "FILE", name, expected))
+            self.fields.pop("interpreter")
+            return self._launcher(name, rest)
         return Started(none, rest, runs_python=True)
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
@@ -428,23 +434,4 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
         or _PYTHON.fullmatch(name)
         or name.endswith((".py", recipes.MINDFORMERS))
         for name in names
-    )
-
-
-def with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:
-    """The line as a command of a script: with what the script exports before it."""
-    environ = {**command.environ, **line.environ} if line.inherits_environment else line.environ
-    if not line.inherits_environment:
-        environ = {**{name: command.environ[name] for name in line.passed if name in command.environ}, **environ}
-    unresolved = {f"{name}=": source for name, source in command.unresolved.items() if name not in line.environ}
-    if not line.inherits_environment:
-        unresolved = {key: source for key, source in unresolved.items() if key[:-1] in line.passed}
-    return msgspec.structs.replace(
-        line,
-        environ={name: value for name, value in environ.items() if name not in line.removed},
-        removed=line.removed | command.unset,
-        unresolved={**unresolved, **line.unresolved},
-        line=command.line,
-        conditional=command.conditional,
-        is_repeated=command.is_repeated,
     )

@@ -138,24 +138,10 @@ class View:
         return ", ".join(str(self._settings[name]) for name in names if name in self._settings)
 
 
-_OF_LAUNCH = frozenset(
-    (
-        *(
-            "launcher",
-            "gpus",
-            "slots",
-            "all_slots",
-            "world_size",
-            "nodes",
-            "ranks_per_node",
-            "visible",
-            "joined",
-            "time_limit",
-            *HCCL_TIMEOUTS,
-        ),
-        *("restarts", "rdzv_backend", "own_store", CUDA_QUEUES),
-    )
-)
+_LAUNCH = """
+launcher gpus slots all_slots world_size nodes ranks_per_node visible joined time_limit restarts rdzv_backend own_store
+"""
+_OF_LAUNCH = (*_LAUNCH.split(), *HCCL_TIMEOUTS, CUDA_QUEUES)
 
 Rule = Callable[[View], Iterator[Finding]]
 ScriptRule = Callable[[TrainingJob, TrainingScript], Iterator[Finding]]

@@ -29,39 +29,15 @@ from doctor.job.variables import VISIBLE_DEVICES
 ReadFile = Callable[[str], "str | None"]
 """The text of a file that a launch line names, by its path as written; None where it cannot be read here."""
 
-_CONFIG_OPTIONS = (
-    "deepspeed",
-    "deepspeed-config",
-    "deepspeed-config-file",
-    "config",
-    "config-file",
-    "cfg",
-    "yaml-config",
-    "job.config-file",
-)
+_CONFIGS = "deepspeed deepspeed-config deepspeed-config-file config config-file cfg yaml-config job.config-file"
 _TORCHTITAN = ("torchtitan.train", "torchtitan/train.py")
 """What reads a configuration of torchtitan by its own rules; other programs borrow its form."""
 _SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".py")
 """Of files that are read as configurations."""
-_COUNT_OPTIONS = [
-    "nnodes",
-    "nproc-per-node",
-    "nodes",
-    "ntasks",
-    "ntasks-per-node",
-    "np",
-    "npernode",
-    "worker-num",
-    "local-worker-num",
-    "num-processes",
-    "num-machines",
-    "num-nodes",
-    "num-gpus",
-    "ppn",
-    "include",
-]
-
-
+_COUNTS = """
+nnodes nproc-per-node nodes ntasks ntasks-per-node np npernode worker-num local-worker-num num-processes num-machines
+num-nodes num-gpus ppn include
+"""
 MAX_HOSTFILE = 1 << 20
 """Characters of a hostfile that are read."""
 
@@ -99,7 +75,9 @@ class LaunchText(NamedTuple):
     def place_of_gpus(self) -> str:
         """The directive that requests them."""
         return self._only_line(
-            re.compile(r"^#SBATCH\s.*--(gres|gpus-per-node)\b|^#PBS\s.*:n?gpus=|^\s*\w{1,20}\.com/(gpu|Ascend|npu)")
+            re.compile(
+                r"^#SBATCH\s.*--(gres|gpus-per-(?:node|task))\b|^#PBS\s.*:n?gpus=|^\s*\w{1,20}\.com/(gpu|Ascend|npu)"
+            )
         )
 
     def _only_line(self, pattern: re.Pattern[str] | None) -> str:
@@ -197,7 +175,7 @@ def named_configurations(line: LaunchLine) -> list[str]:
 
 def _named(arguments: Arguments, line: LaunchLine) -> list[str]:
     """Paths of configurations that the launch line names, each once."""
-    paths = [arguments.text(option) for option in _CONFIG_OPTIONS]
+    paths = [arguments.text(option) for option in _CONFIGS.split()]
     paths += [arguments.text("config-path") + "/" + name for name in [arguments.text("config-name")] if name]
     for call in line.launchers:
         paths += [call.option(option) for option in ("config-file", "deepspeed-config-file")]
@@ -298,7 +276,7 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
 
 
 def _reason(call: LaunchCall, line: LaunchLine) -> str:
-    for option in _COUNT_OPTIONS:
+    for option in _COUNTS.split():
         if option in call.unresolved:
             return f"--{option} {call.unresolved[option]}"
     if call.ranks_by_devices:

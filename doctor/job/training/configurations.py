@@ -10,10 +10,11 @@ from pathlib import Path
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
+from doctor.job.job_size import is_number, python_number
 from doctor.job.launch_line.model import LaunchLine, OptionProblem
-from doctor.job.launch_line.options import is_misspelt
 from doctor.job.training.model import Configuration, Setting
 from doctor.job.training.tree import Leaf, Tree
+from doctor.job.variable_names import is_misspelt, is_near
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
 _DERIVING = ("deepspeed", "lightning", "nemo", "axolotl")
@@ -100,17 +101,17 @@ def _select(tree: Tree, path: str, framework: str) -> Configuration | None:
     settings: dict[str, Setting] = {}
     for leaf in tree.leaves.values():
         name = table.get(leaf.path.rpartition(".")[2] if framework == "fsdp" else leaf.path)
-        if name and (setting := _setting(leaf, path, framework)):
+        if name and (setting := _setting(leaf, path, framework, value_kinds(framework).get(name, ""))):
             settings[name] = setting
     for leaf in tree.repeated:
         settings.setdefault("repeated", Setting(leaf.path, leaf.path, f"{path}:{leaf.line}"))
     return Configuration(framework, path, settings) if settings else None
 
 
-def _setting(leaf: Leaf, path: str, framework: str) -> Setting | None:
+def _setting(leaf: Leaf, path: str, framework: str, kind: str) -> Setting | None:
     """None where the value is null, or ``auto``, which the framework derives itself."""
     value = leaf.value
-    if isinstance(value, str):
+    if isinstance(value, str) and not (kind == "size" and framework in ("deepspeed", "accelerate")):  # none in quotes
         value = scalar(value)
     if leaf.undecided:
         return Setting(leaf.path, None, f"{path}:{leaf.line}", printable(leaf.undecided, 120))
@@ -206,10 +207,57 @@ def overridden(configuration: Configuration, overrides: Mapping[str, Setting]) -
 
 
 @cache
-def option_names() -> Mapping[str, Mapping[str, str]]:
-    """Setting by option or key, by framework."""
+def _tables() -> Mapping[str, Mapping[str, str]]:
     tables = read_table(Path(__file__).with_suffix(".toml"), dict[str, dict[str, str]])
     return {**tables, "nemo": {**tables["lightning"], **tables["nemo"]}}
+
+
+@cache
+def option_names() -> Mapping[str, Mapping[str, str]]:
+    """Setting by option or key, by framework."""
+    return {table: {key: text.split()[0] for key, text in rows.items()} for table, rows in _tables().items()}
+
+
+@cache
+def value_kinds(framework: str) -> Mapping[str, str]:
+    """What values there are, by setting: a word of the table's first lines."""
+    rows = {**_tables().get(framework, {}), **_tables().get(f"{framework}_arguments", {})}
+    return dict(text.split() for text in rows.values() if " " in text)
+
+
+_LITERAL = re.compile(
+    r"(?!(?i:auto|none|null)$)(?![A-Z][A-Z_0-9]+$)[A-Za-z0-9][A-Za-z0-9_.,%+\u2010-\u2015\u2212-]{0,39}"
+)
+"""A word that stands for itself, and is no place that a template leaves open."""
+_TRUTH = "true|false|yes|no|on|off"
+
+
+def expected_value(kind: str, setting: Setting) -> str:
+    """What its program takes in place of a value; empty where it takes the value, or that is not known.
+
+    >>> [expected_value("int", Setting("--seed", text)) for text in ("4x", "4_0", "$SEED", "SEED")]
+    ['a whole number', '', '', '']
+    >>> expected_value("linear|cosine", Setting("type", "cosinus")), expected_value("linear", Setting("type", "my"))
+    ('linear, cosine', '')
+    """
+    value, is_argument = setting.value, setting.option.startswith("--")
+    if isinstance(value, bool) or value is None:
+        return ""
+    is_open = isinstance(value, str) and not _LITERAL.fullmatch(value)
+    if kind in ("size", "model", "int"):
+        number = python_number(str(value)) if is_argument or isinstance(value, int) else None
+        is_refused = number is None and (is_argument or isinstance(value, str))
+        is_low = number is not None and kind != "int" and number < 1 and (kind, number) != ("model", -1)
+        expected = "a whole number" if kind == "int" else filled("a whole number from {0}", 1)
+        return expected if (is_refused and not is_open) or is_low else ""
+    if kind == "float":
+        return "a number" if isinstance(value, str) and not (is_open or is_number(value)) else ""
+    choices, text = kind.replace("bool", _TRUTH).lstrip("=").split("|"), str(value)
+    if kind[0] == "=":
+        is_refused = bool(_LITERAL.fullmatch(text.lower())) and text.lower() not in map(str.lower, choices)
+    else:
+        is_refused = text not in choices and is_near(text, choices) and (kind != "bool" or text.lower() not in choices)
+    return ", ".join(choices) if is_refused else ""
 
 
 def is_megatron_switch(name: str) -> bool:

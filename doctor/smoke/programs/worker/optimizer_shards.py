@@ -128,11 +128,11 @@ def sum_errors(ctx: RankContext, model: Any) -> list[float]:
     count = model.mesh.dp
     if count == 1 or not model.kept:
         return []
-    given = torch.stack([kept.computed.view(count, -1) for kept in model.kept], 1)
-    added = torch.empty_like(given)
-    ctx.comm.all_to_all(added, given, model.mesh.dp_group)
+    gradients = torch.stack([kept.computed.view(count, -1) for kept in model.kept], 1)
+    added = torch.empty_like(gradients)
+    ctx.comm.all_to_all(added, gradients, model.mesh.dp_group)
     sums = torch.stack([shard.reduced for shard in model.shards[: len(model.kept)]]).cpu().double() * count
-    return wrong_sums(sums, added.cpu().double(), given.dtype)
+    return wrong_sums(sums, added.cpu().double(), gradients.dtype)
 
 
 def wrong_sums(sums: torch.Tensor, addends: torch.Tensor, dtype: torch.dtype) -> list[float]:

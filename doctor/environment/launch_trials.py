@@ -253,22 +253,22 @@ def _wrapper_refused(line: LaunchLine, argv: Sequence[str], environ: Mapping[str
     They are run as they stand there, with a shell behind them that only looks for the launcher.
     """
     names = [word for word, starter in line.commands if not starter]
-    words = [*argv]
+    rest = [*argv]
     at = 0
-    while len(names) > 1 and names[0] in words[at:]:
-        at = words.index(names.pop(0), at)
-        if words[at] in _OF_SHELL:
-            words, at = words[at + 1 :], 0
-    end = words.index(names[0], at) if names and names[0] in words[at:] else 0
-    if not end or not line.wrappers or not _runs_here(line) or any("$" in word for word in words[: end + 1]):
+    while len(names) > 1 and names[0] in rest[at:]:
+        at = rest.index(names.pop(0), at)
+        if rest[at] in _OF_SHELL:
+            rest, at = rest[at + 1 :], 0
+    end = rest.index(names[0], at) if names and names[0] in rest[at:] else 0
+    if not end or not line.wrappers or not _runs_here(line) or any("$" in word for word in rest[: end + 1]):
         return None
-    trial = [*words[:end], "/bin/sh", "-c", 'command -v -- "$0"', words[end]]
+    trial = [*rest[:end], "/bin/sh", "-c", 'command -v -- "$0"', rest[end]]
     try:
         done = run_bounded(trial, _TRIAL_SECONDS, MAX_OUTPUT, {**environ, "LC_ALL": "C.UTF-8"}, os.getcwd())
     except (OSError, subprocess.TimeoutExpired):
-        return OptionProblem(words[0], TRIAL, "", shlex.join(trial))
-    said = _message(plain_lines(done.stderr.decode("utf-8", "replace"))) or filled("{0}: not found", words[end])
-    return OptionProblem(words[0], TRIAL, said, shlex.join(trial)) if done.returncode else None
+        return OptionProblem(rest[0], TRIAL, "", shlex.join(trial))
+    reason = _message(plain_lines(done.stderr.decode("utf-8", "replace"))) or filled("{0}: not found", rest[end])
+    return OptionProblem(rest[0], TRIAL, reason, shlex.join(trial)) if done.returncode else None
 
 
 def _is_this_host(call: LaunchCall) -> bool:

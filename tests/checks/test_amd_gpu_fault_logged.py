@@ -15,7 +15,7 @@ ERRORS = {
     "amdgpu 0000:03:00.0: amdgpu: GPU mode1 reset failed": "could not be reset",
     "amdgpu 0000:03:00.0: amdgpu: Fatal error during GPU init": "could not start",
     "amdgpu 0000:c1:00.0: amdgpu: device lost from bus!": "fallen off the bus",
-    "amdgpu 0000:05:00.0: amdgpu: Saved bad pages 128 reaches threshold value 128": "to be replaced",
+    "amdgpu 0000:05:00.0: amdgpu: Saved bad pages 128 reaches threshold value 128": "replace the GPU",
 }
 WARNINGS = (
     "amdgpu 0000:05:00.0: amdgpu: socket: 0, die: 0 2 deferred hardware errors detected in umc block",

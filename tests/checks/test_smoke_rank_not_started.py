@@ -37,7 +37,7 @@ def test_the_rank_and_its_words() -> None:
         ("CUDA driver is a stub library", "`unset LD_LIBRARY_PATH`"),
         ("Unrecognized key 'bogus' in CUDA allocator config.", "`unset PYTORCH_CUDA_ALLOC_CONF"),
         ("CUDA error: device-side assert triggered", None),
-        ("OSError: libstdc++.so.6: cannot open shared object file", None),
+        ("OSError: libstdc++.so.6: cannot open shared object file", "`unset LD_LIBRARY_PATH`"),
     ],
 )
 def test_the_remedy_is_that_of_the_cause(text: str, begin: str | None) -> None:

@@ -32,6 +32,7 @@ VARIABLES = ("NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_POR
 MINDFORMERS = "msrun_launcher.sh"
 _TORCHRUN, _PYTHON = Word("torchrun"), Word("python3")
 _ELASTIC = ("RDZV_ID", "MIN_NNODES", "MAX_NNODES")
+_OF_HOSTS = ("master_addr", "master_port", "node_rank")
 
 
 def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
@@ -107,14 +108,14 @@ def mindformers(argv: tuple[Word, ...]) -> tuple[Word, ...] | None:
     ``--join`` and timeout, or also workers of this host, address and rank.
     """
     names = {
-        1: "",
-        2: "worker_num",
-        6: "worker_num master_port log_dir join cluster_time_out",
-        9: "worker_num local_worker_num master_addr master_port node_rank log_dir join cluster_time_out",
+        1: (),
+        2: ("worker_num",),
+        6: ("worker_num", "master_port", "log_dir", "join", "cluster_time_out"),
+        9: ("worker_num", "local_worker_num", *_OF_HOSTS, "log_dir", "join", "cluster_time_out"),
     }.get(len(argv))
     if names is None:
         return None
-    options = dict(zip(names.split(), argv[1:], strict=True))
+    options = dict(zip(names, argv[1:], strict=True))
     workers = options.setdefault("worker_num", Word("8"))
     options.setdefault("local_worker_num", workers)
     options.setdefault("join", Word("False"))

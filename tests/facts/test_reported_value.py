@@ -163,8 +163,8 @@ def gpus(*errors: str, mode: str = "Enabled") -> Output:
 
 MODULE = (
     "-- mlx5_{0} --\nState : Active\nIdentifier : QSFP28\nCable Technology : 850 nm VCSEL\n"
-    "Temperature [C] : {1}\nEffective Physical BER : 15E-255\nStatus Opcode : 0\nRecommendation : No issue was observed\n"
-    "-- exit 0 --\n"
+    "Temperature [C] : {1}\nEffective Physical BER : 15E-255\nStatus Opcode : 0\n"
+    "Recommendation : No issue was observed\n-- exit 0 --\n"
 )
 BESIDE = [
     # A device without a value that others of its product have, and how it is called; None: there is a reason for it.

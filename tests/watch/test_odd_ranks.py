@@ -432,6 +432,17 @@ def test_while_one_rank_builds_an_extension_the_others_wait_for_it(children_ran:
     assert (finding.result, odd_rank_numbers(finding)) == (result, [0] if result == "odd" else [])
 
 
+@pytest.mark.parametrize(
+    ("children_ran", "switches", "result"),
+    [([0.0, 9.0], 0, "undecided"), ([], 400, "undecided"), ([0.0, 0.1], 2, "odd"), ([], 2, "odd")],
+    ids=["its loader computes", "it gets one object after the other", "its loader rests", "no child"],
+)
+def test_a_rank_whose_loader_works_is_not_accused(children_ran: list[float], switches: int, result: str) -> None:
+    """A wait for one batch wakes up every five seconds: torch/utils/data/_utils, MP_STATUS_CHECK_INTERVAL."""
+    waits = rank(0, looks("poll", switches=switches), LOADER, children_ran=children_ran)
+    assert judged(waits, *(rank(n, None, WAITS) for n in (1, 2, 3))).result == result
+
+
 @pytest.mark.parametrize(("threads_ran", "result"), [(0.3, "undecided"), (0.02, "odd")])
 def test_a_rank_that_waits_for_threads_of_its_own_while_they_compute(threads_ran: float, result: str) -> None:
     """On a busy host threads that share one interpreter get a small part of a CPU."""

@@ -90,6 +90,8 @@ _LEAST_OF_THREADS = 0.05
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
 _LEAST_OF_CHILDREN = 0.2
 """Seconds on CPUs of the children, or threads, that a rank waits for within the looks, above which they compute."""
+_LEAST_OBJECTS = 5
+"""Times that a rank goes on within a look, above one a second, above which its loader gives it objects."""
 HELPED: frozenset[Kind] = frozenset({"wait", "file", "idle"})
 """Waits that another process may end: a pool's, a server's or a compiler's, by a thread, a pipe or a socket."""
 LONGEST_WAIT = 600.0
@@ -248,7 +250,9 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
         by_threads = looks[-1].all_ran - looks[0].all_ran - (looks[-1].ran - looks[0].ran)
         if by_threads > _LEAST_OF_CHILDREN:
             return True
-    if kind in HELPED or (kind == "sleep" and not unmoved):
+    if kind == "loader" and looks and looks[-1].switches - looks[0].switches > _LEAST_OBJECTS + seconds:
+        return True  # one object after the other: a wait for a single one wakes up every five seconds
+    if kind in (*HELPED, "loader") or (kind == "sleep" and not unmoved):
         return by_children > _BUSY * seconds  # of one that asks again and again a child may have other work
     has_changed = len(functions) > 1 and functions[0] != functions[-1]
     return kind == "compute" and (has_changed or _computes_in_libraries(rank) or _lacks_cpu(rank, seconds))

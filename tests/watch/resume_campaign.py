@@ -235,7 +235,11 @@ LOST: dict[str, Resume] = {
         ("2 * STEPS_OF_EPOCH * world", "2 * STEPS_OF_EPOCH * 2"), worlds=(2, 3),
     ),
 }  # fmt: skip
+SEEDS_EACH_STEP = ("random.random()\n", "random.seed(step); torch.manual_seed(step); random.random()\n")
 HEALTHY: dict[str, Resume] = {
+    "generators that each step seeds": Resume(
+        (SEEDS_EACH_STEP, (SET_TORCH, "pass"), (SET_PYTHON, "pass")), saving=(SEEDS_EACH_STEP,)
+    ),
     "an AveragedModel": Resume((*AVERAGED, LOAD_AVERAGE), saving=AVERAGED),
     "an AveragedModel that begins later": Resume(AVERAGED),
     "an AveragedModel that is used later": Resume((AVERAGED[0], LOAD_AVERAGE), saving=(AVERAGED[0], AVERAGED[2])),

@@ -55,6 +55,8 @@ class ResumeMarks:
         self.states_set: dict[str, list[str]] = {}
         self.seeded: set[str] = set()
         """Generators that were seeded after their state was set."""
+        self.seeded_steps: dict[str, tuple[int, int]] = {}
+        """By generator, the latest step in which it was seeded, and in how many it was."""
         self.first: dict[str, Any] = {"in0": [], "lr0": [], "g0": {}}
         """What this process had when its training began."""
         self.backward_passes = 0
@@ -118,8 +120,13 @@ class ResumeMarks:
         self.begun = False
 
     def _seeding(self, name: str, _: Any) -> None:
-        if not (self.collection.step or self.collection.compiling()):
-            self.seeded.add(name.partition(".")[0].replace("random", "python"))
+        step, generator = self.collection.step, name.partition(".")[0].replace("random", "python")
+        if self.collection.compiling():
+            return
+        if not step:
+            self.seeded.add(generator)
+        latest, count = self.seeded_steps.get(generator, (0, 0))
+        self.seeded_steps[generator] = step, count + (step > latest)
 
     def _setting(self, generator: str, state: Any) -> None:
         if not self.collection.step:
@@ -162,6 +169,7 @@ class ResumeMarks:
         self.awaited = LATER_STEPS
         state = self.state.read() if with_state else {}
         state["open"] = self.backward_passes if state.get("grads") else 0
+        state["seeded"] = sorted(name for name, (_, count) in self.seeded_steps.items() if count >= step - 1 > 0)
         self._write("saved", step, generators, counts, state)
 
     def _write(

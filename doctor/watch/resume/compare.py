@@ -367,7 +367,10 @@ class _Comparison:
         both = sorted(self.begun.keys() & self.save.marks.keys())
         for rank in both:
             mark, saved, names = self.begun[rank], self.save.marks[rank], []
+            seeded_each_step = {*mark.seeded} & {*saved.seeded}
             for name, digest in saved.g.items():
+                if name in seeded_each_step:
+                    continue
                 candidates = {mark.g.get(name, ""), *mark.set.get(name, ())}
                 is_seeded_again = mark.g.get(name) == saved.g0.get(name) != digest
                 if digest in candidates and not is_seeded_again and name not in mark.seeded:

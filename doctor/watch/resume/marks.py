@@ -54,7 +54,7 @@ class Mark(msgspec.Struct):
     g0: dict[str, str] = {}
     set: dict[str, list[str]] = {}
     seeded: list[str] = []
-    """Generators that were seeded after that."""
+    """Generators that were seeded after that; of a save, those that the program seeds in each step."""
     loaders: list[LoaderMark] = []
     in0: list[str] = []
     lr0: list[Number] = []

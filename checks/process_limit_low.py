@@ -37,7 +37,6 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Ite
             observed=limit.soft,
             expected=MIN_PROCESSES,
             hard="unlimited" if limit.hard is None else limit.hard,
-            setting="",
             case="User",
         )
     if group is not None and group.processes is not None and group.processes < MIN_PROCESSES:
@@ -46,7 +45,6 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Ite
             "{expected}",
             observed=group.processes,
             expected=MIN_PROCESSES,
-            hard="",
             setting=group.processes_setting,
             unlimited=unlimited_command(group.processes_setting),
             case="Control group",

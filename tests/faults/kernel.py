@@ -100,7 +100,6 @@ umount -R /sys/fs/cgroup"""
     return fault, undo
 
 
-GROUPED_PIDS = grouped("pids", "pids.max", "2048", "pids.max=2048")
 ROWS = [
     Row("listen-queue-short", *setting(SOMAXCONN, "128"), values={"observed": 128, "expected": 256, "ranks": 32}),
     Row("listen-queue-short", *setting(SOMAXCONN, "128"), fleet="cpu"),
@@ -221,7 +220,7 @@ ROWS = [
     ),
     Row(
         "process-limit-low",
-        *GROUPED_PIDS,
+        *grouped("pids", "pids.max", "2048", "pids.max=2048"),
         fleet="cpu",
         values={"observed": 2048},
     ),

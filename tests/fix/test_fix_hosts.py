@@ -350,7 +350,7 @@ def test_two_fixes_compose_and_are_undone_the_newer_first(site: Site) -> None:
     assert "somaxconn = 4096" in site.fleet.read(host, FILE)
     assert site.fleet.read(host, FILE).endswith("an end\nbacklog = 4096\n")
     output = site.fix("--undo", older, "--yes", code=10)
-    assert "was changed since, by somebody or by a newer plan" in output
+    assert "was changed since, by a user or by a newer plan" in output
     assert "NOT UNDONE: 1 step still in effect" in output
     site.fix("--undo", newer, "--yes")
     site.fix("--undo", older, "--yes")

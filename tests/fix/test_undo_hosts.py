@@ -164,7 +164,7 @@ def test_what_was_changed_since_is_never_lost(site: Site, name: str) -> None:
     assert site.fleet.enter(host, read).stdout.strip() == expected
     if refused:
         assert f"FAILED   {host}: {refused} (" in output
-        assert "was changed since, by somebody or by a newer plan" in output
+        assert "was changed since, by a user or by a newer plan" in output
         assert "changed since:" in output or "as the fix left it:" in output
         assert "still in effect" in output
         site.fix("--undo", plan, "--yes", *MERGE, code=10 if name in ("a value",) else 0)

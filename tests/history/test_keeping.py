@@ -132,7 +132,7 @@ def test_a_place_that_cannot_be_used_costs_one_line(tmp_path: Path) -> None:
         for more in (("--no-history",), ())
     )
     assert done.returncode == kept_out.returncode == 0
-    assert re.fullmatch(r"doctor: history: .*state/doctor/history: .*; this run is not kept\n", done.stderr)
+    assert re.fullmatch(r"doctor: history: .*state/doctor/history: .*; this run is not saved\n", done.stderr)
     assert done.stdout.count("\n") == kept_out.stdout.count("\n")
 
 
@@ -182,7 +182,7 @@ class TestRemember:
         now = report(1, n1="E")
         assert remember(now, CHECKS, HistoryOptions("check", seconds=0.05), environ=self.environ(state)) is now
         release.set()
-        assert capsys.readouterr().err == "doctor: history: no answer within 0.05 s; this run is not kept\n"
+        assert capsys.readouterr().err == "doctor: history: no answer within 0.05 s; this run is not saved\n"
 
     def test_a_full_disk_costs_one_line(
         self, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -192,7 +192,7 @@ class TestRemember:
 
         monkeypatch.setattr(run_store.HistoryFolder, "write", full)
         remember(report(1, n1="E"), CHECKS, HistoryOptions("check"), environ=self.environ(state))
-        assert capsys.readouterr().err == "doctor: history: No space left on device; this run is not kept\n"
+        assert capsys.readouterr().err == "doctor: history: No space left on device; this run is not saved\n"
 
     def test_a_run_without_hosts_is_none(self, state: Path) -> None:
         remember(report(1), CHECKS, HistoryOptions("check"), environ=self.environ(state))

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from tests.faults.connectivity import AHEAD
-from tests.faults.kernel import GROUPED_PIDS, HIDE_LINK, LISTEN, PORTS, SOMAXCONN, held, limit, setting, shown_limit
+from tests.faults.kernel import HIDE_LINK, LISTEN, PORTS, SOMAXCONN, held, limit, setting, shown_limit
 from tests.faults.memory import FILL, STRICT
 
 
@@ -168,7 +168,6 @@ CASES = [
         host=1,
     ),
     Case("raise-process-limit", ("process-limit-low",), limit("nproc", 1024)[0], host=1),
-    Case("raise-process-limit", ("process-limit-low",), GROUPED_PIDS[0], host=3),
     Case("enlarge-shm", ("shm-docker-default",), SMALL_SHM, host=1),
     Case("enlarge-shm", ("shm-too-small",), SMALL_SHM.replace("64m", "512m"), host=1, fleet="a2"),
     Case(

@@ -300,7 +300,7 @@ def test_pods_of_which_only_the_first_has_a_name(
 @pytest.mark.parametrize(
     ("options", "env", "text", "code"),
     [
-        (("--gang", "2"), {}, "there is no key", 2),
+        (("--gang", "2"), {}, "no key authenticates the pods", 2),
         (("--gang", "2"), {"DOCTOR_GANG_KEY": "short"}, "has 5 bytes", 78),
         (("--gang", "2", "--gang-key", "/nowhere"), {}, "cannot be read", 78),
         (("--gang", "x"), KEY, "expected the number of pods", 2),
@@ -329,7 +329,7 @@ def test_without_a_key_only_the_pods_addresses_are_believed(site: Site) -> None:
 def test_without_a_key_pods_that_have_no_names_are_refused(site: Site) -> None:
     gang = Gang(site, "--gang", "2", "--gang-key", "none", "--net", "off", env={"FQ_RAY_IP": RAY})
     done = gang.start(site.hosts[0]).end()[site.hosts[0]]
-    assert done.code == 2 and "have no names to be believed by" in done.err, done
+    assert done.code == 2 and "names of this job's pods prove nothing" in done.err, done
 
 
 @pytest.mark.parametrize(

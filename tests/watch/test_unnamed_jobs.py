@@ -222,7 +222,7 @@ def test_processes_that_are_connected_are_one_group(kind: str, tmp_path: Path) -
 
 
 def test_a_program_that_connects_for_each_call_is_seen_though_it_is_not_connected_at_every_moment() -> None:
-    """Connected for 0.15 s of each 0.3 s."""
+    """Connected for 0.15 s of each 0.2 s."""
     program = """if 1:
         import os, socket, time
         server = socket.create_server(("127.0.0.1", 0))
@@ -232,7 +232,7 @@ def test_a_program_that_connects_for_each_call_is_seen_though_it_is_not_connecte
             link = server.accept()[0] if pid else socket.create_connection(server.getsockname())
             time.sleep(0.15)
             link.close()
-            time.sleep(0.15)
+            time.sleep(0.05)
     """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout and process.stdout.read(2) == b".."

@@ -90,8 +90,7 @@ _LEAST_OF_THREADS = 0.05
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
 _LEAST_OF_CHILDREN = 0.2
 """Seconds on CPUs of the children, or threads, that a rank waits for within the looks, above which they compute."""
-_LEAST_OBJECTS = 5
-"""Times that a rank goes on within a look, above one a second, above which its loader gives it objects."""
+_LEAST_OBJECTS = 5  # and one a second: times that a rank goes on, above which its loader gives it objects
 HELPED: frozenset[Kind] = frozenset({"wait", "file", "idle"})
 """Waits that another process may end: a pool's, a server's or a compiler's, by a thread, a pipe or a socket."""
 LONGEST_WAIT = 600.0
@@ -194,7 +193,9 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if rank.lock_owners and (kind == "sleep" or (kind == "file" and last.call == "lock")):
         text = filled("{0}; a file that it has open is locked by {1}", text, rank.lock_owners[0][1])
     by_children = rank.children_ran[-1] - rank.children_ran[0] if rank.children_ran else 0.0
-    works, transfers = _works(kind, rank, seconds, unmoved, by_children), _transfers(first, last)
+    works = _works(kind, rank, seconds, unmoved, by_children)
+    has_moved = min(first.bytes, last.bytes) >= 0 and last.bytes - first.bytes >= _TRANSFER
+    transfers = has_moved or last.awaited > first.awaited >= 0
     turns = kind == "compute" and still and last.switches - first.switches <= 1 and not transfers
     rests_itself = unmoved and last.all_ran - first.all_ran < _LEAST_OF_THREADS
     rests = rests_itself and by_children < _LEAST_OF_CHILDREN
@@ -232,11 +233,6 @@ def _answering(rank: ProcessReport) -> str:
     """The processes that have the other end of its wait."""
     names = (filled("{0}, which is stopped", name) if stopped else name for name, stopped in rank.answering)
     return joined("; ", names)
-
-
-def _transfers(first: Look, last: Look) -> bool:
-    has_moved = min(first.bytes, last.bytes) >= 0 and last.bytes - first.bytes >= _TRANSFER
-    return has_moved or last.awaited > first.awaited >= 0
 
 
 def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_children: float) -> bool:

@@ -205,9 +205,7 @@ def launch_refusals(
         if os.path.isabs(needed) and "%" not in needed and not is_there(needed):
             expected = "a file that is there" if name == "input" else "a folder that is there"
             return [OptionProblem(command, f"--{name}", printable(needed, 200), expected)]
-    try:
-        done = run_bounded(trial, _TRIAL_SECONDS, MAX_OUTPUT, {**environ, "LC_ALL": "C.UTF-8"}, os.getcwd())
-    except (OSError, subprocess.TimeoutExpired):
+    if (done := _tried(trial, environ)) is None:
         return [OptionProblem(command, TRIAL, "", shlex.join(trial))]
     text = plain_lines((done.stderr + done.stdout).decode("utf-8", "replace"))
     maps = _MAP in text or "-----" not in text  # Open MPI 4 may end with 0 where it maps nothing, and frames the reason
@@ -253,22 +251,30 @@ def _wrapper_refused(line: LaunchLine, argv: Sequence[str], environ: Mapping[str
     They are run as they stand there, with a shell behind them that only looks for the launcher.
     """
     names = [word for word, starter in line.commands if not starter]
-    rest = [*argv]
-    at = 0
-    while len(names) > 1 and names[0] in rest[at:]:
-        at = rest.index(names.pop(0), at)
-        if rest[at] in _OF_SHELL:
-            rest, at = rest[at + 1 :], 0
-    end = rest.index(names[0], at) if names and names[0] in rest[at:] else 0
-    if not end or not line.wrappers or not _runs_here(line) or any("$" in word for word in rest[: end + 1]):
+    places: list[int] = []
+    for name in names:
+        after = places[-1] + 1 if places else 0
+        if name not in argv[after:]:
+            return None
+        places.append(argv.index(name, after))
+    started = [place for place in places if argv[place] not in _OF_SHELL]  # what a shell does itself cannot be run
+    if len(started) < 2 or not _runs_here(line) or any("$" in word for word in argv[: places[-1] + 1]):
         return None
-    trial = [*rest[:end], "/bin/sh", "-c", 'command -v -- "$0"', rest[end]]
+    launcher = argv[places[-1]]
+    trial = [*argv[started[0] : places[-1]], "/bin/sh", "-c", 'command -v -- "$0"', launcher]
+    done = _tried(trial, environ)
+    if done is None:
+        return OptionProblem(trial[0], TRIAL, "", shlex.join(trial))
+    reason = _message(plain_lines(done.stderr.decode("utf-8", "replace"))) or filled("{0}: not found", launcher)
+    return OptionProblem(trial[0], TRIAL, reason, shlex.join(trial)) if done.returncode else None
+
+
+def _tried(trial: Sequence[str], environ: Mapping[str, str]) -> subprocess.CompletedProcess[bytes] | None:
+    """What a trial ended with, in English; None where it did not start, or did not end in time."""
     try:
-        done = run_bounded(trial, _TRIAL_SECONDS, MAX_OUTPUT, {**environ, "LC_ALL": "C.UTF-8"}, os.getcwd())
+        return run_bounded(trial, _TRIAL_SECONDS, MAX_OUTPUT, {**environ, "LC_ALL": "C.UTF-8"}, os.getcwd())
     except (OSError, subprocess.TimeoutExpired):
-        return OptionProblem(rest[0], TRIAL, "", shlex.join(trial))
-    reason = _message(plain_lines(done.stderr.decode("utf-8", "replace"))) or filled("{0}: not found", rest[end])
-    return OptionProblem(rest[0], TRIAL, reason, shlex.join(trial)) if done.returncode else None
+        return None
 
 
 def _is_this_host(call: LaunchCall) -> bool:

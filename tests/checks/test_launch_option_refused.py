@@ -189,6 +189,12 @@ def test_what_ends_the_launcher_on_all_hosts(line: str, option: str) -> None:
         ("prlimit --nofile=1024 torchrun t.py", ""),
         ("nohup setsid stdbuf -oL torchrun t.py", ""),
         ("time env -u HOME torchrun t.py", ""),
+        ("time -p torchrun t.py", ""),
+        ("time -p nice -n 5 taskset -c 0 torchrun t.py", ""),
+        ("exec -a train env -u HOME torchrun t.py", ""),
+        ("command -p torchrun t.py", ""),
+        ("time -p taskset -c 7000 torchrun t.py", "taskset: failed to set"),
+        ("nice nice torchrun t.py", ""),
     ],
 )
 def test_what_ends_the_launcher_here(line: str, told: str) -> None:

@@ -230,9 +230,10 @@ def python_number(text: str) -> int | None:
 def is_number(text: str) -> bool:
     """Whether float() of Python takes it."""
     try:
-        return float(text) is not None
+        float(text)
     except ValueError:
         return False
+    return True
 
 
 def _number(text: str) -> int:

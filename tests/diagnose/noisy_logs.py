@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
-import yaml
+from tests.diagnose import log_files
 
 WAYS = 6
 HEADS = ("", "", "(WorkerDict pid=812) ", "[1,{rank}]<stdout>:", "worker-{rank}: ", "2026-11-20T10:00:00.123Z ")
@@ -19,7 +18,7 @@ ENDS = (
 STEPS = 40
 LAST_NOISE = 35
 """Of the steps: behind it come enough to show that the program goes on."""
-NOISE: list[str] = yaml.safe_load(Path(__file__).with_name("logs").joinpath("noise.yaml").read_text("utf-8"))
+NOISE: list[str] = log_files.read("noise.yaml")
 
 
 def step_line(way: int, step: int, rank: int) -> str:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,9 +12,10 @@ from doctor.diagnose.decide import diagnose
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.signature import load_signatures
+from tests.diagnose import log_files
 
 LOGS = Path(__file__).with_name("logs")
-CASES: list[dict[str, Any]] = yaml.safe_load((LOGS / "cases.yaml").read_text())
+CASES: list[dict[str, Any]] = log_files.read("cases.yaml")
 SIGNATURES = load_signatures()
 MATCHER = Matcher(SIGNATURES.values())
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.diagnose import log_files
 from tests.diagnose.noisy_logs import noisy_run
 from tests.diagnose.reported import exit_code
 from tests.diagnose.test_rules import logs
 
-RUNS: list[dict[str, Any]] = yaml.safe_load(
-    Path(__file__).with_name("logs").joinpath("healthy.yaml").read_text("utf-8")
-)
+RUNS: list[dict[str, Any]] = log_files.read("healthy.yaml")
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run["name"])

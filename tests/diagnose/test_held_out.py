@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from doctor.diagnose.diagnosis import Diagnosis
+from tests.diagnose import log_files
 from tests.diagnose.reported import general
 from tests.diagnose.test_rules import logs
 
 FOLDER = Path(__file__).with_name("logs")
-THREADS: list[dict[str, Any]] = yaml.safe_load(FOLDER.joinpath("public_held_out.yaml").read_text("utf-8"))
+THREADS: list[dict[str, Any]] = log_files.read("public_held_out.yaml")
 LEAST_RIGHT = 0.85
 
 

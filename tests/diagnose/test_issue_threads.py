@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.diagnose import log_files
 from tests.diagnose.reported import general
 from tests.diagnose.test_rules import logs
 
-THREADS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("logs").joinpath("public.yaml").read_text())
+THREADS: list[dict[str, Any]] = log_files.read("public.yaml")
 
 
 @pytest.mark.parametrize("thread", THREADS, ids=lambda thread: thread["name"])

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.signature import FOLDER
+from tests.diagnose import log_files
 from tests.diagnose.test_rules import SIGNATURES, logs
 
-LAUNCHES: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("logs").joinpath("launch.yaml").read_text())
+LAUNCHES: list[dict[str, Any]] = log_files.read("launch.yaml")
 SEVERAL = [launch for launch in LAUNCHES if launch["causes"] and launch["name"].startswith("srun-")]
 STEP = "step 40/100 loss 2.31"
 

@@ -4,6 +4,7 @@ The shape of a line is the line without digits and the letters a to f, so that n
 difference. Whether a shape can match a signature is decided once, and remembered.
 """
 
+import heapq
 import re
 
 MAX_LINE = 4096  # bytes of a line that are looked at
@@ -180,16 +181,19 @@ def covering_grams(literals, length):
         uncovered[literal] = set(word[at : at + length] for at in range(max(1, len(word) - length + 1)))
         for gram in uncovered[literal]:
             containing.setdefault(gram, set()).add(literal)
+    counts = [(-len(holders), gram) for gram, holders in containing.items()]
+    heapq.heapify(counts)
     chosen = []
     while uncovered:
-        most = max(map(len, containing.values()))
-        best = max(gram for gram, holders in containing.items() if len(holders) == most)
-        chosen.append((best, sorted(containing[best])))
-        for literal in list(containing[best]):
+        count, best = heapq.heappop(counts)
+        holders = containing[best]
+        if len(holders) < -count:  # others have covered some of its literals since
+            heapq.heappush(counts, (-len(holders), best))
+            continue
+        chosen.append((best, sorted(holders)))
+        for literal in list(holders):
             for gram in uncovered.pop(literal):
                 containing[gram].discard(literal)
-                if not containing[gram]:
-                    del containing[gram]
     return chosen
 
 

@@ -16,6 +16,7 @@ from doctor.cli.host_options import (
     ProductOption,
     ScopeOption,
     VisitOptions,
+    connection_words,
     examine_options,
     validate_connection,
     validate_product,
@@ -113,7 +114,9 @@ def command(
         requested = (*_requested(compare, paths), *(name for name in ON_REQUEST if name in run.checks))
         rounds = made_rounds(smoke or bool(run.smoke), net != "off" or run.tried_network, bool(run.watch))
         selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, requested)
-        raise typer.Exit(replay_and_report(run, selected, catalog, output, named=bool(choice.select)))
+        reached_by = connection_words(connection, visit)
+        named = bool(choice.select)
+        raise typer.Exit(replay_and_report(run, selected, catalog, output, named=named, connection=reached_by))
     from doctor.session.run_history import keeps_settings
     from doctor.session.select_hosts import select_inventory
     from doctor.session.training_files import with_launch_line

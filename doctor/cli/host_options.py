@@ -253,6 +253,14 @@ def examine_options(
     )
 
 
+def connection_words(connection: ConnectionOptions, visit: VisitOptions) -> tuple[str, ...]:
+    """The options by which another command reaches the hosts of a saved run, which keeps none. Raises: CommandError."""
+    from doctor.engine.record import LaunchOptions
+
+    without_password = connection._replace(ask_pass=False)
+    return examine_options(without_password, visit, LaunchOptions(), connection.within).connection_words
+
+
 def _password() -> str:
     if not sys.stdin.isatty():
         raise UsageError("--ask-pass needs a terminal to ask on")

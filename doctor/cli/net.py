@@ -20,6 +20,7 @@ from doctor.cli.host_options import (
     TimeoutOption,
     VisitOptions,
     WorkersOption,
+    connection_words,
     examine_options,
     require_finite,
     validate_connection,
@@ -120,7 +121,8 @@ def command(
     if output.from_file:
         run = load_saved_run(output.from_file)
         require_two_hosts(list(run.hosts), run.hosts_unknown)
-        raise typer.Exit(replay_and_report(run, selected, catalog, output, command="net"))
+        reached_by = connection_words(connection, VisitOptions(sudo))
+        raise typer.Exit(replay_and_report(run, selected, catalog, output, command="net", connection=reached_by))
     job_environment = source.read()
     environ = job_environment.environ
     selection = with_hosts_of_line(hosts.selection_by(connection), job_environment)

@@ -18,6 +18,8 @@ from doctor.cli.host_options import (
     HostOptions,
     JobOptions,
     ScopeOption,
+    VisitOptions,
+    connection_words,
     require_finite,
     ssh_options,
     validate_connection,
@@ -131,7 +133,8 @@ def command(
     if output.from_file:
         catalog = load_catalog(choice.checks)
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
-        raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
+        run, reached_by = load_saved_run(output.from_file), connection_words(connection, VisitOptions())
+        raise typer.Exit(replay_and_report(run, selected, catalog, output, connection=reached_by))
     selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
     # An empty name is that of a variable that is not set, and no leave to test.
     fleet = None if when_idle is None else _idle_node(when_idle, selection)

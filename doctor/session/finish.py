@@ -120,18 +120,22 @@ def replay_and_report(
     *,
     named: bool = True,
     command: str = "check",
+    connection: tuple[str, ...] = (),
 ) -> int:
     """Judges a saved run, and reports. Returns the exit code.
 
     ``named``: the user asks for these very checks; else those that are newer than the run are left out, with a note.
+    ``connection``: the options by which another command reaches its hosts.
     """
-    if named:
-        return save_and_report(Examination(run, replay(run, selected)), catalog, output, command=command)
-    from doctor.session.saved_checks import checks_of_run, with_note
+    judged = selected
+    if not named:
+        from doctor.session.saved_checks import checks_of_run, with_note
 
-    judged = checks_of_run(run, selected)
-    report = with_note(replay(run, judged), run, [check for check in selected if check not in judged])
-    return save_and_report(Examination(run, report), catalog, output)
+        judged = checks_of_run(run, selected)
+    report = msgspec.structs.replace(replay(run, judged), connection_words=connection)
+    if not named:
+        report = with_note(report, run, [check for check in selected if check not in judged])
+    return save_and_report(Examination(run, report), catalog, output, command=command)
 
 
 def examine_and_report(

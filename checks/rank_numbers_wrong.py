@@ -121,8 +121,8 @@ def _same_node_rank(launch: LaunchConfig, starts: int, node_rank: int) -> Findin
         expected="another number on every host",
         launch=launch.launch_line,
         remedy=filled(
-            "Let each host have its own: `{0}`. The job script's own shell, outside of single quotes, has that of its "
-            "own host, 0.",
+            "Let each host have its own: `{0}`. Keep the single quotes: without them the job script's own shell writes "
+            "the number of its own host, 0, for all hosts.",
             filled(_COUNTING.get(launch.outer_launcher, "{0} {1} <number of the host> <other options>"), inner, option),
         ),
     )

@@ -37,7 +37,7 @@ from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.progress_line import ProgressLine
-from doctor.report.layout.terminal import detect_terminal
+from doctor.report.layout.terminal import detect_terminal, terminal_columns
 from doctor.session.connection import connected
 from doctor.session.policy import apply_policy, validate_settings
 from doctor.session.select_checks import load_catalog, load_playbook_catalog
@@ -227,6 +227,6 @@ def _show_plan(plan: FixPlan, display: DisplayOptions) -> None:
     if display.as_json:
         return write_stdout(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
 
-    return write_stdout(
-        render_plan.plan_text(plan, detect_terminal(sys.stdout, display.color, os.environ).colour, display.verbose)
-    )
+    terminal = detect_terminal(sys.stdout, display.color, os.environ)
+    width = terminal_columns(sys.stdout, os.environ)
+    return write_stdout(render_plan.plan_text(plan, terminal.colour, display.verbose, width))

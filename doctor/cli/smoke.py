@@ -131,10 +131,11 @@ def command(
     smoke_options = parse_smoke_options(training, job_of_launch(launch), environ)
     warn_of_time_left(smoke_options, launch.time_left_s)
     if output.from_file:
-        catalog = load_catalog(choice.checks)
+        catalog, reached_by = load_catalog(choice.checks), connection_words(connection, VisitOptions())
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
-        run, reached_by = load_saved_run(output.from_file), connection_words(connection, VisitOptions())
-        raise typer.Exit(replay_and_report(run, selected, catalog, output, connection=reached_by))
+        raise typer.Exit(
+            replay_and_report(load_saved_run(output.from_file), selected, catalog, output, connection=reached_by)
+        )
     selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
     # An empty name is that of a variable that is not set, and no leave to test.
     fleet = None if when_idle is None else _idle_node(when_idle, selection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.engine.language import localized, localized_filled, phrase
@@ -12,7 +13,7 @@ from doctor.fix.plan import FixPlan, HostPlan, PlaybookSummary, StepPreview
 from doctor.fix.select import Untreated
 from doctor.fix.survival import NOT_KNOWN
 from doctor.report.layout.advice import mark_personal_words
-from doctor.report.layout.formatting import bracketed, clean, count_noun
+from doctor.report.layout.formatting import MARK, bracketed, clean, count_noun, laid_out
 from doctor.report.layout.host_names import Fleet
 
 _LONG_DATA = re.compile(r"[A-Za-z0-9+/=]{81,}")
@@ -21,9 +22,9 @@ MAX_DIFF_LINES = 40
 """Lines of one diff that are shown; the saved plan has them all."""
 
 
-def plan_text(plan: FixPlan, colour: bool = False, verbose: bool = False) -> str:
-    """What would be done where, and what will not."""
-    return "\n".join(_PlanRenderer(plan, colour, verbose).lines()) + "\n"
+def plan_text(plan: FixPlan, colour: bool = False, verbose: bool = False, width: int = 0) -> str:
+    """What would be done where, and what will not. Prose is wrapped at ``width`` columns; 0 does not."""
+    return laid_out("\n".join(_PlanRenderer(plan, colour, verbose).lines()), width or sys.maxsize) + "\n"
 
 
 class _PlanRenderer:
@@ -60,13 +61,13 @@ class _PlanRenderer:
                 continue
             playbook = self.playbooks[name]
             yield f"  {name}{localized(': ')}{_text(playbook.title)}"
-            yield f"    {_terms(playbook, host_plan.survives.get(name))}"
+            yield f"    {MARK}{_terms(playbook, host_plan.survives.get(name))}"
             for treated in host_plan.treated:
                 if treated.playbook == name:
                     message = _text(treated.message)
-                    yield "    " + phrase("for {check}: {message}", check=treated.check, message=message)
+                    yield f"    {MARK}" + phrase("for {check}: {message}", check=treated.check, message=message)
             if playbook.note:
-                yield "    " + phrase("note: {text}", text=clean(_note(playbook.note), 2000))
+                yield f"    {MARK}" + phrase("note: {text}", text=clean(_note(playbook.note), 2000))
             steps = [step for step in host_plan.steps if step.playbook == name]
             for number, step in enumerate(steps, 1):
                 yield from self.step(number, step)
@@ -74,11 +75,11 @@ class _PlanRenderer:
     def step(self, number: int, step: StepPreview) -> Iterator[str]:
         by_hand = localized("by hand: ") if step.kind == "hands" else ""
         skipped = phrase(" (skipped: {reason})", reason=localized_filled(step.skip)) if step.skip else ""
-        yield f"    {number}. {by_hand}{localized_filled(step.description)}{skipped}"
+        yield f"    {MARK}{number}. {by_hand}{localized_filled(step.description)}{skipped}"
         if step.skip and not self.verbose:
             return
         if step.note:
-            yield f"       {localized_filled(step.note)}"
+            yield f"       {MARK}{localized_filled(step.note)}"
         for label, command in (("$", step.run), (localized("undo:"), step.undo)):
             for at, line in enumerate(command.splitlines()):
                 yield f"       {label if not at else ' ' * display_width(label)} {self.short(line)}"
@@ -141,8 +142,9 @@ class _PlanRenderer:
                 else ""
             )
             colon = localized(": ")
-            yield f"  {where}{colon}{check}{colon}{_text(title)}{bracketed(localized(who) + example)}"
-            yield from (f"    {number}. {mark_personal_words(_text(text))}" for number, text in enumerate(steps, 1))
+            yield f"  {MARK}{where}{colon}{check}{colon}{_text(title)}{bracketed(localized(who) + example)}"
+            for number, text in enumerate(steps, 1):
+                yield f"    {MARK}{number}. {mark_personal_words(_text(text))}"
 
     def unknown(self) -> Iterator[str]:
         same: dict[tuple[str, str], set[str]] = {}
@@ -162,7 +164,7 @@ class _PlanRenderer:
             same.setdefault(text, []).append(host)
         for text, hosts in same.items():
             where = self.fleet.where(self.fleet.ordered(hosts)) or localized("the job")
-            yield f"  {where}{localized(': ')}{clean(text)}"
+            yield f"  {MARK}{where}{localized(': ')}{clean(text)}"
 
     def closing(self) -> Iterator[str]:
         to_do = self.plan.plans_to_apply
@@ -177,7 +179,8 @@ class _PlanRenderer:
             effects = localized(" and ").join(localized(_RISKS[risk]) for risk in interrupts)
             yield phrase("Warning: this plan {effects}.", effects=effects)
         hosts = count_noun(len(to_do), "host")
-        yield phrase("Nothing has changed yet. To apply it to {hosts}: {command}", hosts=hosts, command=self.command)
+        yield MARK + phrase("Nothing has changed yet. To apply it to {hosts}:", hosts=hosts)
+        yield f"  {self.command}"
 
     @property
     def command(self) -> str:

@@ -75,7 +75,10 @@ UNREAD_TASKS = "srun-options"
 
 
 class LaunchConfig(LaunchSettings, frozen=True):
-    """The job's settings. A value that cannot be used stands in ``problems`` and leaves its field at the default."""
+    """The job's settings, as the environment and the options give them.
+
+    A value that cannot be used stands in ``problems`` and leaves its field at the default.
+    """
 
     framework: Literal["torch", "mindspore", ""] = ""
     """Empty: unknown."""

@@ -67,7 +67,8 @@ by hand
   a4 (1/4): dirty: Clean it (vendor)
     1. Wipe
 
-Nothing has changed yet. To apply it to 2 hosts: doctor fix --apply 20261120-101502-beef
+Nothing has changed yet. To apply it to 2 hosts:
+  doctor fix --apply 20261120-101502-beef
 """
     )
 

@@ -92,7 +92,7 @@ def probe_lines(fact: type[Fact], width: int = WIDTH) -> Iterator[str]:
     yield from wrapped(_named_summary(fact), width)
     probe = fact.probe
     for line in _PROBE_DESCRIPTIONS[probe.kind](fact):
-        yield f"    {line}"
+        yield from (f"    {part}" for part in ([line] if probe.kind == "run" else wrapped(line, width - 4)))
     second = [localized("collected in a second round")] if fact.needs else []
     rules = localized("; ").join([*_probe_conditions(probe), *second])
     if rules:

@@ -166,8 +166,8 @@ def _read_key(path: str, place: GangPlace, environ: Mapping[str, str]) -> tuple[
     if not secret:
         raise UsageError(
             filled(
-                "--gang: no key authenticates the pods to each other; expected {0} from a Secret, a file by --gang-key, "
-                "such as the SSH key that Volcano or an MPIJob mounts, or --gang-key none",
+                "--gang: no key authenticates the pods to each other; expected {0} from a Secret, a file by "
+                "--gang-key, such as the SSH key that Volcano or an MPIJob mounts, or --gang-key none",
                 KEY_VARIABLE,
             )
         )

@@ -216,7 +216,7 @@ def job(fleet: Any, folder: Any, healthy: bool) -> Prepared:
 def mounted(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     """Mounts a network file system that answers, on every host."""
     for host in fleet.hosts:
-        fleet.enter(host, f"grep -q ' /data ' /proc/mounts || {{ {MOUNT.format(user=4711)} }}")
+        fleet.alter(host, f"grep -q ' /data ' /proc/mounts || {{ {MOUNT.format(user=4711)} }}")
     return Prepared([])
 
 

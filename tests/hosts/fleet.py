@@ -190,6 +190,11 @@ class Fleet:
         self._touched.add(host)
         self.enter(host, ["rm", "-r", "--", path])
 
+    def alter(self, host: str, sh: str) -> None:
+        """Runs sh text that changes a running host."""
+        self._touched.add(host)
+        self.enter(host, sh)
+
     def sysctl(self, host: str, name: str, value: str | int) -> None:
         """Sets a sysctl of a running host, for this host alone even where the kernel has one for all."""
         self.change(host, sysctl={name: value})

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity
 from doctor.engine.sanitize import number_ranges
+from doctor.engine.smoke_summary import Failure, SmokeSummary
 from doctor.report.layout.fold import fold, sort_by_area
 from doctor.report.layout.group_findings import grouped
 from doctor.report.layout.host_names import Fleet
@@ -162,6 +163,29 @@ def test_what_hides_most_comes_first_then_errors() -> None:
     first = fold(example_reports.folded()).first_failure
     assert first is not None
     assert first.outcome.check == "driver-differs"
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_what_ended_a_training_comes_before_what_its_ranks_showed_but_not_before_a_cause_on_its_hosts(
+    ended: bool,
+) -> None:
+    def found(check: str, area: str, *blocked: str) -> list[Outcome]:
+        finding = Finding("x", hosts=(FLEET.hosts[0],))
+        unknown = {FLEET.hosts[0]: Reason("blocked", root_cause=check)}
+        hidden = [Outcome(name, Severity.ERROR, area, "", unknown=unknown) for name in blocked]
+        return [Outcome(check, Severity.ERROR, area, "", (finding,), FLEET.hosts), *hidden]
+
+    outcomes = (
+        *found("loopback-down", "connectivity", "peer-unreachable", "net-unreachable"),
+        *found("smoke-gradient-summed", "smoke", "smoke-parameters-diverge"),
+        *found("smoke-rank-died", "smoke"),
+    )
+    failures = (Failure("dead", (1,)),) if ended else ()
+    smoke = SmokeSummary("gloo", {}, "trouble", 0.0, 0.0, failures=failures)
+    folded = fold(Report("", FLEET.hosts, outcomes, smoke=smoke))
+    names = [failure.outcome.check for failure in folded.failures]
+    assert names[0] == "loopback-down"
+    assert names[1:] == ["smoke-rank-died", "smoke-gradient-summed"][:: 1 if ended else -1]
 
 
 def test_areas_are_in_the_order_in_which_a_job_meets_them() -> None:

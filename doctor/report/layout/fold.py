@@ -93,19 +93,25 @@ class FoldedReport(msgspec.Struct, frozen=True):
     skipped: tuple[Gap, ...]
     waived: tuple[WaivedGroup, ...]
     counts: Counts
+    ended_by: str = ""
+    """The check of what stopped the training of the smoke run or of the watched program; empty where nothing did."""
 
     @property
     def failures(self) -> tuple[CheckFailure, ...]:
         """What stops the job first: errors that block other checks, errors, warnings; then as a job meets them.
 
-        A warning about all hosts was true yesterday, too: one about some of them comes before it.
+        What stopped a training comes before all else that its ranks showed. A warning about all hosts was true
+        yesterday, too: one about some of them comes before it.
         """
         count = len(self.fleet.hosts)
         failures = [failure for area in self.areas for failure in area.failures]
+        most = max((len(failure.consequences) for failure in failures if failure.outcome.area == "smoke"), default=0)
 
-        def order(failure: CheckFailure) -> tuple[bool, int, bool]:
+        def order(failure: CheckFailure) -> tuple[bool, int, bool, bool]:
             is_widespread = count > 1 and len(failure.hosts) == count
-            return not failure.is_error, -len(failure.consequences), not failure.is_error and is_widespread
+            is_end = failure.outcome.check == self.ended_by
+            blocked = most if is_end else len(failure.consequences)
+            return not failure.is_error, -blocked, not failure.is_error and is_widespread, not is_end
 
         return tuple(sorted(failures, key=order))
 
@@ -139,7 +145,15 @@ def fold(report: Report, max_chars: int = 0) -> FoldedReport:
     )
     skipped = _gaps(fleet, {outcome.check: _fleet_wide(outcome.skipped, fleet) for outcome in outcomes})
     waived = tuple(group for outcome in outcomes for group in _waived_groups(outcome, fleet))
-    return FoldedReport(fleet, tuple(areas), unknown, skipped, waived, counted(report, standings))
+    return FoldedReport(fleet, tuple(areas), unknown, skipped, waived, counted(report, standings), _ended_by(report))
+
+
+def _ended_by(report: Report) -> str:
+    if not report.smoke or not report.smoke.failures:
+        return ""
+    from doctor.engine.smoke_failures import FAILURE_KINDS
+
+    return FAILURE_KINDS[report.smoke.failures[0].kind].check
 
 
 def _area(

@@ -57,7 +57,7 @@ function drawCheckGrid(place, grid) {
     }
     rows = [...groups.values()];
     page = 0;
-    count.textContent = say("{some} of {hosts} hosts in {rows} rows, {shown} of {checks} checks", {some: hosts.filter((host) => !isJob(host)).length, hosts: grid.hosts.length - isJob(0), rows: rows.length, shown: shown.length, checks: grid.checks.length});
+    count.textContent = say("hosts shown: {some} of {hosts}; rows: {rows}; checks: {shown} of {checks}", {some: hosts.filter((host) => !isJob(host)).length, hosts: grid.hosts.length - isJob(0), rows: rows.length, shown: shown.length, checks: grid.checks.length});
     draw();
   }
 

@@ -8,7 +8,8 @@ from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, TORCH_DEBUG
 
 IN_ENVIRONMENT = (
     "Set {0} once, where the job is launched, and pass it on to all hosts: a line in one host's ~/.bashrc, or an "
-    "`export` that only the first host runs, overrides it there. On {1}: `printenv {0}`."
+    "`export` that only the first host runs, overrides it there. On {1}: `grep -n {0} ~/.bashrc ~/.profile "
+    "/etc/environment /etc/profile.d/*.sh` shows the line: take it out."
 )
 IN_FILES = (
     "A file of NCCL sets {0} on some hosts, and counts where the environment does not set it. On {1}: `grep -n '^{0}=' "

@@ -139,7 +139,7 @@ def test_what_a_file_of_nccl_sets_is_corrected_there() -> None:
     (finding,) = outcome.findings
     assert (finding.hosts, finding.values["observed"]) == (("w2",), "tree")
     assert "On w2: `grep -n '^NCCL_ALGO=' ~/.nccl.conf /etc/nccl.conf" in finding.values["remedy"]
-    assert "printenv" not in finding.values["remedy"]
+    assert "~/.bashrc" not in finding.values["remedy"]
 
 
 def test_a_host_without_the_line_that_the_files_of_others_have() -> None:
@@ -154,4 +154,4 @@ def test_what_the_environment_sets_beside_a_file_is_looked_for_in_the_environmen
     outcome = evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
     (finding,) = outcome.findings
     assert (finding.hosts, finding.values["observed"]) == (("w1",), "ring")
-    assert "printenv NCCL_ALGO" in finding.values["remedy"]
+    assert "`grep -n NCCL_ALGO ~/.bashrc" in finding.values["remedy"]

@@ -141,3 +141,9 @@ def test_the_table_of_the_readme() -> None:
         "### versions\n\n| check | severity | healthy condition |\n|---|---|---|\n"
         "| `cann-differs` | warning | All hosts have one CANN version |\n"
     )
+
+
+def test_the_values_of_an_example_are_not_put_into_the_commands_of_other_cases() -> None:
+    check = next(check for check in OURS if check.name == "host-settings-differ")
+    text = check_page(check, example=read_examples()[check.name], width=200)
+    assert "the package of kernel 5.15" in text and "`sysctl -w vm.nr_hugepages=<expected>`" in text

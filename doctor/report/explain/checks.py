@@ -14,7 +14,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.remedy.playbook import Playbook
 from doctor.report.explain.examples import EXAMPLES, ExampleFinding, fill_placeholders
 from doctor.report.explain.playbooks import WIDTH, remedy_lines
-from doctor.report.layout.advice import mark_personal_words
+from doctor.report.layout.advice import case_labels, mark_personal_words
 from doctor.report.layout.formatting import bracketed, count_noun, unwrap_lines, wrapped
 
 MAX_LINE_CHARS = 4000
@@ -59,7 +59,14 @@ def check_page(
 def _advice_section(check: Check, title: str, example: ExampleFinding | None, width: int) -> list[str]:
     values = example.localized_values if example else {}
     advice = [line for line in unwrap_lines(localized(check.section(title))) if not _is_unfilled(line, values)]
-    return _section(title, [mark_personal_words(fill_placeholders(line, values)) for line in advice], width)
+    labels = case_labels(check.section(title))
+    unknown = {name: f"<{name.replace('_', ' ')}>" for name in values}
+    cases, remaining = set(labels).intersection(example.values.values() if example else ()), iter(labels)
+    own = [not line.startswith("- ") or next(remaining, "") in (*(cases or labels), "") for line in advice]
+    filled_lines = (
+        fill_placeholders(line, values if is_own else unknown) for line, is_own in zip(advice, own, strict=True)
+    )
+    return _section(title, [mark_personal_words(line) for line in filled_lines], width)
 
 
 def _section(title: str, lines: Iterable[str], width: int) -> list[str]:

@@ -27,7 +27,7 @@ _ROLES = {
 
 
 def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -> str:
-    """The page; lines have at most ``width`` columns, except patterns and commands."""
+    """The page; lines have at most ``width`` columns, except patterns, examples and commands."""
     heading = f"{signature.id}{localized(': ')}{localized(signature.title)}"
     lines = [heading, "=" * min(display_width(heading), width), ""]
     if signature.codes:
@@ -55,7 +55,7 @@ def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -
             title_text = localized(title)
             lines += ["", title_text, "-" * display_width(title_text)]
             for text in map(with_commands, map(localized, items)):
-                lines += [f"  {text}"] if title in ("Patterns", "Example", "Confirm") else wrapped(f"- {text}", width)
+                lines += [f"  {text}"] if title in ("Patterns", "Example") else wrapped(f"- {text}", width)
     return "\n".join(lines) + "\n"
 
 

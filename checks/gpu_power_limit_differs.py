@@ -11,7 +11,7 @@ CAUSES = {
 
 @check(severity=WARNING, area="devices", follows_from=CAUSES)
 def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
-    """GPUs of one product have the same power limit, on a host and on all hosts.
+    """GPUs of one product have the same power limit on all hosts.
 
     ## Why it matters
     A GPU with less power computes more slowly, and all ranks wait for the slowest.

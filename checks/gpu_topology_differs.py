@@ -33,11 +33,13 @@ def gpu_topology_differs(topology: PerHost[GpuTopology], inventory: PerHost[GpuI
     difference is named, and no host. On each host, one GPU without NVLink among four or more of a baseboard of which
     the others all have NVLinks to each other is a finding, too; not in MIG mode.
     """
+    named: set[str] = set()
     for host, own in topology.items():
         listed = inventory[host].gpus if inventory and host in inventory and not own.unread else ()
         for product in sorted({gpu.name for gpu in listed if board_size(gpu.name) and "SXM2" not in gpu.name}):
             alike = [f"GPU{gpu.index}" for gpu in listed if gpu.name == product and gpu.mig != "Enabled"]
             for name, link in _without_nvlink(own.links, alike):
+                named.add(host)
                 yield Finding(
                     "GPU {gpu} is connected by {observed}; the other {total} GPUs {product} by {expected}",
                     hosts=[host],
@@ -56,7 +58,7 @@ def gpu_topology_differs(topology: PerHost[GpuTopology], inventory: PerHost[GpuI
             yield tied(dict(sorted(_named_apart(forms).items())))
         return
     for host, own in topology.items():
-        if own.links == norm or own.unread:
+        if own.links == norm or own.unread or host in named:
             continue
         differences = _differences(own.links, norm)
         yield Finding(

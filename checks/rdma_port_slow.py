@@ -38,7 +38,8 @@ def rdma_port_slow(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """
     ports = {(host, name): port for host, own in adapters.items() for name, port in own.ports.items()}
     active = {place: port for place, port in ports.items() if port.is_active and port.rate}
-    usual = most_common_value(port.rate for port in active.values())
+    of_host = lists_by_key((host, port.rate) for (host, _), port in active.items())
+    usual = most_common_value(most_common_value(rates) for rates in of_host.values())
     named: set[tuple[str, str]] = set()
     for name in sorted({name for _, name in active}):
         rates = {host: port.rate for (host, other), port in active.items() if other == name}

@@ -137,9 +137,10 @@ NEARLY = 0.95
 def below_usual(numbers: Mapping[tuple[str, Any], float], template: str, device: str, **more: Any) -> Iterator[Finding]:
     """A finding for each device, by host and number or name, with clearly less of something than most of its kind.
 
-    Each host has one vote for each number that it has; at a tie the larger one is usual. A device that has no more on
-    most of the other hosts either is meant so. ``device``: under which name the template has it, beside ``observed``,
-    ``expected``, ``count`` (devices that have ``expected``) and ``total``.
+    Each host has one vote for each number that it has. At a tie the larger one is usual on a single host; of several
+    hosts nobody is named. A device that has no more on most of the other hosts either is meant so. ``device``: under
+    which name the template has it, beside ``observed``, ``expected``, ``count`` (devices that have ``expected``) and
+    ``total``.
 
     >>> rates = {("w1", port): 400.0 for port in range(8)} | {("w1", 3): 200.0, ("w1", 4): 390.0}
     >>> print(*below_usual(rates, "{port} has {observed}; {count} of {total} have {expected}", "port"))
@@ -151,7 +152,8 @@ def below_usual(numbers: Mapping[tuple[str, Any], float], template: str, device:
     for number in sorted({*numbers.values()}):
         head = level[number] = head if head >= NEARLY * number else number
     of_device = lists_by_key((device, (host, level[number])) for (host, device), number in numbers.items())
-    parts = split(numbers, lambda place: level[numbers[place]], head, voter=lambda place: place[0])
+    casting = [head] if len({host for host, _ in numbers}) == 1 else []
+    parts = split(numbers, lambda place: level[numbers[place]], *casting, voter=lambda place: place[0])
     if not parts or parts.tie:
         return
     for host, which in parts.differing:

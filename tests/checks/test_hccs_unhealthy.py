@@ -45,7 +45,7 @@ def test_a_link_with_fewer_lanes_than_the_same_link_of_most_chips() -> None:
 def test_a_host_all_of_whose_chips_lost_the_same_lanes() -> None:
     ill = links(*[(4, 2, 4)] * 8)
     assert look(FULL, FULL, ill) == [("w3", REDUCED.format(chip)) for chip in range(8)]
-    assert len(look(FULL, ill)) == 8
+    assert look(FULL, ill) == []  # which of two is right cannot be told
 
 
 @pytest.mark.parametrize(

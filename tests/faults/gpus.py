@@ -571,10 +571,12 @@ ROWS: list[Row] = [
     ),
     gpu_row(
         "nvlink-down",
-        f"sed -i 's/Link 5: .*/Link 5: <inactive>/' {GPU}/links1",
+        f"""sed -i 's/: [0-9.]* GB.*/: <inactive>/' {GPU}/links1
+sed -i '/^GPU1/s/NV18/NODE/g; /^GPU[023]/s/^\\(GPU.\t[^\t]*\t\\)[^\t]*/\\1NODE/' {GPU}/topology""",
         host=2,
+        also=("gpu-topology-differs",),
         gpu=1,
-        observed=17,
+        observed=0,
         expected=18,
     ),
     gpu_row(

@@ -49,25 +49,26 @@ def gpu_topology_differs(topology: PerHost[GpuTopology], inventory: PerHost[GpuI
                     product=product,
                     expected="NVLink",
                 )
-    forms = lists_by_key((own.links, host) for host, own in topology.items() if not own.unread)
-    if sum(map(len, forms.values())) < 2:
+    compared = {host: own.links for host, own in topology.items() if not own.unread and host not in named}
+    forms = lists_by_key((links, host) for host, links in compared.items())
+    if len(compared) < 2:
         raise Skip("a single host cannot be compared")
     norm, alike = max(forms.items(), key=lambda form: len(form[1]))
-    if 2 * len(alike) <= len(topology):
+    if 2 * len(alike) <= len(compared):
         if len(forms) > 1:
             yield tied(dict(sorted(_named_apart(forms).items())))
         return
-    for host, own in topology.items():
-        if own.links == norm or own.unread or host in named:
+    for host, links in compared.items():
+        if links == norm:
             continue
-        differences = _differences(own.links, norm)
+        differences = _differences(links, norm)
         yield Finding(
             "{observed}; {count} of {total} hosts are alike",
             hosts=[host],
             observed=differences[:SHOWN],
             differences=len(differences),
             count=len(alike),
-            total=len(topology),
+            total=len(compared),
         )
 
 

@@ -146,8 +146,10 @@ NVIDIA_SMI = "/usr/local/sbin/nvidia-smi"
 
 def gpu_row(check: str, fault: str, host: int = 1, also: Sequence[str] = (), clause: str = "", **values: Any) -> Row:
     """A fault of one of the four hosts with GPUs."""
-    # Two hosts that lack a GPU leave no majority of the number of GPUs.
-    apart = ("gpu-missing",) if check == "gpu-count-differs" else ()
+    # Two hosts that lack a GPU, or links of some, leave no majority.
+    apart = {"gpu-count-differs": ("gpu-missing",), "nvlink-down": ("gpu-missing", "gpu-topology-differs")}.get(
+        check, ()
+    )
     row = Row(check, fault, fleet="gpu", host=host, also=also, values=values, apart=apart, clause=clause)
     return replace(row, healthy_first=check not in OF_TOOLS)
 

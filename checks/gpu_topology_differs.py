@@ -30,8 +30,8 @@ def gpu_topology_differs(topology: PerHost[GpuTopology], inventory: PerHost[GpuI
 
     ## Source
     `nvidia-smi topo -m`; the form that more than half of the hosts have is the norm; without such a majority the
-    difference is named, and no host. On each host, one GPU without NVLink among four or more of a baseboard of which
-    the others all have NVLinks to each other is a finding, too; not in MIG mode.
+    difference is named, and no host. A baseboard joins all its GPUs: on one host as well, a GPU without NVLink is a
+    finding where the others have it. GPUs in MIG mode are left out.
     """
     named: set[str] = set()
     for host, own in topology.items():

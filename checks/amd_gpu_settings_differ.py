@@ -11,6 +11,7 @@ SETTINGS = {
     "driver": "driver",
     "compute partition": "compute_partition",
     "memory partition": "memory_partition",
+    "number of PCIe lanes": "pcie_width_max",
 }
 """Each with the field of `AmdGpu` that has it."""
 ADJUSTABLE = ("compute partition", "memory partition", "driver")
@@ -62,4 +63,4 @@ def _xgmi_links(gpus: tuple[AmdGpu, ...]) -> int | None:
 
 def _together(gpus: tuple[AmdGpu, ...], field: str) -> str:
     """The values of a host's GPUs, as one text; empty where none has one."""
-    return " and ".join(sorted({text for gpu in gpus if (text := getattr(gpu, field))}))
+    return " and ".join(sorted({str(value) for gpu in gpus if (value := getattr(gpu, field))}))

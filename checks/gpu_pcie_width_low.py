@@ -2,7 +2,8 @@ import re
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check, filled
-from doctor.analysis.majority import differing
+from doctor.analysis.majority import below_usual, differing
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.gpu import GpuInventory
 
 SIXTEEN_LANES = re.compile(r"\b(A100|A800|H20|H[1278]00|GH200|B[123]00)\b")
@@ -24,7 +25,8 @@ def gpu_pcie_width_low(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     ## Source
     `current_link_width` against `max_link_width` of `nvidia-smi -q -x`, for A100, H100 and their successors: the number
     of lanes does not depend on load. Smaller products are often wired with 8 of 16 lanes (A10G and T4 of cloud
-    instances); all are compared with the same GPU of the other hosts, and so is the highest PCIe generation.
+    instances); these are compared with the same GPU of the other hosts, and so is the highest PCIe generation, which of
+    A100 and its successors is compared among all GPUs of a product.
     """
     for host, host_gpus in inventory.items():
         for gpu in host_gpus.gpus:
@@ -38,6 +40,18 @@ def gpu_pcie_width_low(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
                     observed=gpu.pcie_width,
                     expected=gpu.pcie_width_max,
                 )
+    places = {(host, gpu.index): gpu for host, host_gpus in inventory.items() for gpu in host_gpus.gpus}
+    generations = lists_by_key(
+        (gpu.name, (place, gpu.pcie_generation_max))
+        for place, gpu in places.items()
+        if gpu.pcie_generation_max and SIXTEEN_LANES.search(gpu.name)
+    )
+    template = (
+        "the PCIe link of GPU {gpu} is of generation {observed}; {count} of {total} GPUs {product} have {expected}"
+    )
+    for product, alike in generations.items():
+        for finding in below_usual(dict(alike), template, "gpu", product=product):
+            yield finding.with_values(bus=places[finding.hosts[0], finding.values["gpu"]].bus)
     for index in sorted({gpu.index for host_gpus in inventory.values() for gpu in host_gpus.gpus}):
         links = {
             host: (gpu.name, gpu.pcie_width, gpu.pcie_generation_max)

@@ -1,16 +1,15 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check, joined
-from doctor.analysis.majority import differing
+from doctor import WARNING, Finding, PerHost, check
+from doctor.analysis.majority import below_usual, differing
 from doctor.facts.gpu import GpuInventory
 
 CAUSES = {
     "gpu-product-mixed": ("product=observed",),
 }
-ONE_HOST = "only one host: nothing to compare"
 
 
-@check(severity=WARNING, area="devices", single_host=ONE_HOST, follows_from=CAUSES)
+@check(severity=WARNING, area="devices", follows_from=CAUSES)
 def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     """GPUs of one product have the same power limit on all hosts.
 
@@ -27,12 +26,18 @@ def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Findin
     """
     for product in sorted({gpu.name for host_gpus in inventory.values() for gpu in host_gpus.gpus}):
         limits = {
-            host: joined(" and ", (f"{watts:g}" for watts in sorted(own)))
+            (host, gpu.index): gpu.power_limit
             for host, host_gpus in inventory.items()
-            if (own := {gpu.power_limit for gpu in host_gpus.gpus if gpu.name == product and gpu.power_limit})
+            for gpu in host_gpus.gpus
+            if gpu.name == product and gpu.power_limit
         }
-        if len(limits) > 1:
+        highest = {host: max(watts for (own, _), watts in limits.items() if own == host) for host, _ in limits}
+        if len(highest) > 1:
             template = "the power limit of its {product} is {observed} W; {count} of {total} hosts have {expected} W"
-            yield from differing(limits, template, product=product)
+            yield from differing({host: f"{watts:g}" for host, watts in highest.items()}, template, product=product)
+        template = "the power limit of GPU {gpu} is {observed} W; {count} of {total} GPUs {product} have {expected} W"
+        for finding in below_usual(limits, template, "gpu", product=product):
+            if finding.values["observed"] < highest[finding.hosts[0]]:
+                yield finding
     for host_gpus in inventory.values():
         host_gpus.require("power_readings")

@@ -72,15 +72,18 @@ def hccn_conf_differs(
         apart = [key for key in in_use if in_use[key] != configured[key]]
         if apart:
             observed, expected = ({key: values[key] or "none" for key in apart} for values in (in_use, configured))
-            masks = {value for (other, key), value in live.items() if key == "netmask" and other != npu}
-            is_wrong = "netmask" in apart and masks == {in_use["netmask"]}
+            others = {other: value for (other, key), value in live.items() if key == "netmask" and other != npu}
+            masks = {
+                mask for other, value in others.items() for mask in (value, conf.by_npu.get(other, {}).get("netmask"))
+            }
+            is_odd = "netmask" in apart and masks == {in_use["netmask"]}
             yield Finding(
                 "NPU {npu} uses {observed}; /etc/hccn.conf has {expected}",
                 npu=npu,
                 npus=[npu],
                 address=live.get((npu, "address"), ""),
-                recover=filled("The file is wrong: the other NPUs have netmask {0}, too.", in_use["netmask"])
-                if is_wrong
+                recover=filled("The other NPUs have netmask {0}, in use and in the file.", in_use["netmask"])
+                if is_odd
                 else filled("If the file is right: `hccn_tool -i {0} -cfg recovery`.", npu),
                 keep=_keep_command(npu, apart, live),
                 others="",

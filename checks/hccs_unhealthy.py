@@ -1,13 +1,16 @@
-from collections import Counter
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
-from doctor.analysis.majority import leader
+from doctor import ERROR, Finding, PerHost, check
+from doctor.analysis.majority import below_usual
+from doctor.engine.grouping import lists_by_key
+from doctor.facts.npu import NpuProduct
 from doctor.facts.npu_fabric import NpuHccs
 
+ADVISORY = ("products",)
 
-@check(severity=ERROR, area="devices")
-def hccs_unhealthy(hccs: NpuHccs) -> Iterator[Finding]:
+
+@check(severity=ERROR, area="devices", advisory=ADVISORY)
+def hccs_unhealthy(hccs: PerHost[NpuHccs], products: PerHost[NpuProduct] | None) -> Iterator[Finding]:
     """Every NPU chip reports that its HCCS links are healthy, with all their lanes.
 
     ## Why it matters
@@ -22,8 +25,28 @@ def hccs_unhealthy(hccs: NpuHccs) -> Iterator[Finding]:
     ## Source
     `hccs health status`, `hccs lane mode`, `hccs link lane list` and `hccs first error lane` of `npu-smi info -t hccs`
     (npu_info_print_ext.c of github.com/hicann/driver). A link that uses fewer lanes than the same link of most chips of
-    the host is a warning, and so is a lane with an error beside the state OK.
+    hosts like it is a warning, and so is a lane with an error beside the state OK. Hosts of one family with as many
+    chips are alike; what a chip has on most of them is its design.
     """
+    for host, own in hccs.items():
+        for finding in _of_states(own):
+            yield finding.with_host(host)
+    families = {host: product.family for host, product in (products or {}).items()}
+    lanes = lists_by_key(
+        ((families.get(host), len(own.health), link), ((host, name), count))
+        for host, own in hccs.items()
+        for name, counts in own.lanes.items()
+        for link, count in enumerate(counts)
+    )
+    template = "HCCS link {link} of NPU card {card} chip {chip} uses {observed} lanes; expected {expected}"
+    for (_, _, link), numbers in lanes.items():
+        for finding in below_usual(dict(numbers), template, "place", link=link):
+            card, _, chip = finding.values.pop("place").partition("-")
+            if finding.values["observed"] or 2 * finding.values["count"] > finding.values["total"]:
+                yield finding.with_values(card=int(card), chip=int(chip)).as_warning()
+
+
+def _of_states(hccs: NpuHccs) -> Iterator[Finding]:
     for name, state in hccs.health.items():
         card, _, chip = name.partition("-")
         if state != "OK":
@@ -35,31 +58,11 @@ def hccs_unhealthy(hccs: NpuHccs) -> Iterator[Finding]:
                 observed=state,
                 expected="OK",
             )
-    for name, link, observed, expected in _reduced_links(hccs):
-        card, _, chip = name.partition("-")
-        yield Finding(
-            "HCCS link {link} of NPU card {card} chip {chip} uses {observed} lanes; expected {expected}",
-            card=int(card),
-            chip=int(chip),
-            link=link,
-            observed=observed,
-            expected=expected,
-        ).as_warning()
-    for name, lane in hccs.first_error_lane.items():
-        card, _, chip = name.partition("-")
-        if hccs.health.get(name) == "OK":
+        elif name in hccs.first_error_lane:
             yield Finding(
                 "lane {observed} of the HCCS links of NPU card {card} chip {chip} had an error; expected {expected}",
                 card=int(card),
                 chip=int(chip),
-                observed=lane,
+                observed=hccs.first_error_lane[name],
                 expected="none",
             ).as_warning()
-
-
-def _reduced_links(hccs: NpuHccs) -> Iterator[tuple[str, int, int, int]]:
-    """Chip, link, its lanes, and those of the same link of most chips. Links that no chip uses are none."""
-    for link in range(max(map(len, hccs.lanes.values()), default=0)):
-        lanes = {name: counts[link] for name, counts in hccs.lanes.items() if link < len(counts)}
-        for usual in leader(Counter(lanes.values())):
-            yield from ((name, link, count, usual) for name, count in lanes.items() if count < usual)

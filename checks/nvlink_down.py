@@ -1,13 +1,12 @@
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
+from doctor.analysis.majority import below_usual
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.gpu import GpuCards, GpuInventory
-from doctor.facts.nvlink import NvLinks
+from doctor.facts.nvlink import NvLinks, board_size
 
-BASEBOARDS = {re.compile(r"SXM|HBM3|\b(?:H20(?:-3e)?|H200|H800|B[123]00)$"): 8, re.compile(r"\bGB[123]00$"): 4}
-"""GPUs that a baseboard of such a product has: where all are there, all links are in use."""
 ADVISORY = ("inventory",)
 
 
@@ -15,7 +14,7 @@ ADVISORY = ("inventory",)
 def nvlink_down(
     links: PerHost[NvLinks], cards: PerHost[GpuCards], inventory: PerHost[GpuInventory] | None
 ) -> Iterator[Finding]:
-    """Every GPU has as many active NVLinks as its peers.
+    """Every GPU has as many active NVLinks as its peers, at the same rate.
 
     ## Why it matters
     NCCL sends less through the GPU with fewer links, or takes PCIe: collectives are several times slower on that host,
@@ -33,8 +32,17 @@ def nvlink_down(
     are alike, the GPU with the most links; of fewer GPUs of a baseboard, that with none at all. A GPU whose links have
     all failed lists none of them (leptonai/gpud issue 1085); one whose links cannot be read is unknown, and not
     compared. A GPU that has no bridge on any host has no finding, nor one in MIG mode. Where a host lists fewer GPUs
-    than most, the links to the others are down: not compared.
+    than most, the links to the others are down: not compared. Rates: each GPU's slowest link, among all GPUs of its
+    product.
     """
+    rates = lists_by_key(
+        (own.products.get(gpu, ""), ((host, gpu), rate))
+        for host, own in links.items()
+        for gpu, rate in own.rates.items()
+    )
+    for of_product in rates.values():
+        template = "an NVLink of GPU {gpu} runs at {observed} GB/s; those of {count} of {total} GPUs at {expected} GB/s"
+        yield from below_usual(dict(of_product), template, "gpu")
     alike: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     for own in links.values():
         for gpu, count in own.active.items():
@@ -53,7 +61,7 @@ def nvlink_down(
             product = own.products.get(gpu, "")
             alike_here = [n for other, n in own.active.items() if own.products.get(other, "") == product]
             here = len(alike_here) + len(own.unread)
-            board = next((size for name, size in BASEBOARDS.items() if name.search(product)), 0)
+            board = board_size(product)
             is_full = board == here or bool(board and not count)
             expected = max(norm, max(own.active.values()) if has_switch else 0, max(alike_here) if is_full else 0)
             if count < expected and gpu not in mig:

@@ -22,9 +22,9 @@ def rank_table_address_differs(
     address of the network adapter). Tables go stale when a device gets a new address or a host is replaced.
 
     ## What to do
-    {edit}
+    If the devices are right: {edit}
     Or `cp -p {rank_table} {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}`, which writes the table
-    anew from the hosts.
+    anew from the hosts. If the table is right: give the devices its addresses with hccn_tool.
 
     ## Source
     HCCL documentation, fault diagnosis, rank table load failure.

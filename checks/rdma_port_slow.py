@@ -1,8 +1,12 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.analysis.majority import differing
+from doctor.analysis.majority import below_usual, differing, most_common_value
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.rdma import RdmaPorts
+
+FEWEST = 4
+"""Ports of one board that show what is usual on a host."""
 
 
 @check(severity=WARNING, area="links")
@@ -22,42 +26,51 @@ def rdma_port_slow(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
 
     ## Source
     `rate` of /sys/class/infiniband/NAME/ports, as `400 Gb/sec (4X NDR)` (Linux ABI, sysfs-class-infiniband). InfiniBand
-    cables have four lanes: 1X is a finding also on a single host. The lanes of other layers are made up by the driver:
-    AWS's EFA (link layer Unknown, linux-rdma/rdma-core pull request 884) and RoCE. The PCIe link
-    (sysfs-bus-pci, current_link_width) is compared with the same adapter of the other hosts; on one host alone, fewer
-    lanes than the adapter has are a finding where they carry less than its port. An adapter that divides its lanes
-    between two processors or slots (Socket Direct: docs.nvidia.com/networking/display/cx5vpisd/introduction; the
-    kernel's Documentation/networking/multi-pf-netdev.rst) has functions on two buses with one GUID; what both links
-    carry counts. In virtual machines the links are not looked at.
+    cables have four lanes: 1X is a finding also on a single host, and so is the one slower port among four or more of
+    one board; two of them, or one in the same place on other hosts, are meant so, as behind a split cable. The lanes of
+    other layers are made up by the driver: AWS's EFA (link layer Unknown, linux-rdma/rdma-core pull request 884) and
+    RoCE. The PCIe link (sysfs-bus-pci, current_link_width) is compared with the same adapter of the other hosts; on one
+    host alone, fewer lanes than the adapter has are a finding where they carry less than its port. An adapter that
+    divides its lanes between two processors or slots (Socket Direct:
+    docs.nvidia.com/networking/display/cx5vpisd/introduction; the kernel's Documentation/networking/multi-pf-netdev.rst)
+    has functions on two buses with one GUID; what both links carry counts. In virtual machines the links are not looked
+    at.
     """
-    names = sorted({name for own in adapters.values() for name in own.ports})
-    for name in names:
-        rates = {
-            host: own.ports[name].rate
-            for host, own in adapters.items()
-            if name in own.ports and own.ports[name].is_active and own.ports[name].rate
-        }
-        single_lane = [
-            host for host in rates if "(1X" in rates[host] and adapters[host].ports[name].layer == "InfiniBand"
-        ]
+    ports = {(host, name): port for host, own in adapters.items() for name, port in own.ports.items()}
+    active = {place: port for place, port in ports.items() if port.is_active and port.rate}
+    of_host = lists_by_key((host, port.rate) for (host, _), port in active.items())
+    usual = most_common_value(most_common_value(rates) for rates in of_host.values())
+    named: set[tuple[str, str]] = set()
+    for name in sorted({name for _, name in active}):
+        rates = {host: port.rate for (host, other), port in active.items() if other == name}
+        template = "the RDMA port {port} runs at {observed}; expected {expected}"
+        single_lane = [host for host in rates if "(1X" in rates[host] and active[host, name].layer == "InfiniBand"]
+        values = {"port": name, "device": name.partition(":")[0]}
         for host in single_lane:
-            yield Finding(
-                "the RDMA port {port} runs at {observed}; expected {expected}",
-                hosts=[host],
-                port=name,
-                device=name.partition(":")[0],
-                observed=rates[host],
-                expected="four lanes (4X)",
-            )
-        rest = {host: rate for host, rate in rates.items() if host not in single_lane}
-        if len(rest) > 1:
-            yield from differing(
-                rest,
-                "the RDMA port {port} runs at {observed}; {count} of {total} hosts have {expected}",
-                port=name,
-                device=name.partition(":")[0],
-            )
+            yield Finding(template, hosts=[host], observed=rates.pop(host), expected="four lanes (4X)", **values)
+        template = "the RDMA port {port} runs at {observed}; {count} of {total} hosts have {expected}"
+        differences = list(differing(rates, template, usual, **values)) if len(rates) > 1 else []
+        named.update((host, name) for host in (*single_lane, *(host for each in differences for host in each.hosts)))
+        yield from differences
+    yield from (slow for slow in _slower_siblings(adapters) if (*slow.hosts, slow.values["port"]) not in named)
     yield from _pcie_links(adapters)
+
+
+def _slower_siblings(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
+    """The one port of its host that is slower than the others of its board, of which the host has four or more."""
+    boards = lists_by_key(
+        ((device.board, len(device.ports), port.layer), ((host, f"{device.name}:{port.number}"), port.gigabits))
+        for host, own in adapters.items()
+        for device in own.devices
+        for port in device.ports
+        if port.is_active and port.gigabits and device.board and not device.virtual
+    )
+    template = "the RDMA port {port} runs at {observed} Gb/sec; {count} of {total} ports of its board at {expected}"
+    for ports in boards.values():
+        for finding in below_usual(dict(ports), template, "port"):
+            siblings = [rate for (host, _), rate in ports if host == finding.hosts[0]]
+            if len(siblings) >= FEWEST and sum(rate < finding.values["expected"] for rate in siblings) == 1:
+                yield finding.with_values(device=finding.values["port"].partition(":")[0])
 
 
 def _pcie_links(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from doctor.engine.check import Skip
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Finding
 
 Value = TypeVar("Value", bound=Hashable)
@@ -129,6 +130,42 @@ def unlike_most(by_port: Mapping[tuple[str, str], Value]) -> Iterator[tuple[str,
             yield host, port, value, usual[0], count
 
 
+NEARLY = 0.95
+"""Such a part of the usual number, or more, is as usual: memory that is reserved, and rounding, differ by less."""
+
+
+def below_usual(numbers: Mapping[tuple[str, Any], float], template: str, device: str, **more: Any) -> Iterator[Finding]:
+    """A finding for each device, by host and number or name, with clearly less of something than most of its kind.
+
+    Each host has one vote for each number that it has. At a tie the larger one is usual on a single host; of several
+    hosts nobody is named. A device that has no more on most of the other hosts either is meant so. ``device``: under
+    which name the template has it, beside ``observed``, ``expected``, ``count`` (devices that have ``expected``) and
+    ``total``.
+
+    >>> rates = {("w1", port): 400.0 for port in range(8)} | {("w1", 3): 200.0, ("w1", 4): 390.0}
+    >>> print(*below_usual(rates, "{port} has {observed}; {count} of {total} have {expected}", "port"))
+    3 has 200; 7 of 8 have 400
+    >>> print(*below_usual(rates | {("w2", 3): 200.0}, "{port}", "port"))
+    <BLANKLINE>
+    """
+    level, head = dict[float, float](), 0.0
+    for number in sorted({*numbers.values()}):
+        head = level[number] = head if head >= NEARLY * number else number
+    of_device = lists_by_key((device, (host, level[number])) for (host, device), number in numbers.items())
+    casting = [head] if len({host for host, _ in numbers}) == 1 else []
+    parts = split(numbers, lambda place: level[numbers[place]], *casting, voter=lambda place: place[0])
+    if not parts or parts.tie:
+        return
+    for host, which in parts.differing:
+        number, usual = numbers[host, which], numbers[parts.norm]
+        others = [each <= level[number] for other, each in of_device[which] if other != host]
+        if number < usual and 2 * sum(others) <= len(others):
+            shown = {"observed": number, "expected": usual}
+            values = {name: int(value) if value == int(value) else value for name, value in shown.items()} | more
+            counts = {"count": len(parts.agreeing), "total": len(numbers), device: which}
+            yield Finding(template, hosts=[host], **counts, **values)
+
+
 def unlike_fec(ports: Mapping[tuple[str, str], tuple[str, str, str]]) -> Iterator[Finding]:
     """Ports with another forward error correction than those of their speed and kind of cable; in each its mode."""
     alike: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
@@ -204,8 +241,10 @@ def tied(groups: Mapping[str, list[str]], hosts: Iterable[str] = (), **more: Any
     )
 
 
-def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator[Finding]:
+def differing(values: Mapping[str, Any], template: str, *casting: Hashable, **more: Any) -> Iterator[Finding]:
     """A finding for each value that fewer hosts have than the commonest one; for a tie, one that blames all hosts.
+
+    ``casting``: a value that decides a tie that it is part of.
 
     The template may name ``observed``, ``expected``, ``count`` (hosts that have ``expected``) and ``total``.
     Raises: Skip for a fleet of one.
@@ -216,12 +255,12 @@ def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator
     for host, value in values.items():
         groups.setdefault(value, []).append(host)
     ranked = sorted(groups, key=lambda value: (-len(groups[value]), str(value)))
-    parts = split(values, values.__getitem__)
+    parts = split(values, values.__getitem__, *casting)
     if parts is None:
         return
     if parts.tie:
         yield tied({str(value): groups[value] for value in ranked}, values, **more)
         return
     counts = {"expected": parts.common, "count": len(parts.agreeing), "total": len(values)}
-    for observed in ranked[1:]:
+    for observed in (value for value in ranked if value != parts.common):
         yield Finding(template, hosts=groups[observed], observed=observed, **counts, **more)

@@ -9,7 +9,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, block_problems, labelled_values, read_npu_smi_text, strip_escapes
-from doctor.facts.reported_value import reported_count, reported_word, tool_blocks
+from doctor.facts.reported_value import one_sided, reported_count, reported_word, tool_blocks
 
 RELATIONS = frozenset({"X", "SYS", "PHB", "HCCS", "PXB", "PIX", "SIO", "HCCS_SW", "UB", "NA"})
 """Of ``npu-smi info -t topo`` (print_npu_topo_info in npu_info_print_ext.c of github.com/hicann/driver)."""
@@ -42,7 +42,7 @@ class NpuTopology(Fact, frozen=True):
         if output.ended == "exited" and re.search(UNSUPPORTED_PATTERN, f"{output.out}\n{output.err}", re.I):
             raise Absent("npu-smi shows no topology on this product, or in this container")
         header: list[int] = []
-        relations: dict[str, str] = {}
+        pairs: dict[tuple[int, int], str] = {}
         for line in strip_escapes(read_npu_smi_text(output)).splitlines():
             cells = line.split()
             numbers = [int(cell) for cell in re.findall(r"(?:NPU|Phy-ID)([0-9]{1,4})\b", line)]
@@ -51,14 +51,14 @@ class NpuTopology(Fact, frozen=True):
             elif header and len(numbers) == 1 and cells and set(cells[1 : len(header) + 1]) <= RELATIONS:
                 row = dict(zip(header, cells[1 : len(header) + 1], strict=False))
                 rows.append(numbers[0] if len(row) == len(header) else -1)
-                for other, relation in row.items():
-                    if numbers[0] < other:
-                        relations[f"{numbers[0]}-{other}"] = relation
+                pairs |= {(numbers[0], other): relation for other, relation in row.items()}
+        relations = {f"{npu}-{other}": relation for (npu, other), relation in pairs.items() if npu < other}
         if not relations:
             raise Unreadable("npu-smi info -t topo: no relation of two NPUs")
-        is_complete = sorted(rows) == sorted(header)
-        reason = filled("npu-smi info -t topo: {0} of {1} rows could be read", len(rows), len(header))
-        return cls(relations=relations, unread={} if is_complete else {"npu-smi info -t topo": reason})
+        reason = one_sided(pairs)
+        if sorted(rows) != sorted(header):
+            reason = filled("{0} of {1} rows could be read", len(rows), len(header))
+        return cls(relations=relations, unread={"npu-smi info -t topo": reason} if reason else {})
 
 
 _HCCS_SCRIPT = """table=$(npu-smi info -m </dev/null 2>&1) || { code=$?; printf '%s\\n' "$table"; exit $code; }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from itertools import takewhile
@@ -10,7 +11,14 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuInventory, tool_text
-from doctor.facts.reported_value import reported_count, require_no_complaint
+from doctor.facts.reported_value import one_sided, reported_count, require_no_complaint
+
+_BASEBOARDS = {re.compile(r"SXM|HBM3|\b(?:H20(?:-3e)?|H200|H800|B[123]00)$"): 8, re.compile(r"\bGB[123]00$"): 4}
+
+
+def board_size(product: str) -> int:
+    """How many GPUs a baseboard of this product has, all links of which are in use; 0: its GPUs are single cards."""
+    return next((size for name, size in _BASEBOARDS.items() if name.search(product)), 0)
 
 
 class NvLinks(Fact, frozen=True):
@@ -31,6 +39,8 @@ class NvLinks(Fact, frozen=True):
     """Numbers of the links that are down, by GPU number; only GPUs that have such."""
     products: dict[int, str] = {}
     """By GPU number, such as ``NVIDIA A100-SXM4-80GB``."""
+    rates: dict[int, float] = {}
+    """Of the slowest active link of each GPU, in GB/s."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NvLinks:
@@ -38,6 +48,7 @@ class NvLinks(Fact, frozen=True):
         active: dict[int, int] = {}
         inactive: dict[int, list[int]] = {}
         products: dict[int, str] = {}
+        rates: dict[int, float] = {}
         unread: dict[int, str] = {}
         gpu = -1
         for line in text.splitlines():
@@ -47,8 +58,9 @@ class NvLinks(Fact, frozen=True):
                     unread[gpu] = filled("its answer stands there twice")
                 active[gpu] = 0
                 products[gpu] = match[2].strip()
-            elif gpu >= 0 and re.match(r"\s+Link {1,4}[0-9]{1,3}: [0-9.]+ GB/s", line):
+            elif gpu >= 0 and (match := re.match(r"\s+Link {1,4}[0-9]{1,3}: ([0-9]{1,6}(?:\.[0-9]{1,6})?) GB/s", line)):
                 active[gpu] += 1
+                rates[gpu] = min(float(match[1]), rates.get(gpu, math.inf))
             elif gpu >= 0 and (match := re.match(r"\s+Link {1,4}([0-9]{1,3}): <?inactive>?", line, re.I)):
                 inactive.setdefault(gpu, []).append(int(match[1]))
             elif gpu >= 0 and (match := re.match(r"\s+Link {1,4}[0-9]{1,3}: .", line)):
@@ -61,7 +73,8 @@ class NvLinks(Fact, frozen=True):
             unread.setdefault(gpu, filled("{0} of {1} NVLinks are listed", listed[gpu], most))
         up = {gpu: count for gpu, count in active.items() if gpu not in unread}
         down = {gpu: tuple(links) for gpu, links in inactive.items() if gpu not in unread}
-        return cls(up, down, products, unread={filled("GPU {0}", gpu): why for gpu, why in unread.items()})
+        rates = {gpu: rate for gpu, rate in rates.items() if gpu in up}
+        return cls(up, down, products, rates, unread={filled("GPU {0}", gpu): why for gpu, why in unread.items()})
 
 
 def _is_any_dark(answer: ProbeAnswer) -> bool:
@@ -189,9 +202,11 @@ class GpuTopology(Fact, frozen=True):
         ]
         if not links:
             raise Unreadable("nvidia-smi topo -m: no row that fits its header")
-        is_complete = [row[0] for row in links] == devices
-        reason = filled("nvidia-smi topo -m: {0} of {1} rows could be read", len(links), len(devices))
-        return cls(links=tuple(links), unread={} if is_complete else {"nvidia-smi topo -m": reason})
+        cells = {(row[0], other): cell for row in links for other, cell in zip(devices, row[1:], strict=True)}
+        reason = one_sided(cells)
+        if [row[0] for row in links] != devices:
+            reason = filled("{0} of {1} rows could be read", len(links), len(devices))
+        return cls(links=tuple(links), unread={"nvidia-smi topo -m": reason} if reason else {})
 
 
 _FABRIC = """echo "switches $(ls /proc/driver/nvidia-nvswitch/devices 2>/dev/null | wc -l)"

@@ -112,6 +112,18 @@ _SENTENCE = re.compile(
 """What a label does not have; a name of a tool stands before its message."""
 
 
+def one_sided(cells: Mapping[tuple[Part, Part], str]) -> str:
+    """Why a table of connections contradicts itself: it shows two for one pair of devices. Empty where it does not.
+
+    >>> one_sided({("GPU0", "GPU1"): "NV12", ("GPU1", "GPU0"): "SYS"}), one_sided({(0, 1): "HCCS"})
+    ('GPU0-GPU1 is NV12, and GPU1-GPU0 is SYS', '')
+    """
+    for (row, column), cell in cells.items():
+        if (other := cells.get((column, row), cell)) != cell:
+            return filled("{0}-{1} is {2}, and {1}-{0} is {3}", row, column, cell, other)
+    return ""
+
+
 def complaint(text: str, expected: str = "") -> str:
     r"""What a tool printed beside its answer that tells of a failure: its first such line; empty for none.
 

@@ -73,7 +73,7 @@ APART = {
     "visible-devices-wrong": "how many are visible is one of several rules",
 }
 
-WITHIN_A_HOST = {"gpu-mig-differs", "npu-frequency-differs"}
+WITHIN_A_HOST = {"gpu-mig-differs", "gpu-power-limit-differs", "gpu-product-mixed", "npu-frequency-differs"}
 """They compare the devices of one host as well."""
 
 

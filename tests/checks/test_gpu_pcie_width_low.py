@@ -28,3 +28,11 @@ def test_another_product_is_compared_with_the_other_hosts() -> None:
     assert messages(run_check("gpu-pcie-width-low", hosts)) == [
         ("w2", "GPU 0 has 8 lanes of generation 4; 3 of 4 hosts have 16 lanes of generation 4")
     ]
+
+
+def test_a_lower_generation_than_the_siblings_have() -> None:
+    own = [gpus(*(gpu(number, pcie_generation_max=3 if number == 2 else 5) for number in range(8)))]
+    text = "the PCIe link of GPU 2 is of generation 3; {0} of {1} GPUs NVIDIA H100 80GB HBM3 have 5"
+    assert messages(run_check("gpu-pcie-width-low", {"w1": own})) == [("w1", text.format(7, 8))]
+    assert messages(run_check("gpu-pcie-width-low", {**fleet(2, gpus()), "w3": own})) == [("w3", text.format(23, 24))]
+    assert messages(run_check("gpu-pcie-width-low", fleet(3, *own))) == []  # a slot of the server

@@ -11,12 +11,18 @@ def test_a_limit_that_all_hosts_have() -> None:
 
 
 def test_a_host_with_another_limit() -> None:
-    hosts = {**fleet(3, gpus()), "w4": [gpus(gpu(0), gpu(1, power_limit=500.0))]}
-    ((host, text),) = messages(run_check("gpu-power-limit-differs", hosts))
-    assert (host, text) == (
-        "w4",
-        "the power limit of its NVIDIA H100 80GB HBM3 is 500 and 700 W; 3 of 4 hosts have 700 W",
-    )
+    hosts = {**fleet(3, gpus()), "w4": [gpus(gpu(0, power_limit=500.0), gpu(1, power_limit=500.0))]}
+    assert messages(run_check("gpu-power-limit-differs", hosts)) == [
+        ("w4", "the power limit of its NVIDIA H100 80GB HBM3 is 500 W; 3 of 4 hosts have 700 W"),
+    ]
+
+
+def test_one_gpu_of_a_host_with_a_lower_limit() -> None:
+    low = gpus(gpu(0), gpu(1), gpu(2, power_limit=350.5), gpu(3))
+    text = "the power limit of GPU 2 is 350.5 W; {0} of {1} GPUs NVIDIA H100 80GB HBM3 have 700 W"
+    assert messages(run_check("gpu-power-limit-differs", {"w1": [low]})) == [("w1", text.format(3, 4))]
+    hosts = {**fleet(3, gpus()), "w4": [low]}
+    assert messages(run_check("gpu-power-limit-differs", hosts)) == [("w4", text.format(27, 28))]
 
 
 def test_other_products_are_not_compared() -> None:

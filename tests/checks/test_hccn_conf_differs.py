@@ -67,13 +67,22 @@ def test_every_setting_is_compared(key: str, value: str) -> None:
     assert (finding.values["npu"], finding.values["expected"]) == (5, {key: value})
 
 
-@pytest.mark.parametrize(("used", "says"), [("255.255.255.0", "file is right"), ("255.255.0.0", "file is wrong")])
+@pytest.mark.parametrize(
+    ("used", "says"), [("255.255.255.0", "If the file is right"), ("255.255.0.0", "in use and in the file")]
+)
 def test_the_netmask_of_the_other_npus_decides(used: str, says: str) -> None:
     """A recovery from a wrong file would take the NPU out of its segment."""
     by_npu = {**DEVICE_ADDRESSES.by_npu, 3: ip_interface(f"{DEVICE_ADDRESSES.by_npu[3].ip}/{used}")}
     addresses = msgspec.structs.replace(DEVICE_ADDRESSES, by_npu=by_npu)
     [finding] = list_findings(full(npu3={"netmask": "255.255.252.0"}), addresses=addresses)
     assert says in finding.values["recover"]
+
+
+def test_npus_that_were_all_changed_alike_do_not_make_the_file_wrong() -> None:
+    findings = list_findings(full(**{f"npu{npu}": {"netmask": "255.255.252.0"} for npu in DEVICE_ADDRESSES.by_npu}))
+    assert len(findings) == len(DEVICE_ADDRESSES.by_npu)
+    assert all("If the file is right" in finding.values["recover"] for finding in findings)
+    assert all("If the NPU is right" in finding.values["keep"] for finding in findings)
 
 
 def test_an_npu_that_could_not_be_read_is_not_said_to_differ() -> None:

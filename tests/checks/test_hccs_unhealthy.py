@@ -2,37 +2,69 @@
 
 from __future__ import annotations
 
+import pytest
+
+from doctor.facts.npu import NpuProduct
 from doctor.facts.npu_fabric import NpuHccs
-from tests.checks.devices import of
-
-look = of("hccs_unhealthy")
+from tests.checks.run_check import fleet, messages, run_check
 
 
-def test_healthy_links() -> None:
+def links(*lanes: tuple[int, ...], odd: dict[int, tuple[int, ...]] | None = None) -> NpuHccs:
+    """One chip a card, with the lanes of each of its links."""
+    counts = {f"{n}-0": (odd or {}).get(n, own) for n, own in enumerate(lanes)}
+    return NpuHccs(health=dict.fromkeys(counts, "OK"), errors={}, lanes=counts)
+
+
+def look(*hosts: NpuHccs) -> list[tuple[str, str]]:
+    return messages(run_check("hccs-unhealthy", {f"w{n}": [own] for n, own in enumerate(hosts, 1)}))
+
+
+def test_the_state_of_the_links() -> None:
     assert look(NpuHccs(health={"0-0": "OK"}, errors={"0-0": 3})) == []
-
-
-def test_links_that_are_not() -> None:
-    (finding,) = look(NpuHccs(health={"0-0": "OK", "3-1": "NOK"}, errors={"3-1": 7}))
+    ill = NpuHccs(health={"0-0": "OK", "3-1": "NOK"}, errors={"3-1": 7})
+    (finding,) = run_check("hccs-unhealthy", {"w1": [ill]}).findings
     assert str(finding) == "the HCCS links of NPU card 3 chip 1 report NOK; expected OK"
     assert finding.values["errors"] == 7
+    (finding,) = run_check(
+        "hccs-unhealthy", {"w1": [NpuHccs(health={"0-0": "OK"}, errors={}, first_error_lane={"0-0": "2"})]}
+    ).findings
+    assert finding.is_warning and finding.values["observed"] == "2"
+
+
+FULL = links(*[(4, 4, 4)] * 8)
+REDUCED = "HCCS link 1 of NPU card {0} chip 0 uses 2 lanes; expected 4"
 
 
 def test_a_link_with_fewer_lanes_than_the_same_link_of_most_chips() -> None:
-    states = {f"{n}-0": "OK" for n in range(8)}
-    lanes = dict.fromkeys(states, (4, 4, 4)) | {"3-0": (4, 2, 4)}
-    (finding,) = look(NpuHccs(health=states, errors={}, lanes=lanes))
-    assert finding.is_warning
-    assert str(finding) == "HCCS link 1 of NPU card 3 chip 0 uses 2 lanes; expected 4"
+    one = links(*[(4, 4, 4)] * 8, odd={3: (4, 2, 4)})
+    assert look(one) == [("w1", REDUCED.format(3))]
+    assert look(FULL, one) == [("w2", REDUCED.format(3))]
+    assert look(links((4, 4), (4, 2))) == [("w1", REDUCED.format(1))]
 
 
-def test_links_that_all_chips_have_alike_are_a_design() -> None:
-    states = {f"{n}-0": "OK" for n in range(8)}
-    assert look(NpuHccs(health=states, errors={}, lanes=dict.fromkeys(states, (2, 4, 0)))) == []
-    assert look(NpuHccs(health={"0-0": "OK"}, errors={}, lanes={"0-0": (2, 4)})) == []
+def test_a_host_all_of_whose_chips_lost_the_same_lanes() -> None:
+    ill = links(*[(4, 2, 4)] * 8)
+    assert look(FULL, FULL, ill) == [("w3", REDUCED.format(chip)) for chip in range(8)]
+    assert look(FULL, ill) == []  # which of two is right cannot be told
 
 
-def test_a_lane_with_an_error() -> None:
-    (finding,) = look(NpuHccs(health={"0-0": "OK"}, errors={}, first_error_lane={"0-0": "2"}))
-    assert finding.is_warning
-    assert finding.values["observed"] == "2"
+@pytest.mark.parametrize(
+    "own",
+    [
+        links(*[(2, 4, 0)] * 8),
+        links((2, 4)),
+        links((4, 0), (4, 4)),  # a link that half of the chips do not use
+        NpuHccs(health={"0-0": "OK"}, errors={}),
+    ],
+)
+def test_links_that_all_chips_have_alike_are_a_design(own: NpuHccs) -> None:
+    assert look(own) == []
+    assert look(own, own, own) == []
+
+
+def test_hosts_of_another_design_are_not_compared() -> None:
+    small = links(*[(2, 2, 2)] * 2)
+    assert look(FULL, FULL, small) == []
+    products = [NpuProduct(family=family, evidence="") for family in ("A2", "A3")]
+    hosts = {**fleet(3, FULL, products[0]), "w4": [links(*[(2, 4, 4)] * 8), products[1]]}
+    assert messages(run_check("hccs-unhealthy", hosts)) == []

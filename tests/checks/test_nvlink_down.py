@@ -136,3 +136,22 @@ def test_a_gpu_is_down_or_unknown_and_not_both(lines: list[str], down: list[tupl
     outcome = run_check("nvlink-down", {"w1": [links, cards(switches=0)]})
     assert [(finding.values["gpu"], finding.values["observed"]) for finding in outcome.findings] == down
     assert unknown in str(outcome.unknown) and bool(outcome.unknown) == bool(unknown)
+
+
+def test_a_link_at_half_of_the_rate() -> None:
+    """25.781 GB/s are a Tesla V100's; one GPU of a product is no fleet, and another product has another rate."""
+
+    def host(*rates: str, product: str = "Tesla V100-SXM2-32GB") -> NvLinks:
+        rows = "".join(
+            f"GPU {n}: {product} (UUID: GPU-{n})\n\t Link 0: 25.781 GB/s\n\t Link 1: {rate} GB/s\n"
+            for n, rate in enumerate(rates)
+        )
+        return read_outputs(NvLinks, one=Output(out=rows))
+
+    full, half = host(*["25.781"] * 8), host(*["25.781"] * 5, "12.890", *["25.781"] * 2)
+    text = "an NVLink of GPU 5 runs at 12.89 GB/s; those of {0} of {1} GPUs at 25.781 GB/s"
+    assert messages(run_check("nvlink-down", {"w1": [half, cards()]})) == [("w1", text.format(7, 8))]
+    hosts = {**fleet(2, full, cards()), "w3": [half, cards()]}
+    assert messages(run_check("nvlink-down", hosts)) == [("w3", text.format(23, 24))]
+    other = host(*["12.890"] * 2, product="NVIDIA RTX A6000")
+    assert messages(run_check("nvlink-down", {**fleet(2, full, cards()), "w3": [other, cards(switches=0)]})) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from doctor.facts.rdma import RdmaPorts
+from doctor.facts.rdma import RdmaDevice, RdmaPort, RdmaPorts
 from tests.checks.gpu_hosts import port, rdma
 from tests.checks.run_check import fleet, messages, run_check
 
@@ -109,3 +109,44 @@ def test_an_adapter_that_divides_its_lanes_between_two_processors() -> None:
 )
 def test_lanes_that_are_lost_and_not_divided(adapter: RdmaPorts, accused: int) -> None:
     assert len(messages(run_check("rdma-port-slow", {"w1": [adapter]}))) == accused
+
+
+NDR, SPLIT = port(layer="InfiniBand"), port(layer="InfiniBand", rate="200 Gb/sec (2X NDR)")
+RAILS = [NDR] * 8
+TEXT = "the RDMA port mlx5_3:1 runs at 200 Gb/sec; {0} of {1} ports of its board at 400"
+
+
+def test_one_rail_with_half_of_its_siblings_lanes() -> None:
+    slow = rdma(*RAILS[:3], SPLIT, *RAILS[4:])
+    assert messages(run_check("rdma-port-slow", {"w1": [slow]})) == [("w1", TEXT.format(7, 8))]
+    of_hosts = "the RDMA port mlx5_3:1 runs at 200 Gb/sec (2X NDR); {0} of {1} hosts have 400 Gb/sec (4X NDR)"
+    for count in (1, 4):  # of two hosts, the other ports say which of them is slow
+        hosts = {**fleet(count, rdma(*RAILS)), "w9": [slow]}
+        assert messages(run_check("rdma-port-slow", hosts)) == [("w9", of_hosts.format(count, count + 1))]
+
+
+def boards(*rows: tuple[RdmaPort, str]) -> RdmaPorts:
+    own = rdma(*(row[0] for row in rows))
+    devices = zip(own.devices, rows, strict=True)
+    return RdmaPorts(devices=tuple(msgspec.structs.replace(device, board=row[1]) for device, row in devices))
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        rdma(*RAILS, SPLIT, SPLIT),  # two for storage, behind a cable that is split
+        boards(*((rail, "MT_0000000838") for rail in RAILS), (SPLIT, "MT_0000000225")),  # one of another board
+        rdma(NDR, SPLIT),  # too few to say
+        rdma(NDR, SPLIT, NDR),
+        rdma(*RAILS[:7], port(state="1: DOWN", rate="10 Gb/sec (4X SDR)")),
+        rdma(*RAILS[:7], port(layer="Ethernet", rate="100 Gb/sec (4X EDR)")),  # management, over Ethernet
+        RdmaPorts(devices=tuple(RdmaDevice(f"mlx5_{n}", "MT4119", "", "", (NDR if n else SPLIT,)) for n in range(5))),
+    ],
+)
+def test_slower_ports_that_are_meant_so(own: RdmaPorts) -> None:
+    assert messages(run_check("rdma-port-slow", {"w1": [own]})) == []
+    assert messages(run_check("rdma-port-slow", fleet(3, own))) == []
+
+
+def test_one_slower_rail_in_the_same_place_of_all_hosts() -> None:
+    assert messages(run_check("rdma-port-slow", fleet(2, rdma(*RAILS, SPLIT)))) == []

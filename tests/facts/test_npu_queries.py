@@ -69,6 +69,8 @@ Legend:
 
 def test_the_relations_of_a_topology() -> None:
     assert read_outputs(NpuTopology, one=Output(out=TOPOLOGY)).relations == {"0-1": "HCCS", "0-2": "SYS", "1-2": "HCCS"}
+    odd = read_outputs(NpuTopology, one=Output(out=TOPOLOGY.replace("NPU2       SYS", "NPU2       PIX")))
+    assert odd.unread == {"npu-smi info -t topo": "0-2 is SYS, and 2-0 is PIX"}
     a3 = """\
           Phy-ID2    Phy-ID3    Phy-ID12
 Phy-ID2    X          SIO        HCCS_SW

@@ -146,8 +146,10 @@ NVIDIA_SMI = "/usr/local/sbin/nvidia-smi"
 
 def gpu_row(check: str, fault: str, host: int = 1, also: Sequence[str] = (), clause: str = "", **values: Any) -> Row:
     """A fault of one of the four hosts with GPUs."""
-    # Two hosts that lack a GPU leave no majority of the number of GPUs.
-    apart = ("gpu-missing",) if check == "gpu-count-differs" else ()
+    # Two hosts that lack a GPU, or links of some, leave no majority.
+    apart = {"gpu-count-differs": ("gpu-missing",), "nvlink-down": ("gpu-missing", "gpu-topology-differs")}.get(
+        check, ()
+    )
     row = Row(check, fault, fleet="gpu", host=host, also=also, values=values, apart=apart, clause=clause)
     return replace(row, healthy_first=check not in OF_TOOLS)
 
@@ -571,10 +573,12 @@ ROWS: list[Row] = [
     ),
     gpu_row(
         "nvlink-down",
-        f"sed -i 's/Link 5: .*/Link 5: <inactive>/' {GPU}/links1",
+        f"""sed -i 's/: [0-9.]* GB.*/: <inactive>/' {GPU}/links1
+sed -i '/^GPU1/s/NV18/NODE/g; /^GPU[023]/s/^\\(GPU.\t[^\t]*\t\\)[^\t]*/\\1NODE/' {GPU}/topology""",
         host=2,
+        also=("gpu-topology-differs",),
         gpu=1,
-        observed=17,
+        observed=0,
         expected=18,
     ),
     gpu_row(

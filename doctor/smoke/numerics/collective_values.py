@@ -204,24 +204,46 @@ def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int
     """Of damage that gloo's ranks gave on to each other: who had it first, and who sent it there.
 
     The first one alone where it has given the right values on to another rank: its memory changed behind that. Empty
-    where no rank is known to be the first, or all that receive the same values have them wrong. How the values go on:
-    to the rank before in gloo/allreduce.cc, to the next one in allgather.cc, along a tree in broadcast.cc.
+    where no rank is known to be the first, or all that receive the same values have them wrong.
     """
-    observers, place = {event.rank for event in events}, {rank: number for number, rank in enumerate(members)}
-    root = source_of(events[0], members)
+    observers, root = {event.rank for event in events}, source_of(events[0], members)
     alike = {(event.index, event.wrong, str(event.got)) for event in events}
     if op not in ("all_reduce", "all_gather", "broadcast") or len(alike) > 1 or set(members) - observers <= {root}:
         return set()
-    senders: dict[int, int] = {}
-    for rank in set(members) - {root}:
-        turn = (place[rank] - place.get(root, 0)) % len(members)
-        steps = {"all_reduce": -1, "all_gather": 1}.get(op, 1 << turn.bit_length() >> 1)
-        senders[rank] = members[(place[rank] - steps) % len(members)]
+    senders = _gloo_senders(op, members, root)
     first = {rank for rank, sender in senders.items() if rank in observers and sender not in observers}
     if op != "all_reduce" and first and first <= {senders[rank] for rank in senders.keys() - observers}:
         return first
     origins = {senders[rank] for rank in first}
     return (origins | (first if len(first) == 1 else set())) if len(origins) == 1 and root not in observers else set()
+
+
+def _gloo_senders(op: str, members: Sequence[int], root: int) -> dict[int, int]:
+    """Who gives each member what it has at the end; not of the root, where there is one.
+
+    The next rank in gloo/allreduce.cc, the one before in allgather.cc, the parent in the tree of broadcast.cc.
+    """
+    first, count = members.index(root) if root in members else 0, len(members)
+    senders: dict[int, int] = {}
+    for place, rank in enumerate(members):
+        turn = (place - first) % count
+        steps = {"all_reduce": -1, "all_gather": 1}.get(op, 1 << turn.bit_length() >> 1)
+        senders[rank] = members[(place - steps) % count]
+    senders.pop(root, None)
+    return senders
+
+
+def senders_to(ranks: Collection[int], op: str, members: Sequence[int], backend: str) -> set[int]:
+    """Other members that can have sent these what is wrong on them alone: of gloo the next ones, else any.
+
+    >>> senders_to([2], "all_reduce", range(5), "gloo"), senders_to([2], "all_reduce", range(4), "nccl")
+    ({3}, {0, 1, 3})
+    """
+    others = set(members) - set(ranks)
+    if backend != "gloo" or op not in (*PASSED_ON, "broadcast"):
+        return others
+    senders = _gloo_senders(op, members, members[0] if op == "broadcast" else -1)
+    return others & {sender for rank, sender in senders.items() if rank in ranks}
 
 
 def _is_of_its_host(events: Sequence[CollectiveWrong], op: str, members: Sequence[int], host_of: HostOf) -> bool:

@@ -5,6 +5,7 @@ from doctor.facts.smoke.further_stages import SmokeLearning
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import COLLECTIVE_CHECK, REFERENCE_CHECK, analyze_training, device_outliers
+from doctor.smoke.numerics.defect import sent_by
 from doctor.smoke.numerics.learned import wrong_learners, wrong_shard
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MAX_TOLERANCE, majority_reference
 from doctor.smoke.results.trouble_findings import describe_ranks
@@ -75,14 +76,16 @@ def smoke_learning_differs(
         )
         yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * fault.tie)
         return
-    for wrong in wrong_learners(events, tolerance, {event.rank: run.plan.host_of(event.rank) for event in events}):
-        known = len(wrong.ranks) < len(wrong.compared)
+    hosts = {event.rank: run.plan.host_of(event.rank) for event in events}
+    for wrong in wrong_learners(events, tolerance, hosts, run.plan.backend):
+        known, suspects = len(wrong.ranks) < len(wrong.compared), tuple(sorted(wrong.ranks + wrong.senders))
         finding = Finding(
-            "after {steps} steps {who} {differ}{error}",
-            hosts=run.hosts(wrong.ranks),
+            joined("", ("after {steps} steps {who} {differ}{error}", *["{sent}"] * bool(wrong.senders))),
+            hosts=run.hosts(suspects),
             who=describe_ranks(run, wrong.ranks),
-            ranks=list(wrong.ranks),
-            tie=not known,
+            ranks=list(suspects),
+            tie=not known or bool(wrong.senders),
+            sent=sent_by(run.plan, wrong.senders),
             steps=events[0].steps,
             differ=DIFFER["losses" if wrong.losses else "replicas" if wrong.replicas else "serial", known],
             error=filled(
@@ -95,4 +98,4 @@ def smoke_learning_differs(
             if wrong.error
             else "",
         )
-        yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * (not known))
+        yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * finding.values["tie"])

@@ -10,6 +10,7 @@ errors in the layouts follow from it. If the rank's random draws differ as well,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -25,8 +26,8 @@ from doctor.engine.texts import filled, joined
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.facts.smoke.training import SmokeTraining, TrainingStep
 from doctor.smoke.model import SmokePlan, SmokeRun
-from doctor.smoke.numerics.collective_values import senders_to
-from doctor.smoke.numerics.defect import CameBy, Defect, finding, merge_defects, ranks_on
+from doctor.smoke.numerics.collective_values import is_receivers, senders_to
+from doctor.smoke.numerics.defect import CameBy, Defect, finding, merge_defects, ranks_on, sent_by
 from doctor.smoke.numerics.gradients import gradient_defects
 from doctor.smoke.numerics.layout_trace import LayoutTrace, layout_traces
 from doctor.smoke.numerics.losses import DIFFERS, loss_defects, update_defects
@@ -164,18 +165,14 @@ def _with_senders(traces: Sequence[LayoutTrace], defect: Defect) -> Defect:
     by_kind = {"message": trace.models, "all_reduce": trace.slices if trace.layout.dp == 1 else trace.replicas}
     groups = [group for group in by_kind.get(defect.came_by, trace.replicas) if set(group) & set(defect.ranks)]
     sent = {rank for group in groups for rank in senders_to(defect.ranks, defect.came_by, group, plan.backend)}
-    text = filled("; it changed there, or on its way from {0}", ranks_on(plan, sorted(sent)))
-    template, values = joined("", (defect.template, "{sent}")), {**defect.values, "sent": text}
+    template, values = joined("", (defect.template, "{sent}")), {**defect.values, "sent": sent_by(plan, sorted(sent))}
     changes = {"senders": tuple(sorted(sent)), "template": template, "values": values, "tie": True}
     return msgspec.structs.replace(defect, **changes) if sent else defect
 
 
 def _always_alone(traces: Sequence[LayoutTrace], ranks: tuple[int, ...]) -> bool:
-    """Whether sums and parameters that data-parallel ranks exchange came wrong to these ranks alone, and often.
-
-    A group of n passes each number on n - 1 times. What a sender spoils is wrong on one rank alone by the last of them.
-    """
-    chance = 1.0
+    """Whether sums and parameters that data-parallel ranks exchange came wrong to these ranks alone, and often."""
+    times: Counter[int] = Counter()
     for trace in traces:
         bits, error = ("params", "params_error") if trace.layout.zero else ("grad_digest", "grad_error")
         for events in trace.steps:
@@ -183,12 +180,8 @@ def _always_alone(traces: Sequence[LayoutTrace], ranks: tuple[int, ...]) -> bool
                 split = trace.differing(events, group, bits, error, LOSS_TOLERANCE)
                 if split and not set(split.differing) <= set(ranks):
                     return False
-                chance /= len(group) - 1 if split else 1
-    return chance <= BY_CHANCE
-
-
-BY_CHANCE = 0.05
-"""A sender's fault looks like a receiver's no more often."""
+                times[len(group)] += split is not None
+    return any(is_receivers(size, count) for size, count in times.items())
 
 
 def _narrowed(defect: Defect) -> Defect:

@@ -29,6 +29,10 @@ CHANGED = {
 """Two readings of one rank differ: no other rank has a part in that."""
 
 
+BY_CHANCE = 0.05
+"""The fault of a sender looks like that of a receiver no more often."""
+
+
 class Blame(msgspec.Struct, frozen=True):
     """Wrong values that the same ranks explain."""
 
@@ -244,6 +248,17 @@ def senders_to(ranks: Collection[int], op: str, members: Sequence[int], backend:
         return others
     senders = _gloo_senders(op, members, members[0] if op == "broadcast" else -1)
     return others & {sender for rank, sender in senders.items() if rank in ranks}
+
+
+def is_receivers(size: int, times: int) -> bool:
+    """Whether numbers that came wrong to one member alone, so often, are its own fault.
+
+    Each goes from rank to rank: what a sender spoils is on one rank alone in one of ``size - 1`` cases.
+
+    >>> is_receivers(4, 2), is_receivers(4, 3), is_receivers(2, 99)
+    (False, True, False)
+    """
+    return float(size - 1) ** -times <= BY_CHANCE
 
 
 def _is_of_its_host(events: Sequence[CollectiveWrong], op: str, members: Sequence[int], host_of: HostOf) -> bool:

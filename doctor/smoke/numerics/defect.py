@@ -99,6 +99,11 @@ def describe_placement(trace: LayoutTrace, rank: int) -> str:
     return f"{placement.host}{device}" + (f"; {coordinates}" if coordinates else "")
 
 
+def sent_by(plan: SmokePlan, senders: Sequence[int]) -> str:
+    """What stands behind a number that came to a rank from others, and may have changed on its way."""
+    return filled("; it changed there, or on its way from {0}", ranks_on(plan, senders)) if senders else ""
+
+
 def ranks_on(plan: SmokePlan, ranks: Sequence[int]) -> str:
     """Ranks in words, with their hosts: ``rank 3 (w2)``."""
     if not ranks:

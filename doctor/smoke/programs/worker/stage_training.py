@@ -250,9 +250,8 @@ def compare_learned(
 
     ``gradients``: a digest of all; ``learned``: parameters and gradient after ``compared`` steps, which the serial
     training does; ``losses``: of these steps. Of data-parallel ranks that hold the same bits the first one does it for
-    all, and sends the others its losses
-    of all blocks. All ranks make the same calls for this, with right and with wrong values: wrong values cannot lead
-    ranks to different collectives.
+    all, and sends the others its losses of all blocks. All ranks make the same calls for this, with right and with
+    wrong values: wrong values cannot lead ranks to different collectives.
     """
     held = digest(model.flat[: model.size]), gradients
     mesh, same = model.mesh, replicas_hold(ctx, model.mesh, held)

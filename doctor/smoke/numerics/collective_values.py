@@ -96,10 +96,17 @@ def _wrong_calls(
     for event in sorted(events, key=lambda event: not event.reread):
         key = (event.gid, event.op, event.dtype, event.numel, event.root, event.offset)
         events_by_call[key].append(event)
-    for call in events_by_call.values():
+    for call in (repeat for calls in events_by_call.values() for repeat in _repeats(calls)):
         members = groups.get(call[0].gid, ("", everyone))[1]
         if len(members) < 2 or {event.rank for event in call if event.reread == "input"} < set(members):
             yield call, members
+
+
+def _repeats(events: list[CollectiveWrong]) -> Iterable[list[CollectiveWrong]]:
+    """The same call, made several times: what is wrong alike is of one time. A rank tells of each time once."""
+    if len({event.rank for event in events}) == len(events) or events[0].reread:
+        return [events]
+    return lists_by_key(((event.index, event.wrong, str(event.got)), event) for event in events).values()
 
 
 def without_part(events: Sequence[CollectiveWrong], groups: Groups, world: int) -> dict[int, str]:
@@ -191,7 +198,7 @@ def _candidates(
         return passed or (sources if len(observers) > 1 and elsewhere else sources | observers)
     if op in ("all_reduce", "barrier") and len(observers) == 1 and len(members) > 1:
         # The others have the right sum: what it gave was right. One element, once, may have changed on its way to it.
-        return passed or set(members) if lone and events[0].wrong == 1 else observers
+        return passed or (set(members) if lone and events[0].wrong == 1 else observers)
     return passed or set(members)
 
 
@@ -212,14 +219,20 @@ def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int
     """
     observers, root = {event.rank for event in events}, source_of(events[0], members)
     alike = {(event.index, event.wrong, str(event.got)) for event in events}
-    if op not in ("all_reduce", "all_gather", "broadcast") or len(alike) > 1 or set(members) - observers <= {root}:
-        return set()
+    if op == "all_reduce":  # each block of the sum goes on from the member that was the last to add to it
+        length = 2 * math.ceil(events[0].numel / (2 * len(members)))
+        root = members[events[0].index // length]
+        if len(observers) == 1 and events[0].wrong > length:
+            return observers  # and no rank is the last to get several blocks
     senders = _gloo_senders(op, members, root)
-    first = {rank for rank, sender in senders.items() if rank in observers and sender not in observers}
-    if op != "all_reduce" and first and first <= {senders[rank] for rank in senders.keys() - observers}:
+    receivers = senders.keys() if op != "all_reduce" else set(members)
+    if op not in (*PASSED_ON, "broadcast") or len(alike) > 1 or observers >= receivers:
+        return set()
+    first = {rank for rank in observers if senders.get(rank) not in observers}
+    if first and first <= {senders[rank] for rank in senders.keys() - observers}:
         return first
-    origins = {senders[rank] for rank in first}
-    return (origins | (first if len(first) == 1 else set())) if len(origins) == 1 and root not in observers else set()
+    ways = [{rank, senders[rank]} for rank in first if rank in senders]
+    return set() if root in observers or not ways else set.intersection(*ways)
 
 
 def _gloo_senders(op: str, members: Sequence[int], root: int) -> dict[int, int]:

@@ -44,7 +44,8 @@ CASES: list[tuple[Mapping[int, Mapping[str, Any]], tuple[str, tuple[int, ...], b
         {**{rank: {"altered": 0.9} for rank in range(6)}, 3: {"altered": 0.9, "reduced": 0.2}},
         ("reduced", EVERYBODY, True),
     ),
-    # Whoever sent it, of a sum that goes from rank to rank.
+    # Whoever sent it, of a sum that goes from rank to rank, and which makes the rank's own shard another one.
+    ({3: {"reduced": 0.2, "gathered": {3: 0.1}}}, ("reduced", EVERYBODY, True)),
     ({3: {"reduced": 0.2}}, ("reduced", EVERYBODY, True)),
     ({2: {"reduced": 0.2}, 3: {"reduced": 0.1}}, ("reduced", EVERYBODY, True)),
     ({1: {"reduced": 0.2}, 5: {"reduced": 0.1}}, ("reduced", EVERYBODY, True)),
@@ -188,7 +189,7 @@ def test_real_ranks(place: str, stage: str) -> None:
 @pytest.mark.sample
 def test_a_wrong_sum_behind_the_first_steps_that_hardly_changes_what_is_learned() -> None:
     judged = carry_out(Fault("scattered", "row", 2, 2, 1, 27, 27, "learning", 300, False), 3)
-    assert judged.verdict == "right", judged
+    assert judged.verdict == "one of", judged
 
 
 @pytest.mark.torch
@@ -197,7 +198,7 @@ def test_a_wrong_sum_behind_the_first_steps_that_hardly_changes_what_is_learned(
 @pytest.mark.parametrize("stage", ["training", "learning"])
 def test_a_low_bit_of_a_sum(stage: str) -> None:
     judged = carry_out(Fault("scattered", "bit", 3, 1, 1, 2, 2, stage, 4 * 300, False), 3)
-    assert judged.verdict == "right", judged
+    assert judged.verdict == "vague", judged
 
 
 @pytest.mark.torch

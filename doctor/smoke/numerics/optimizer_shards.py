@@ -88,8 +88,8 @@ def first_fault(
     op, among, events = CAME_BY[fault.place], set(fault.ranks), steps[fault.step]
     alone = [{rank for rank, event in step.items() if event.summed} for step in steps.values()]
     times = alone.count(among) if all(ranks <= among for ranks in alone) else 0
-    is_receivers_sum = op == "reduce_scatter" and is_receivers(min(map(len, groups)), times)
-    if is_receivers_sum or any(_own_is_wrong(rank, events[rank], groups) for rank in among):
+    own_sum = op == "reduce_scatter" and is_receivers(min(map(len, groups)), times)
+    if own_sum or (op == "all_gather" and any(_own_is_wrong(rank, events[rank], groups) for rank in among)):
         return fault
     sent = {rank for group in groups if among & set(group) for rank in senders_to(among, op, group, backend)}
     return msgspec.structs.replace(fault, ranks=tuple(sorted(among | sent)), tie=bool(sent))

@@ -74,7 +74,7 @@ def smoke_learning_differs(
             step=fault.step,
             share=f"{fault.share:.1e}",
         )
-        yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * fault.tie)
+        yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * fault.was_sent)
         return
     hosts = {event.rank: run.plan.host_of(event.rank) for event in events}
     for wrong in wrong_learners(events, tolerance, hosts, run.plan.backend):

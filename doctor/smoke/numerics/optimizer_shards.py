@@ -57,6 +57,11 @@ class ShardFault(msgspec.Struct, frozen=True):
         return CHECKS[self.place]
 
     @property
+    def was_sent(self) -> bool:
+        """Other ranks had it in hand: where their collectives are wrong by themselves, it follows from that."""
+        return self.tie or self.place in CAME_BY
+
+    @property
     def template(self) -> str:
         text = TEXTS[self.place]
         return joined("", (text, "; it is one of them, and which one is not known")) if self.tie else text
@@ -199,6 +204,6 @@ def sharded_defects(trace: LayoutTrace, tolerance: float) -> list[Defect]:
     return [
         Defect(
             fault.check, fault.place, fault.step, fault.ranks, fault.template, values,
-            tie=fault.tie, of_group=fault.tie, trace=trace,
+            tie=fault.tie, of_group=fault.was_sent, trace=trace,
         )
     ]  # fmt: skip

@@ -5,6 +5,7 @@ from doctor.facts.smoke.further_stages import SmokeLearning
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import COLLECTIVE_CHECK, REFERENCE_CHECK, analyze_training, device_outliers
+from doctor.smoke.numerics.defect import sent_by
 from doctor.smoke.numerics.learned import wrong_learners, wrong_shard
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MAX_TOLERANCE, majority_reference
 from doctor.smoke.results.trouble_findings import describe_ranks
@@ -40,22 +41,22 @@ def smoke_learning_differs(
     /sys/class/net/*/statistics/*errors`.
 
     ## Source
-    After the last step every rank compares digests of its parameters and of its last reduced gradient with its
+    After the last step every rank compares digests of its parameters and of all its reduced gradients with its
     data-parallel group, and does the same training serially; of ranks that hold the same bits, one does. Of ranks that
     differ from each other those are named that are further from the serial training than the rest; where none is, those
-    that differ from most hosts. Ranks that are
-    alike, or compute by different code paths (device model, instructions in use, torch), are wrong if they are further
-    from it than 1e-2 of what the parameters changed by, or of the last gradient (a hundred times the tolerance of one
-    step); of 360 healthy trainings the furthest came to 1.2e-4. Each step's loss is compared, too, with that of the
-    same rows in the serial run (1e-3; ten times the tolerance of one step): a rank that is off alone computed it wrong;
-    where all are off, or all but the first rank of the group, the serial run of that rank was wrong. This verdict can
-    be wrong where an error of one pipeline stage has spread to the others, so that all of them are named, and does not
-    see a smaller error that all replicas have alike. Where anything is further than 1e-2 from the serial training, the
-    collectives run again, exactly: smoke-collective-wrong then names a rank that has made them wrong since their test,
-    and what all ranks came to follows from it. From 410 ranks on the serial training does fewer steps than the
-    ranks, so that it takes no longer than for 410: a fault that begins later shows by the replicas alone. Of a sharded
-    optimizer (ZeRO-1) each rank keeps what it had in hand in the first 64 steps, and who made the first wrong number is
-    named; of all steps it makes the updates again, and they are the same bit for bit.
+    that differ from most hosts; and with a rank that had other sums of gradients than the rest, who sends it sums.
+    Ranks that are alike, or compute by different code paths (device model, instructions in use, torch), are wrong if
+    they are further from it than 1e-2 of what the parameters changed by, or of the last gradient (a hundred times the
+    tolerance of one step); of 360 healthy trainings the furthest came to 1.2e-4. Each step's loss is compared, too,
+    with that of the same rows in the serial run (1e-3; ten times the tolerance of one step): a rank that is off alone
+    computed it wrong; where all are off, or all but the first rank of the group, the serial run of that rank was wrong.
+    This verdict can be wrong where an error of one pipeline stage has spread to the others, so that all of them are
+    named, and does not see a smaller error that all replicas have alike. Where anything is further than 1e-2 from the
+    serial training, the collectives run again, exactly: smoke-collective-wrong then names a rank that has made them
+    wrong since their test, and what all ranks came to follows from it. From 410 ranks on the serial training does fewer
+    steps than the ranks, so that it takes no longer than for 410: a fault that begins later shows by the replicas
+    alone. Of a sharded optimizer (ZeRO-1) each rank keeps what it had in hand in the first 64 steps, and who made the
+    first wrong number is named; of all steps it makes the updates again, and they are the same bit for bit.
     """
     causes = {cause.check for cause in analyze_training(run.plan, training).causes} if training else set()
     if training and any(outlier.share > LOSS_TOLERANCE for outlier, _ in device_outliers(run.plan, training, None)):
@@ -73,16 +74,18 @@ def smoke_learning_differs(
             step=fault.step,
             share=f"{fault.share:.1e}",
         )
-        yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * fault.tie)
+        yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * fault.was_sent)
         return
-    for wrong in wrong_learners(events, tolerance, {event.rank: run.plan.host_of(event.rank) for event in events}):
-        known = len(wrong.ranks) < len(wrong.compared)
+    hosts = {event.rank: run.plan.host_of(event.rank) for event in events}
+    for wrong in wrong_learners(events, tolerance, hosts, run.plan.backend):
+        known, suspects = len(wrong.ranks) < len(wrong.compared), tuple(sorted(wrong.ranks + wrong.senders))
         finding = Finding(
-            "after {steps} steps {who} {differ}{error}",
-            hosts=run.hosts(wrong.ranks),
+            joined("", ("after {steps} steps {who} {differ}{error}", *["{sent}"] * bool(wrong.senders))),
+            hosts=run.hosts(suspects),
             who=describe_ranks(run, wrong.ranks),
-            ranks=list(wrong.ranks),
-            tie=not known,
+            ranks=list(suspects),
+            tie=not known or bool(wrong.senders),
+            sent=sent_by(run.plan, wrong.senders),
             steps=events[0].steps,
             differ=DIFFER["losses" if wrong.losses else "replicas" if wrong.replicas else "serial", known],
             error=filled(
@@ -95,4 +98,4 @@ def smoke_learning_differs(
             if wrong.error
             else "",
         )
-        yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * (not known))
+        yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * finding.values["tie"])

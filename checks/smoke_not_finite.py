@@ -39,9 +39,9 @@ def smoke_not_finite(
 
     ## Source
     Every rank sums up what goes into each part of its model and what comes out, before anything is mixed with other
-    ranks' numbers. A rank that turned finite numbers into others made them; one that received them did not cause
-    them. Where collectives gave wrong values before, numbers that are not finite on several ranks follow from that,
-    and are unknown here.
+    ranks' numbers. A rank that turned finite numbers into others made them; one that received them did not cause them.
+    Where no rank made them, the first that held them is named, and those that may have sent them. Where collectives
+    gave wrong values before, numbers that are not finite on several ranks follow from that, and are unknown here.
 
     Of a watched program (`doctor watch`): three losses in a row that are NaN or Inf; 64 where the program's own lines
     say that a loss scaler left the steps out. Of fewer, those at the end of what was read are a warning, unless lines

@@ -23,6 +23,7 @@ def smoke_parameters_not_broadcast(run: SmokeRun, training: PerHost[SmokeTrainin
 
     ## Source
     In the smoke run every data-parallel rank but the first begins with parameters of its own, and reports digests of
-    them before and after the broadcast.
+    them before and after the broadcast. Parameters that no rank made may have changed on their way: who sends them is
+    named beside the rank that has them.
     """
     yield from findings("smoke-parameters-not-broadcast", run, training)

@@ -100,6 +100,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="torch is not installed"))
         if "make_fleet" in getattr(item, "fixturenames", ()):
             item.add_marker("hosts")
+        if item.get_closest_marker("hosts") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(300))  # a fleet of hosts that starts beside others takes two minutes
     items.sort(key=lambda item: -scheduling.seconds_of(item.nodeid))
 
 

@@ -96,7 +96,7 @@ def _check(fleet: Any, *arguments: str, environ: dict[str, str] | None) -> tuple
         env={**clean, **(environ or {})},
         text=False,
         cwd=Path(__file__).parents[1],
-        timeout=100,
+        timeout=250,
     )
     assert done.stdout, done.stderr.decode()
     return done.returncode, json.loads(done.stdout)

@@ -49,7 +49,11 @@ def test_one_element_may_have_changed_on_its_way(backend: str, ranks: str, hosts
 @pytest.mark.parametrize(
     ("op", "observers", "ranks"),
     [
-        ("all_reduce", (1, 0, 5), [1, 2]),  # rank 1 gave it to 0, and 0 to 5
+        ("all_reduce", (3, 2, 1), [3, 4]),  # the sum's first sixth: rank 3 gave it to 2, and 2 to 1, the last one
+        ("all_reduce", (1,), [1, 2]),
+        ("all_reduce", (2,), [2]),  # it has given 1 the right values
+        ("all_reduce", (5, 4, 3, 2, 1), [0, 5]),  # rank 0 was the last to add
+        ("all_reduce", (1, 0, 5), [0, 1, 2, 3, 4, 5]),  # 0 got it from none
         ("all_gather", (3, 4), [2, 3]),  # of rank 0; rank 5 has it right, and is the last to get it
         ("all_gather", (3, 5), [0]),  # rank 4 has it right: no way leads from 3 to 5
         ("all_gather", (3,), [3]),  # it has given 4 the right values, and so had them
@@ -71,6 +75,15 @@ def test_damage_that_ranks_pass_on_came_from_the_first_or_from_who_sent_it_there
     unlike = [wrong(rank, op, root=root, got=30.0 + rank) for rank in observers]
     (finding,) = findings_of(NAME, run, collectives(run, *unlike))
     assert len(observers) == 1 or finding.values["ranks"] in ([0], list(range(6)))
+
+
+def test_what_is_wrong_in_two_of_many_calls_is_of_each_for_itself() -> None:
+    """The same call was repeated: rank 1 passed the one on, and the other may have been spoilt on its way."""
+    run = ran(6, 6)
+    twice = [wrong(1, index=3, got=9.0), wrong(2, index=5), wrong(1, index=5)]
+    (finding,) = findings_of(NAME, run, collectives(run, *twice))
+    assert finding.values["ranks"] == [2]
+    assert findings_of(NAME, run, collectives(run, wrong(1, wrong=200)))[0].values["ranks"] == [1]
 
 
 def test_whose_own_memory_gave_two_readings() -> None:

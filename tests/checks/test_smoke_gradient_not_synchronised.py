@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from doctor.engine.result import Finding
 from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.model import Layout
 from tests.checks.trained import DP2TP2, DP4, ZERO, Trained, healthy, leading
@@ -31,11 +32,30 @@ def test_one_rank_keeps_its_own() -> None:
 
 def test_a_spoilt_sum_on_one_rank() -> None:
     finding = Trained(DP4).steps(lambda event: {"grad_digest": 1} if event.rank == 1 else None).only_finding(NAME)
-    assert finding.values["ranks"] == [1]
+    assert (finding.values["ranks"], finding.values["tie"]) == ([1], False)
     assert str(finding) == (
         "after its reduction in step 0 rank 1 (w1; dp1) has another gradient than its data-parallel group, "
         "whose ranks 0, 2-3 agree (in dp4)"
     )
+
+
+def test_a_sum_that_is_wrong_on_one_rank_once_may_have_changed_on_its_way() -> None:
+    """What its sender spoils is as often wrong on others: they pass it on."""
+
+    def finding(*struck: tuple[int, int], layout: Layout = DP4) -> Finding:
+        spoilt = Trained(layout).steps(
+            lambda event: {"grad_digest": 1, "grad_error": 0.02} if (event.rank, event.step) in struck else None
+        )
+        return spoilt.only_finding(NAME)
+
+    once = finding((1, 0))
+    assert (once.values["ranks"], once.hosts, once.values["tie"]) == ([1, 2], ("w1", "w2"), True)
+    assert once.explained_by == ("smoke-collective-wrong",)
+    assert "it changed there, or on its way from rank 2 (w2)" in str(once)
+    often = finding((1, 0), (1, 1), (1, 2))  # and where collectives are wrong by themselves, those tell
+    assert (often.hosts, often.explained_by) == (("w1",), ("smoke-collective-wrong",))
+    assert finding((1, 0), (1, 1), (1, 2), (0, 3), (1, 3)).hosts == ("w1", "w2")
+    assert finding((1, 0), (2, 1), (1, 2), (1, 3)).hosts == ("w1", "w2")
 
 
 def test_of_two_ranks_none_has_a_majority() -> None:
@@ -74,9 +94,9 @@ def test_of_a_wrong_sum_that_a_group_shares_one_of_its_ranks_is_the_cause() -> N
     alone = Trained(layout).steps(
         lambda event: {"grad_error": 0.5, "grad_digest": 7} if event.rank == 1 else {"grad_error": 2e-7}
     )
-    assert alone.only_finding(NAME).values["ranks"] == [1]
+    assert alone.only_finding(NAME).values["ranks"] == [0, 1]
     assert "one of them added" not in str(alone.only_finding(NAME))
-    assert not alone.only_finding(NAME).explained_by
+    assert "on its way from rank 0" in str(alone.only_finding(NAME))
 
 
 def test_what_is_wrong_on_ranks_of_one_model_one_of_them_passed_on() -> None:

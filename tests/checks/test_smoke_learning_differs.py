@@ -27,6 +27,17 @@ def test_the_one_that_is_far_from_the_serial_training() -> None:
     assert "--for 10m" in page(NAME, finding)
 
 
+def test_whose_sum_of_gradients_was_another_may_have_been_sent_it_so() -> None:
+    """With the gradients of the others it is the rank itself that made other parameters of them."""
+    known = dict.fromkeys(range(4), 4e-6) | {2: 1e-4}
+    events = [LearnedParameters(rank, 0, 0, 1 + (rank == 2), 7 + (rank == 2), 10, known[rank]) for rank in range(4)]
+    run = ran(4, 4)
+    [finding] = run_check(NAME, run, learned(run, events)).findings
+    assert (finding.values["ranks"], finding.values["tie"], finding.hosts) == ([2, 3], True, ("w3", "w4"))
+    assert str(finding).endswith("; it changed there, or on its way from rank 3 (w4)")
+    assert finding.explained_by == ("smoke-collective-wrong",)
+
+
 def test_most_ranks_may_be_the_wrong_ones() -> None:
     [finding] = outcome({0: 5, 1: 5, 2: 5, 3: 1}, {0: 1e-2, 1: 1e-2, 2: 1e-2, 3: 4e-6}).findings
     assert finding.values["ranks"] == [0, 1, 2]

@@ -54,21 +54,22 @@ def received(trained: Trained, moments: dict[int, tuple[int, int, int]]) -> Trai
 
 
 @pytest.mark.parametrize(
-    ("layout", "moments", "culprits"),
+    ("layout", "moments", "first", "model"),
     [
-        (TP4, {0: (1, 0, 9), 1: (1, 0, 13), 2: (1, 0, 5), 3: (1, 0, 9)}, [2]),
-        (Layout(dp=2, tp=2), {2: (1, 0, 7), 3: (1, 0, 5)}, [3]),  # the others have it from the sum of gradients
-        (PP2DP2, {1: (2, 0, 7), 3: (2, 1, 0)}, [1]),  # forward: from the first stage to the second
-        (PP2DP2, {1: (4, 1, 0), 3: (4, 0, 2)}, [3]),  # backward
-        (PP2DP2, {0: (1, 0, 8), 1: (2, 0, 2), 2: (1, 1, 0), 3: (2, 1, 0)}, [0]),
-        (TP4, dict.fromkeys(range(4), (1, 0, 5)), [0, 1, 2, 3]),
+        (TP4, {0: (1, 0, 9), 1: (1, 0, 13), 2: (1, 0, 5), 3: (1, 0, 9)}, "rank 2", [0, 1, 2, 3]),
+        (Layout(dp=2, tp=2), {2: (1, 0, 7), 3: (1, 0, 5)}, "rank 3", [2, 3]),  # others: from the sum of gradients
+        (PP2DP2, {1: (2, 0, 7), 3: (2, 1, 0)}, "rank 1", [1, 3]),  # forward: from the first stage to the second
+        (PP2DP2, {1: (4, 1, 0), 3: (4, 0, 2)}, "rank 3", [1, 3]),  # backward
+        (PP2DP2, {0: (1, 0, 8), 1: (2, 0, 2), 2: (1, 1, 0), 3: (2, 1, 0)}, "rank 0", [0, 2]),
+        (TP4, dict.fromkeys(range(4), (1, 0, 5)), "every rank", [0, 1, 2, 3]),
     ],
 )
-def test_the_rank_that_held_it_first(
-    layout: Layout, moments: dict[int, tuple[int, int, int]], culprits: list[int]
+def test_the_rank_that_held_it_first_or_who_sent_it(
+    layout: Layout, moments: dict[int, tuple[int, int, int]], first: str, model: list[int]
 ) -> None:
     finding = received(Trained(layout), moments).only_finding(NAME)
-    assert finding.values["ranks"] == culprits
+    assert (finding.values["ranks"], finding.values["tie"]) == (model, first != "every rank")
+    assert str(finding).startswith(first)
     assert "before any other rank did, in step 1: a collective brought it there" in str(finding)
 
 

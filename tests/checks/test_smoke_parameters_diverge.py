@@ -51,10 +51,11 @@ def test_whole_tensors_part_in_every_tensor_parallel_group() -> None:
 
 
 def test_one_rank_of_a_tensor_parallel_group() -> None:
+    """Its gradient is a sum over the ranks, which may have changed on its way."""
     trained = Trained(TP4).steps(lambda event: {"replicated": 3} if event.rank == 1 else None)
     finding = trained.only_finding(NAME)
-    assert finding.values["ranks"] == [1]
-    assert "values of the unsharded tensors" in str(finding)
+    assert (finding.values["ranks"], finding.values["tie"]) == ([1, 2], True)
+    assert "rank 1 (w1; tp1) holds other values of the unsharded tensors" in str(finding)
 
 
 def test_one_tensor_parallel_rank_begins_otherwise() -> None:
@@ -85,7 +86,7 @@ def test_ranks_of_different_code_paths_are_compared_by_their_error_and_not_by_th
     assert not leading(trained)
     trained.steps(lambda event: {"params_error": 2e-3} if event.rank == 3 and event.step == 2 else None)
     finding = trained.only_finding(NAME)
-    assert (finding.values["ranks"], finding.values["step"]) == ([3], 2)
+    assert (finding.values["who"], finding.values["step"]) == ("rank 3 (w2; tp3)", 2)
     begun = of_two_code_paths(TP4).begun(lambda event: {"error": 1e-2} if event.rank == 2 else None)
     assert begun.only_finding(NAME).values["ranks"] == [2]
 
@@ -102,7 +103,7 @@ def test_between_ranks_of_one_code_path_bits_count_and_the_serial_run_tells_who_
     finding = trained.steps(
         lambda event: {"params_error": 1e-3} if event.rank == 3 and event.step else None
     ).only_finding(NAME)
-    assert finding.values["ranks"] == [3] and not finding.values["tie"]
+    assert finding.values["who"] == "rank 3 (w2; tp3)"
 
 
 def test_what_each_rank_computes_for_itself_may_differ_between_hosts_within_the_tolerance() -> None:

@@ -43,8 +43,9 @@ def test_the_parameters_of_another_rank() -> None:
 
 def test_parameters_corrupted_in_transit() -> None:
     finding = Trained(DP4).begun(lambda event: {"params": 1} if event.rank == 3 else None).only_finding(NAME)
-    assert finding.values["ranks"] == [3]
-    assert "has parameters that no rank made" in str(finding)
+    assert (finding.values["ranks"], finding.values["tie"]) == ([1, 3], True)  # its parent in the tree is rank 1
+    assert "rank 3 (w2; dp3) has parameters that no rank made" in str(finding)
+    assert "it changed there, or on its way from rank 1 (w1)" in str(finding)
 
 
 def test_later_differences_follow_from_it() -> None:

@@ -31,6 +31,7 @@ def fault_of(changes: Mapping[int, Mapping[str, Any]], ranks: int = 6) -> ShardF
     return first_fault({1: told(changes, ranks), 0: told({}, ranks, 0)}, [tuple(range(ranks))], 1e-4, HOSTS)
 
 
+EVERYBODY = tuple(range(6))
 EVERY = dict.fromkeys(range(6), 0.5)
 CASES: list[tuple[Mapping[int, Mapping[str, Any]], tuple[str, tuple[int, ...], bool] | None]] = [
     ({}, None),
@@ -39,25 +40,30 @@ CASES: list[tuple[Mapping[int, Mapping[str, Any]], tuple[str, tuple[int, ...], b
     ({4: {"altered": 0.1}, 1: {"reduced": 0.3}}, ("given", (4,), False)),
     # A library that adds in the buffer that it was given.
     ({rank: {"altered": 0.9} for rank in range(6)}, None),
-    ({**{rank: {"altered": 0.9} for rank in range(6)}, 3: {"altered": 0.9, "reduced": 0.2}}, ("reduced", (3,), False)),
-    ({3: {"reduced": 0.2}}, ("reduced", (3,), False)),
-    ({2: {"reduced": 0.2}, 3: {"reduced": 0.1}}, ("reduced", (2, 3), False)),
-    # On several hosts: whoever sent them.
-    ({1: {"reduced": 0.2}, 5: {"reduced": 0.1}}, ("reduced", (0, 1, 2, 3, 4, 5), True)),
+    (
+        {**{rank: {"altered": 0.9} for rank in range(6)}, 3: {"altered": 0.9, "reduced": 0.2}},
+        ("reduced", EVERYBODY, True),
+    ),
+    # Whoever sent it, of a sum that goes from rank to rank, and which makes the rank's own shard another one.
+    ({3: {"reduced": 0.2, "gathered": {3: 0.1}}}, ("reduced", EVERYBODY, True)),
+    ({3: {"reduced": 0.2}}, ("reduced", EVERYBODY, True)),
+    ({2: {"reduced": 0.2}, 3: {"reduced": 0.1}}, ("reduced", EVERYBODY, True)),
+    ({1: {"reduced": 0.2}, 5: {"reduced": 0.1}}, ("reduced", EVERYBODY, True)),
     # Of all ranks alike: the program.
     ({rank: {"reduced": 0.5} for rank in range(6)}, None),
     ({5: {"updated": 0.1, "gathered": {5: 0.1}}, 0: {"gathered": {5: 0.1}}}, ("updated", (5,), False)),
     ({rank: {"gathered": {2: 0.1}} for rank in range(6)}, ("sent", (2,), False)),
     ({rank: {"gathered": {2: 0.1}} for rank in range(6) if rank != 2}, ("sent", (2,), False)),
-    ({4: {"gathered": {2: 0.1}}}, ("received", (4,), False)),
+    # Or the rank before it in the ring, but where its own shard, which nobody sends it, is wrong as well.
+    ({4: {"gathered": {2: 0.1}}}, ("received", (3, 4), True)),
     ({4: {"gathered": EVERY}}, ("received", (4,), False)),
-    ({4: {"gathered": {0: 0.1}}, 5: {"gathered": {1: 0.1}}}, ("received", (4, 5), False)),
+    ({4: {"gathered": {0: 0.1}}, 5: {"gathered": {1: 0.1}}}, ("received", (3, 4, 5), True)),
     ({3: {"gathered": {0: 0.1}}, 5: {"gathered": {1: 0.1}}}, ("received", (0, 1, 3, 5), True)),
     # By what ranks compute again and have alike, whatever the reference run says.
     ({4: {"computed": 3e-5}, 1: {"reduced": 0.3}}, ("computed", (4,), False)),
     ({4: {"computed": 3e-6}}, None),
-    ({4: {"held": 7}, 1: {"reduced": 0.3}}, ("received", (4,), False)),
-    ({2: {"held": 7}, 4: {"held": 8}}, ("received", (0, 1, 2, 3, 4, 5), True)),
+    ({4: {"held": 7}, 1: {"reduced": 0.3}}, ("received", (3, 4), True)),
+    ({2: {"held": 7}, 4: {"held": 8}}, ("received", EVERYBODY, True)),
     ({1: {"remade": 2e-5}, 3: {"updated": 0.1}}, ("updated", (1,), False)),
     ({1: {"kept": False}, 3: {"updated": 0.1}}, ("sent", (1,), False)),
     ({1: {"kept": False, "held": 7}}, ("received", (1,), False)),
@@ -66,9 +72,9 @@ CASES: list[tuple[Mapping[int, Mapping[str, Any]], tuple[str, tuple[int, ...], b
     ({1: {"altered": 2e-9}, 3: {"altered": 1e-9}}, ("given", (1, 3), False)),
     ({rank: {"remade": 3e-9, "altered": 2e-9} for rank in (0, 1, 3)}, None),
     # What is told of a sum is beyond what rounding may do.
-    ({5: {"summed": 3e-8}}, ("reduced", (5,), False)),
-    ({0: {"summed": 3e-8}, 1: {"summed": 2e-8}}, ("reduced", (0, 1), False)),
-    ({rank: {"summed": 3e-8} for rank in (0, 3, 4)}, ("reduced", (0, 1, 2, 3, 4, 5), True)),
+    ({5: {"summed": 3e-8}}, ("reduced", EVERYBODY, True)),
+    ({0: {"summed": 3e-8}, 1: {"summed": 2e-8}}, ("reduced", EVERYBODY, True)),
+    ({rank: {"summed": 3e-8} for rank in (0, 3, 4)}, ("reduced", EVERYBODY, True)),
     ({rank: {"summed": 3e-8} for rank in range(6)}, None),
     # Whose own serial training is as wrong as its update sees all others wrong.
     (
@@ -85,6 +91,20 @@ def test_the_maker_is_named(
 ) -> None:
     fault = fault_of(changes)
     assert (fault and (fault.place, fault.ranks, fault.tie)) == expected
+
+
+def test_sums_that_are_wrong_on_one_rank_alone_in_step_after_step_are_its_own() -> None:
+    def fault(*wrong: int, group: tuple[int, ...] = EVERYBODY) -> ShardFault | None:
+        steps = {step: told({rank: {"summed": 3e-8}}, step=step) for step, rank in enumerate(wrong)}
+        return first_fault(steps, [group], 1e-4, HOSTS)
+
+    own = ("reduced", (5,), False)
+    cases = {(5,): False, (5, 5): True, (5, 5, 5): True, (5, 5, 4): False, (5, 1, 5, 5): False}
+    for wrong, is_own in cases.items():
+        found = fault(*wrong)
+        assert found and ((found.place, found.ranks, found.tie) == own) is is_own
+    of_two = fault(*[5] * 9, group=(4, 5))
+    assert of_two and (of_two.ranks, of_two.tie) == ((4, 5), True)
 
 
 def test_of_two_ranks_it_is_either_what_one_sent_or_what_the_other_got() -> None:
@@ -150,6 +170,9 @@ def test_a_sum_is_right_to_the_edge_of_what_rounding_may_do(count: int) -> None:
     assert wrong_sums(exact, addends.double(), addends.dtype) == [0.0] * 3
 
 
+ONCE = {"scattered": "vague", "mean": "vague"}
+
+
 @pytest.mark.torch
 @pytest.mark.timeout(240)
 @pytest.mark.sample
@@ -157,7 +180,8 @@ def test_a_sum_is_right_to_the_edge_of_what_rounding_may_do(count: int) -> None:
 @pytest.mark.parametrize("stage", ["training", "learning"])
 def test_real_ranks(place: str, stage: str) -> None:
     judged = carry_out(Fault(place, "negated", 4, 1, 2, 1, 1, stage, 7, False), 3)
-    assert judged.verdict == "right", judged
+    # A sum that is wrong once may have changed on any rank, and what one rank got otherwise on its way.
+    assert judged.verdict == ONCE.get(place, "right"), judged
 
 
 @pytest.mark.torch
@@ -165,7 +189,7 @@ def test_real_ranks(place: str, stage: str) -> None:
 @pytest.mark.sample
 def test_a_wrong_sum_behind_the_first_steps_that_hardly_changes_what_is_learned() -> None:
     judged = carry_out(Fault("scattered", "row", 2, 2, 1, 27, 27, "learning", 300, False), 3)
-    assert judged.verdict == "right", judged
+    assert judged.verdict == "one of", judged
 
 
 @pytest.mark.torch
@@ -174,7 +198,7 @@ def test_a_wrong_sum_behind_the_first_steps_that_hardly_changes_what_is_learned(
 @pytest.mark.parametrize("stage", ["training", "learning"])
 def test_a_low_bit_of_a_sum(stage: str) -> None:
     judged = carry_out(Fault("scattered", "bit", 3, 1, 1, 2, 2, stage, 4 * 300, False), 3)
-    assert judged.verdict == "right", judged
+    assert judged.verdict == "vague", judged
 
 
 @pytest.mark.torch

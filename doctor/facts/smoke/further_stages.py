@@ -82,7 +82,7 @@ class LearnedParameters(RankEvent, frozen=True, tag="learned"):
     tp: int
     params: int
     gradient: int
-    """Of the last step, after its reduction; 0 where each rank reduces a shard of its own."""
+    """Of the gradients of all steps, each after its reduction; 0 where each rank reduces a shard of its own."""
     steps: int
     error: float | None = None
     """From the parameters of the serial run, as a share of what they changed by; told where replicas differ."""

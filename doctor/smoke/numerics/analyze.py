@@ -10,6 +10,7 @@ errors in the layouts follow from it. If the rank's random draws differ as well,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -25,7 +26,8 @@ from doctor.engine.texts import filled, joined
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.facts.smoke.training import SmokeTraining, TrainingStep
 from doctor.smoke.model import SmokePlan, SmokeRun
-from doctor.smoke.numerics.defect import Defect, finding, merge_defects, ranks_on
+from doctor.smoke.numerics.collective_values import is_receivers, senders_to
+from doctor.smoke.numerics.defect import CameBy, Defect, finding, merge_defects, ranks_on, sent_by
 from doctor.smoke.numerics.gradients import gradient_defects
 from doctor.smoke.numerics.layout_trace import LayoutTrace, layout_traces
 from doctor.smoke.numerics.losses import DIFFERS, loss_defects, update_defects
@@ -94,7 +96,13 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
     # A defect that surely names a rank explains losses in another layout that name no rank, or the same ranks.
     rooted = [defect for defect in causes if defect.root or (defect.ranks and not defect.tie)]
     named = {rank for defect in rooted if defect.check != DIFFERS for rank in defect.ranks}
-    loose = [defect for defect in causes if rooted and defect.check == DIFFERS and named.issuperset(defect.ranks)]
+    surely = {rank for defect in rooted if not (defect.tie or defect.of_group) for rank in defect.ranks}
+    loose = [
+        defect
+        for defect in causes
+        if (rooted and defect.check == DIFFERS and named.issuperset(defect.ranks))
+        or (defect.senders and surely.intersection(defect.ranks + defect.senders))
+    ]
     causes = [defect for defect in causes if defect not in loose]
     explained += [(defect, rooted[0].check) for defect in loose]
     return TrainingVerdict(tuple(traces), tuple(causes), tuple(explained))
@@ -142,7 +150,38 @@ def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list
         # What one rank of a sharded optimizer made is everywhere behind the step.
         named = sharded_defects(trace, reference.tolerance)
         result += [defect for defect in not_finite_defects(trace) if not named or defect.kind in LOCAL_QUANTITIES]
-    return [_narrowed(defect) for defect in (*result, *loss_defects(traces, reference))]
+    return [_with_senders(traces, _narrowed(defect)) for defect in (*result, *loss_defects(traces, reference))]
+
+
+def _with_senders(traces: Sequence[LayoutTrace], defect: Defect) -> Defect:
+    """What came to its ranks from others, laid at those who sent it, too: it may have changed on its way.
+
+    But for what came wrong to the same ranks alone so often that no sender's fault, which others get and pass on as
+    well, would look like that.
+    """
+    trace, plan = defect.trace, defect.trace.plan
+    if not defect.came_by or defect.tie or not defect.ranks or _always_alone(traces, defect.ranks):
+        return defect
+    by_kind = {"message": trace.models, "all_reduce": trace.slices if trace.layout.dp == 1 else trace.replicas}
+    groups = [group for group in by_kind.get(defect.came_by, trace.replicas) if set(group) & set(defect.ranks)]
+    sent = {rank for group in groups for rank in senders_to(defect.ranks, defect.came_by, group, plan.backend)}
+    template, values = joined("", (defect.template, "{sent}")), {**defect.values, "sent": sent_by(plan, sorted(sent))}
+    changes = {"senders": tuple(sorted(sent)), "template": template, "values": values, "tie": True}
+    return msgspec.structs.replace(defect, **changes) if sent else defect
+
+
+def _always_alone(traces: Sequence[LayoutTrace], ranks: tuple[int, ...]) -> bool:
+    """Whether sums and parameters that data-parallel ranks exchange came wrong to these ranks alone, and often."""
+    times: Counter[int] = Counter()
+    for trace in traces:
+        bits, error = ("params", "params_error") if trace.layout.zero else ("grad_digest", "grad_error")
+        for events in trace.steps:
+            for group in trace.replicas:
+                split = trace.differing(events, group, bits, error, LOSS_TOLERANCE)
+                if split and not set(split.differing) <= set(ranks):
+                    return False
+                times[len(group)] += split is not None
+    return any(is_receivers(size, count) for size, count in times.items())
 
 
 def _narrowed(defect: Defect) -> Defect:
@@ -164,8 +203,9 @@ def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -
     verdict = analyze_training(run.plan, training)
     for group in merge_defects(defect for defect in verdict.causes if defect.check == check):
         reported = finding(group, len(verdict.traces))
-        # What tells of no single host: the collectives do, where they were wrong by themselves.
-        shared = group[0].of_group or group[0].tie or len(set(map(run.plan.host_of, group[0].ranks))) != 1
+        # What tells of no single host, or came from others: the collectives do, where they were wrong by themselves.
+        first = group[0]
+        shared = first.of_group or first.came_by or first.tie or len(set(map(run.plan.host_of, first.ranks))) != 1
         yield reported.because_of(COLLECTIVE_CHECK) if shared else reported
     by_cause = lists_by_key((cause, defect) for defect, cause in verdict.consequences if defect.check == check != cause)
     for cause, defects in by_cause.items():
@@ -204,7 +244,11 @@ def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
         follow = filled("; it spread from there to {0}", count_noun(len(rest), "other rank")) if rest else ""
         values = {"what": kind, "follow": follow, "victims": format_ranges(rest)}
         everybody = len(ranks) == trace.layout.world
+        came_by: CameBy = "message" if kind == "input" else ""
+        if kind == "parameters" and trace.layout.dp > 1 and any(events[rank].grad is None for rank in ranks):
+            came_by = "all_reduce"
         yield Defect(
-            NOT_FINITE, kind, step, () if everybody else ranks, template + "{follow}", values, root=True, trace=trace
-        )
+            NOT_FINITE, kind, step, () if everybody else ranks, template + "{follow}", values,
+            root=True, came_by=came_by, trace=trace,
+        )  # fmt: skip
         return

@@ -29,6 +29,10 @@ CHANGED = {
 """Two readings of one rank differ: no other rank has a part in that."""
 
 
+BY_CHANCE = 0.05
+"""The fault of a sender looks like that of a receiver no more often."""
+
+
 class Blame(msgspec.Struct, frozen=True):
     """Wrong values that the same ranks explain."""
 
@@ -92,10 +96,17 @@ def _wrong_calls(
     for event in sorted(events, key=lambda event: not event.reread):
         key = (event.gid, event.op, event.dtype, event.numel, event.root, event.offset)
         events_by_call[key].append(event)
-    for call in events_by_call.values():
+    for call in (repeat for calls in events_by_call.values() for repeat in _repeats(calls)):
         members = groups.get(call[0].gid, ("", everyone))[1]
         if len(members) < 2 or {event.rank for event in call if event.reread == "input"} < set(members):
             yield call, members
+
+
+def _repeats(events: list[CollectiveWrong]) -> Iterable[list[CollectiveWrong]]:
+    """The same call, made several times: what is wrong alike is of one time. A rank tells of each time once."""
+    if len({event.rank for event in events}) == len(events) or events[0].reread:
+        return [events]
+    return lists_by_key(((event.index, event.wrong, str(event.got)), event) for event in events).values()
 
 
 def without_part(events: Sequence[CollectiveWrong], groups: Groups, world: int) -> dict[int, str]:
@@ -187,7 +198,7 @@ def _candidates(
         return passed or (sources if len(observers) > 1 and elsewhere else sources | observers)
     if op in ("all_reduce", "barrier") and len(observers) == 1 and len(members) > 1:
         # The others have the right sum: what it gave was right. One element, once, may have changed on its way to it.
-        return passed or set(members) if lone and events[0].wrong == 1 else observers
+        return passed or (set(members) if lone and events[0].wrong == 1 else observers)
     return passed or set(members)
 
 
@@ -204,24 +215,63 @@ def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int
     """Of damage that gloo's ranks gave on to each other: who had it first, and who sent it there.
 
     The first one alone where it has given the right values on to another rank: its memory changed behind that. Empty
-    where no rank is known to be the first, or all that receive the same values have them wrong. How the values go on:
-    to the rank before in gloo/allreduce.cc, to the next one in allgather.cc, along a tree in broadcast.cc.
+    where no rank is known to be the first, or all that receive the same values have them wrong.
     """
-    observers, place = {event.rank for event in events}, {rank: number for number, rank in enumerate(members)}
-    root = source_of(events[0], members)
+    observers, root = {event.rank for event in events}, source_of(events[0], members)
     alike = {(event.index, event.wrong, str(event.got)) for event in events}
-    if op not in ("all_reduce", "all_gather", "broadcast") or len(alike) > 1 or set(members) - observers <= {root}:
+    if op == "all_reduce":  # each block of the sum goes on from the member that was the last to add to it
+        length = 2 * math.ceil(events[0].numel / (2 * len(members)))
+        root = members[events[0].index // length]
+        if len(observers) == 1 and events[0].wrong > length:
+            return observers  # and no rank is the last to get several blocks
+    senders = _gloo_senders(op, members, root)
+    receivers = senders.keys() if op != "all_reduce" else set(members)
+    if op not in (*PASSED_ON, "broadcast") or len(alike) > 1 or observers >= receivers:
         return set()
-    senders: dict[int, int] = {}
-    for rank in set(members) - {root}:
-        turn = (place[rank] - place.get(root, 0)) % len(members)
-        steps = {"all_reduce": -1, "all_gather": 1}.get(op, 1 << turn.bit_length() >> 1)
-        senders[rank] = members[(place[rank] - steps) % len(members)]
-    first = {rank for rank, sender in senders.items() if rank in observers and sender not in observers}
-    if op != "all_reduce" and first and first <= {senders[rank] for rank in senders.keys() - observers}:
+    first = {rank for rank in observers if senders.get(rank) not in observers}
+    if first and first <= {senders[rank] for rank in senders.keys() - observers}:
         return first
-    origins = {senders[rank] for rank in first}
-    return (origins | (first if len(first) == 1 else set())) if len(origins) == 1 and root not in observers else set()
+    ways = [{rank, senders[rank]} for rank in first if rank in senders]
+    return set() if root in observers or not ways else set.intersection(*ways)
+
+
+def _gloo_senders(op: str, members: Sequence[int], root: int) -> dict[int, int]:
+    """Who gives each member what it has at the end; not of the root, where there is one.
+
+    The next rank in gloo/allreduce.cc, the one before in allgather.cc, the parent in the tree of broadcast.cc.
+    """
+    first, count = members.index(root) if root in members else 0, len(members)
+    senders: dict[int, int] = {}
+    for place, rank in enumerate(members):
+        turn = (place - first) % count
+        steps = {"all_reduce": -1, "all_gather": 1}.get(op, 1 << turn.bit_length() >> 1)
+        senders[rank] = members[(place - steps) % count]
+    senders.pop(root, None)
+    return senders
+
+
+def senders_to(ranks: Collection[int], op: str, members: Sequence[int], backend: str) -> set[int]:
+    """Other members that can have sent these what is wrong on them alone: of gloo the next ones, else any.
+
+    >>> senders_to([2], "all_reduce", range(5), "gloo"), senders_to([2], "all_reduce", range(4), "nccl")
+    ({3}, {0, 1, 3})
+    """
+    others = set(members) - set(ranks)
+    if backend != "gloo" or op not in (*PASSED_ON, "broadcast"):
+        return others
+    senders = _gloo_senders(op, members, members[0] if op == "broadcast" else -1)
+    return others & {sender for rank, sender in senders.items() if rank in ranks}
+
+
+def is_receivers(size: int, times: int) -> bool:
+    """Whether numbers that came wrong to one member alone, so often, are its own fault.
+
+    Each goes from rank to rank: what a sender spoils is on one rank alone in one of ``size - 1`` cases.
+
+    >>> is_receivers(4, 2), is_receivers(4, 3), is_receivers(2, 99)
+    (False, True, False)
+    """
+    return float(size - 1) ** -times <= BY_CHANCE
 
 
 def _is_of_its_host(events: Sequence[CollectiveWrong], op: str, members: Sequence[int], host_of: HostOf) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect
@@ -10,6 +11,9 @@ from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.layout_trace import LayoutTrace
+
+CameBy = Literal["", "all_reduce", "all_gather", "broadcast", "message"]
+"""The operation by which a number came to a rank; empty where the rank made it by itself."""
 
 
 class Defect(ValueDefect, frozen=True, kw_only=True):
@@ -20,6 +24,10 @@ class Defect(ValueDefect, frozen=True, kw_only=True):
     """Other layouts may show more of the same fault."""
     of_group: bool = False
     """Its ranks share what is wrong, and one of them is the cause, or who sent to them."""
+    came_by: CameBy = ""
+    """What is wrong came to its ranks by this, so that it may have changed on its way."""
+    senders: tuple[int, ...] = ()
+    """Ranks that can have sent it so."""
 
 
 def merge_defects(defects: Iterable[Defect]) -> list[list[Defect]]:
@@ -45,12 +53,12 @@ def _same_ranks(group_ranks: tuple[int, ...], ranks: tuple[int, ...]) -> bool:
 def finding(defects: Sequence[Defect], total: int) -> Finding:
     """Defects that are one fault, in words; ``total`` layouts were trained."""
     first, plan = defects[0], defects[0].trace.plan
-    ranks = first.ranks or tuple(first.trace.ranks)
+    ranks = sorted({*first.ranks, *first.senders}) or first.trace.ranks
     in_order = sorted(defects, key=lambda candidate: candidate.trace.number)
     names = list(dict.fromkeys(defect.trace.layout.name for defect in in_order))
     return Finding(
         joined("", (first.template, " (in {where})")),
-        hosts=list(dict.fromkeys(map(plan.host_of, sorted(ranks)))),
+        hosts=list(dict.fromkeys(map(plan.host_of, ranks))),
         who=describe_ranks(first.trace, first.ranks),
         ranks=list(ranks),
         step=max(first.step, 0),
@@ -89,6 +97,11 @@ def describe_placement(trace: LayoutTrace, rank: int) -> str:
     sizes = zip(("pp", "dp", "tp"), (layout.pp, layout.dp, layout.tp), trace.coordinates(rank), strict=True)
     coordinates = " ".join(f"{word}{at}" for word, size, at in sizes if size > 1)
     return f"{placement.host}{device}" + (f"; {coordinates}" if coordinates else "")
+
+
+def sent_by(plan: SmokePlan, senders: Sequence[int]) -> str:
+    """What stands behind a number that came to a rank from others, and may have changed on its way."""
+    return filled("; it changed there, or on its way from {0}", ranks_on(plan, senders)) if senders else ""
 
 
 def ranks_on(plan: SmokePlan, ranks: Sequence[int]) -> str:

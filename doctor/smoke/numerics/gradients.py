@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from doctor.analysis.values.splits import format_ranges
 from doctor.engine.texts import filled
 from doctor.facts.smoke.training import TrainingStep
-from doctor.smoke.numerics.defect import Defect
+from doctor.smoke.numerics.defect import CameBy, Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 from doctor.smoke.numerics.optimizer_shards import sharded_defects
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
@@ -85,7 +85,8 @@ def _not_synchronised(
     rest = "" if tie else filled(", whose ranks {0} agree", format_ranges(set(groups[0]) - set(ranks)))
     values = {"group": format_ranges(groups[0]), "rest": rest}
     tie = tie and kind == "other"
-    yield Defect(NOT_SYNCHRONISED, kind, step, blamed, template, values, tie=tie, trace=trace)
+    came_by: CameBy = "" if kind == "own" or tie else "all_reduce"
+    yield Defect(NOT_SYNCHRONISED, kind, step, blamed, template, values, tie=tie, came_by=came_by, trace=trace)
 
 
 def _makers(trace: LayoutTrace, events: dict[int, TrainingStep], tolerance: float) -> tuple[int, ...]:
@@ -129,7 +130,11 @@ def _wrong_gradient(trace: LayoutTrace, step: int, events: dict[int, TrainingSte
             "its norm, and that of the other ranks does not: what one of them added to it, or was sent before, is wrong"
         )
     values = {"share": worst}
-    return Defect(NOT_SYNCHRONISED, "wrong", step, wrong, template, values, trace=trace, vague=shared, of_group=shared)
+    came_by: CameBy = "" if shared or trace.layout.dp == 1 else "all_reduce"
+    return Defect(
+        NOT_SYNCHRONISED, "wrong", step, wrong, template, values,
+        trace=trace, vague=shared, of_group=shared, came_by=came_by,
+    )  # fmt: skip
 
 
 def _share_one_gradient(trace: LayoutTrace, events: dict[int, TrainingStep], wrong: tuple[int, ...]) -> bool:

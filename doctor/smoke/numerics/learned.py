@@ -15,6 +15,7 @@ import msgspec
 from doctor.analysis.values.splits import majority_split
 from doctor.facts.smoke.further_stages import LearnedParameters, SmokeLearning
 from doctor.smoke.model import SmokePlan
+from doctor.smoke.numerics.collective_values import senders_to
 from doctor.smoke.numerics.layout_trace import by_step
 from doctor.smoke.numerics.optimizer_shards import ShardFault, first_fault
 from doctor.smoke.numerics.reference_run import largest_difference, median_rank
@@ -39,10 +40,12 @@ class LearnedWrong(msgspec.Struct, frozen=True):
     """They differ from each other; False: they are alike, and far from the serial training."""
     losses: bool = False
     """Not what they hold is wrong, but the loss that they computed in a step."""
+    senders: tuple[int, ...] = ()
+    """Ranks that can have sent them wrong sums of gradients: of these they had others than the rest."""
 
 
 def wrong_learners(
-    events: Iterable[LearnedParameters], tolerance: float, hosts: Mapping[int, str] | None = None
+    events: Iterable[LearnedParameters], tolerance: float, hosts: Mapping[int, str] | None = None, backend: str = "gloo"
 ) -> Iterator[LearnedWrong]:
     """Data-parallel groups that disagree; or else the ranks that are far from the serial training.
 
@@ -52,7 +55,7 @@ def wrong_learners(
     for event in events:
         groups.setdefault((event.pp, event.tp), []).append(event)
     apart = [group for group in groups.values() if len(_bits(group)) > len({event.code_path for event in group})]
-    yield from (_differing(group, hosts) for group in apart)
+    yield from (_differing(group, hosts, backend) for group in apart)
     errors = {rank: error for group in groups.values() for rank, error in _errors(group).items()}
     far = tuple(sorted(rank for rank, error in errors.items() if error > AMPLIFIED * tolerance))
     if far and not apart:
@@ -73,7 +76,7 @@ def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning], tolerance: floa
         groups.setdefault((event.pp, event.tp), []).append(event.rank)
     steps = by_step(event for fact in stages for event in fact.sharded if event.layout < 0)
     hosts = {rank: plan.host_of(rank) for group in groups.values() for rank in group}
-    return first_fault(steps, list(groups.values()), tolerance, hosts, AMPLIFIED_LOSS)
+    return first_fault(steps, list(groups.values()), tolerance, hosts, AMPLIFIED_LOSS, plan.backend)
 
 
 def _wrong_serial(
@@ -112,7 +115,7 @@ def _errors(group: Sequence[LearnedParameters]) -> dict[int, float]:
     return {rank: error for rank, error in errors.items() if error is not None}
 
 
-def _differing(group: Sequence[LearnedParameters], hosts: Mapping[int, str] | None = None) -> LearnedWrong:
+def _differing(group: Sequence[LearnedParameters], hosts: Mapping[int, str] | None, backend: str) -> LearnedWrong:
     """Those that are further from the serial training than the rest; else those that differ from most, by their bits.
 
     All ranks of the group are wrong for what is known where neither tells. Whose own serial training is as wrong as its
@@ -126,7 +129,10 @@ def _differing(group: Sequence[LearnedParameters], hosts: Mapping[int, str] | No
     if not known and len({event.code_path for event in group}) == 1 and len(_bits(group)) < len(group):
         parts = majority_split({event.rank: (event.params, event.gradient) for event in group}, hosts=hosts)
         known, wrong = parts is not None and not parts.tie, parts.differing if parts else ()
-    return LearnedWrong(wrong if known else everyone, everyone, max(errors.values(), default=None))
+    sent = senders_to(wrong, "all_reduce", everyone, backend) if known and len({e.gradient for e in group}) > 1 else ()
+    return LearnedWrong(
+        wrong if known else everyone, everyone, max(errors.values(), default=None), senders=tuple(sorted(sent))
+    )
 
 
 LOSS_OF_NOTHING = math.log(64)

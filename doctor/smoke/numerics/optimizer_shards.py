@@ -10,6 +10,7 @@ import msgspec
 from doctor.analysis.values.splits import majority_split
 from doctor.engine.texts import joined
 from doctor.facts.smoke.training import ShardedStep
+from doctor.smoke.numerics.collective_values import is_receivers, senders_to
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 
@@ -56,6 +57,11 @@ class ShardFault(msgspec.Struct, frozen=True):
         return CHECKS[self.place]
 
     @property
+    def was_sent(self) -> bool:
+        """Other ranks had it in hand: where their collectives are wrong by themselves, it follows from that."""
+        return self.tie or self.place in CAME_BY
+
+    @property
     def template(self) -> str:
         text = TEXTS[self.place]
         return joined("", (text, "; it is one of them, and which one is not known")) if self.tie else text
@@ -64,13 +70,43 @@ class ShardFault(msgspec.Struct, frozen=True):
 EXACT = 1e-5
 """From what the rank itself computes again, as a share: from there on it is another number."""
 
+CAME_BY: Mapping[Place, str] = {"reduced": "reduce_scatter", "received": "all_gather"}
+"""Places where a number is another rank's, by the operation that brought it."""
+
 BIT_FOR_BIT = ("given", "updated")
 """Places where a rank makes the same number again, on the same device by one operation for each element, or reads its
 memory again: what is other there alone is wrong, however small the difference."""
 
 
 def first_fault(
-    steps: Steps, groups: Sequence[Sequence[int]], tolerance: float, hosts: Mapping[int, str], drift: float = 1.0
+    steps: Steps,
+    groups: Sequence[Sequence[int]],
+    tolerance: float,
+    hosts: Mapping[int, str],
+    drift: float = 1.0,
+    backend: str = "gloo",
+) -> ShardFault | None:
+    """What the first step with a wrong number says, and of what came to a rank from others, who can have sent it so."""
+    fault = _first_wrong(steps, groups, tolerance, hosts, drift)
+    if fault is None or fault.tie or fault.place not in CAME_BY:
+        return fault
+    op, among, events = CAME_BY[fault.place], set(fault.ranks), steps[fault.step]
+    alone = [{rank for rank, event in step.items() if event.summed} for step in steps.values()]
+    times = alone.count(among) if all(ranks <= among for ranks in alone) else 0
+    own_sum = op == "reduce_scatter" and is_receivers(min(map(len, groups)), times)
+    if own_sum or (op == "all_gather" and any(_own_is_wrong(rank, events[rank], groups) for rank in among)):
+        return fault
+    sent = {rank for group in groups if among & set(group) for rank in senders_to(among, op, group, backend)}
+    return msgspec.structs.replace(fault, ranks=tuple(sorted(among | sent)), tie=bool(sent))
+
+
+def _own_is_wrong(rank: int, event: ShardedStep, groups: Sequence[Sequence[int]]) -> bool:
+    """Whether the rank's own shard, which no other rank sends it, came back from the exchange as another one."""
+    return not event.kept or any(group.index(rank) in event.gathered for group in groups if rank in group)
+
+
+def _first_wrong(
+    steps: Steps, groups: Sequence[Sequence[int]], tolerance: float, hosts: Mapping[int, str], drift: float
 ) -> ShardFault | None:
     """What the first step with a wrong number says; None where none is wrong, or all ranks have it wrong alike.
 
@@ -160,13 +196,14 @@ def _wrong_exchange(
 
 def sharded_defects(trace: LayoutTrace, tolerance: float) -> list[Defect]:
     """The fault of this layout, if its optimizer is sharded and its ranks told of their steps."""
-    fault = first_fault(trace.sharded, trace.replicas, tolerance, trace.hosts) if trace.layout.zero else None
+    groups, backend = trace.replicas if trace.layout.zero else (), trace.plan.backend
+    fault = first_fault(trace.sharded, groups, tolerance, trace.hosts, backend=backend) if groups else None
     if fault is None:
         return []
     values = {"share": float(f"{fault.share:.2g}"), "likely": "the device or the memory of that rank"}
     return [
         Defect(
             fault.check, fault.place, fault.step, fault.ranks, fault.template, values,
-            tie=fault.tie, of_group=fault.tie, trace=trace,
+            tie=fault.tie, of_group=fault.was_sent, trace=trace,
         )
     ]  # fmt: skip

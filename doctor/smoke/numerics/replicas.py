@@ -8,7 +8,7 @@ from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP
 from doctor.engine.texts import filled
-from doctor.smoke.numerics.defect import Defect
+from doctor.smoke.numerics.defect import CameBy, Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE
 
@@ -71,7 +71,8 @@ def _not_broadcast(trace: LayoutTrace) -> Iterator[Defect]:
     values = {"end": end, "root": format_ranges(roots)}
     ranks = () if everybody and len(late) > 1 else tuple(late)
     kind += " all" * (not ranks)
-    yield Defect(BROADCAST, kind, BEFORE_FIRST_STEP, ranks, template, values, root=True, trace=trace)
+    came_by: CameBy = "broadcast" if kind == "other" else ""
+    yield Defect(BROADCAST, kind, BEFORE_FIRST_STEP, ranks, template, values, root=True, came_by=came_by, trace=trace)
 
 
 def _differ_at_begin(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
@@ -126,7 +127,11 @@ def _divergence_defect(
 ) -> Defect:
     values = {"group": format_ranges(group), "agree": len(split.agreeing), "likely": _likely(trace, kind)}
     tie = split.tie and bool(split.differing)
-    return Defect(DIVERGE, kind, step, split.differing, template + "{likely}", values, root=root, tie=tie, trace=trace)
+    came_by: dict[str, CameBy] = {"data": "all_gather" if trace.layout.zero else "", "tensor": "all_reduce"}
+    return Defect(
+        DIVERGE, kind, step, split.differing, template + "{likely}", values,
+        root=root, tie=tie, came_by=came_by.get(kind, ""), trace=trace,
+    )  # fmt: skip
 
 
 def _likely(trace: LayoutTrace, kind: str) -> str:
@@ -135,4 +140,6 @@ def _likely(trace: LayoutTrace, kind: str) -> str:
         return "; most likely the backward pass lacks an all-reduce over the tensor-parallel group"
     if kind == "data all":
         return "; most likely each rank updates with a gradient of its own"
-    return "" if kind == "begin" else "; as all its gradients agreed, check that rank's device and memory"
+    # Each rank of a sharded optimizer has the gradient of its shard, and of a cut tensor that of its slice.
+    alone = kind == "data" and not trace.layout.zero
+    return "" if not alone else "; as all its gradients agreed, check that rank's device and memory"

@@ -215,9 +215,8 @@ def stage_learning(ctx: RankContext) -> None:
     model = Model(ctx, layout, initial_seed(ctx, layout), ctx.comm)
     rng, adam = CounterRng(ctx.plan["seed"], ctx.device), Adam()
     model.broadcast_params()
-    gradient = model.gradient
-    compared = steps_to_compare(ctx)
-    learned, losses = (model.flat, gradient), []
+    compared, gradients = steps_to_compare(ctx), 0
+    learned, losses = (model.flat, model.gradient), []
     for step in range(ctx.plan["learn_steps"]):
         ctx.comm.modes.check()
         loss = model.forward_backward(make_batch(ctx, model, rng, step, False))
@@ -225,10 +224,11 @@ def stage_learning(ctx: RankContext) -> None:
             ctx.emit("learn", step=step, loss=finite_or_none(loss))
             losses.append(loss)
         gradient = model.reduce_gradient()
+        gradients = 0 if model.zero else digest(f"{gradients} {digest(gradient)}".encode())
         model.update(gradient, adam)
         if step + 1 == compared:
             learned = model.flat.clone(), gradient.clone()
-    compare_learned(ctx, model, gradient, learned, losses[:compared], compared)
+    compare_learned(ctx, model, gradients, learned, losses[:compared], compared)
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
 
@@ -241,19 +241,19 @@ def steps_to_compare(ctx: RankContext) -> int:
 def compare_learned(
     ctx: RankContext,
     model: Model,
-    gradient: torch.Tensor,
+    gradients: int,
     learned: tuple[torch.Tensor, torch.Tensor],
     losses: list[torch.Tensor],
     compared: int,
 ) -> None:
     """Compares the parameters, the last gradient and each loss with those of the same training, done serially.
 
-    ``learned``: parameters and gradient after ``compared`` steps, which the serial training does; ``losses``: of these
-    steps. Of data-parallel ranks that hold the same bits the first one does it for all, and sends the others its losses
-    of all blocks. All ranks make the same calls for this, with right and with wrong values: wrong values cannot lead
-    ranks to different collectives.
+    ``gradients``: a digest of all; ``learned``: parameters and gradient after ``compared`` steps, which the serial
+    training does; ``losses``: of these steps. Of data-parallel ranks that hold the same bits the first one does it for
+    all, and sends the others its losses of all blocks. All ranks make the same calls for this, with right and with
+    wrong values: wrong values cannot lead ranks to different collectives.
     """
-    held = digest(model.flat[: model.size]), 0 if model.zero else digest(gradient)
+    held = digest(model.flat[: model.size]), gradients
     mesh, same = model.mesh, replicas_hold(ctx, model.mesh, held)
     count = block_count(ctx.world_size, LEARNING_BLOCKS)
     of_blocks, error, serial_losses = torch.zeros(compared, count, device=ctx.device), None, []

@@ -213,6 +213,7 @@ def test_two_that_wait_for_each_other_make_nobody_odd() -> None:
         judged(rank(0, stack=receives), *map(waits, (1, 2, 3))),
     ):
         assert finding.result == "undecided" and not finding.odd_ranks and "send or recv" in finding.text
+        assert "waits in recv (main at train.py:6)" in finding.text
 
 
 def waits(number: int) -> ProcessReport:
@@ -569,6 +570,12 @@ def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> Non
     assert [odd_rank.pid for odd_rank in judged(held, *idle, *driver).odd_ranks] == [53] * asked
     busy = unnamed(53, ("generate", "/job/model.py"), MAIN_LOOP, call="running", ran=1.9)
     assert not judged(busy, *idle, *driver).odd_ranks
+
+
+def test_tasks_of_ray_that_wait_for_each_other_are_named_and_not_accused() -> None:
+    pair = [unnamed(pid, GETS[0], ("call", "/job/actors.py"), MAIN_LOOP, call="futex") for pid in (51, 52)]
+    finding = judged(*pair, unnamed(53, MAIN_LOOP, call="futex"), unnamed(50, *GETS, call="futex"))
+    assert (finding.result, finding.odd_ranks) == ("undecided", ()) and finding.text.startswith("pid 51, pid 52, pid 50: each waits")
 
 
 @pytest.mark.parametrize("asked", ["still", "in another line", ""])

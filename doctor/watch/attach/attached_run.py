@@ -172,7 +172,10 @@ def _numbered(finding: JobFinding) -> _Job:
         notes: tuple[str, ...] = (BY_ARGUMENT,) if by_argument else ()
         world = min(max(finding.world, max([*numbers, *absent]) + 1), MOST_RANKS)
     else:
-        ordered = [places[place] for place in sorted(places, key=lambda place: (place != first, place))][:MOST_RANKS]
+        at_work = {entry.does.role for entry in finding.ranks if entry.does.kind != "idle"}
+        # The last are those that wait for others' results, and do other work than all of them: drivers.
+        keys = {place: (entry.does.role not in at_work, place != first, place) for place, entry in places.items()}
+        ordered = [places[place] for place in sorted(places, key=keys.__getitem__)][:MOST_RANKS]
         ranks, world = dict(enumerate(ordered)), len(ordered)
         listed = ", ".join(
             filled("rank {0} is pid {1} on {2}", rank, entry.report.pid, entry.host)

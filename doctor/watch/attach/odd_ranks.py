@@ -314,7 +314,10 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     idle = [view for view in waiting if view.does.kind == "idle"]
     waiting = [view for view in waiting if view not in idle]
     if not waiting:
-        return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
+        text = "All processes wait for work, and none of them for another that holds it up."
+        if asking := [view for view in idle if view.asks]:
+            text = "{0}: each waits for another or, as in Ray, for a free CPU (ray status), unless another host answers."
+        return Judgement("undecided", filled(text, labels_joined([view.report.label for view in asking])))
     roles = {*SERVERS, *(view.does.role for view in waiting if view.does.kind == "collective")} - {""}
     free = [view for view in idle if view.does.role in roles and not view.asks]
     if free and any(view.does.kind == "collective" for view in waiting):
@@ -328,11 +331,10 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     ):  # two parts of one step, and a rank that is not in this step
         depth = _parting_depth(waiting)
         parts = split(waiting, lambda view: view.outer_frames[depth : depth + 1]) or parts
-    if parts and any(view.does.is_between_two for view in waiting):
-        text = (
-            "All ranks wait, some in send or recv for one other rank: which of them is odd, their number does not tell."
-        )
-        return Judgement("undecided", text)
+    if parts and (paired := [view for view in waiting if view.does.is_between_two]):
+        text = "All ranks wait, some in send or recv: which of them is odd, their number does not tell. {0}"
+        others = [view for view in waiting if view not in paired]
+        return Judgement("undecided", filled(text, _sentence(paired, others)))
     in_one_call = len({view.does.text for view in waiting}) == 1 and bool(waiting[0].does.place)
     if parts and parts.majority and not in_one_call:
         return _blame_unless_helped(parts.differing, parts.agreeing)

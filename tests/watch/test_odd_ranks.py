@@ -444,12 +444,26 @@ def test_a_rank_whose_loader_works_is_not_accused(children_ran: list[float], swi
     assert judged(waits, *(rank(n, None, WAITS) for n in (1, 2, 3))).result == result
 
 
-@pytest.mark.parametrize(("threads_ran", "result"), [(0.3, "undecided"), (0.02, "odd")])
-def test_a_rank_that_waits_for_threads_of_its_own_while_they_compute(threads_ran: float, result: str) -> None:
+@pytest.mark.parametrize(
+    ("calls", "threads_ran", "result"),
+    [
+        ("futex futex futex", 0.3, "undecided"),
+        ("futex futex futex", 0.02, "odd"),
+        ("futex running futex", 0.9, "undecided"),  # as a compiler within the process
+        ("futex poll futex", 0.02, "odd"),
+        ("sleep running sleep", 0.9, "odd"),  # it polls
+    ],
+)
+def test_a_rank_that_waits_for_threads_of_its_own_while_they_compute(
+    calls: str, threads_ran: float, result: str
+) -> None:
     """On a busy host threads that share one interpreter get a small part of a CPU."""
     stack = [("Condition.wait", "/x/lib/python3.11/threading.py", 9), ("score", "/job/train.py", 7)]
-    waits = [msgspec.structs.replace(look, all_ran=n * threads_ran / 2) for n, look in enumerate(looks())]
-    assert judged(rank(0, waits, stack, world=2), rank(1, looks(), world=2)).result == result
+    seen = [
+        msgspec.structs.replace(look, call=call, all_ran=n * threads_ran / 2)
+        for n, (look, call) in enumerate(zip(looks(), calls.split(), strict=True))
+    ]
+    assert judged(rank(0, seen, stack, world=2), rank(1, looks(), world=2)).result == result
 
 
 def test_the_lock_that_a_build_has_left_is_named() -> None:
@@ -575,7 +589,8 @@ def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> Non
 def test_tasks_of_ray_that_wait_for_each_other_are_named_and_not_accused() -> None:
     pair = [unnamed(pid, GETS[0], ("call", "/job/actors.py"), MAIN_LOOP, call="futex") for pid in (51, 52)]
     finding = judged(*pair, unnamed(53, MAIN_LOOP, call="futex"), unnamed(50, *GETS, call="futex"))
-    assert (finding.result, finding.odd_ranks) == ("undecided", ()) and finding.text.startswith("pid 51, pid 52, pid 50: each waits")
+    assert (finding.result, finding.odd_ranks) == ("undecided", ())
+    assert finding.text.startswith("pid 51, pid 52, pid 50: each waits")
 
 
 @pytest.mark.parametrize("asked", ["still", "in another line", ""])

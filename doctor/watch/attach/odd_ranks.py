@@ -316,7 +316,7 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     if not waiting:
         text = "All processes wait for work, and none of them for another that holds it up."
         if asking := [view for view in idle if view.asks]:
-            text = "{0}: each waits for another or, as in Ray, for a free CPU (ray status), unless another host answers."
+            text = "{0}: each waits for another or, as in Ray, a free CPU (ray status), unless another host answers."
         return Judgement("undecided", filled(text, labels_joined([view.report.label for view in asking])))
     roles = {*SERVERS, *(view.does.role for view in waiting if view.does.kind == "collective")} - {""}
     free = [view for view in idle if view.does.role in roles and not view.asks]

@@ -242,9 +242,11 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN
     looks = [look for look in rank.looks if look is not None and look.all_ran >= 0]
-    if kind == "wait" and looks and looks[-1].call == "futex":  # for threads of its own, which share what CPU it gets
-        by_threads = looks[-1].all_ran - looks[0].all_ran - (looks[-1].ran - looks[0].ran)
-        if by_threads > _LEAST_OF_CHILDREN:
+    calls = [look.call for look in looks]
+    if (kind == "wait" and calls[-1:] == ["futex"]) or (kind == "unknown" and calls and "sleep" not in calls):
+        # For threads of its own, which share what CPU it gets; or it computes now and then itself.
+        by_itself = looks[-1].ran - looks[0].ran if kind == "wait" else 0.0
+        if looks[-1].all_ran - looks[0].all_ran - by_itself > _LEAST_OF_CHILDREN:
             return True
     if kind == "loader" and looks and looks[-1].switches - looks[0].switches > _LEAST_OBJECTS + seconds:
         return True  # one object after the other: a wait for a single one wakes up every five seconds

@@ -160,8 +160,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     place = tuple(frames[:12])
     first, last = looks[0], looks[-1]
     still = _is_still(rank, looks, seconds)
-    decided = _state(rank, looks) or _by_stack(frames, looks, still)
-    decided = decided or _by_native_call(rank, looks)
+    decided = _state(rank, looks) or _by_stack(frames, looks, still) or _by_native_call(rank, looks)
     if decided and decided[1] == BUILDS:  # it wakes up ten times a second
         still = rank.stacks[0] == rank.stacks[-1]
     library = "" if decided else _spun_library(rank.samples, _SPINS)
@@ -445,8 +444,7 @@ def _operation(frames: list[Frame]) -> str:
 
 def _where(frames: list[Frame]) -> str:
     """The innermost line of the program itself, in brackets."""
-    program_frames = [frame for frame in frames if is_of_program(frame[1])]
-    if not program_frames:
-        return ""
-    name, path, line = program_frames[0]
-    return filled(" ({0} at {1}:{2})", name, path.rpartition("/")[2], line)
+    for name, path, line in frames:
+        if is_of_program(path):
+            return filled(" ({0} at {1}:{2})", name, path.rpartition("/")[2], line)
+    return ""

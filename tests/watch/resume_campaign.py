@@ -146,6 +146,7 @@ LOST: dict[str, Resume] = {
     ),
     "generator of torch": lost("generators", (SET_TORCH, "pass")),
     "generator of python": lost("generators", (SET_PYTHON, "pass")),
+    "generator of torch, of a rank that does not save": lost("generators", (SET_TORCH, "rank == 1 or " + SET_TORCH)),
     "generators of no rank": lost("generators", (SET_TORCH, "pass"), (SET_PYTHON, "pass")),
     "generators of rank 0 everywhere": lost("generators-rank", ('["generators"][rank]', '["generators"][0]')),
     "generators of the next rank": lost(

@@ -365,6 +365,9 @@ class _Comparison:
         lost: dict[tuple[str, ...], list[int]] = {}
         taken: dict[tuple[str, int], list[int]] = {}
         both = sorted(self.begun.keys() & self.save.marks.keys())
+        # What a rank that did not save itself has drawn since the step is not known; that it sets nothing is.
+        pairs = [(self.begun[rank].set, self.save.marks[rank].g) for rank in both]
+        restored = {name for digests, saved in pairs for name in digests if saved.get(name, "") in digests[name]}
         for rank in both:
             mark, saved, names = self.begun[rank], self.save.marks[rank], []
             seeded_each_step = {*mark.seeded} & {*saved.seeded}
@@ -378,7 +381,9 @@ class _Comparison:
                 other = next((at for at in both if self.save.marks[at].g.get(name) in candidates - {digest}), None)
                 if other is not None:
                     taken.setdefault((name, other), []).append(rank)
-                elif not saved.is_told and digest != saved.g0.get(name):
+                elif digest != saved.g0.get(name) and (
+                    not saved.is_told or (name in restored and name not in mark.set)
+                ):
                     names.append(name)
             if names:
                 lost.setdefault(tuple(names), []).append(rank)

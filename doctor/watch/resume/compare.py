@@ -17,7 +17,7 @@ import msgspec
 from doctor.engine.sanitize import printable
 from doctor.engine.watch_summary import ResumeDifference, ResumeReport
 from doctor.watch.data.group_roles import name_tensors
-from doctor.watch.resume.compare_counts import JUDGES, step_counts
+from doctor.watch.resume.compare_counts import JUDGES, other_numbers, step_counts
 from doctor.watch.resume.compare_data import Row, Values, data_differences
 from doctor.watch.resume.kept_saves import KeptSave
 from doctor.watch.resume.marks import Mark, Tensors, joined_tensors, row_of
@@ -315,6 +315,8 @@ class _Comparison:
         ranks = _other_ranks(now, before, other)
         if not other and (ranks := self._ranks_without(filled)):
             other = filled
+        if not (other or ranks):
+            other = other_numbers(self.before.numbers, self.now.numbers)
         if other:
             values: Values = {"count": len(other), "total": len(filled), "tensors": name_tensors(other)}
             yield "moments", "hard", ranks, values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isclose
 
 from doctor.watch.data.group_roles import name_tensors
 from doctor.watch.resume.compare_data import Row, Values
@@ -107,6 +108,22 @@ def step_counts(numbers: Mapping[str, Number]) -> list[float]:
         float(value)
         for name, value in numbers.items()
         if name.startswith("step of ") and isinstance(value, float | int)
+    ]
+
+
+def other_numbers(was: Mapping[str, Number], now: Mapping[str, Number]) -> list[str]:
+    """Numbers that an optimizer keeps of a parameter, beside its steps, and that differ by more than bfloat16 rounds.
+
+    >>> other_numbers({"mu of w": 0.3, "mu of b": 0.3, "step of w": 4}, {"mu of w": 1.0, "mu of b": 0.301})
+    ['mu of w']
+    """
+    return [
+        name
+        for name, value in sorted(was.items())
+        if not name.startswith("step of ")
+        and isinstance(value, float | int)
+        and isinstance(later := now.get(name), float | int)
+        and not isclose(value, later, rel_tol=0.01)
     ]
 
 

@@ -186,7 +186,7 @@ def test_processes_without_ranks_are_numbered_by_their_functions_arguments_or_co
 
 def test_a_driver_that_waits_for_the_others_is_counted_last() -> None:
     fields: dict[str, object] = {"rank": None, "world": 0, "job": {}, "group": 50}
-    polls = [("wait", "/usr/lib/python3.11/multiprocessing/connection.py", 947), ("start", "/job/train.py", 176)]
+    polls = [("wait", "/usr/lib/python3.11/multiprocessing/connection.py", 947), ("main", "/job/train.py", 176)]
     ranks = [rank(0, None, WAITS, **fields, pid=51 + place) for place in range(3)]
     ranks[1] = msgspec.structs.replace(ranks[1], looks=looks("sleep"), stacks=[COMPUTES, COMPUTES])
     code, report = judged(rank(0, looks("poll"), polls, **fields, pid=50), *ranks)

@@ -59,14 +59,15 @@ def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
 
 def _unlike(case: Case, calls: list[Call[int]], proof: list[Event]) -> list[Cause]:
     """Of one rank alone that speaks: it and the one that it finds in another collective, whose name it cannot print."""
-    found = (small_number(event.values.get("other_rank", "")) for event in proof)
-    others = {rank for rank in found if rank is not None}
+    found = {small_number(event.values.get("other_rank", "")) for event in proof}
+    others = [culprit_of_rank(case, rank) for rank in found if rank is not None]
     if len(calls) != 1 or len(others) != 1:
         return []
-    culprits = culprit_of_rank(case, calls[0].member), culprit_of_rank(case, others.pop())
-    claim = "{0} runs {1}, {2} another collective; nothing shows which is wrong"
-    claim = filled(claim, culprits[0].name, calls[0].operation, culprits[1].name)
-    return [one_of_two(SIGNATURE, culprits, claim, first_evidence(proof))]
+    culprit, call = culprit_of_rank(case, calls[0].member), calls[0].operation
+    claim = filled(
+        "{0} runs {1}, {2} another collective; nothing shows which is wrong", culprit.name, call, others[0].name
+    )
+    return [one_of_two(SIGNATURE, (culprit, others[0]), claim, first_evidence(proof))]
 
 
 def _fingerprints(case: Case) -> tuple[list[Call[int]], list[Event]]:

@@ -250,8 +250,7 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
 def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
     """Of ranks that ended during the look, and for which none waits. ``unseen``: ranks that were not looked at."""
     if unseen <= 0:
-        text = "All its processes ended during the look: how they ended is in their own output."
-        return Judgement("undecided", text)
+        return Judgement("undecided", "All its processes ended during the look: how they ended is in their own output.")
     named = labels_joined([view.report.label for view in ended])
     text = filled("{0} ended during the look; no rank seen here waits for it,", named)
     who = "the rank not seen" if unseen == 1 else filled("one of the {0} ranks not seen", unseen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Literal
 
@@ -304,17 +304,18 @@ def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], lea
 
 def _computes_in_libraries(rank: ProcessReport) -> bool:
     """Whether a good part of its CPU time goes into libraries of computations, as a loop in Python's never does."""
-    counts = [count for name, count in rank.samples if _EXTENSION.match(name) and not _SPINS.match(name)]
-    sampled = sum(count for _, count in rank.samples)
-    return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
+    return _has_part(rank.samples, lambda name: bool(_EXTENSION.match(name)))
 
 
 def _is_sampled_elsewhere(rank: ProcessReport) -> bool:
     """Whether a good part of its CPU time goes into other code than libraries of communication; not: no, or unknown."""
-    samples = [(name, count) for name, count in rank.samples if not _OF_C.match(name)]
-    counts = [count for name, count in samples if not _SPINS.match(name)]
+    return _has_part([sample for sample in rank.samples if not _OF_C.match(sample[0])], lambda name: True)
+
+
+def _has_part(samples: Sequence[tuple[str, int]], counts: Callable[[str], bool]) -> bool:
     sampled = sum(count for _, count in samples)
-    return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
+    part = sum(count for name, count in samples if counts(name) and not _SPINS.match(name))
+    return sampled >= _LEAST_SAMPLES and part * 10 >= sampled
 
 
 def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

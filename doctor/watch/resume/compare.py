@@ -134,11 +134,6 @@ def _is_of(loads: set[str], save: Save) -> bool:
     )
 
 
-def _has_moments(group: Mapping[str, object]) -> bool:
-    """Whether an optimizer with these settings keeps any: torch.optim's of Adam's kind, and SGD with momentum."""
-    return "betas" in group or group.get("momentum", 0) not in (0, None)
-
-
 def _trained(save: Save) -> list[str]:
     names = {name for mark in save.marks.values() for name in mark.trained} & save.model.names
     return sorted(names or save.model.names)
@@ -297,8 +292,9 @@ class _Comparison:
         before, now = self.save.states, self.states
         filled = [name for name in before.names if before.complete.get(name, ("",))[0] != ZERO]
         if not filled:
-            groups = self.before.groups
-            if "optimizer" in self.save.parts and (not groups or any(map(_has_moments, groups))):
+            groups = self.before.groups or [{"betas": 0}]  # of Adam's kind; SGD keeps some with momentum
+            has_moments = any("betas" in group or group.get("momentum", 0) not in (0, None) for group in groups)
+            if "optimizer" in self.save.parts and has_moments:
                 self.uncompared.append("the optimizer's moments")
             return
         kept = [name for name in filled if name in now.names]

@@ -12,8 +12,7 @@ from doctor.watch.resume.marks import Mark, Number, row_of
 RATE_TOLERANCE = 1e-6
 
 
-def _rate_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
-    del is_same_script
+def _rate_rows(was: Mark, now: Mark, _: bool) -> Iterator[Row]:
     before, rates, first = _rates(was.groups), _rates(now.groups), _numbers(was.lr0)
     if before and len(before) == len(rates) and not _close(before, rates):
         values: Values = {"now": f"{rates[0]:.4g}", "before": f"{before[0]:.4g}"}
@@ -59,9 +58,8 @@ def _scaler_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
         yield "scaler-gone", "soft" if is_same_script else "note", (), values
 
 
-def _step_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
+def _step_rows(was: Mark, now: Mark, _: bool) -> Iterator[Row]:
     """The optimizer's own counts, where it has its moments."""
-    del is_same_script
     if not any(name in now.states for name in was.states):
         return
     counted, counts = max(step_counts(was.numbers), default=0.0), step_counts(now.numbers)
@@ -72,9 +70,8 @@ def _step_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
         yield "steps", "hard", (), {"now": f"{at:g}", "before": f"{counted:g}"}
 
 
-def _average_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
+def _average_rows(was: Mark, now: Mark, _: bool) -> Iterator[Row]:
     """Averages of the parameters (`torch.optim.swa_utils.AveragedModel`) that have taken in something."""
-    del is_same_script
     for number, (before, count) in enumerate(zip(was.averaged, now.averaged, strict=False)):
         averages = [name for name in was.averages if name.startswith(f"{number}:") and _comparable(was, now, name)]
         other = [name for name in averages if row_of(was.averages, name) != row_of(now.averages, name)]
@@ -112,19 +109,10 @@ def step_counts(numbers: Mapping[str, Number]) -> list[float]:
 
 
 def other_numbers(was: Mapping[str, Number], now: Mapping[str, Number]) -> list[str]:
-    """Numbers that an optimizer keeps of a parameter, beside its steps, and that differ by more than bfloat16 rounds.
-
-    >>> other_numbers({"mu of w": 0.3, "mu of b": 0.3, "step of w": 4}, {"mu of w": 1.0, "mu of b": 0.301})
-    ['mu of w']
-    """
-    return [
-        name
-        for name, value in sorted(was.items())
-        if not name.startswith("step of ")
-        and isinstance(value, float | int)
-        and isinstance(later := now.get(name), float | int)
-        and not isclose(value, later, rel_tol=0.01)
-    ]
+    """Of what an optimizer keeps of a parameter, beside its steps: numbers that differ by more than bfloat16 rounds."""
+    pairs = ((name, value, now.get(name)) for name, value in sorted(was.items()) if not name.startswith("step of "))
+    both = ((name, a, b) for name, a, b in pairs if isinstance(a, float | int) and isinstance(b, float | int))
+    return [name for name, a, b in both if not isclose(a, b, rel_tol=0.01)]
 
 
 def _rates(groups: Iterable[Mapping[str, object]]) -> list[float]:

@@ -36,11 +36,6 @@ def uses_library(maps):
     return bool(LIBRARY.search(maps))
 
 
-def shared_segments(maps):
-    """What a process shares with others in /dev/shm, but for the batches of loaders."""
-    return set(SHARED.findall(maps))
-
-
 def shared_sum(pid, maps, by_socket, sums, until):
     """A sum over the memory that a process shares with others, in which MPI's messages within a host pass.
 
@@ -146,7 +141,7 @@ def find_groups(maps):
     edges += [(owner[entry], owner[other]) for entry, other in unix_pairs() if entry in owner and other in owner]
     segments = {}
     for pid, text in maps.items():
-        for segment in shared_segments(text):
+        for segment in set(SHARED.findall(text)):
             edges.append((segments.setdefault(segment, pid), pid))
     edges = [(entry, other) for entry, other in edges if entry != other and users[entry] == users[other]]
     routers = set(pid for pid, text in maps.items() if ROUTER in text)

@@ -423,7 +423,9 @@ def building(number: int, *frames: tuple[str, str], **pace: object) -> ProcessRe
 
 
 @pytest.mark.parametrize(
-    ("children_ran", "result"), [([0.0, 3.9], "undecided"), ([0.0, 0.0], "odd")], ids=["compiles", "hangs"]
+    ("children_ran", "result"),
+    [([0.0, 3.9], "undecided"), ([31.0, 12.0], "undecided"), ([0.0, 0.0], "odd")],
+    ids=["compiles", "has compiled", "hangs"],
 )
 def test_while_one_rank_builds_an_extension_the_others_wait_for_it(children_ran: list[float], result: str) -> None:
     """DeepSpeed's operations are built within `init_distributed`, which is no collective then."""

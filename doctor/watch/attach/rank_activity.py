@@ -191,7 +191,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         text = filled("{0}; at its other end is {1}", text, _answering(rank))
     if rank.lock_owners and (kind == "sleep" or (kind == "file" and last.call == "lock")):
         text = filled("{0}; a file that it has open is locked by {1}", text, rank.lock_owners[0][1])
-    by_children = rank.children_ran[-1] - rank.children_ran[0] if rank.children_ran else 0.0
+    by_children = abs(rank.children_ran[-1] - rank.children_ran[0]) if rank.children_ran else 0.0
     works = _works(kind, rank, seconds, unmoved, by_children)
     has_moved = min(first.bytes, last.bytes) >= 0 and last.bytes - first.bytes >= _TRANSFER
     transfers = has_moved or last.awaited > first.awaited >= 0
@@ -422,12 +422,10 @@ def _is_terminal(file: str) -> bool:
 
 def _is_still(rank: ProcessReport, looks: list[Look], seconds: float) -> bool:
     """Whether its main thread did not move: the same call, the same stack, and hardly a switch."""
-    if len(looks) < 2:
+    if len(looks) < 2 or len({(look.call, look.file) for look in looks}) > 1:
         return False
     stacks = [stack for stack in rank.stacks if stack]
     if len(stacks) > 1 and stacks[0] != stacks[-1]:
-        return False
-    if len({(look.call, look.file) for look in looks}) > 1:
         return False
     first, last = looks[0], looks[-1]
     return min(first.switches, last.switches) < 0 or last.switches - first.switches <= _SWITCHES * max(seconds, 1)

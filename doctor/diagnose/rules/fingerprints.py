@@ -59,8 +59,8 @@ def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
 
 def _unlike(case: Case, calls: list[Call[int]], proof: list[Event]) -> list[Cause]:
     """Of one rank alone that speaks: it and the one that it finds in another collective, whose name it cannot print."""
-    found = {small_number(event.values.get("other_rank", "")) for event in proof}
-    others = [culprit_of_rank(case, rank) for rank in found if rank is not None]
+    numbers = {small_number(event.values.get("other_rank", "")) for event in proof}
+    others = [culprit_of_rank(case, rank) for rank in numbers if rank is not None]
     if len(calls) != 1 or len(others) != 1:
         return []
     culprit, call = culprit_of_rank(case, calls[0].member), calls[0].operation

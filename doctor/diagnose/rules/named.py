@@ -260,8 +260,8 @@ def absent_ranks(present: Iterable[str], size: int | None) -> list[int]:
     >>> absent_ranks(["5, 1, 4, 2"], None)
     [0, 3]
     """
-    words = " ".join(present).translate(str.maketrans("[],", "   ")).split()
-    ranks = {int(word) for word in words if word.isdecimal()}
+    numbers = " ".join(present).translate(str.maketrans("[],", "   ")).split()
+    ranks = {int(number) for number in numbers if number.isdecimal()}
     return sorted(set(range(min(size or max(ranks) + 1, 100_000))) - ranks) if ranks else []
 
 

@@ -111,8 +111,8 @@ def step_counts(numbers: Mapping[str, Number]) -> list[float]:
 def other_numbers(was: Mapping[str, Number], now: Mapping[str, Number]) -> list[str]:
     """Of what an optimizer keeps of a parameter, beside its steps: numbers that differ by more than bfloat16 rounds."""
     pairs = ((name, value, now.get(name)) for name, value in sorted(was.items()) if not name.startswith("step of "))
-    both = ((name, a, b) for name, a, b in pairs if isinstance(a, float | int) and isinstance(b, float | int))
-    return [name for name, a, b in both if not isclose(a, b, rel_tol=0.01)]
+    numeric = ((name, a, b) for name, a, b in pairs if isinstance(a, float | int) and isinstance(b, float | int))
+    return [name for name, a, b in numeric if not isclose(a, b, rel_tol=0.01)]
 
 
 def _rates(groups: Iterable[Mapping[str, object]]) -> list[float]:

@@ -186,7 +186,7 @@ class _Tables(msgspec.Struct):
     neighbours: list[tuple[str, str, str]]
 
 
-_OF_CONTAINERS = re.compile("/sys/class/net/(" + "|".join(map(re.escape, CONTAINER_INTERFACES)) + ")")
+_OF_CONTAINERS = re.compile(f"/(?:sys/class/net|proc/sys/net/ipv[46]/conf)/(?:{'|'.join(CONTAINER_INTERFACES)})")
 
 
 def _by_name(name: str, rows: list[tuple[str, str, str]], value: str) -> dict[str, list[str]]:

@@ -88,7 +88,7 @@ def _run_lines(runs: Sequence[RunSummary], fleet: Fleet, width: int) -> Iterator
     right_columns = ((localized("hosts"), 6), (localized("found"), 6), (localized("came"), 5), (localized("went"), 5))
     heads = [
         *(padded(text, cells) for text, cells in left_columns),
-        *(_right(text, cells) for text, cells in right_columns),
+        *(" " * (cells - display_width(text)) + text for text, cells in right_columns),
     ]
     yield " ".join(heads)
     for run in runs[-MAX_SHOWN_RUNS:]:
@@ -104,10 +104,6 @@ def _run_lines(runs: Sequence[RunSummary], fleet: Fleet, width: int) -> Iterator
             yield cut(f"{'':<20} {localized('hosts')} {' '.join(moved)}", width)
     if len(runs) > MAX_SHOWN_RUNS:
         yield phrase("and {count} before them", count=len(runs) - MAX_SHOWN_RUNS)
-
-
-def _right(text: str, cells: int) -> str:
-    return " " * (cells - display_width(text)) + text
 
 
 def _where(track: Track, fleet: Fleet) -> str:

@@ -258,7 +258,8 @@ class RunView:
         if coverage is None:
             return False
         if fleet not in self._relations:
-            self._relations[fleet] = (self.hosts == fleet, is_one_fleet(self.hosts, fleet))
+            at_least_half = 2 * len(self.hosts & fleet) >= len(self.hosts | fleet)
+            self._relations[fleet] = (self.hosts == fleet, at_least_half)
         is_same, is_one = self._relations[fleet]
         return is_same if host not in self.hosts else is_one or not coverage.compares
 
@@ -274,8 +275,3 @@ class RunView:
 
 
 _PRESENT_STATES: tuple[State, ...] = ("error", "warning", "waived")
-
-
-def is_one_fleet(hosts: frozenset[str], others: frozenset[str]) -> bool:
-    """At least half of all hosts are in both."""
-    return 2 * len(hosts & others) >= len(hosts | others)

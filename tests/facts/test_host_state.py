@@ -38,7 +38,10 @@ def test_a_row_of_a_table_is_a_kind_of_setting(tmp_path: Path, monkeypatch: pyte
 def test_what_software_of_containers_sets_is_no_setting() -> None:
     answer = {
         "login": {},
-        "kernel": {"/sys/class/net/veth1/threaded": "1", "/sys/class/net/eth0/threaded": "1"},
+        "kernel": {
+            **dict.fromkeys(("/sys/class/net/veth1/threaded", "/proc/sys/net/ipv6/conf/cali1/disable_ipv6"), "1"),
+            "/sys/class/net/eth0/threaded": "1",
+        },
         "files": {},
         "routers": [["cni0", "10.1.0.0/16", "x"], ["eth0", "0.0.0.0/0", "via 10.0.0.1"], ["ib0", "0.0.0.0/0", "mtu 9"]],
         "neighbours": [["flannel.1", "10.244.1.0", "02:00:00:00:00:01"], ["eth0", "10.0.0.9", "02:00:00:00:00:07"]],

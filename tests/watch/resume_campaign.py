@@ -86,6 +86,7 @@ TWO_SCHEDULERS = (
     ("# save\n", "# save\n            content['other'] = other.state_dict()\n"),
 )  # fmt: skip
 AMSGRAD = ("AdamW(model.parameters(), lr=0.01)", "AdamW(model.parameters(), lr=0.01, amsgrad=True)")
+NADAM = ("AdamW(model.parameters(), lr=0.01)", "NAdam(model.parameters(), lr=0.01)")
 MOMENTUM = ("AdamW(model.parameters(), lr=0.01)", "SGD(model.parameters(), lr=0.01, momentum=0.9)")
 EACH = "[s.update({k: %s for k, v in s.items()}) for s in optimizer.state.values()]"
 LOST: dict[str, Resume] = {
@@ -111,6 +112,9 @@ LOST: dict[str, Resume] = {
     "the second of two schedulers": lost("scheduler", *TWO_SCHEDULERS, saving=TWO_SCHEDULERS),
     "largest second moments": lost(
         "moments", AMSGRAD, (END, "for s in optimizer.state.values(): s['max_exp_avg_sq'].zero_()"), saving=(AMSGRAD,)
+    ),
+    "a number that the optimizer keeps of each parameter": lost(
+        "moments", NADAM, (END, "for s in optimizer.state.values(): s['mu_product'].fill_(1)"), saving=(NADAM,)
     ),
     "counts of batches": lost("buffers", (END, "[b.zero_() for n, b in inner.named_buffers() if 'tracked' in n]")),
     "gradients of an open step": lost("gradients", *OPEN_STEP, saving=OPEN_STEP),
@@ -146,6 +150,7 @@ LOST: dict[str, Resume] = {
     ),
     "generator of torch": lost("generators", (SET_TORCH, "pass")),
     "generator of python": lost("generators", (SET_PYTHON, "pass")),
+    "generator of torch, of a rank that does not save": lost("generators", (SET_TORCH, "rank == 1 or " + SET_TORCH)),
     "generators of no rank": lost("generators", (SET_TORCH, "pass"), (SET_PYTHON, "pass")),
     "generators of rank 0 everywhere": lost("generators-rank", ('["generators"][rank]', '["generators"][0]')),
     "generators of the next rank": lost(
@@ -249,6 +254,7 @@ HEALTHY: dict[str, Resume] = {
     "another kind of scheduler": Resume(
         ((SCHEDULER, "scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0, 5)"), (LOAD_SCHEDULER, "pass")),
     ),
+    "a number that the optimizer keeps of each parameter": Resume((NADAM,), saving=(NADAM,)),
     "largest second moments": Resume((AMSGRAD,), saving=(AMSGRAD,)),
     "gradients of an open step are kept": Resume(
         (*OPEN_STEP, (END, "for p, grad in zip(inner.parameters(), kept['grads']): p.grad = grad")), saving=OPEN_STEP

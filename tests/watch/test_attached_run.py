@@ -184,6 +184,15 @@ def test_processes_without_ranks_are_numbered_by_their_functions_arguments_or_co
     assert report.smoke and (BY_ARGUMENT in report.smoke.notes) is (arguments == (2, 0, 1))
 
 
+def test_a_driver_that_waits_for_the_others_is_counted_last() -> None:
+    fields: dict[str, object] = {"rank": None, "world": 0, "job": {}, "group": 50}
+    polls = [("wait", "/usr/lib/python3.11/multiprocessing/connection.py", 947), ("main", "/job/train.py", 176)]
+    ranks = [rank(0, None, WAITS, **fields, pid=51 + place) for place in range(3)]
+    ranks[1] = msgspec.structs.replace(ranks[1], looks=looks("sleep"), stacks=[COMPUTES, COMPUTES])
+    code, report = judged(rank(0, looks("poll"), polls, **fields, pid=50), *ranks)
+    assert code == 10 and "rank 1 " in findings(report)[0] and "(pid 52)" in findings(report)[0]
+
+
 def test_what_a_recorder_says_of_the_odd_rank_is_evidence() -> None:
     _, report = judged(*three_wait(), rank(2, looks("sleep"), COMPUTES), recorded=[SURE])
     assert report.smoke and report.smoke.failures[0].evidence == (SURE.text,)

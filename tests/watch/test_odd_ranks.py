@@ -213,6 +213,7 @@ def test_two_that_wait_for_each_other_make_nobody_odd() -> None:
         judged(rank(0, stack=receives), *map(waits, (1, 2, 3))),
     ):
         assert finding.result == "undecided" and not finding.odd_ranks and "send or recv" in finding.text
+        assert "waits in recv (main at train.py:6)" in finding.text
 
 
 def waits(number: int) -> ProcessReport:
@@ -422,7 +423,9 @@ def building(number: int, *frames: tuple[str, str], **pace: object) -> ProcessRe
 
 
 @pytest.mark.parametrize(
-    ("children_ran", "result"), [([0.0, 3.9], "undecided"), ([0.0, 0.0], "odd")], ids=["compiles", "hangs"]
+    ("children_ran", "result"),
+    [([0.0, 3.9], "undecided"), ([31.0, 12.0], "undecided"), ([0.0, 0.0], "odd")],
+    ids=["compiles", "has compiled", "hangs"],
 )
 def test_while_one_rank_builds_an_extension_the_others_wait_for_it(children_ran: list[float], result: str) -> None:
     """DeepSpeed's operations are built within `init_distributed`, which is no collective then."""
@@ -443,12 +446,26 @@ def test_a_rank_whose_loader_works_is_not_accused(children_ran: list[float], swi
     assert judged(waits, *(rank(n, None, WAITS) for n in (1, 2, 3))).result == result
 
 
-@pytest.mark.parametrize(("threads_ran", "result"), [(0.3, "undecided"), (0.02, "odd")])
-def test_a_rank_that_waits_for_threads_of_its_own_while_they_compute(threads_ran: float, result: str) -> None:
+@pytest.mark.parametrize(
+    ("calls", "threads_ran", "result"),
+    [
+        ("futex futex futex", 0.3, "undecided"),
+        ("futex futex futex", 0.02, "odd"),
+        ("futex running futex", 0.9, "undecided"),  # as a compiler within the process
+        ("futex poll futex", 0.02, "odd"),
+        ("sleep running sleep", 0.9, "odd"),  # it polls
+    ],
+)
+def test_a_rank_that_waits_for_threads_of_its_own_while_they_compute(
+    calls: str, threads_ran: float, result: str
+) -> None:
     """On a busy host threads that share one interpreter get a small part of a CPU."""
     stack = [("Condition.wait", "/x/lib/python3.11/threading.py", 9), ("score", "/job/train.py", 7)]
-    waits = [msgspec.structs.replace(look, all_ran=n * threads_ran / 2) for n, look in enumerate(looks())]
-    assert judged(rank(0, waits, stack, world=2), rank(1, looks(), world=2)).result == result
+    seen = [
+        msgspec.structs.replace(look, call=call, all_ran=n * threads_ran / 2)
+        for n, (look, call) in enumerate(zip(looks(), calls.split(), strict=True))
+    ]
+    assert judged(rank(0, seen, stack, world=2), rank(1, looks(), world=2)).result == result
 
 
 def test_the_lock_that_a_build_has_left_is_named() -> None:
@@ -569,6 +586,13 @@ def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> Non
     assert [odd_rank.pid for odd_rank in judged(held, *idle, *driver).odd_ranks] == [53] * asked
     busy = unnamed(53, ("generate", "/job/model.py"), MAIN_LOOP, call="running", ran=1.9)
     assert not judged(busy, *idle, *driver).odd_ranks
+
+
+def test_tasks_of_ray_that_wait_for_each_other_are_named_and_not_accused() -> None:
+    pair = [unnamed(pid, GETS[0], ("call", "/job/actors.py"), MAIN_LOOP, call="futex") for pid in (51, 52)]
+    finding = judged(*pair, unnamed(53, MAIN_LOOP, call="futex"), unnamed(50, *GETS, call="futex"))
+    assert (finding.result, finding.odd_ranks) == ("undecided", ())
+    assert finding.text.startswith("pid 51, pid 52, pid 50: each waits")
 
 
 @pytest.mark.parametrize("asked", ["still", "in another line", ""])

@@ -21,7 +21,7 @@ from doctor.smoke.programs.agent.network import socket_bytes
 from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.inspector import rank_state
 from doctor.watch.attach.inspector.connected import file_sum, shared_sum
-from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
+from doctor.watch.attach.inspector.rank_finder import is_launcher, same_rank, starts_ranks
 from doctor.watch.attach.inspector.rank_state import running_threads
 from doctor.watch.attach.inspector.spins import (
     LEAST_SAMPLES,
@@ -189,6 +189,28 @@ def test_a_rank_that_is_the_first_process_of_its_container_and_its_loader_s_work
     argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", FIRST, os.getcwd()]
     environ = {**os.environ, "RANK": "0", "WORLD_SIZE": "1"}
     assert subprocess.run(argv, env=environ, capture_output=True, check=True).stdout == b"[1]\n"
+
+
+SPAWNED = ["python", "-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork"]
+
+
+@pytest.mark.parametrize(
+    ("words", "rank", "port", "same"),
+    [
+        (["python", "train.py"], 1, "29777", True),
+        (SPAWNED, 1, "29777", True),
+        (SPAWNED, 2, "29777", False),
+        (["python", "other.py"], 1, "29777", False),
+        (["python", "other.py"], 1, "29500", True),
+    ],
+)
+def test_a_process_for_checkpoints_with_a_group_of_its_own_is_no_second_rank(
+    words: list[str], rank: int, port: str, same: bool
+) -> None:
+    """A program that a launcher starts with a port of its own is the rank, and not what is around it."""
+    trainer = {"rank": (1, 3, 0), "group": 5, "words": ["python", "train.py"], "environ": {"MASTER_PORT": "29500"}}
+    below = {"rank": (rank, 3, 0), "group": 6, "words": words, "environ": {"MASTER_PORT": port}}
+    assert same_rank(trainer, below) is same  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("counted", [True, False])

@@ -20,7 +20,7 @@ import pytest
 
 from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.attached_run import attached_run
-from doctor.watch.attach.inspector.connected import find_groups, joined_groups
+from doctor.watch.attach.inspector.connected import find_groups, helpers_of, joined_groups
 from doctor.watch.attach.inspector.live_environment import live_environ
 from doctor.watch.attach.inspector.rank_finder import argument_rank, set_groups
 from doctor.watch.attach.odd_ranks import find_odd
@@ -389,6 +389,25 @@ def test_a_store_changes_no_number_that_a_launcher_gave() -> None:
     ranks = [rank(number, stores=[(29500, [100, 101, 102], [101])] if number == 2 else []) for number in range(3)]
     run, _ = attached_run(find_odd({"n1": host(*ranks)}), {}, (), "doctor", 4.0, ())
     assert SERVES not in json.dumps(run.smoke)
+
+
+@pytest.mark.parametrize(
+    ("edges", "helpers"),
+    [
+        ([(2, 3), (2, 4)], {4}),
+        ([(1, 2), (1, 3)], set()),  # a driver, and those that are connected with it alone
+        ([(1, 2), (2, 4)], set()),
+        ([(2, 3), (2, 4), (3, 4)], set()),  # it is connected with another rank
+        ([(2, 3), (2, 4), (2, 5)], {4, 5}),
+    ],
+)
+def test_what_is_connected_with_the_rank_alone_that_started_it_is_no_rank(
+    edges: list[tuple[int, int]], helpers: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Process 1 has started 2 and 3, and 2 has started 4 and 5."""
+    above = {1: [], 2: [1], 3: [1], 4: [2, 1], 5: [2, 1]}
+    monkeypatch.setattr("doctor.watch.attach.inspector.connected.ancestors", above.__getitem__)
+    assert helpers_of(edges) == helpers
 
 
 def test_sets_are_joined_over_several_edges() -> None:

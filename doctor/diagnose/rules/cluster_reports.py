@@ -22,6 +22,7 @@ from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.deciding_lines import decides_report, deciding_line
 from doctor.diagnose.rules.failed_workers import signature_of_exit
 from doctor.diagnose.rules.local_fault import GRACE_S, is_unspecific
+from doctor.diagnose.rules.named import absent_ranks
 from doctor.engine.texts import filled
 
 RULE = "named by the cluster"
@@ -159,6 +160,7 @@ def _culprits(case: Case, report: ClusterReport) -> Iterator[Culprit]:
     values = report.values
     host = next(iter(values.get("culprit_host", ())), "")
     ranks = [rank for text in values.get("culprit_rank", ()) if (rank := small_number(text)) is not None]
+    ranks = ranks or absent_ranks([report.event.values.get("connected_ranks", "")], case.world_size)
     if report.event.signature == LEADER:
         ranks = [0]
     elif not values and report.event.rank is not None and case.signatures[report.event.signature].is_of_launch:

@@ -36,7 +36,7 @@ def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
     calls, proof = _fingerprints(case)
     result = differing(calls, _CLAIMS)
     if result is None:
-        return []
+        return _unlike(case, calls, proof)
     aspect, parts = result
     claim = _CLAIMS[aspect]
     compared = sorted((*parts.differing, *parts.agreeing), key=lambda call: call.member)
@@ -55,6 +55,19 @@ def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
         return [one_of_two(SIGNATURE, (first, last), claim, first_evidence(proof))]
     needed = ("the logs of the other ranks",)
     return Undecidable(filled("collectives differ and no majority shows which is wrong: {0}", listed), needed)
+
+
+def _unlike(case: Case, calls: list[Call[int]], proof: list[Event]) -> list[Cause]:
+    """Of one rank alone that speaks: it and the one that it finds in another collective, whose name it cannot print."""
+    numbers = {small_number(event.values.get("other_rank", "")) for event in proof}
+    others = [culprit_of_rank(case, rank) for rank in numbers if rank is not None]
+    if len(calls) != 1 or len(others) != 1:
+        return []
+    culprit, call = culprit_of_rank(case, calls[0].member), calls[0].operation
+    claim = filled(
+        "{0} runs {1}, {2} another collective; nothing shows which is wrong", culprit.name, call, others[0].name
+    )
+    return [one_of_two(SIGNATURE, (culprit, others[0]), claim, first_evidence(proof))]
 
 
 def _fingerprints(case: Case) -> tuple[list[Call[int]], list[Event]]:

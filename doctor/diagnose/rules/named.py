@@ -209,7 +209,8 @@ def _missing_ranks(case: Case) -> list[Cause]:
         events = case.events_of(signature)
         ranks = sorted({rank for event in events for rank in rank_list(event.values.get("culprit_ranks", ""))})
         if not ranks:
-            ranks = _complement(case, events)
+            present = [event.values["connected_ranks"] for event in events if event.values.get("connected_ranks")]
+            ranks = absent_ranks(present, case.world_size)
         reached = _reached(case) if signature == "torch-monitored-barrier" else {}
         if ranks and set(ranks) <= set(reached):
             return [_cannot_be_heard(case, ranks, reached, events)]
@@ -253,15 +254,15 @@ def _cannot_be_heard(case: Case, ranks: list[int], reached: dict[int, Event], ev
     return Cause("torch-monitored-barrier", ONE_OF_TWO, "possible", pair, summary, proof)
 
 
-def _complement(case: Case, events: list[Event]) -> list[int]:
-    connected = [event for event in events if event.values.get("connected_ranks")]
-    if not connected or not case.world_size:
-        return []
-    text = " ".join(event.values["connected_ranks"] for event in connected)
-    present = {
-        int(word) for word in text.replace("[", " ").replace("]", " ").replace(",", " ").split() if word.isdecimal()
-    }
-    return sorted(set(range(min(case.world_size, 100_000))) - present)
+def absent_ranks(present: Iterable[str], size: int | None) -> list[int]:
+    """The ranks that are in none of these lists, of ``size`` ones; without it, of those below the highest in them.
+
+    >>> absent_ranks(["5, 1, 4, 2"], None)
+    [0, 3]
+    """
+    numbers = " ".join(present).translate(str.maketrans("[],", "   ")).split()
+    ranks = {int(number) for number in numbers if number.isdecimal()}
+    return sorted(set(range(min(size or max(ranks) + 1, 100_000))) - ranks) if ranks else []
 
 
 _PAIRS_OF_EQUALS = "nccl-duplicate-gpu"

@@ -172,7 +172,11 @@ def _numbered(finding: JobFinding) -> _Job:
         notes: tuple[str, ...] = (BY_ARGUMENT,) if by_argument else ()
         world = min(max(finding.world, max([*numbers, *absent]) + 1), MOST_RANKS)
     else:
-        ordered = [places[place] for place in sorted(places, key=lambda place: (place != first, place))][:MOST_RANKS]
+        # The last are those that rest, and that nobody waits for: the drivers of the others.
+        odd = {(entry.host, entry.pid) for entry in finding.odd_ranks}
+        rests = {place for place, entry in places.items() if entry.does.kind == "idle"} - odd
+        keys = {place: (place != first and place in rests, place != first, place) for place in places}
+        ordered = [places[place] for place in sorted(places, key=keys.__getitem__)][:MOST_RANKS]
         ranks, world = dict(enumerate(ordered)), len(ordered)
         listed = ", ".join(
             filled("rank {0} is pid {1} on {2}", rank, entry.report.pid, entry.host)

@@ -250,8 +250,7 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
 def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
     """Of ranks that ended during the look, and for which none waits. ``unseen``: ranks that were not looked at."""
     if unseen <= 0:
-        text = "All its processes ended during the look: how they ended is in their own output."
-        return Judgement("undecided", text)
+        return Judgement("undecided", "All its processes ended during the look: how they ended is in their own output.")
     named = labels_joined([view.report.label for view in ended])
     text = filled("{0} ended during the look; no rank seen here waits for it,", named)
     who = "the rank not seen" if unseen == 1 else filled("one of the {0} ranks not seen", unseen)
@@ -314,7 +313,10 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     idle = [view for view in waiting if view.does.kind == "idle"]
     waiting = [view for view in waiting if view not in idle]
     if not waiting:
-        return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
+        text = "All processes wait for work, and none of them for another that holds it up."
+        if asking := [view for view in idle if view.asks]:
+            text = "{0}: each waits for another or, as in Ray, a free CPU (ray status), unless another host answers."
+        return Judgement("undecided", filled(text, labels_joined([view.report.label for view in asking])))
     roles = {*SERVERS, *(view.does.role for view in waiting if view.does.kind == "collective")} - {""}
     free = [view for view in idle if view.does.role in roles and not view.asks]
     if free and any(view.does.kind == "collective" for view in waiting):
@@ -328,11 +330,10 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     ):  # two parts of one step, and a rank that is not in this step
         depth = _parting_depth(waiting)
         parts = split(waiting, lambda view: view.outer_frames[depth : depth + 1]) or parts
-    if parts and any(view.does.is_between_two for view in waiting):
-        text = (
-            "All ranks wait, some in send or recv for one other rank: which of them is odd, their number does not tell."
-        )
-        return Judgement("undecided", text)
+    if parts and (paired := [view for view in waiting if view.does.is_between_two]):
+        text = "All ranks wait, some in send or recv: which of them is odd, their number does not tell. {0}"
+        others = [view for view in waiting if view not in paired]
+        return Judgement("undecided", filled(text, _sentence(paired, others)))
     in_one_call = len({view.does.text for view in waiting}) == 1 and bool(waiting[0].does.place)
     if parts and parts.majority and not in_one_call:
         return _blame_unless_helped(parts.differing, parts.agreeing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Literal
 
@@ -160,8 +160,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     place = tuple(frames[:12])
     first, last = looks[0], looks[-1]
     still = _is_still(rank, looks, seconds)
-    decided = _state(rank, looks) or _by_stack(frames, looks, still)
-    decided = decided or _by_native_call(rank, looks)
+    decided = _state(rank, looks) or _by_stack(frames, looks, still) or _by_native_call(rank, looks)
     if decided and decided[1] == BUILDS:  # it wakes up ten times a second
         still = rank.stacks[0] == rank.stacks[-1]
     library = "" if decided else _spun_library(rank.samples, _SPINS)
@@ -192,7 +191,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         text = filled("{0}; at its other end is {1}", text, _answering(rank))
     if rank.lock_owners and (kind == "sleep" or (kind == "file" and last.call == "lock")):
         text = filled("{0}; a file that it has open is locked by {1}", text, rank.lock_owners[0][1])
-    by_children = rank.children_ran[-1] - rank.children_ran[0] if rank.children_ran else 0.0
+    by_children = abs(rank.children_ran[-1] - rank.children_ran[0]) if rank.children_ran else 0.0
     works = _works(kind, rank, seconds, unmoved, by_children)
     has_moved = min(first.bytes, last.bytes) >= 0 and last.bytes - first.bytes >= _TRANSFER
     transfers = has_moved or last.awaited > first.awaited >= 0
@@ -242,9 +241,11 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN
     looks = [look for look in rank.looks if look is not None and look.all_ran >= 0]
-    if kind == "wait" and looks and looks[-1].call == "futex":  # for threads of its own, which share what CPU it gets
-        by_threads = looks[-1].all_ran - looks[0].all_ran - (looks[-1].ran - looks[0].ran)
-        if by_threads > _LEAST_OF_CHILDREN:
+    calls = [look.call for look in looks]
+    if (kind == "wait" and calls[-1:] == ["futex"]) or (kind == "unknown" and calls and "sleep" not in calls):
+        # For threads of its own, which share what CPU it gets; or it computes now and then itself.
+        by_itself = looks[-1].ran - looks[0].ran if kind == "wait" else 0.0
+        if looks[-1].all_ran - looks[0].all_ran - by_itself > _LEAST_OF_CHILDREN:
             return True
     if kind == "loader" and looks and looks[-1].switches - looks[0].switches > _LEAST_OBJECTS + seconds:
         return True  # one object after the other: a wait for a single one wakes up every five seconds
@@ -303,17 +304,18 @@ def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], lea
 
 def _computes_in_libraries(rank: ProcessReport) -> bool:
     """Whether a good part of its CPU time goes into libraries of computations, as a loop in Python's never does."""
-    counts = [count for name, count in rank.samples if _EXTENSION.match(name) and not _SPINS.match(name)]
-    sampled = sum(count for _, count in rank.samples)
-    return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
+    return _has_part(rank.samples, lambda name: bool(_EXTENSION.match(name)))
 
 
 def _is_sampled_elsewhere(rank: ProcessReport) -> bool:
     """Whether a good part of its CPU time goes into other code than libraries of communication; not: no, or unknown."""
-    samples = [(name, count) for name, count in rank.samples if not _OF_C.match(name)]
-    counts = [count for name, count in samples if not _SPINS.match(name)]
+    return _has_part([sample for sample in rank.samples if not _OF_C.match(sample[0])], lambda name: True)
+
+
+def _has_part(samples: Sequence[tuple[str, int]], counts: Callable[[str], bool]) -> bool:
     sampled = sum(count for _, count in samples)
-    return sampled >= _LEAST_SAMPLES and sum(counts) * 10 >= sampled
+    part = sum(count for name, count in samples if counts(name) and not _SPINS.match(name))
+    return sampled >= _LEAST_SAMPLES and part * 10 >= sampled
 
 
 def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:
@@ -420,12 +422,10 @@ def _is_terminal(file: str) -> bool:
 
 def _is_still(rank: ProcessReport, looks: list[Look], seconds: float) -> bool:
     """Whether its main thread did not move: the same call, the same stack, and hardly a switch."""
-    if len(looks) < 2:
+    if len(looks) < 2 or len({(look.call, look.file) for look in looks}) > 1:
         return False
     stacks = [stack for stack in rank.stacks if stack]
     if len(stacks) > 1 and stacks[0] != stacks[-1]:
-        return False
-    if len({(look.call, look.file) for look in looks}) > 1:
         return False
     first, last = looks[0], looks[-1]
     return min(first.switches, last.switches) < 0 or last.switches - first.switches <= _SWITCHES * max(seconds, 1)
@@ -443,8 +443,7 @@ def _operation(frames: list[Frame]) -> str:
 
 def _where(frames: list[Frame]) -> str:
     """The innermost line of the program itself, in brackets."""
-    program_frames = [frame for frame in frames if is_of_program(frame[1])]
-    if not program_frames:
-        return ""
-    name, path, line = program_frames[0]
-    return filled(" ({0} at {1}:{2})", name, path.rpartition("/")[2], line)
+    for name, path, line in frames:
+        if is_of_program(path):
+            return filled(" ({0} at {1}:{2})", name, path.rpartition("/")[2], line)
+    return ""

@@ -87,7 +87,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     children_ran: list[float] = []
     """Seconds that the processes below it had run, or waited for a CPU, at the first and at the last look, where it
     waited for something; at the last also what the busiest process ran meanwhile that is at the other end of what it
-    waits for, or, where it sleeps, that is of its user and no rank, and shares something with it."""
+    waits for, or, where it sleeps, that is of its user and no rank, and shares something with it. It sinks where one
+    has ended, whose wait for a CPU no longer counts."""
     native: list[str] = []
     """The library of communication that its thread waits in, and the function, which may be empty; empty: none."""
     file_wait: FileWait | None = None

@@ -135,7 +135,11 @@ class Channel:
         """The number under which this file names a group; its ranks are written once. 0 stands for all ranks."""
         if group is None:
             return 0
-        key = tuple(group) if isinstance(group, (list, tuple, range)) else (_group_name(group), id(group))
+        key = (
+            tuple(group)
+            if isinstance(group, (list, tuple, range))
+            else (str(getattr(group, "group_name", "") or type(group).__name__), id(group))
+        )
         number = self.groups.get(key)
         if number is None:
             ranks, name = _group_ranks(group)
@@ -179,10 +183,6 @@ def _file_of(descriptor: int) -> tuple[int, int] | None:
     except OSError:
         return None
     return about.st_dev, about.st_ino
-
-
-def _group_name(group: Any) -> str:
-    return str(getattr(group, "group_name", "") or type(group).__name__)
 
 
 def _group_ranks(group: Any) -> tuple[list[int], str]:

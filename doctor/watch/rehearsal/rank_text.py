@@ -237,7 +237,8 @@ def _launches(shell: ShellText, environ: Mapping[str, str]) -> Iterator[tuple[in
         if _sets_up(command.argv):
             continue
         try:
-            line = read_launch_line(_without_starter(command), environ)
+            is_started = command.argv[0].text in _STARTS and len(command.argv) > 1
+            line = read_launch_line(command.argv[is_started:], environ)
         except NotALaunchLine:
             raise TextRefused(filled("it starts {0}, too", printable(command.argv[0].text, 100))) from None
         if not _starts_itself(command, line):
@@ -250,10 +251,6 @@ def _starts_itself(command: ShellCommand, line: LaunchLine) -> bool:
     texts = {word.text for word in command.argv}
     is_here = set(line.wrappers) <= {"bash -c"} and {call.launcher for call in line.launchers} <= {*STARTS_TASKS}
     return is_own_text and is_here and ":" not in texts
-
-
-def _without_starter(command: ShellCommand) -> tuple[Word, ...]:
-    return command.argv[1:] if command.argv[0].text in _STARTS and len(command.argv) > 1 else command.argv
 
 
 def _sets_up(argv: Sequence[Word]) -> bool:

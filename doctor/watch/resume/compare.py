@@ -17,7 +17,7 @@ import msgspec
 from doctor.engine.sanitize import printable
 from doctor.engine.watch_summary import ResumeDifference, ResumeReport
 from doctor.watch.data.group_roles import name_tensors
-from doctor.watch.resume.compare_counts import JUDGES, step_counts
+from doctor.watch.resume.compare_counts import JUDGES, other_numbers, step_counts
 from doctor.watch.resume.compare_data import Row, Values, data_differences
 from doctor.watch.resume.kept_saves import KeptSave
 from doctor.watch.resume.marks import Mark, Tensors, joined_tensors, row_of
@@ -132,11 +132,6 @@ def _is_of(loads: set[str], save: Save) -> bool:
         for path in mark.paths
         for load in loads
     )
-
-
-def _has_moments(group: Mapping[str, object]) -> bool:
-    """Whether an optimizer with these settings keeps any: torch.optim's of Adam's kind, and SGD with momentum."""
-    return "betas" in group or group.get("momentum", 0) not in (0, None)
 
 
 def _trained(save: Save) -> list[str]:
@@ -297,8 +292,9 @@ class _Comparison:
         before, now = self.save.states, self.states
         filled = [name for name in before.names if before.complete.get(name, ("",))[0] != ZERO]
         if not filled:
-            groups = self.before.groups
-            if "optimizer" in self.save.parts and (not groups or any(map(_has_moments, groups))):
+            groups = self.before.groups or [{"betas": 0}]  # of Adam's kind; SGD keeps some with momentum
+            has_moments = any("betas" in group or group.get("momentum", 0) not in (0, None) for group in groups)
+            if "optimizer" in self.save.parts and has_moments:
                 self.uncompared.append("the optimizer's moments")
             return
         kept = [name for name in filled if name in now.names]
@@ -315,6 +311,8 @@ class _Comparison:
         ranks = _other_ranks(now, before, other)
         if not other and (ranks := self._ranks_without(filled)):
             other = filled
+        if not (other or ranks):
+            other = other_numbers(self.before.numbers, self.now.numbers)
         if other:
             values: Values = {"count": len(other), "total": len(filled), "tensors": name_tensors(other)}
             yield "moments", "hard", ranks, values
@@ -365,6 +363,9 @@ class _Comparison:
         lost: dict[tuple[str, ...], list[int]] = {}
         taken: dict[tuple[str, int], list[int]] = {}
         both = sorted(self.begun.keys() & self.save.marks.keys())
+        # What a rank that did not save itself has drawn since the step is not known; that it sets nothing is.
+        pairs = [(self.begun[rank].set, self.save.marks[rank].g) for rank in both]
+        restored = {name for digests, saved in pairs for name in digests if saved.get(name, "") in digests[name]}
         for rank in both:
             mark, saved, names = self.begun[rank], self.save.marks[rank], []
             seeded_each_step = {*mark.seeded} & {*saved.seeded}
@@ -378,7 +379,9 @@ class _Comparison:
                 other = next((at for at in both if self.save.marks[at].g.get(name) in candidates - {digest}), None)
                 if other is not None:
                     taken.setdefault((name, other), []).append(rank)
-                elif not saved.is_told and digest != saved.g0.get(name):
+                elif digest != saved.g0.get(name) and (
+                    not saved.is_told or (name in restored and name not in mark.set)
+                ):
                     names.append(name)
             if names:
                 lost.setdefault(tuple(names), []).append(rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isclose
 
 from doctor.watch.data.group_roles import name_tensors
 from doctor.watch.resume.compare_data import Row, Values
@@ -11,8 +12,7 @@ from doctor.watch.resume.marks import Mark, Number, row_of
 RATE_TOLERANCE = 1e-6
 
 
-def _rate_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
-    del is_same_script
+def _rate_rows(was: Mark, now: Mark, _: bool) -> Iterator[Row]:
     before, rates, first = _rates(was.groups), _rates(now.groups), _numbers(was.lr0)
     if before and len(before) == len(rates) and not _close(before, rates):
         values: Values = {"now": f"{rates[0]:.4g}", "before": f"{before[0]:.4g}"}
@@ -58,9 +58,8 @@ def _scaler_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
         yield "scaler-gone", "soft" if is_same_script else "note", (), values
 
 
-def _step_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
+def _step_rows(was: Mark, now: Mark, _: bool) -> Iterator[Row]:
     """The optimizer's own counts, where it has its moments."""
-    del is_same_script
     if not any(name in now.states for name in was.states):
         return
     counted, counts = max(step_counts(was.numbers), default=0.0), step_counts(now.numbers)
@@ -71,9 +70,8 @@ def _step_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
         yield "steps", "hard", (), {"now": f"{at:g}", "before": f"{counted:g}"}
 
 
-def _average_rows(was: Mark, now: Mark, is_same_script: bool) -> Iterator[Row]:
+def _average_rows(was: Mark, now: Mark, _: bool) -> Iterator[Row]:
     """Averages of the parameters (`torch.optim.swa_utils.AveragedModel`) that have taken in something."""
-    del is_same_script
     for number, (before, count) in enumerate(zip(was.averaged, now.averaged, strict=False)):
         averages = [name for name in was.averages if name.startswith(f"{number}:") and _comparable(was, now, name)]
         other = [name for name in averages if row_of(was.averages, name) != row_of(now.averages, name)]
@@ -108,6 +106,13 @@ def step_counts(numbers: Mapping[str, Number]) -> list[float]:
         for name, value in numbers.items()
         if name.startswith("step of ") and isinstance(value, float | int)
     ]
+
+
+def other_numbers(was: Mapping[str, Number], now: Mapping[str, Number]) -> list[str]:
+    """Of what an optimizer keeps of a parameter, beside its steps: numbers that differ by more than bfloat16 rounds."""
+    pairs = ((name, value, now.get(name)) for name, value in sorted(was.items()) if not name.startswith("step of "))
+    numeric = ((name, a, b) for name, a, b in pairs if isinstance(a, float | int) and isinstance(b, float | int))
+    return [name for name, a, b in numeric if not isclose(a, b, rel_tol=0.01)]
 
 
 def _rates(groups: Iterable[Mapping[str, object]]) -> list[float]:

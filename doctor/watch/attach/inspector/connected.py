@@ -36,11 +36,6 @@ def uses_library(maps):
     return bool(LIBRARY.search(maps))
 
 
-def shared_segments(maps):
-    """What a process shares with others in /dev/shm, but for the batches of loaders."""
-    return set(SHARED.findall(maps))
-
-
 def shared_sum(pid, maps, by_socket, sums, until):
     """A sum over the memory that a process shares with others, in which MPI's messages within a host pass.
 
@@ -146,15 +141,31 @@ def find_groups(maps):
     edges += [(owner[entry], owner[other]) for entry, other in unix_pairs() if entry in owner and other in owner]
     segments = {}
     for pid, text in maps.items():
-        for segment in shared_segments(text):
+        for segment in set(SHARED.findall(text)):
             edges.append((segments.setdefault(segment, pid), pid))
     edges = [(entry, other) for entry, other in edges if entry != other and users[entry] == users[other]]
     routers = set(pid for pid, text in maps.items() if ROUTER in text)
     apart = [edge for edge in edges if routers.isdisjoint(edge)]
+    helpers = helpers_of(apart)
+    apart = [edge for edge in apart if helpers.isdisjoint(edge)]
     lone = set(first for first, members in joined_groups(sorted(maps), apart).items() if len(members) == 1)
     # Servers of several processes stay jobs of their own.
-    apart += [edge for edge in edges if lone.issuperset(edge)]
+    apart += [edge for edge in edges if (lone - helpers).issuperset(edge)]
     return joined_groups(sorted(maps), apart), links, served_stores(by_end, servers)
+
+
+def helpers_of(edges):
+    """Processes that are connected with their own ancestor alone, while that is connected with others than its own.
+
+    So is a worker of a rank's loader; of the ranks that one process starts, each has another rank beside that.
+    """
+    near = {}
+    for entry, other in edges:
+        near.setdefault(entry, set()).add(other)
+        near.setdefault(other, set()).add(entry)
+    above = dict((pid, set(ancestors(pid))) for pid in near)
+    beside = set(pid for pid in near if any(pid not in above[other] for other in near[pid] - above[pid]))
+    return set(pid for pid in near if len(near[pid]) == 1 and near[pid] <= above[pid] & beside)
 
 
 def served_stores(by_end, servers):

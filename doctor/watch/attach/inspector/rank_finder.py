@@ -136,10 +136,13 @@ def owner_name(pid):
 
 
 def same_rank(entry, other):
-    """Whether two processes carry the rank of one and the same job. Without one, who is connected is its own."""
+    """Whether a process and one below it carry the rank of one and the same job. Without one, who is connected is its
+    own. A process of `multiprocessing` with a group of its own, as for checkpoints, has another port.
+    """
     if entry["rank"] is None and other["rank"] is None and other["group"]:
         return False
-    return entry["rank"] == other["rank"] and job_of(entry["environ"]) == job_of(other["environ"])
+    is_part = other["words"] == entry["words"] or "--multiprocessing-fork" in other["words"]
+    return entry["rank"] == other["rank"] and (is_part or job_of(entry["environ"]) == job_of(other["environ"]))
 
 
 def job_of(environ):

@@ -45,7 +45,7 @@ _MOST_FOLLOWED = 20_000
 
 def evaluate(
     text: str,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str | Word] | None = None,
     arguments: tuple[Word, ...] | None = None,
     open_parts: tuple[Word, ...] = (),
     read_file: Callable[[str], str | None] = lambda _: None,
@@ -439,6 +439,7 @@ class _Evaluation:
                 line=line,
                 environ={name: word.text for name, word in exported.items() if not word.unresolved},
                 unresolved={name: word.unresolved for name, word in exported.items() if word.unresolved},
+                open_values={name: word for name, word in exported.items() if word.pieces},
                 unset=frozenset(self.variables.unset - exported.keys()),
                 conditional=self._is_conditional(),
                 is_repeated=not self.after and all(block.certain or block.keyword in LOOPS for block in self.blocks),

@@ -218,7 +218,7 @@ MISTAKES: dict[str, Planted] = {
         "launch-option-refused"),
     "a key of verl": Planted(
         f"{VERL.replace('nnodes=1', 'nnode=2')} actor_rollout_ref.rollout.tensor_model_parallel_size=2 #@\n",
-        "launch-option-refused"),
+        "launch-settings-contradict"),
     "devices of verl in words": Planted(f"{VERL} trainer.n_gpus_per_node=eight #@\n", "launch-option-refused"),
     "no host of verl": Planted(
         f"{VERL.replace('nnodes=1', 'nnodes=0')} trainer.n_gpus_per_node=8 #@\n", "launch-option-refused"),

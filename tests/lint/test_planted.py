@@ -20,7 +20,7 @@ MODEL = {
 }  # fmt: skip
 STYLES = ("line", "string", "array", "command", "command array", "srun", "exported", "positional")
 """How the launch is kept: options in the line, in a string or an array; the whole launcher in a variable; in the text
-of a shell under srun, or in variables that the shell under srun inherits; with the master as an argument of the script."""
+of a shell under srun, or in variables that this shell inherits; with the master as an argument of the script."""
 PLANTED: dict[str, tuple[str, dict[str, str | None], dict[str, str], str]] = {
     "layers": ("launch-model-not-divisible", {}, {"pipeline-model-parallel-size": "4", "num-layers": "30"}, ""),
     "heads": ("launch-model-not-divisible", {}, {"num-attention-heads": "30"}, ""),

@@ -81,7 +81,7 @@ def _repeated(view: View) -> Iterator[Finding]:
 
 
 def _misspelt(view: View) -> Iterator[Finding]:
-    """A key that is another one misspelt. Accelerate passes on what its sections have; others ignore what they have not."""
+    """A key that is another one misspelt. Accelerate passes on what sections have, DeepSpeed what stands in none."""
     setting = _decided(view, "misspelt")
     if setting is None:
         raise NotGiven("misspelt")

@@ -548,7 +548,8 @@ MANIFESTS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "mpi": ("job.yaml", MPI, [
         ('- "16"', '- "32"'), ("slotsPerWorker: 8", "slotsPerWorker: 4"), ("NCCL_DEBUG=INFO", "NCCL_DEBUG=VERBOS")]),
     "jobset": ("job.yaml", JOBSET, [
-        ("parallelism: 4", "parallelism: 3"), ("replicatedJobs:", "replicatedJob:"), ("--nproc_per_node=4", "--nprocs_per_node=4"),
+        ("parallelism: 4", "parallelism: 3"), ("replicatedJobs:", "replicatedJob:"),
+        ("--nproc_per_node=4", "--nprocs_per_node=4"),
         ("completionMode: Indexed", "completionMode: NonIndexed")]),
     "lws": ("job.yaml", LWS, [
         ("size: 4", "size: 2"), ("--rdzv_backend=c10d", "--rdzv_backend=c10"),

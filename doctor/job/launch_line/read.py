@@ -58,8 +58,7 @@ def read_launch_line(
 
     ``environ``: the environment of the line, where launchers have defaults in variables, and ``bash -c`` reads others.
     ``text``: how the line is shown; its words, without one. ``unresolved``: variables of the line's environment that
-    only a shell can compute, with their source text. ``open_values``: of these, the values whose parts are known.
-    Raises: NotALaunchLine.
+    only a shell can compute, with their source text. ``open_values``: those with known parts. Raises: NotALaunchLine.
 
     >>> line = read_launch_line("srun -N4 torchrun --nnodes 4 --nproc-per-node=8 train.py --lr 1".split())
     >>> [call.launcher for call in line.launchers], line.world_size, line.program, line.arguments
@@ -79,6 +78,7 @@ class _Reader:
     def __init__(
         self, environ: Mapping[str, str], not_known: Mapping[str, str], open_values: Mapping[str, Word]
     ) -> None:
+        self.words: Argv = ()
         self.outside = environ
         self.not_known = not_known
         self.open_values = open_values
@@ -126,6 +126,7 @@ class _Reader:
     def read(self, argv: tuple[Word, ...], depth: int = 0) -> None:
         """Follows the chain to the program. Fills the fields."""
         python = is_module = False
+        self.words = argv = self._assignments(argv)
         while True:
             depth += 1
             argv = self._assignments(argv)
@@ -170,6 +171,9 @@ class _Reader:
         if self.is_followed and argv and not argv[0].unresolved:
             starter = self.launchers[-1].launcher if self.launchers else ""
             self.commands.append((printable(argv[0].text, 400), starter))
+            before = self.words[: len(self.words) - len(argv)]
+            if not (starter or "interpreter" in self.fields or any(word.unresolved for word in before)):
+                self.fields["before"] = tuple(word.text for word in before)
 
     def _other_program(self, argv: Argv) -> None:
         """Notes what a launcher starts beside its first program, also a file that Python runs."""
@@ -300,8 +304,9 @@ class _Reader:
             if name == rest[0].text:
                 expected = filled("the path of a file: start {0} without {1} before it", name, interpreter)
                 self.problems.append(OptionProblem(interpreter, "FILE", name, expected))
+            started = self._launcher(name, rest)
             self.fields.pop("interpreter")
-            return self._launcher(name, rest)
+            return started
         return Started(none, rest, runs_python=True)
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
@@ -365,8 +370,8 @@ class _Reader:
             return
         if self.launchers:
             self.computed |= {word.unresolved for word in command.argv} | set(command.unresolved.values())
-            outer = (*open_parts, *(piece for value in open_values.values() for piece in value.pieces))
-            self.computed -= {part.unresolved for part in outer}
+            self.computed -= {part.unresolved for part in open_parts}
+            self.computed -= {piece.unresolved for value in open_values.values() for piece in value.pieces}
         self._set(command.environ, {f"{name}=": source for name, source in command.unresolved.items()})
         self.removed |= command.unset
         if command.conditional:

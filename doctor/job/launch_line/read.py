@@ -78,7 +78,6 @@ class _Reader:
     def __init__(
         self, environ: Mapping[str, str], not_known: Mapping[str, str], open_values: Mapping[str, Word]
     ) -> None:
-        self.words: Argv = ()
         self.outside = environ
         self.not_known = not_known
         self.open_values = open_values
@@ -172,8 +171,8 @@ class _Reader:
             starter = self.launchers[-1].launcher if self.launchers else ""
             self.commands.append((printable(argv[0].text, 400), starter))
             before = self.words[: len(self.words) - len(argv)]
-            if not (starter or "interpreter" in self.fields or any(word.unresolved for word in before)):
-                self.fields["before"] = tuple(word.text for word in before)
+            if not (starter or "interpreter" in self.fields):
+                self.fields["before"] = tuple("$" if word.unresolved else word.text for word in before)
 
     def _other_program(self, argv: Argv) -> None:
         """Notes what a launcher starts beside its first program, also a file that Python runs."""
@@ -272,6 +271,8 @@ class _Reader:
         interpreter = self.fields["interpreter"] = argv[0].text
         options = split_options("python", argv[1:], option_table("python"))
         none = LaunchCall(launcher="", command=interpreter)
+        if re.fullmatch("-[A-Za-z]{1,3}", options.unrecognised):
+            self.problems.append(OptionProblem(interpreter, options.unrecognised, "", "an option of Python"))
         module = options.word("m")
         if module is not None:
             if module.unresolved:
@@ -365,8 +366,8 @@ class _Reader:
             )
         command = _command_with_launcher(shell.commands)
         if command is None:
-            unresolved = next((word.unresolved for word in argv if word.unresolved), "")
-            self.unresolved.setdefault("program", unresolved or "no command in the text")
+            source = next((word.unresolved for word in argv if word.unresolved), "no command in the text")
+            self.unresolved.setdefault("program", source)
             return
         if self.launchers:
             self.computed |= {word.unresolved for word in command.argv} | set(command.unresolved.values())

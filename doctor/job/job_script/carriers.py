@@ -34,21 +34,6 @@ _HOLDERS = ("items.*", "spec.components.*.template")
 """Where a List and an AppWrapper have other manifests."""
 _DEVICES = re.compile(r"(?:nvidia|amd)\.com/gpu|huawei\.com/(?:Ascend[0-9]{3}[A-Z]?|npu)")
 _TEMPLATE = re.compile(r"(\$\{?[A-Za-z_]\w{0,80}\}?|\$\([^()\n]{1,200}\)|\{\{[^{}\n]{0,200}\}\})")
-_CONTAINER_KEYS = """
-args command env envFrom image imagePullPolicy lifecycle livenessProbe name ports readinessProbe resizePolicy resources
-restartPolicy securityContext startupProbe stdin stdinOnce terminationMessagePath terminationMessagePolicy tty
-volumeDevices volumeMounts workingDir
-"""
-"""Of Kubernetes 1.33, core/v1 Container."""
-_POD_KEYS = """
-activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks
-ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname imagePullSecrets initContainers nodeName
-nodeSelector os overhead preemptionPolicy priority priorityClassName readinessGates resourceClaims resources
-restartPolicy runtimeClassName schedulerName schedulingGates securityContext serviceAccount serviceAccountName
-setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations topologySpreadConstraints
-volumes
-"""
-"""The same of PodSpec."""
 
 
 class LaunchCarrier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +93,11 @@ class LaunchCarrier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def _carriers() -> list[LaunchCarrier]:
     return read_table(Path(__file__).with_suffix(".toml"), dict[str, list[LaunchCarrier]])["carrier"]
+
+
+@cache
+def _keys() -> dict[str, str]:
+    return read_table(Path(__file__).with_name("manifest_keys.toml"), dict[str, str])
 
 
 def is_carrier(name: str) -> bool:
@@ -299,7 +289,7 @@ class _File:
     def _refused_of_group(self, group: _Group) -> Iterator[OptionProblem]:
         yield from self._unknown_keys(group.node, self.row.group_keys)
         for pod in group.node.find(self.row.pod):
-            yield from self._unknown_keys(pod, _POD_KEYS)
+            yield from self._unknown_keys(pod, _keys()["pod"])
         for path in self.row.replicas:
             for node in group.node.find(path):
                 if node.value and not node.is_template and not isinstance(node.scalar, int):
@@ -329,7 +319,7 @@ class _File:
             yield self._problem("replicas", group.hosts, filled("at most {0}, as maxReplicas says", most))
 
     def _refused_of_container(self, container: Node) -> Iterator[OptionProblem]:
-        yield from self._unknown_keys(container, _CONTAINER_KEYS)
+        yield from self._unknown_keys(container, _keys()["container"])
         for node in container.find("env.*"):
             value = node.entries.get("value")
             if value is not None and not value.is_text and not value.is_template and value.value:

@@ -276,9 +276,9 @@ class _File:
         if minimum and self.sum is not None and minimum > self.sum:
             yield self._problem(self.row.gang, minimum, filled("at most {0}, the replicas of all tasks", self.sum))
 
-    def _unknown_keys(self, node: Node, known: str) -> Iterator[OptionProblem]:
+    def _unknown_keys(self, node: Node, allowed: str) -> Iterator[OptionProblem]:
         """Keys that kubectl refuses to send, as each is another one misspelt."""
-        names = known.split()
+        names = allowed.split()
         for key in node.entries:
             if key not in names and (near := get_close_matches(key, names, 1, 0.75)):
                 yield self._problem(key, "", near[0])

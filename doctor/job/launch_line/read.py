@@ -125,7 +125,7 @@ class _Reader:
     def read(self, argv: tuple[Word, ...], depth: int = 0) -> None:
         """Follows the chain to the program. Fills the fields."""
         python = is_module = False
-        self.words = argv = self._assignments(argv)
+        self.argv = argv = self._assignments(argv)
         while True:
             depth += 1
             argv = self._assignments(argv)
@@ -170,7 +170,7 @@ class _Reader:
         if self.is_followed and argv and not argv[0].unresolved:
             starter = self.launchers[-1].launcher if self.launchers else ""
             self.commands.append((printable(argv[0].text, 400), starter))
-            before = self.words[: len(self.words) - len(argv)]
+            before = self.argv[: len(self.argv) - len(argv)]
             if not (starter or "interpreter" in self.fields):
                 self.fields["before"] = tuple("$" if word.unresolved else word.text for word in before)
 

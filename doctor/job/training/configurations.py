@@ -106,8 +106,8 @@ def _select(tree: Tree, path: str, framework: str) -> Configuration | None:
         if name and (setting := _setting(leaf, path, framework, value_kinds(framework).get(name, ""))):
             settings[name] = setting
     if framework not in ("fsdp", "lightning"):  # of which any program's own file has keys
-        given = {leaf.path: Setting(leaf.path, "", f"{path}:{leaf.line}") for leaf in tree.leaves.values()}
-        settings |= _misspelt(given, table)
+        keys_given = {leaf.path: Setting(leaf.path, "", f"{path}:{leaf.line}") for leaf in tree.leaves.values()}
+        settings |= _misspelt(keys_given, table)
     for leaf in tree.repeated:
         settings.setdefault("repeated", Setting(leaf.path, leaf.path, f"{path}:{leaf.line}"))
     return Configuration(framework, path, settings) if settings else None
@@ -201,13 +201,15 @@ def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]
     return Configuration(framework, arguments.where, settings, arguments.incomplete)
 
 
-def _misspelt(given: Mapping[str, Setting], table: Mapping[str, str], abbreviates: bool = False) -> dict[str, Setting]:
+def _misspelt(
+    options: Mapping[str, Setting], table: Mapping[str, str], abbreviates: bool = False
+) -> dict[str, Setting]:
     """As ``misspelt`` the first key that is one of the table's in another spelling, which is its value.
 
     ``abbreviates``: a beginning stands for the whole name.
     """
-    absent = [name for name in table if name not in given]
-    for key, setting in islice(given.items(), _MOST_KEYS):
+    absent = [name for name in table if name not in options]
+    for key, setting in islice(options.items(), _MOST_KEYS):
         near = [name for name in absent if abs(len(name) - len(key)) < 3 and is_misspelt(key, name)]
         if key not in table and len(near) == 1 and not (abbreviates and near[0].startswith(key)):
             begin = "--" if setting.option.startswith("--") else ""

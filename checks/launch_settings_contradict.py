@@ -5,20 +5,24 @@ from doctor.job.training import NotDecided, NotGiven, Setting, TrainingLaunch, V
 from doctor.job.training.configurations import expected_value, value_kinds
 from doctor.job.training.model import CUDA_QUEUES
 
+_REFUSE_KEYS = ("megatron", "transformers", "llamafactory", "verl")
+"""Frameworks that end at a key that they do not know."""
+
 
 @check(severity=ERROR, area="training")
 def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     """The settings of a configuration do not exclude each other.
 
     ## Why it matters
-    The framework stops at the start, on every rank. Examples: fp16 and bf16 together; a key that stands twice in a
-    DeepSpeed configuration. A ZeRO stage or a sharding strategy of FSDP that does not exist; a size of 0. An
-    interleaved schedule without a pipeline; a sequence longer than the positions of the model.
+    The framework stops at the start, on every rank, or ignores a misspelt key. Examples: fp16 and bf16 together; a key
+    that stands twice in a DeepSpeed configuration. A ZeRO stage or a sharding strategy of FSDP that does not exist; a
+    size of 0. An interleaved schedule without a pipeline; a sequence longer than the positions of the model.
 
     ## What to do
     Correct {where}: it has {observed}, and needs {expected}.
 
     ## Source
+    Accelerate, commands/config/config_args.py, "had unknown keys"; Megatron-LM and Transformers, argparse;
     DeepSpeed runtime/config.py, "bfloat16 and fp16 modes cannot be simultaneously enabled", and config_utils.py,
     "Duplicate keys" (https://github.com/deepspeedai/DeepSpeed/tree/master/deepspeed/runtime); Megatron-LM arguments.py,
     "assert not args.bf16", "When interleaved schedule is used" and "max_position_embeddings >= args.seq_length"
@@ -35,6 +39,7 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         training,
         _precision,
         _repeated,
+        _misspelt,
         _schedule,
         _positions,
         _values,
@@ -73,6 +78,25 @@ def _repeated(view: View) -> Iterator[Finding]:
             observed=setting.option,
             expected="each key once",
         )
+
+
+def _misspelt(view: View) -> Iterator[Finding]:
+    """A key that is another one misspelt. Accelerate passes on what sections have, DeepSpeed what stands in none."""
+    setting = _decided(view, "misspelt")
+    if setting is None:
+        raise NotGiven("misspelt")
+    is_section = "." in setting.option
+    refuses = view.framework in _REFUSE_KEYS or (view.framework, is_section) in (
+        ("accelerate", False),
+        ("deepspeed", True),
+    )
+    yield Finding(
+        "{key} at {where} is misspelt",
+        where=setting.where,
+        key=setting.option,
+        observed=setting.option,
+        expected=str(setting.value),
+    ).as_warning(not refuses)
 
 
 def _schedule(view: View) -> Iterator[Finding]:

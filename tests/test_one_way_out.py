@@ -83,11 +83,12 @@ def leaking() -> Report:
     texts = [sentence for sentence, _ in SECRETS]
     findings = [Finding("{what}: {environ}", hosts=["node001"], what=text, environ={"argv": [text]}) for text in texts]
     named = Finding("{settings}", hosts=["node002"], settings={"HF_TOKEN": SECRETS[-1][1], "lr": "3"})
+    apart = Finding("refused {option} {observed}", option="aws_secret_access_key", observed=f"= {SECRETS[-1][1]}")
     hang = smoke_hang().smoke
     assert hang is not None
     failure = msgspec.structs.replace(hang.failures[0], text=texts[0], evidence=tuple(texts), stacks={0: texts[3]})
     return report(
-        outcome("ip-forward-off", *findings, named),
+        outcome("ip-forward-off", *findings, named, apart),
         outcome(
             "host-unreachable",
             unknown={f"node{number:03d}": Reason(text) for number, text in enumerate(texts, 1)},

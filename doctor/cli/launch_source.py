@@ -59,7 +59,8 @@ class SourceOptions(NamedTuple):
         if self.job_script:
             from doctor.session.training_files import followed
 
-            return job_environment.of_job_script(self.job_script, os.environ, *followed(self.job_script, os.environ))
+            follow_up = followed(self.job_script, os.environ)
+            return job_environment.of_job_script(self.job_script, os.environ, *follow_up, is_next=is_next)
         if _argv:
             return job_environment.of_launch_line(_argv, os.environ, tries=True, is_next=is_next)
         return job_environment.of_this_shell(os.environ)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
-from doctor.engine.secrets import HIDDEN, hide_secrets, is_secret_name
+from doctor.engine.secrets import HIDDEN, hidden_parts, hide_secrets, is_secret_name
 from doctor.engine.texts import restated_by_values
 
 T = TypeVar("T")
@@ -70,9 +70,18 @@ def _findings(findings: Iterable[Finding]) -> Iterator[Finding]:
     for finding in findings:
         values = hidden.get(id(finding.values))
         if values is None:
-            values = {name: _hide_within(value) for name, value in finding.values.items()}
+            values = _apart(finding, {name: _hide_within(value) for name, value in finding.values.items()})
             hidden[id(finding.values)] = values = finding.values if values == finding.values else values
         yield finding if values is finding.values else finding.with_values(**values)
+
+
+def _apart(finding: Finding, values: dict[str, Any]) -> dict[str, Any]:
+    """The values without a secret that one of them names and another holds: the sentence has both."""
+    texts = {name: value for name, value in values.items() if isinstance(value, str)}
+    if any(len(text) < 200 and is_secret_name(text.lstrip("-")) for text in texts.values()):
+        for part in hidden_parts(str(finding.with_values(**values))):
+            texts = {name: text.replace(part, HIDDEN) for name, text in texts.items()}
+    return {**values, **texts}
 
 
 _WITHOUT_TEXT = {int, float, bool, type(None)}

@@ -16,7 +16,7 @@ from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
-from doctor.environment.launch_trials import is_here, launch_refusals, starts_here, with_app_file
+from doctor.environment.launch_trials import is_here, launch_refusals, starts_here, with_app_file, wrapper_refused
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
     hosts_not_given,
@@ -28,6 +28,7 @@ from doctor.environment.outer_launcher import (
     starts_whole_job,
     store_not_opened,
 )
+from doctor.environment.schedulers import batch_allocation
 from doctor.environment.slurm_tasks import first_task_host
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
@@ -209,19 +210,30 @@ def of_launch_line(
 
 
 def of_job_script(
-    path: str, environ: Mapping[str, str], follow: Follow = _as_it_is, read_file: ReadFile = lambda _: None
+    path: str,
+    environ: Mapping[str, str],
+    follow: Follow = _as_it_is,
+    read_file: ReadFile = lambda _: None,
+    *,
+    is_next: bool = False,
 ) -> JobEnvironment:
     """The environment of the launch line that starts the job of a script: see `launches_of_job_script`."""
-    return launches_of_job_script(path, environ, follow, read_file)[0]
+    return launches_of_job_script(path, environ, follow, read_file, is_next=is_next)[0]
 
 
 def launches_of_job_script(
-    path: str, environ: Mapping[str, str], follow: Follow = _as_it_is, read_file: ReadFile = lambda _: None
+    path: str,
+    environ: Mapping[str, str],
+    follow: Follow = _as_it_is,
+    read_file: ReadFile = lambda _: None,
+    *,
+    is_next: bool = False,
 ) -> list[JobEnvironment]:
     """The environment of each launch line of a file, first that of its last one. Raises: InputError.
 
     ``follow``: the launch lines of a script that a line runs. ``read_file``: the text of a file that the script
-    sources; None where it is not here.
+    sources; None where it is not here. ``is_next``: it runs next, on this host, so that what stands before a launcher
+    is tried.
     """
     name = printable(path, 200)
     text = _read(path, "--job-script", "a job script")
@@ -230,7 +242,7 @@ def launches_of_job_script(
         scripts = scripts_of(text, path, inherited, read_file)
     except ValueError as error:
         raise InputError(filled("--job-script {0}: {1}", name, error)) from None
-    environments = [entry for script in scripts for entry in _of_each_line(script, name, inherited, follow)]
+    environments = [entry for script in scripts for entry in _of_each_line(script, name, inherited, follow, is_next)]
     if not environments:
         expected = "torchrun, srun, mpirun, msrun, deepspeed, accelerate or python3 with a program"
         absent = filled("no launch line was found; expected {0}", expected)
@@ -239,13 +251,15 @@ def launches_of_job_script(
     return environments[:_MOST_LAUNCHES]
 
 
-def _of_each_line(script: JobScript, name: str, environ: Mapping[str, str], follow: Follow) -> list[JobEnvironment]:
+def _of_each_line(
+    script: JobScript, name: str, environ: Mapping[str, str], follow: Follow, is_next: bool
+) -> list[JobEnvironment]:
     """First that of the line that starts the job."""
     lines = (script.job_lines or script.scripts)[:_MOST_LAUNCHES]
     starts = [(line, _of_script(line, follow(line))) for line in lines]
     starts = [start for start in starts if script.job_lines or start[1]]
     rest = [(msgspec.structs.replace(line, problems=_of_launchers(line)), inner) for line, inner in starts[1:]]
-    return [_of_line_of_script(line, inner, script, name, environ) for line, inner in (*starts[:1], *rest)]
+    return [_of_line_of_script(line, inner, script, name, environ, is_next) for line, inner in (*starts[:1], *rest)]
 
 
 def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
@@ -259,8 +273,14 @@ def _of_line_of_script(
     script: JobScript,
     name: str,
     environ: Mapping[str, str],
+    is_next: bool,
 ) -> JobEnvironment:
     job_line = script_line
+    by_scheduler = script.resources != Resources()
+    is_tried = is_next and not (script_line.problems or script_line.conditional)
+    is_tried &= not by_scheduler or batch_allocation(environ) is not None  # else it runs on other hosts
+    if is_tried and (refused := wrapper_refused(script_line, environ, is_of_script=True)):
+        job_line = msgspec.structs.replace(script_line, problems=(refused,))
     if inner:
         container = inner.line.container or script_line.container
         job_line = msgspec.structs.replace(inner.line, line=script_line.line, container=container)
@@ -269,7 +289,6 @@ def _of_line_of_script(
     if job_line.conditional:
         notes.append(filled("{0}, line {1}: the launch line stands in a branch or a loop", name, job_line.line))
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(job_line)) if limit is not None]
-    by_scheduler = script.resources != Resources()
     login = None if by_scheduler else launcher_login(job_line, {**environ, **job_line.environ})
     source = msgspec.structs.replace(source, written=script_line, requested=script.resources, login=login, inner=inner)
     source = msgspec.structs.replace(source, sourced=script.sourced)

@@ -222,7 +222,7 @@ def launch_refusals(
 
 def _of_this_host(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> OptionProblem | None:
     """What ends a line on the host where the shell runs it next."""
-    return _own_address_refused(line) or _wrapper_refused(line, argv, environ) or _of_tasks(line, argv, environ)
+    return _own_address_refused(line) or wrapper_refused(line, environ) or _of_tasks(line, argv, environ)
 
 
 def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> OptionProblem | None:
@@ -245,23 +245,25 @@ def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str])
     return None
 
 
-def _wrapper_refused(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> OptionProblem | None:
+def wrapper_refused(
+    line: LaunchLine, environ: Mapping[str, str], *, is_of_script: bool = False
+) -> OptionProblem | None:
     """What the programs before the launcher say where they do not start it: taskset of absent CPUs, env without a PATH.
 
-    They are run as they stand there, with a shell behind them that only looks for the launcher.
+    They are run as they stand there, with a shell behind them that only looks for the launcher. ``is_of_script``: it
+    does not look, as commands of the script may bring the launcher; they may bring one of these programs, too.
     """
     names = [word for word, starter in line.commands if not starter]
-    places: list[int] = []
-    for name in names:
-        after = places[-1] + 1 if places else 0
-        if name not in argv[after:]:
-            return None
-        places.append(argv.index(name, after))
-    started = [place for place in places if argv[place] not in _OF_SHELL]  # what a shell does itself cannot be run
-    if len(started) < 2 or not _runs_here(line) or any("$" in word for word in argv[: places[-1] + 1]):
+    launcher = next((name for name in names if name not in line.before), "")
+    names = [name for name in names if name in line.before and name not in _OF_SHELL]  # what a shell does cannot be run
+    is_here = launcher and names and not line.container and _runs_here(line)
+    if not is_here or any("$" in word for word in (*line.before, launcher)):
         return None
-    launcher = argv[places[-1]]
-    trial = [*argv[started[0] : places[-1]], "/bin/sh", "-c", 'command -v -- "$0"', launcher]
+    trial = [*line.before[line.before.index(names[0]) :], "/bin/sh", "-c", 'command -v -- "$0"', launcher]
+    if is_of_script:
+        trial[-2:] = [":"]
+        if any(shutil.which(name, path=_path(line, environ)) is None for name in names):
+            return None
     done = _tried(trial, environ)
     if done is None:
         return OptionProblem(trial[0], TRIAL, "", shlex.join(trial))

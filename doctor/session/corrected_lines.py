@@ -165,8 +165,8 @@ def _name(option: str) -> str:
 
 
 def _renamed(text: str, values: Values) -> str | None:
-    variable, expected = str(values.get("variable", "")), str(values.get("expected", ""))
-    return re.sub(_name(variable), expected, text) if variable and re.fullmatch(r"\w+", expected, re.ASCII) else None
+    name, expected = str(values.get("variable") or values.get("key", "")), str(values.get("expected", ""))
+    return re.sub(_name(name), expected, text) if name and re.fullmatch(r"[\w.-]+", expected, re.ASCII) else None
 
 
 def _with_value(text: str, name: str, observed: str, new: str) -> str:
@@ -340,6 +340,7 @@ def _unset(text: str, values: Values) -> str | None:
 
 _BY_CHECK: Mapping[str, Callable[[str, Values], str | None]] = {
     "launch-variable-misspelt": _renamed,
+    "launch-settings-contradict": _renamed,
     "launch-option-refused": _of_option,
     "launch-settings-invalid": _of_setting,
     "rank-numbers-wrong": _of_number,

@@ -12,7 +12,7 @@ import pytest
 
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Status
-from doctor.environment.job_environment import of_launch_line
+from doctor.environment.job_environment import of_job_script, of_launch_line
 from doctor.environment.launch_trials import launch_trial
 from doctor.job import LaunchConfig
 from doctor.session.lint_files import launches_of
@@ -203,6 +203,32 @@ def test_what_ends_the_launcher_here(line: str, told: str) -> None:
     outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch.complete(LaunchOptions())))
     said = [str(finding.values.get("option", finding.values["observed"])) for finding in outcome.findings]
     assert told in said[0] if told else said == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("taskset -c 7000 torchrun t.py", "taskset: failed to set"),
+        ("A=1 time -p nice -n x python3 -m torch.distributed.run t.py", "nice: invalid adjustment"),
+        ("taskset -c 0 python3 BIN/torchrun t.py", ""),
+        ("module load hpc\ntaskset -c 0 torchrun-of-module t.py\nnice torchrun t.py", ""),
+        ("env -i torchrun t.py", ""),  # the script may have set a PATH
+        ("if true; then taskset -c 7000 torchrun t.py; fi", ""),
+        ("taskset -c $CPUS torchrun t.py", ""),
+        ("docker run image taskset -c 7000 torchrun t.py", ""),
+        ("absent-here taskset -c 7000 torchrun t.py", ""),
+        ("#SBATCH --nodes=1\ntaskset -c 7000 torchrun t.py", ""),  # it runs on another host
+    ],
+)
+def test_what_stands_before_a_launcher_of_a_job_script_is_tried_where_the_script_runs(
+    text: str, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n" + text.replace("BIN", os.path.dirname(sys.executable)))
+    for is_next in (True, False):
+        launch = of_job_script(str(tmp_path / "job.sh"), {"PATH": os.environ["PATH"]}, is_next=is_next)
+        said = [trial[2] for trial in LaunchConfig.from_options(launch.complete(LaunchOptions())).trials]
+        assert [text for text in said if told in text] == said
+        assert len(said) == (is_next and told != "")
 
 
 @pytest.mark.parametrize(

@@ -539,7 +539,8 @@ axolotl train axolotl.yaml --launcher torchrun -- --nnodes 2 --nproc_per_node 8 
 
 MANIFESTS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "fsdp": ("job.yaml", FSDP, [
-        ("replicas: 4", "replicas: 3"), ("--nproc_per_node=8", "--nproc_per_node=16"),
+        ("replicas: 4", "replicas: 3"), ("--nproc_per_node=8", "--nproc_per_node=16"), ("replicas:", "replica:"),
+        ("restartPolicy:", "restartPolcy:"), ("volumes:", "volume:"), ("ReplicaSpecs:", "ReplicaSpec:"),
         ('value: "20000"', "value: 20000"), ('value: "INFO"', 'value: "INF0"')]),
     "master worker": ("job.yaml", MASTER_WORKER, [
         ("name: pytorch\n", "name: trainer\n"),
@@ -547,13 +548,14 @@ MANIFESTS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "mpi": ("job.yaml", MPI, [
         ('- "16"', '- "32"'), ("slotsPerWorker: 8", "slotsPerWorker: 4"), ("NCCL_DEBUG=INFO", "NCCL_DEBUG=VERBOS")]),
     "jobset": ("job.yaml", JOBSET, [
-        ("parallelism: 4", "parallelism: 3"), ("--nproc_per_node=4", "--nprocs_per_node=4"),
+        ("parallelism: 4", "parallelism: 3"), ("replicatedJobs:", "replicatedJob:"),
+        ("--nproc_per_node=4", "--nprocs_per_node=4"),
         ("completionMode: Indexed", "completionMode: NonIndexed")]),
     "lws": ("job.yaml", LWS, [
         ("size: 4", "size: 2"), ("--rdzv_backend=c10d", "--rdzv_backend=c10"),
         ("name: NCCL_IB_HCA", "name: NCCL_IB_HCAS")]),
     "volcano": ("job.yaml", VOLCANO, [
-        ("minAvailable: 4", "minAvailable: 5"), ("replicas: 3", "replicas: 2"),
+        ("minAvailable: 4", "minAvailable: 5"), ("minAvailable:", "minAvailabe:"), ("replicas: 3", "replicas: 2"),
         ("--node-rank $NODE_RANK", "--node-rank 1")]),
     "volcano npu": ("job.yaml", VOLCANO_NPU, [
         ("huawei.com/Ascend910: 8\n            limits", "huawei.com/Ascend910: 4\n            limits"),

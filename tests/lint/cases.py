@@ -90,6 +90,8 @@ MEGATRON = [
     megatron("fp16 and bf16", SETTINGS, fp16=None),
     megatron("a word for a number", SETTINGS, seed="none4"),
     megatron("a schedule misspelt", SETTINGS, lr_decay_style="cosin"),
+    megatron("an option misspelt", SETTINGS, save_intervall=500),
+    megatron("options of a program's own beside it", data_cache_path="/d", save_retain_interval=500),
     megatron("interleaved without a pipeline", SETTINGS, pipeline_model_parallel_size=1, num_layers_per_virtual_pipeline_stage=4),
     megatron("tensor size 16", SPAN, tensor_model_parallel_size=16, pipeline_model_parallel_size=1),
     Case("megatron: pipeline of 3 in variables", {"run.sh": c.megatron_variables(pipeline=3)}, RANKS),
@@ -151,6 +153,9 @@ DEEPSPEED = [
     deepspeed("a size in quotes", SETTINGS, train_micro_batch_size_per_gpu="4", undecided=True),
     deepspeed("a word for true", SETTINGS, zero_optimization={"stage": 2, "overlap_comm": "ture"}),
     deepspeed("a device in capitals", SETTINGS, zero_optimization={"stage": 2, "offload_optimizer": {"device": "CPU"}}),
+    deepspeed("a key misspelt in a section", SETTINGS, zero_optimization={"stage": 2, "overlap_com": True}),
+    deepspeed("a key misspelt", SETTINGS, gradient_cliping=1.0),
+    deepspeed("keys that it has beside these", zero_optimization={"stage": 3, "stage3_max_live_parameters": 1e9}, prescale_gradients=False),
     deepspeed("words that it takes", zero_optimization={"stage": "2", "overlap_comm": "yes", "reduce_bucket_size": 5e8}),
     Case("deepspeed: a key twice", {"ds.json": '{"train_micro_batch_size_per_gpu": 4,\n "zero_optimization": {"stage": 1},\n "zero_optimization": {"stage": 2}}'}, SETTINGS, named=("ds.json",), place="ds.json:3"),
     Case("transformers: micro batches differ", {"run.sh": c.trainer_run(TRAINER.replace("size 4", "size 8")), "ds.json": c.deepspeed()}, BATCH),
@@ -160,6 +165,7 @@ DEEPSPEED = [
         for words, finds in (
             *(("--weight_decay 0,1", SETTINGS), ("--lr_scheduler_type cosinus", SETTINGS), ("--save_strategy step", SETTINGS)),
             *(("--max_steps 1e5", SETTINGS), ("--num_train_epochs 3epochs", SETTINGS), ("--tf32 ture", SETTINGS)),
+            *(("--learnin_rate 1e-5", SETTINGS), ("--num_train_epoch 3 --warmup_stable_steps 3", "")),
             *(("--max_steps 1_000 --logging_steps 0.5 --tf32 YES", ""), ("--lr_scheduler_type my_own --seed SEED", "")),
         )
     ),
@@ -247,6 +253,9 @@ OTHERS = [
     accelerate("a master that is each machine itself", CONTRADICT, more="main_process_ip: 127.0.0.1\nmain_process_port: 29500\n"),
     accelerate("one machine, loopback", ranks=8, machines=1, more="main_process_ip: localhost\n"),
     accelerate("unknown type", SETTINGS, kind="MULTIGPU"),
+    accelerate("a key misspelt", SETTINGS, more="main_proces_ip: 10.0.0.1\n"),
+    accelerate("a port that is none", SETTINGS, more="main_process_port: 295000\n"),
+    accelerate("a port to be chosen", more="main_process_ip: 10.0.0.1\nmain_process_port: 0\nuse_cpu: false\n"),
     accelerate("unknown precision", SETTINGS, more="mixed_precision: bfloat16\n"),
     accelerate("precision in capitals, and a type of later releases", kind="MULTI_TPU", more="mixed_precision: BF16\n"),
     accelerate("unknown strategy", SETTINGS, more=FSDP1.format("FULL_SHARDING")),
@@ -270,6 +279,7 @@ OTHERS = [
     Case("fsdp: hybrid shards", {"run.sh": c.torchrun(2), "fsdp.yaml": c.fsdp()}, named=("run.sh", "fsdp.yaml")),
     Case("fsdp: groups of 4", {"run.sh": c.torchrun(2), "fsdp.yaml": c.fsdp(4, 4)}, named=("run.sh", "fsdp.yaml")),
     Case("fsdp: groups for 8 ranks", {"run.sh": c.torchrun(2), "fsdp.yaml": c.fsdp(4, 2)}, RANKS, named=("run.sh", "fsdp.yaml")),
+    Case("lightning: a key of another program's trainer", {"c.yaml": c.lightning().replace("  devices:", "  device: cuda\n  gpus:")}, named=("c.yaml",)),
     Case("fsdp: unknown strategy", {"fsdp.yaml": c.fsdp(strategy="HYBRID")}, SETTINGS, named=("fsdp.yaml",), place="fsdp.yaml:2"),
 ]  # fmt: skip
 

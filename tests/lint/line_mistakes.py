@@ -218,7 +218,12 @@ MISTAKES: dict[str, Planted] = {
         "launch-option-refused"),
     "a key of verl": Planted(
         f"{VERL.replace('nnodes=1', 'nnode=2')} actor_rollout_ref.rollout.tensor_model_parallel_size=2 #@\n",
-        "launch-option-refused"),
+        "launch-settings-contradict"),
+    "an option that Python has not": Planted(
+        "python3 -n torch.distributed.launch --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "all devices of deepspeed": Planted("deepspeed --include localhost:all t.py #@\n", "launch-option-refused"),
+    "an option of another launcher for accelerate": Planted(
+        "accelerate launch --num_procs 8 t.py #@\n", "launch-option-refused"),
     "devices of verl in words": Planted(f"{VERL} trainer.n_gpus_per_node=eight #@\n", "launch-option-refused"),
     "no host of verl": Planted(
         f"{VERL.replace('nnodes=1', 'nnodes=0')} trainer.n_gpus_per_node=8 #@\n", "launch-option-refused"),

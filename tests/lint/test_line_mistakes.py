@@ -56,6 +56,8 @@ WITHOUT_A_CORRECTED_LINE = {
     "Accelerate: machine of the file",
     "GPUs with a unit",
     "a key of LSF's GPUs misspelt",
+    "an option that Python has not",
+    "all devices of deepspeed",
     "a launcher's module as a path",
     "a launcher's module misspelt",
     "a number with a comma behind it",

@@ -18,9 +18,9 @@ MODEL = {
     "tensor-model-parallel-size": "4", "pipeline-model-parallel-size": "2", "num-layers": "32", "hidden-size": "4096",
     "num-attention-heads": "32", "micro-batch-size": "1", "global-batch-size": "32",
 }  # fmt: skip
-STYLES = ("line", "string", "array", "command", "command array", "srun", "positional")
+STYLES = ("line", "string", "array", "command", "command array", "srun", "exported", "positional")
 """How the launch is kept: options in the line, in a string or an array; the whole launcher in a variable; in the text
-of a shell under srun; with the master as an argument of the script."""
+of a shell under srun, or in variables that this shell inherits; with the master as an argument of the script."""
 PLANTED: dict[str, tuple[str, dict[str, str | None], dict[str, str], str]] = {
     "layers": ("launch-model-not-divisible", {}, {"pipeline-model-parallel-size": "4", "num-layers": "30"}, ""),
     "heads": ("launch-model-not-divisible", {}, {"num-attention-heads": "30"}, ""),
@@ -71,6 +71,7 @@ def script(style: str, changes: dict[str, str | None], model: dict[str, str], ex
         "command": f'LAUNCHER="python -m torch.distributed.run {options}"\n$LAUNCHER {program}',
         "command array": f'CMD=(torchrun {options})\n"${{CMD[@]}}" {program}',
         "srun": f'LAUNCHER="torchrun {options}"\nsrun bash -c "$LAUNCHER {program}"',
+        "exported": f'export LAUNCHER="torchrun {options}" CMD="{program}"\nsrun bash -c \'$LAUNCHER $CMD\'',
         "positional": f"torchrun {options} {program}",
     }
     return f"#!/bin/bash\n{export}\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n{lines[style]}\n"

@@ -34,12 +34,6 @@ _HOLDERS = ("items.*", "spec.components.*.template")
 """Where a List and an AppWrapper have other manifests."""
 _DEVICES = re.compile(r"(?:nvidia|amd)\.com/gpu|huawei\.com/(?:Ascend[0-9]{3}[A-Z]?|npu)")
 _TEMPLATE = re.compile(r"(\$\{?[A-Za-z_]\w{0,80}\}?|\$\([^()\n]{1,200}\)|\{\{[^{}\n]{0,200}\}\})")
-_CONTAINER_KEYS = """
-args command env envFrom image imagePullPolicy lifecycle livenessProbe name ports readinessProbe resizePolicy resources
-restartPolicy securityContext startupProbe stdin stdinOnce terminationMessagePath terminationMessagePolicy tty
-volumeDevices volumeMounts workingDir
-"""
-"""Of Kubernetes 1.33, core/v1 Container."""
 
 
 class LaunchCarrier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +45,10 @@ class LaunchCarrier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     marks: tuple[str, ...] = ()
     """Paths that a file has which is no manifest."""
     groups: tuple[str, ...] = ()
+    keys: str = ""
+    """Of ``spec``, with spaces between; empty: not judged."""
+    group_keys: str = ""
+    """Of a group."""
     pod: str = "template.spec"
     replicas: tuple[str, ...] = ()
     """In a group: numbers whose product is its hosts."""
@@ -95,6 +93,11 @@ class LaunchCarrier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def _carriers() -> list[LaunchCarrier]:
     return read_table(Path(__file__).with_suffix(".toml"), dict[str, list[LaunchCarrier]])["carrier"]
+
+
+@cache
+def _keys() -> dict[str, str]:
+    return read_table(Path(__file__).with_name("manifest_keys.toml"), dict[str, str])
 
 
 def is_carrier(name: str) -> bool:
@@ -263,6 +266,8 @@ class _File:
     def _refused(self) -> Iterator[OptionProblem]:
         if self.row.marks:
             return
+        for spec in self.document.find("spec"):
+            yield from self._unknown_keys(spec, self.row.keys)
         for group in self.groups:
             yield from self._refused_of_group(group)
             for container in group.node.find(f"{self.row.pod}.containers.*"):
@@ -271,10 +276,20 @@ class _File:
         if minimum and self.sum is not None and minimum > self.sum:
             yield self._problem(self.row.gang, minimum, filled("at most {0}, the replicas of all tasks", self.sum))
 
+    def _unknown_keys(self, node: Node, allowed: str) -> Iterator[OptionProblem]:
+        """Keys that kubectl refuses to send, as each is another one misspelt."""
+        names = allowed.split()
+        for key in node.entries:
+            if key not in names and (near := get_close_matches(key, names, 1, 0.75)):
+                yield self._problem(key, "", near[0])
+
     def _problem(self, option: str, value: object, expected: str) -> OptionProblem:
         return OptionProblem(self.row.kind, option, printable(str(value), 80), expected)
 
     def _refused_of_group(self, group: _Group) -> Iterator[OptionProblem]:
+        yield from self._unknown_keys(group.node, self.row.group_keys)
+        for pod in group.node.find(self.row.pod):
+            yield from self._unknown_keys(pod, _keys()["pod"])
         for path in self.row.replicas:
             for node in group.node.find(path):
                 if node.value and not node.is_template and not isinstance(node.scalar, int):
@@ -304,10 +319,7 @@ class _File:
             yield self._problem("replicas", group.hosts, filled("at most {0}, as maxReplicas says", most))
 
     def _refused_of_container(self, container: Node) -> Iterator[OptionProblem]:
-        for key in container.entries:
-            near = get_close_matches(key, _CONTAINER_KEYS.split(), 1, 0.75)
-            if near and key not in _CONTAINER_KEYS.split():
-                yield self._problem(key, "", near[0])
+        yield from self._unknown_keys(container, _keys()["container"])
         for node in container.find("env.*"):
             value = node.entries.get("value")
             if value is not None and not value.is_text and not value.is_template and value.value:

@@ -284,10 +284,12 @@ def _launch_line(command: ShellCommand, inherited: Mapping[str, str], any_progra
     changed = command.unset | command.unresolved.keys()
     environ = {name: value for name, value in inherited.items() if name not in changed}
     try:
-        line = read_launch_line(command.argv, {**environ, **command.environ}, unresolved=command.unresolved)
+        environ |= command.environ
+        line = read_launch_line(command.argv, environ, unresolved=command.unresolved, open_values=command.open_values)
     except NotALaunchLine:
         return []
-    if not line.launchers and not any_program and not (line.interpreter and line.program not in ("", "-c")):
+    is_program = line.interpreter != "" and line.program not in ("", "-c")
+    if not (line.launchers or any_program or is_program or line.problems):
         return []
     return [_with_script(line, command)]
 

@@ -118,6 +118,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[tuple[str, str], ...] = ()
     """What is started one by another, as it stands in the line, each with the launcher that starts it, which is empty
     outside of any: outer to inner, as far as no container, other host or shell's text lies between."""
+    before: tuple[str, ...] = ()
+    """What stands before the outermost launcher, interpreter or program; ``$`` for a word that is not resolved."""
     paths: tuple[str, ...] = ()
     """Launchers that stand there with a folder, and start on each host."""
     unresolved_arguments: frozenset[int] = frozenset()

@@ -66,7 +66,7 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
     amounts: str = ""
     """Options that take a number, or several with commas between, each perhaps behind a type and a colon."""
     devices: str = ""
-    """Options that take device numbers with commas between, or ``all``; behind ``:``, those of a host."""
+    """Options that take device numbers with commas between, or ``all``; behind ``:``, numbers of a host."""
 
     @cached_property
     def word_counts(self) -> dict[str, int]:
@@ -218,7 +218,8 @@ class Options:
         for name in table.devices.split():
             hosts = [part.partition(":") for part in self.text(name).split("@")]
             lists = [devices if colon else first for first, colon, devices in hosts if colon or name in _OF_THIS_HOST]
-            faults = {wrong_devices(f"{text}," if name not in _OF_THIS_HOST else text) for text in {*lists} - {"all"}}
+            is_own = name in _OF_THIS_HOST  # which alone may be all
+            faults = {wrong_devices(text if is_own else f"{text},") for text in lists if not (is_own and text == "all")}
             if expected := max(faults, default=""):
                 self.refuse([name], expected)
 

@@ -52,12 +52,13 @@ def read_launch_line(
     *,
     text: str = "",
     unresolved: Mapping[str, str] | None = None,
+    open_values: Mapping[str, Word] | None = None,
 ) -> LaunchLine:
     """The launch line of these words, as a program would get them after ``--``.
 
     ``environ``: the environment of the line, where launchers have defaults in variables, and ``bash -c`` reads others.
     ``text``: how the line is shown; its words, without one. ``unresolved``: variables of the line's environment that
-    only a shell can compute, with their source text. Raises: NotALaunchLine.
+    only a shell can compute, with their source text. ``open_values``: those with known parts. Raises: NotALaunchLine.
 
     >>> line = read_launch_line("srun -N4 torchrun --nnodes 4 --nproc-per-node=8 train.py --lr 1".split())
     >>> [call.launcher for call in line.launchers], line.world_size, line.program, line.arguments
@@ -68,15 +69,18 @@ def read_launch_line(
         raise NotALaunchLine("no words; expected a command such as torchrun --nnodes 2 train.py")
     if len(literal) > MAX_WORDS or sum(len(word.text) for word in literal) > MAX_CHARACTERS:
         raise NotALaunchLine(filled("more than {0} words or {1} MiB", MAX_WORDS, MAX_CHARACTERS >> 20))
-    reader = _Reader(environ or {}, unresolved or {})
+    reader = _Reader(environ or {}, unresolved or {}, open_values or {})
     reader.read(literal)
     return reader.line(text or " ".join(word.text if word.unresolved else shlex.quote(word.text) for word in literal))
 
 
 class _Reader:
-    def __init__(self, environ: Mapping[str, str], not_known: Mapping[str, str]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], not_known: Mapping[str, str], open_values: Mapping[str, Word]
+    ) -> None:
         self.outside = environ
         self.not_known = not_known
+        self.open_values = open_values
         self.launchers: list[LaunchCall] = []
         self.problems: list[OptionProblem] = []
         self.wrappers: list[str] = []
@@ -121,6 +125,7 @@ class _Reader:
     def read(self, argv: tuple[Word, ...], depth: int = 0) -> None:
         """Follows the chain to the program. Fills the fields."""
         python = is_module = False
+        self.argv = argv = self._assignments(argv)
         while True:
             depth += 1
             argv = self._assignments(argv)
@@ -165,10 +170,13 @@ class _Reader:
         if self.is_followed and argv and not argv[0].unresolved:
             starter = self.launchers[-1].launcher if self.launchers else ""
             self.commands.append((printable(argv[0].text, 400), starter))
+            before = self.argv[: len(self.argv) - len(argv)]
+            if not (starter or "interpreter" in self.fields):
+                self.fields["before"] = tuple("$" if word.unresolved else word.text for word in before)
 
     def _other_program(self, argv: Argv) -> None:
         """Notes what a launcher starts beside its first program, also a file that Python runs."""
-        reader = _Reader({}, {})
+        reader = _Reader({}, {}, {})
         reader.launchers, reader.is_followed = self.launchers[:1], self.is_followed
         reader.read(argv, _DEEPEST - _LONGEST_PREFIX)
         self.commands += reader.commands
@@ -263,6 +271,8 @@ class _Reader:
         interpreter = self.fields["interpreter"] = argv[0].text
         options = split_options("python", argv[1:], option_table("python"))
         none = LaunchCall(launcher="", command=interpreter)
+        if re.fullmatch("-[A-Za-z]{1,3}", options.unrecognised):
+            self.problems.append(OptionProblem(interpreter, options.unrecognised, "", "an option of Python"))
         module = options.word("m")
         if module is not None:
             if module.unresolved:
@@ -295,8 +305,9 @@ class _Reader:
             if name == rest[0].text:
                 expected = filled("the path of a file: start {0} without {1} before it", name, interpreter)
                 self.problems.append(OptionProblem(interpreter, "FILE", name, expected))
+            started = self._launcher(name, rest)
             self.fields.pop("interpreter")
-            return self._launcher(name, rest)
+            return started
         return Started(none, rest, runs_python=True)
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
@@ -347,19 +358,21 @@ class _Reader:
         self.is_followed = False
         text, open_parts = with_open_parts(argv)
         environ = environ_of_tasks({**(self.outside if self.inherits else {}), **self.environ}, self.launchers)
-        shell = evaluate(text, environ, open_parts=open_parts)
+        open_values = self.open_values if self.inherits else {}
+        shell = evaluate(text, {**open_values, **environ}, open_parts=open_parts)
         for part in shell.unread:
             self.unresolved.setdefault(
                 filled("line {0} of {1}", part.line, self.wrappers[-1])[:80], filled("{0}: {1}", part.text, part.reason)
             )
         command = _command_with_launcher(shell.commands)
         if command is None:
-            unresolved = next((word.unresolved for word in argv if word.unresolved), "")
-            self.unresolved.setdefault("program", unresolved or "no command in the text")
+            source = next((word.unresolved for word in argv if word.unresolved), "no command in the text")
+            self.unresolved.setdefault("program", source)
             return
         if self.launchers:
             self.computed |= {word.unresolved for word in command.argv} | set(command.unresolved.values())
             self.computed -= {part.unresolved for part in open_parts}
+            self.computed -= {piece.unresolved for value in open_values.values() for piece in value.pieces}
         self._set(command.environ, {f"{name}=": source for name, source in command.unresolved.items()})
         self.removed |= command.unset
         if command.conditional:

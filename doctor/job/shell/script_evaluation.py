@@ -45,7 +45,7 @@ _MOST_FOLLOWED = 20_000
 
 def evaluate(
     text: str,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str | Word] | None = None,
     arguments: tuple[Word, ...] | None = None,
     open_parts: tuple[Word, ...] = (),
     read_file: Callable[[str], str | None] = lambda _: None,
@@ -70,8 +70,8 @@ def evaluate(
         shell = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), loops, read_file)
         shell.run()
         loops = shell.assigned_in_loops
-    read = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
     mistakes = (*shell.mistakes[:_MOST_UNREAD], *name_mistakes(text, shell.variables, shell.commands, shell.functions))
+    read = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
     return ShellText(*read, mistakes=mistakes, moves=tuple(shell.moves[:_MOST_COMMANDS]))
 
 
@@ -410,10 +410,9 @@ class _Evaluation:
         return True
 
     def _add(self, argv: list[Word], assignments: list[Token], line: int) -> None:
-        name, after = argv[0].text if argv else "", "".join(word.text for word in argv[1:2])
+        name, after, third = ([word.text for word in argv[:3]] + [""] * 3)[:3]
         if after.startswith("=") and re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
-            meant = after[1:] or "".join(word.text for word in argv[2:3])
-            self.mistakes.append((name, after, f"{name}={meant}"))
+            self.mistakes.append((name, after, f"{name}={after[1:] or third}"))
         if assignments and len(argv) == 1 and (apart := value_apart(assignments[-1], argv[0])):
             emptied = assignments[-1].keyword
             self.mistakes.append((emptied, apart, f"{emptied}{apart}"))
@@ -439,6 +438,7 @@ class _Evaluation:
                 line=line,
                 environ={name: word.text for name, word in exported.items() if not word.unresolved},
                 unresolved={name: word.unresolved for name, word in exported.items() if word.unresolved},
+                open_values={name: word for name, word in exported.items() if word.pieces},
                 unset=frozenset(self.variables.unset - exported.keys()),
                 conditional=self._is_conditional(),
                 is_repeated=not self.after and all(block.certain or block.keyword in LOOPS for block in self.blocks),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from doctor.engine.texts import beginning, filled
 from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
 from doctor.job.shell.tokens import Part, Token
-from doctor.job.shell.word import Word
+from doctor.job.shell.word import Word, literal_words
 from doctor.job.variables import JOB_WIDE, RANK_NUMBERS
 
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
@@ -53,10 +53,10 @@ class ShellVariables:
     """Values by name. What is neither set by the text nor in the environment is unresolved, never empty."""
 
     def __init__(
-        self, environ: Mapping[str, str], arguments: ArrayValue | None = None, open_parts: ArrayValue = ()
+        self, environ: Mapping[str, str | Word], arguments: ArrayValue | None = None, open_parts: ArrayValue = ()
     ) -> None:
         """``arguments``: of the script, None where they are not known. ``open_parts``: see `evaluate`."""
-        self.values: dict[str, Value] = {name: Word(value) for name, value in environ.items()}
+        self.values: dict[str, Value] = dict(zip(environ, literal_words([*environ.values()]), strict=True))
         if arguments is not None:
             self.values["@"] = arguments
             self.values |= {str(number): word for number, word in enumerate(arguments[:9], 1)}

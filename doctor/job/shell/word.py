@@ -57,6 +57,8 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """What the text exports before it, and the assignments before its first word."""
     unresolved: Mapping[str, str]
     """The same for what is not resolved: the source text by name."""
+    open_values: Mapping[str, Word]
+    """Of these, the values whose parts are known."""
     unset: frozenset[str]
     """Variables that the text removes."""
     conditional: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from doctor.engine.sanitize import printable
@@ -17,6 +18,7 @@ from doctor.job.training.tree import Leaf, Tree
 from doctor.job.variable_names import is_misspelt, is_near
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
+_MOST_KEYS = 1000
 _DERIVING = ("deepspeed", "lightning", "nemo", "axolotl")
 """Frameworks in which ``auto`` stands for a value that is found at the start."""
 _OWN_ARGUMENTS = ("$@", "$*", "${@}", "${*}")
@@ -103,6 +105,9 @@ def _select(tree: Tree, path: str, framework: str) -> Configuration | None:
         name = table.get(leaf.path.rpartition(".")[2] if framework == "fsdp" else leaf.path)
         if name and (setting := _setting(leaf, path, framework, value_kinds(framework).get(name, ""))):
             settings[name] = setting
+    if framework not in ("fsdp", "lightning"):  # of which any program's own file has keys
+        keys_given = {leaf.path: Setting(leaf.path, "", f"{path}:{leaf.line}") for leaf in tree.leaves.values()}
+        settings |= _misspelt(keys_given, table)
     for leaf in tree.repeated:
         settings.setdefault("repeated", Setting(leaf.path, leaf.path, f"{path}:{leaf.line}"))
     return Configuration(framework, path, settings) if settings else None
@@ -192,7 +197,25 @@ def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
 def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:
     options = {**arguments.options, **arguments.overrides}
     settings = {name: setting for option, setting in options.items() if (name := table.get(option))}
+    settings |= _misspelt(options, table, abbreviates=framework == "transformers")
     return Configuration(framework, arguments.where, settings, arguments.incomplete)
+
+
+def _misspelt(
+    options: Mapping[str, Setting], table: Mapping[str, str], abbreviates: bool = False
+) -> dict[str, Setting]:
+    """As ``misspelt`` the first key that is one of the table's in another spelling, which is its value.
+
+    ``abbreviates``: a beginning stands for the whole name.
+    """
+    absent = [name for name in table if name not in options]
+    for key, setting in islice(options.items(), _MOST_KEYS):
+        near = [name for name in absent if abs(len(name) - len(key)) < 3 and is_misspelt(key, name)]
+        if key not in table and len(near) == 1 and not (abbreviates and near[0].startswith(key)):
+            begin = "--" if setting.option.startswith("--") else ""
+            meant = near[0].replace("-", "_") if "_" in setting.option else near[0]
+            return {"misspelt": Setting(printable(setting.option, 80), begin + meant, setting.where)}
+    return {}
 
 
 def overridden(configuration: Configuration, overrides: Mapping[str, Setting]) -> Configuration:
@@ -250,6 +273,9 @@ def expected_value(kind: str, setting: Setting) -> str:
         is_low = number is not None and kind != "int" and number < 1 and (kind, number) != ("model", -1)
         expected = "a whole number" if kind == "int" else filled("a whole number from {0}", 1)
         return expected if (is_refused and not is_open) or is_low else ""
+    if kind == "port":
+        is_port = is_open or (re.fullmatch(r"[0-9]{1,5}", str(value), re.ASCII) and int(value) < 65536)
+        return "" if is_port else filled("a whole number from {0} to {1}", 0, 65535)
     if kind == "float":
         return "a number" if isinstance(value, str) and not (is_open or is_number(value)) else ""
     choices, text = kind.replace("bool", _TRUTH).lstrip("=").split("|"), str(value)
@@ -266,18 +292,11 @@ def is_megatron_switch(name: str) -> bool:
 
 
 def refused_overrides(line: LaunchLine) -> Iterator[OptionProblem]:
-    """Overrides of verl by a key that is another one, misspelt: Hydra ends at a key that the configuration has not.
-
-    Numbers of hosts and devices that start no rank, too.
-    """
+    """Overrides of verl with numbers of hosts and devices that start no rank."""
     if not (line.is_module and line.program.startswith("verl.")):
         return
     verl = option_names()["verl"]
     for word in line.arguments:
-        key, equals, value = word.removeprefix("++").partition("=")
-        is_override = equals and not key.startswith("-")  # --config-name=... is an option of Hydra's own
-        meant = [name for name in verl if is_misspelt(key, name)] if is_override and key not in verl else []
+        key, _, value = word.removeprefix("++").partition("=")
         if verl.get(key) in ("devices", "machines") and re.fullmatch(r"0+|[A-Za-z]\w{0,80}", value, re.ASCII):
             yield OptionProblem(line.program, key, value, filled("a whole number from {0}", 1))
-        if len(meant) == 1:
-            yield OptionProblem(line.program, printable(key, 80), printable(value, 80), meant[0])

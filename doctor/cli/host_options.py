@@ -255,6 +255,8 @@ def examine_options(
 
 def connection_words(connection: ConnectionOptions, visit: VisitOptions) -> tuple[str, ...]:
     """The options by which another command reaches the hosts of a saved run, which keeps none. Raises: CommandError."""
+    if connection == ConnectionOptions() and not visit.sudo:
+        return ()
     from doctor.engine.record import LaunchOptions
 
     without_password = connection._replace(ask_pass=False)

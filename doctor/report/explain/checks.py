@@ -62,9 +62,9 @@ def _advice_section(check: Check, title: str, example: ExampleFinding | None, wi
     labels = case_labels(check.section(title))
     unknown = {name: f"<{name.replace('_', ' ')}>" for name in values}
     cases, remaining = set(labels).intersection(example.values.values() if example else ()), iter(labels)
-    own = [not line.startswith("- ") or next(remaining, "") in (*(cases or labels), "") for line in advice]
+    filled_here = [not line.startswith("- ") or next(remaining, "") in (*(cases or labels), "") for line in advice]
     filled_lines = (
-        fill_placeholders(line, values if is_own else unknown) for line, is_own in zip(advice, own, strict=True)
+        fill_placeholders(line, values if is_own else unknown) for line, is_own in zip(advice, filled_here, strict=True)
     )
     return _section(title, [mark_personal_words(line) for line in filled_lines], width)
 

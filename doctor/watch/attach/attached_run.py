@@ -173,8 +173,8 @@ def _numbered(finding: JobFinding) -> _Job:
         world = min(max(finding.world, max([*numbers, *absent]) + 1), MOST_RANKS)
     else:
         # The last are those that rest, and that nobody waits for: the drivers of the others.
-        odd = {(entry.host, entry.pid) for entry in finding.odd_ranks}
-        rests = {place for place, entry in places.items() if entry.does.kind == "idle"} - odd
+        blamed = {(entry.host, entry.pid) for entry in finding.odd_ranks}
+        rests = {place for place, entry in places.items() if entry.does.kind == "idle"} - blamed
         keys = {place: (place != first and place in rests, place != first, place) for place in places}
         ordered = [places[place] for place in sorted(places, key=keys.__getitem__)][:MOST_RANKS]
         ranks, world = dict(enumerate(ordered)), len(ordered)

@@ -236,7 +236,7 @@ def ssh_options(connection: ConnectionOptions, verify: bool = True) -> SshOption
 
 
 def examine_options(
-    connection: ConnectionOptions, visit: VisitOptions, launch: LaunchOptions, within: str
+    connection: ConnectionOptions, visit: VisitOptions, launch: LaunchOptions | None, within: str
 ) -> ExamineOptions:
     """How hosts are reached and visited; a command adds what else is examined. Raises: CommandError."""
     from doctor.session.examine_options import ExamineOptions
@@ -249,7 +249,7 @@ def examine_options(
         timeout=visit.timeout,
         budget=visit.budget,
         workers=visit.workers,
-        launch=launch,
+        launch=launch or ExamineOptions().launch,
     )
 
 
@@ -257,10 +257,7 @@ def connection_words(connection: ConnectionOptions, visit: VisitOptions) -> tupl
     """The options by which another command reaches the hosts of a saved run, which keeps none. Raises: CommandError."""
     if connection == ConnectionOptions() and not visit.sudo:
         return ()
-    from doctor.engine.record import LaunchOptions
-
-    without_password = connection._replace(ask_pass=False)
-    return examine_options(without_password, visit, LaunchOptions(), connection.within).connection_words
+    return examine_options(connection._replace(ask_pass=False), visit, None, connection.within).connection_words
 
 
 def _password() -> str:

@@ -313,10 +313,7 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     idle = [view for view in waiting if view.does.kind == "idle"]
     waiting = [view for view in waiting if view not in idle]
     if not waiting:
-        text = "All processes wait for work, and none of them for another that holds it up."
-        if asking := [view for view in idle if view.asks]:
-            text = "{0}: each waits for another or, as in Ray, a free CPU (ray status), unless another host answers."
-        return Judgement("undecided", filled(text, labels_joined([view.report.label for view in asking])))
+        return _all_idle(idle)
     roles = {*SERVERS, *(view.does.role for view in waiting if view.does.kind == "collective")} - {""}
     free = [view for view in idle if view.does.role in roles and not view.asks]
     if free and any(view.does.kind == "collective" for view in waiting):
@@ -351,6 +348,14 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
             "left: find ~/.cache/torch_extensions -name lock -delete"
         )
     return Judgement("undecided", text)
+
+
+def _all_idle(views: Sequence[SeenRank]) -> Judgement:
+    asking = labels_joined([view.report.label for view in views if view.asks])
+    if not asking:
+        return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
+    text = "{0}: each waits for another or, as in Ray, a free CPU (ray status), unless another host answers."
+    return Judgement("undecided", filled(text, asking))
 
 
 def _parting_depth(views: Sequence[SeenRank]) -> int:

@@ -23,7 +23,8 @@ def launch_batch_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     DeepSpeed runtime/config.py, "train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size"
     (https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py); Transformers
     integrations/deepspeed.py, "config values that mismatch TrainingArguments values"
-    (https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py); MindSpore,
+    (https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py): its Trainer
+    compares them, so a program whose own text has none gets a warning; MindSpore,
     TransformerOpParallelConfig, micro_batch_num
     (https://www.mindspore.cn/docs/en/r1.9/api_python/transformer/mindspore.nn.transformer.TransformerOpParallelConfig.html);
     LLaMA-Factory v1 core/utils/batching.py, "Global batch size must be divisible by DP size and micro batch size"
@@ -156,13 +157,16 @@ def _trainer(view: View) -> Iterator[Finding]:
     trainers = [other for other in view.job.configurations if other.framework == "transformers"]
     if not trainers:
         raise NotGiven("micro_batch")
-    argument_view = View(view.job, trainers[0])
+    argument_view, scripts = View(view.job, trainers[0]), view.job.scripts
+    has_trainer = not scripts or any(script.has("trainer") for script in scripts)
+    if not has_trainer and not any(script.opaque for script in scripts):
+        return
     for name, default in (("micro_batch", 8), ("accumulation", 1)):
         if not view.has(name):
             continue
         of_file, of_line = view.number(name), argument_view.number(name, default)
         if of_file != of_line:
-            yield Finding(
+            finding = Finding(
                 "{option} at {where} is {number}, and the program's argument {argument}",
                 option=view.need(name).option,
                 where=view.place(name),
@@ -171,6 +175,7 @@ def _trainer(view: View) -> Iterator[Finding]:
                 observed=view.listed(name),
                 expected=argument_view.listed(name) or filled("{0}, the default of Transformers", of_line),
             )
+            yield finding.as_warning(not has_trainer)
 
 
 def _micro_batches(view: View) -> Iterator[Finding]:

@@ -39,19 +39,19 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -
     return None
 
 
-def write_pieces(path: str | os.PathLike[str], pieces: Callable[[], Iterable[bytes]], mode: int = 0o600) -> None:
+def write_pieces(path: str | os.PathLike[str], pieces: Callable[[], Iterable[bytes]]) -> None:
     """`write_atomic` of what is made while it is written; into a pipe or device it goes whole.
 
     Raises: OSError; what ``pieces`` raises.
     """
     if _is_stream(_follow_own_links(Path(path))):
-        return write_atomic(path, b"".join(pieces()), mode)
+        return write_atomic(path, b"".join(pieces()))
     try:
-        write_atomic_by(path, lambda file: file.writelines(pieces()), mode)
+        write_atomic_by(path, lambda file: file.writelines(pieces()))
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise
-        write_atomic(path, b"".join(pieces()), mode)
+        write_atomic(path, b"".join(pieces()))
     return None
 
 

@@ -105,7 +105,7 @@ class NodeListOptions(Protocol):
     def node_format(self) -> str: ...
 
 
-def write_node_lists(selection: SpareSelection, options: NodeListOptions, done: object = None) -> list[str]:
+def write_node_lists(selection: SpareSelection, options: NodeListOptions) -> list[str]:
     """Writes both files atomically. Returns a line for each that could not be written.
 
     A format that is for one of the files alone leaves the other plain. The nodes are those to start on: without as

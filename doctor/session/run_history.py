@@ -168,11 +168,11 @@ def history_settings(config: Path | None, environ: Mapping[str, str]) -> History
     return parse_history(find_config(config, environ), environ)
 
 
-def keeps_settings(options: HistoryOptions | None, environ: Mapping[str, str] = os.environ) -> bool:
+def keeps_settings(options: HistoryOptions | None) -> bool:
     """Whether runs are to read and keep every setting: ``values = true`` of doctor.toml. Raises: ConfigError."""
     if options is None:
         return False
-    settings = history_settings(options.config, environ)
+    settings = history_settings(options.config, os.environ)
     return settings.keep and settings.values
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from itertools import islice
 from typing import Literal
@@ -112,13 +112,15 @@ class ThisHost:
         return (str(plain_address(name)),) if is_plain_address(name) else self._resolve(name)
 
 
-def this_host(environ: Mapping[str, str] = os.environ) -> ThisHost:
+def this_host() -> ThisHost:
     """The machine of this process. A container's name may stand in HOSTNAME alone."""
-    in_container = any(map(os.path.exists, _CONTAINER_FILES)) or "KUBERNETES_SERVICE_HOST" in environ
+    in_container = any(map(os.path.exists, _CONTAINER_FILES)) or "KUBERNETES_SERVICE_HOST" in os.environ
     nodename = os.uname().nodename
     if in_container and nodename.partition(".")[0] in ("", "localhost"):
-        nodename = environ.get("HOSTNAME", nodename)
-    return ThisHost(nodename, addresses_of_interfaces, resolve_name, environ.get("SLURMD_NODENAME", ""), in_container)
+        nodename = os.environ.get("HOSTNAME", nodename)
+    return ThisHost(
+        nodename, addresses_of_interfaces, resolve_name, os.environ.get("SLURMD_NODENAME", ""), in_container
+    )
 
 
 def addresses_of_interfaces() -> set[str]:

@@ -159,6 +159,7 @@ DEEPSPEED = [
     deepspeed("words that it takes", zero_optimization={"stage": "2", "overlap_comm": "yes", "reduce_bucket_size": 5e8}),
     Case("deepspeed: a key twice", {"ds.json": '{"train_micro_batch_size_per_gpu": 4,\n "zero_optimization": {"stage": 1},\n "zero_optimization": {"stage": 2}}'}, SETTINGS, named=("ds.json",), place="ds.json:3"),
     Case("transformers: micro batches differ", {"run.sh": c.trainer_run(TRAINER.replace("size 4", "size 8")), "ds.json": c.deepspeed()}, BATCH),
+    Case("transformers: micro batches differ, and a loop of its own that does not compare them", {"run.sh": c.trainer_run(TRAINER.replace("size 4", "size 8")), "ds.json": c.deepspeed(), "finetune.py": "import deepspeed\nfrom transformers import HfArgumentParser\n"}),
     Case("transformers: accumulation differs", {"run.sh": c.trainer_run(TRAINER.replace("steps 4", "steps 1")), "ds.json": c.deepspeed({"train_batch_size": "auto"})}, BATCH, place="ds.json:4"),
     *(
         Case(f"transformers: {words}", {"run.sh": c.trainer_run(f"{TRAINER} {words}"), "ds.json": c.deepspeed(AUTO)}, finds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,26 @@ def test_a_case_gives_exactly_its_finding(case: Case, tmp_path: Path, monkeypatc
 
 def _texts(outcomes: dict[str, Outcome]) -> list[str]:
     return [f"{name}: {finding} {finding.values}" for name, outcome in outcomes.items() for finding in outcome.findings]
+
+
+@pytest.mark.parametrize(
+    ("program", "severities"),
+    [
+        ("from transformers import HfArgumentParser, Trainer", ["error"]),
+        ("import own\nimport transformers\ntransformers.Seq2SeqTrainer()", ["error"]),
+        ("from trl import SFTTrainer", ["error"]),
+        ("from transformers import HfArgumentParser\nfrom own import OwnTrainer", ["warning"]),
+        ("from transformers import HfArgumentParser", []),
+    ],
+)
+def test_who_compares_the_micro_batches_is_the_trainer_of_transformers(
+    program: str, severities: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = next(case for case in CASES if case.name == "transformers: micro batches differ")
+    files = {**case.files, "finetune.py": program + "\n"}
+    findings = outcomes_of(replace(case, files=files), tmp_path)["launch-batch-not-divisible"].findings
+    assert ["warning" if finding.is_warning else "error" for finding in findings] == severities
 
 
 def test_half_of_the_suite_is_sound_and_each_check_has_a_fault() -> None:

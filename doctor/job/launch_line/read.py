@@ -130,8 +130,7 @@ class _Reader:
             depth += 1
             argv = self._assignments(argv)
             if not argv or depth > _DEEPEST:
-                problem = "too many commands in one another" if argv else "none is named"
-                self.unresolved.setdefault("program", problem)
+                self.unresolved.setdefault("program", "too many commands in one another" if argv else "none is named")
                 return
             argv = argv if python else self._behind_prefix(argv)
             if argv[0].unresolved:
@@ -160,9 +159,8 @@ class _Reader:
                 if not argv:
                     return
                 continue
-            if not python and name in (*SHELLS, recipes.MINDFORMERS) and self._shell(argv, depth):
-                return
-            self._program(argv, "python3" if python else "", is_module)
+            if python or name not in (*SHELLS, recipes.MINDFORMERS) or not self._shell(argv, depth):
+                self._program(argv, "python3" if python else "", is_module)
             return
 
     def _command(self, argv: Argv) -> None:
@@ -170,9 +168,8 @@ class _Reader:
         if self.is_followed and argv and not argv[0].unresolved:
             starter = self.launchers[-1].launcher if self.launchers else ""
             self.commands.append((printable(argv[0].text, 400), starter))
-            before = self.argv[: len(self.argv) - len(argv)]
             if not (starter or "interpreter" in self.fields):
-                self.fields["before"] = tuple("$" if word.unresolved else word.text for word in before)
+                self.fields["before"] = tuple("$" if word.unresolved else word.text for word in self.argv[: -len(argv)])
 
     def _other_program(self, argv: Argv) -> None:
         """Notes what a launcher starts beside its first program, also a file that Python runs."""
@@ -273,20 +270,8 @@ class _Reader:
         none = LaunchCall(launcher="", command=interpreter)
         if re.fullmatch("-[A-Za-z]{1,3}", options.unrecognised):
             self.problems.append(OptionProblem(interpreter, options.unrecognised, "", "an option of Python"))
-        module = options.word("m")
-        if module is not None:
-            if module.unresolved:
-                self.unresolved.setdefault("program", module.unresolved)
-                return None
-            meant = meant_module(module.text)
-            if row := module_rows().get(meant):
-                self.fields.pop("interpreter", None)
-                subcommand = {word.text for word in options.rest[:1]} & {*row.subcommands.get(meant, ())}
-                environ = {**(self.outside if self.inherits else {}), **self.environ}
-                if meant != module.text:
-                    self.problems.append(OptionProblem(interpreter, "-m", printable(module.text, 80), meant))
-                return read_call(row, f"{interpreter} -m {meant}", options.rest[len(subcommand) :], environ)
-            return Started(none, (module, *options.rest), runs_python=True, is_module=True)
+        if module := options.word("m"):
+            return self._module(module, options.rest, interpreter)
         if "c" in options:
             self.unresolved.setdefault("program", "Python text after -c")
             self.fields["program"] = "-c"
@@ -309,6 +294,21 @@ class _Reader:
             self.fields.pop("interpreter")
             return started
         return Started(none, rest, runs_python=True)
+
+    def _module(self, module: Word, rest: Argv, interpreter: str) -> Started | None:
+        """What ``-m`` starts, with the words behind it; None where its name is not known, which is noted."""
+        if module.unresolved:
+            self.unresolved.setdefault("program", module.unresolved)
+            return None
+        meant = meant_module(module.text)
+        if row := module_rows().get(meant):
+            self.fields.pop("interpreter", None)
+            subcommand = {word.text for word in rest[:1]} & {*row.subcommands.get(meant, ())}
+            environ = {**(self.outside if self.inherits else {}), **self.environ}
+            if meant != module.text:
+                self.problems.append(OptionProblem(interpreter, "-m", printable(module.text, 80), meant))
+            return read_call(row, f"{interpreter} -m {meant}", rest[len(subcommand) :], environ)
+        return Started(LaunchCall(launcher="", command=interpreter), (module, *rest), runs_python=True, is_module=True)
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
         self.wrappers.append(unwrapped.label)

@@ -15,6 +15,7 @@ The kinds of `CodeMark`:
 - ``reduce``: a reduction of a tensor whose type the text shows; its text is the type
 - ``mode``, ``parallel_mode``, ``gradients_mean``, ``broadcast``, ``device_num``, ``stages``: MindSpore's settings
 - ``dataset``: a dataset of MindSpore without ``num_shards``; ``strategy``: of ``shard``; its text are the numbers
+- ``trainer``: a Trainer of Transformers or TRL, by import
 - ``scale``: a number of devices that is written as a constant and scales a batch size or a learning rate
 """
 
@@ -45,6 +46,7 @@ cv2 scipy sklearn pandas matplotlib tensorboard tensorboardX wandb hydra omegaco
 msgspec psutil packaging __future__
 """
 _FRAMEWORKS = frozenset(_FRAMEWORK_NAMES.split())
+_WITH_TRAINER = ("transformers", "trl")
 _REDUCTIONS = frozenset(("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"))
 _MAKERS = frozenset(("tensor", "zeros", "ones", "empty", "full", "rand", "randn", "arange", "zeros_like", "ones_like"))
 _CASTS = {"double": "float64", "bool": "bool", "byte": "uint8", "short": "int16"}
@@ -195,6 +197,9 @@ class _Reader:
             modules, relative = [alias.name for alias in node.names], False
         else:
             modules, relative = [node.module or "."], node.level > 0
+            named = [alias.name for alias in node.names if alias.name.endswith("Trainer")]
+            if modules[0].partition(".")[0] in _WITH_TRAINER and not relative and named:
+                self._mark("trainer", node, named[0])
         for module in modules:
             top = module.partition(".")[0]
             if relative or (top not in _FRAMEWORKS and top not in sys.stdlib_module_names):
@@ -229,6 +234,8 @@ class _Reader:
             word = node.id
         elif isinstance(node, ast.Attribute):
             word = node.attr
+            if word.endswith("Trainer") and _name(node.value) in _WITH_TRAINER:
+                self._mark("trainer", node, word)
         elif isinstance(node, ast.keyword):
             word = node.arg or ""
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -105,14 +105,14 @@ class Slurm(Launcher):
         return read_states(_query(argv, self._environ))
 
 
-def node_addresses(hosts: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def node_addresses(hosts: Sequence[str]) -> dict[str, str]:
     """The addresses (NodeAddr) of the nodes whose names do not resolve; empty outside of Slurm.
 
     A site may name its nodes by their places in a rack, and no name server knows these names.
     """
     if all(map(_resolves, (hosts[0], hosts[-1]))):
         return {}
-    addresses = read_addresses(_query(["scontrol", "show", "node", "--oneliner", ",".join(hosts)], environ))
+    addresses = read_addresses(_query(["scontrol", "show", "node", "--oneliner", ",".join(hosts)], os.environ))
     return {host: addresses[host] for host in hosts if host in addresses and not _resolves(host)}
 
 

@@ -87,4 +87,4 @@ def interface_unreachable(
                 expected=usable_addresses(interfaces[hosts[0]], choice.address),
                 nic=only.label if (only := only_usable(interfaces[hosts[0]], choice.address)) else None,
             )
-            yield finding.as_warning(choice.library == "TensorPipe")
+            yield finding.as_warning(choice.is_of_rpc)

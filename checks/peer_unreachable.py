@@ -273,7 +273,7 @@ def _owners(interfaces: Mapping[str, Interfaces], fleet: FleetSockets) -> dict[s
         (choice.address, host)
         for choices in fleet.choices
         for host, choice in choices.items()
-        if choice.address and not choice.is_loopback and choice.library != "TensorPipe"  # which RPC alone uses
+        if choice.address and not (choice.is_loopback or choice.is_of_rpc)
     ]
     if not taken:
         taken = [(entry.address, host) for host, own in interfaces.items() for entry in own.addresses]

@@ -49,6 +49,11 @@ class SocketChoice(msgspec.Struct, frozen=True):
     expected: str = ""
 
     @property
+    def is_of_rpc(self) -> bool:
+        """Torch's RPC alone takes it, which a job of collectives does not start."""
+        return self.library == "TensorPipe"
+
+    @property
     def source(self) -> str:
         """``GLOO_SOCKET_IFNAME=eth0``, or the rule in words."""
         if self.variable:

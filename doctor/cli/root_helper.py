@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from doctor import __version__
-from doctor.collect.collector import MODULES
 from doctor.collect.collector.collector import ROOT_HELPER
 from doctor.collect.collector_request import probe_digest, probe_fields
 from doctor.engine.errors import UsageError
@@ -39,7 +38,7 @@ def root_probes(facts: Iterable[type[Fact]]) -> dict[str, tuple[str, dict[str, o
 
 def helper_text(facts: Iterable[type[Fact]]) -> str:
     """The helper, as one file for Python 3.6 and later."""
-    program = assemble(*MODULES, "doctor.collect.collector.root_helper")
+    program = assemble("doctor.collect.collector.root_helper")
     listed = ",\n".join(f"    {name!a}: {list(entry)!a}" for name, entry in root_probes(facts).items())
     return f"{_HEAD}{program}\nPROBES = {{\n{listed}\n}}\nhelp_as_root(PROBES)\n"
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from doctor.collect.collector import MODULES
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.fact import OWN_ROUND, Fact, Output, Probe, Visit
 from doctor.engine.record import HostRecord, SharedOutputs
@@ -29,7 +28,7 @@ from doctor.transport import CommandResult, TransportError
 from doctor.transport.host_texts import take_texts
 from doctor.transport.program import HostProgram
 
-COLLECTOR = HostProgram("collector", MODULES, packed=True)
+COLLECTOR = HostProgram("doctor.collect.collector.collector", packed=True)
 
 SENT_TYPES = (str, int, float, tuple, dict)
 """Of constants that a function may name."""

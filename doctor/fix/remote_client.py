@@ -14,7 +14,6 @@ from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
-from doctor.fix.executor import MODULES
 from doctor.fix.file_edits import FileState
 from doctor.remote.bootstrap import python_problem
 from doctor.remote.request import Request, new_marker
@@ -28,7 +27,7 @@ from doctor.transport.program import (
     start_session,
 )
 
-EXECUTOR = HostProgram("executor", MODULES)
+EXECUTOR = HostProgram("doctor.fix.executor.executor")
 RESPONSE_GRACE_SECONDS = 30.0
 """Seconds beyond what the work itself may take."""
 

@@ -92,19 +92,40 @@ def python_problem(stderr: str) -> str:
 
 _PACKAGE = Path(__file__).parents[1]
 _QUOTES = '"""'
+_OUR_IMPORT = re.compile(r"^from (doctor[\w.]+) import", re.MULTILINE)
 
 
 def assemble(*modules: str) -> str:
-    """The text of a program, from modules in the order in which they depend on each other.
+    """The text of a program: these modules, each behind those that it imports.
 
     A triple-quoted string that begins a line is taken for a docstring, so that a function or class that has only one
     needs a ``pass`` behind it.
 
-    >>> "def exit_code" in assemble("doctor.remote.runtime.signals", "doctor.remote.runtime.processes")
+    >>> "def exit_code" in assemble("doctor.remote.runtime.processes")
     True
     """
     imports: set[str] = set()
-    return "".join(line for module in modules for line in _code_lines(read_module(module), imports))
+    return "".join(line for text in joined_modules(*modules).values() for line in _code_lines(text, imports))
+
+
+def joined_modules(*modules: str) -> dict[str, str]:
+    """The source of each module of a program by its dotted name, in the order in which they are joined.
+
+    >>> [*joined_modules("doctor.remote.runtime.processes")]
+    ['doctor.remote.runtime.signals', 'doctor.remote.runtime.processes']
+    """
+    joined: dict[str, str] = {}
+    for module in modules:
+        _join(module, joined)
+    return joined
+
+
+def _join(module: str, joined: dict[str, str]) -> None:
+    if module not in joined:
+        text = read_module(module)
+        for imported in _OUR_IMPORT.findall(text):
+            _join(imported, joined)
+        joined[module] = text
 
 
 def read_module(module: str) -> str:

@@ -40,19 +40,18 @@ class HostProgram:
     """A program that is sent to hosts.
 
     Args:
-        name: what messages call it, such as ``agent``.
-        modules: those that it is made of, in the order in which they are joined.
+        module: the one that the others of it are imported by. Messages call it by its folder, such as ``agent``.
         no_answer: the message where it printed nothing: ``{0}`` for its exit status, ``{1}`` for the error behind it.
         packed: it is sent as zlib packs it.
     """
 
-    def __init__(self, name: str, modules: Sequence[str], no_answer: str = "", packed: bool = False) -> None:
-        self.name = name
-        self._modules, self._no_answer, self._packed = modules, no_answer, packed
+    def __init__(self, module: str, no_answer: str = "", packed: bool = False) -> None:
+        self.name = module.split(".")[-2]
+        self._module, self._no_answer, self._packed = module, no_answer, packed
 
     @cached_property
     def source(self) -> bytes:
-        return assemble(*self._modules).encode("ascii")
+        return assemble(self._module).encode("ascii")
 
     @cached_property
     def sent_source(self) -> bytes:

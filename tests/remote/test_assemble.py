@@ -9,21 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from doctor.collect import collector
-from doctor.diagnose import bundler, excerpter
-from doctor.fix import executor
-from doctor.net import prober
-from doctor.remote.bootstrap import assemble, read_module
-from doctor.smoke.programs import agent, worker
-from doctor.transport.launcher import carrier, relay
-from doctor.watch.attach import inspector
+from doctor.remote.bootstrap import assemble, joined_modules, read_module
+from doctor.smoke.programs import worker
 
 ROOT = Path(__file__).parents[2] / "doctor"
 PROGRAMS = {
-    module.__name__.rpartition(".")[2]: module.MODULES
-    for module in (agent, bundler, carrier, collector, excerpter, executor, inspector, prober, relay)
+    module: tuple(joined_modules(f"doctor.{module}"))
+    for module in (
+        "collect.collector.collector",
+        "collect.collector.root_helper",
+        "diagnose.bundler.bundler",
+        "diagnose.excerpter.excerpter",
+        "fix.executor.executor",
+        "net.prober.prober",
+        "smoke.programs.agent.agent",
+        "transport.launcher.carrier.carrier",
+        "transport.launcher.relay.relay_loop",
+        "watch.attach.inspector.inspector",
+    )
 }
-PROGRAMS["root_helper"] = (*collector.MODULES, "doctor.collect.collector.root_helper")
 LONGEST = 300
 """Lines of a module."""
 
@@ -158,7 +162,9 @@ def f():
 
 
 def test_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.py").write_text("")
     (tmp_path / "first.py").write_text(FIRST)
     (tmp_path / "second.py").write_text(SECOND)
     monkeypatch.setattr("doctor.remote.bootstrap._PACKAGE", tmp_path)
-    assert assemble("doctor.first", "doctor.second") == "import os\nA = 1\ndef f():\n    return A\n"
+    assert [*joined_modules("doctor.second")] == ["doctor.x", "doctor.first", "doctor.second"]
+    assert assemble("doctor.second") == "import os\nA = 1\ndef f():\n    return A\n"

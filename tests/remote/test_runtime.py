@@ -20,14 +20,7 @@ from tests.test_collector import PYTHONS
 
 RUNTIME = [
     f"doctor.remote.runtime.{name}"
-    for name in (
-        "signals",
-        "processes",
-        "command_environment",
-        "streams",
-        "framing",
-        "readable_json",
-    )
+    for name in ("processes", "command_environment", "streams", "framing", "readable_json")
 ]
 
 CHECKS = """

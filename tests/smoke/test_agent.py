@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from doctor.remote.bootstrap import assemble
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke import model
-from doctor.smoke.programs.agent import MODULES, network, procfs, rank_monitor, rank_watcher
+from doctor.smoke.programs.agent import network, procfs, rank_monitor, rank_watcher
 from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
@@ -79,7 +79,7 @@ def running(client: Client, live: str = WAITS, world: int = 2) -> None:
 
 
 def test_its_source_is_plain() -> None:
-    text = assemble(*MODULES)
+    text = assemble("doctor.smoke.programs.agent.agent")
     assert "DOCTOR" not in re.sub(r"DOCTOR_SMOKE", "", text)
     assert STAGES == model.STAGES
 

@@ -13,7 +13,8 @@ from types import CodeType
 
 import pytest
 
-from doctor.smoke.programs import agent, worker
+from doctor.remote.bootstrap import joined_modules
+from doctor.smoke.programs import worker
 from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, RUNTIME_PARTS, SHARED_PARTS
 from doctor.smoke.run import programs
 
@@ -79,7 +80,7 @@ def test_no_name_is_defined_by_two_parts() -> None:
 def test_the_recorder_page_is_defined_once_for_both_programs() -> None:
     shared = defined_names("recorder_page")
     assert {"STAGES", "CURRENT", "PAGE_SIZE"} <= shared
-    assert "doctor.smoke.programs.recorder_page" in agent.MODULES
+    assert "doctor.smoke.programs.recorder_page" in joined_modules("doctor.smoke.programs.agent.agent")
     sources = [path for path in FOLDER.parent.rglob("*.py") if path.name != "recorder_page.py"]
     again = {path.name: shared & top_level_names(path.read_text("utf-8")) for path in sources}
     assert not {name: names for name, names in again.items() if names}

@@ -11,22 +11,3 @@ eight digits, its length in bytes, and the request.
 A part with a prefix (`sudo -n`, `docker exec -i NAME`) is answered by a second collector started behind it. One with
 "digests" of its probes is answered by the helper of `doctor root-helper` instead, where that is installed.
 """
-
-MODULES = (
-    "doctor.remote.runtime.signals",
-    "doctor.remote.runtime.host_texts",
-    "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.command_environment",
-    "doctor.remote.runtime.streams",
-    "doctor.remote.runtime.framing",
-    "doctor.remote.runtime.notation",
-    "doctor.remote.runtime.reading",
-    "doctor.remote.runtime.netlink",
-    "doctor.remote.runtime.keyed_hash",
-    "doctor.remote.runtime.connecting",
-    "doctor.collect.collector.host_files",
-    "doctor.collect.collector.jobs",
-    "doctor.collect.collector.questions",
-    "doctor.collect.collector.collector",
-)
-"""In the order in which they are joined."""

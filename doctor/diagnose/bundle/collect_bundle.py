@@ -14,7 +14,6 @@ from doctor.diagnose.bundle.pack import Packing
 from doctor.diagnose.bundle.read import state_before
 from doctor.diagnose.bundle.spool import HostSpool, Room
 from doctor.diagnose.bundle.support import BundleRequest
-from doctor.diagnose.bundler import MODULES
 from doctor.diagnose.read.sources import SKIPPED_SUFFIXES
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
@@ -25,7 +24,7 @@ from doctor.remote.request import marked_text, new_marker
 from doctor.transport import Transport, TransportError
 from doctor.transport.program import HostProgram, start_session, visit_hosts
 
-BUNDLER = HostProgram("bundler", MODULES, packed=True)
+BUNDLER = HostProgram("doctor.diagnose.bundler.bundler", packed=True)
 MARGIN = 20.0
 """Seconds behind the program's own limit after which its session is closed: it ends a tool and sends its rest."""
 

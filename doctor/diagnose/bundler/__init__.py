@@ -5,21 +5,3 @@ files, each up to the size that it had when it was opened, and sends all of it a
 inflated, and what is no text is left out, so that the controller can take secrets out. A support tool that writes files
 writes them into a new folder of its own, which is removed.
 """
-
-MODULES = (
-    "doctor.remote.runtime.signals",
-    "doctor.remote.runtime.host_texts",
-    "doctor.remote.runtime.streams",
-    "doctor.remote.runtime.framing",
-    "doctor.remote.runtime.command_environment",
-    "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.reading",
-    "doctor.diagnose.excerpter.line_choice",
-    "doctor.diagnose.excerpter.log_search",
-    "doctor.diagnose.excerpter.kernel_messages",
-    "doctor.diagnose.excerpter.file_blocks",
-    "doctor.diagnose.bundler.file_text",
-    "doctor.diagnose.bundler.tool_run",
-    "doctor.diagnose.bundler.bundler",
-)
-"""In the order in which they are joined."""

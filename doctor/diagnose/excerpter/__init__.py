@@ -5,19 +5,3 @@ it had when it was opened, and prints one line for each file as soon as it is re
 log is sent where it contains the literal of a signature, ends a Python traceback, shows the time of such a line, or
 stands among the first or last of its file.
 """
-
-MODULES = (
-    "doctor.remote.runtime.signals",
-    "doctor.remote.runtime.host_texts",
-    "doctor.remote.runtime.streams",
-    "doctor.remote.runtime.framing",
-    "doctor.remote.runtime.stack_frames",
-    "doctor.diagnose.excerpter.line_choice",
-    "doctor.diagnose.excerpter.tracebacks",
-    "doctor.diagnose.excerpter.log_search",
-    "doctor.diagnose.excerpter.kernel_messages",
-    "doctor.diagnose.excerpter.file_blocks",
-    "doctor.diagnose.excerpter.excerpt",
-    "doctor.diagnose.excerpter.excerpter",
-)
-"""In the order in which they are joined."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from doctor.diagnose.excerpter import MODULES
 from doctor.diagnose.fetch.saved_logs import HostLogs, LogExcerpt, Omission
 from doctor.diagnose.signature import Signature
 from doctor.engine.decoding import prepare_decoding
@@ -20,7 +19,7 @@ from doctor.remote.request import new_marker
 from doctor.transport import Transport
 from doctor.transport.program import HostProgram, visit_hosts
 
-EXCERPTER = HostProgram("excerpter", MODULES, "it did not read its logs (exit status {0}){1}")
+EXCERPTER = HostProgram("doctor.diagnose.excerpter.excerpter", "it did not read its logs (exit status {0}){1}")
 MARGIN = 2.0
 """Seconds by which the program on a host ends before our own limit, so that what it has read arrives."""
 MAX_ANSWER = 6 << 20

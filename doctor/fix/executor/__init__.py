@@ -5,18 +5,3 @@ one line of JSON behind a marker. It knows nothing of playbooks: the controller 
 step, and only then asks for it. When stdin ends the executor ends too, but first completes what it has begun: a step
 that was interrupted midway is worse than one that was made.
 """
-
-MODULES = (
-    "doctor.remote.runtime.signals",
-    "doctor.remote.runtime.host_texts",
-    "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.command_environment",
-    "doctor.remote.runtime.streams",
-    "doctor.remote.runtime.framing",
-    "doctor.fix.executor.file_state",
-    "doctor.fix.executor.file_changes",
-    "doctor.fix.executor.kept_states",
-    "doctor.fix.executor.step_commands",
-    "doctor.fix.executor.executor",
-)
-"""In the order in which they are joined."""

@@ -10,27 +10,3 @@ It closes all its sockets and ends when ordered to, when stdin closes (the contr
 for `PATIENCE` seconds (the network has gone), on a signal, and after its own time limit. Its connections end with a
 reset, so that none of the job's ports is left in TIME_WAIT.
 """
-
-MODULES = (
-    "doctor.remote.runtime.signals",
-    "doctor.remote.runtime.host_texts",
-    "doctor.remote.runtime.netlink",
-    "doctor.remote.runtime.streams",
-    "doctor.remote.runtime.framing",
-    "doctor.remote.runtime.readable_json",
-    "doctor.remote.runtime.command_environment",
-    "doctor.remote.runtime.reading",
-    "doctor.smoke.programs.agent.procfs",
-    "doctor.remote.runtime.connecting",
-    "doctor.smoke.programs.agent.network",
-    "doctor.remote.runtime.controller",
-    "doctor.remote.runtime.keyed_hash",
-    "doctor.net.prober.handshake",
-    "doctor.net.prober.socket_loop",
-    "doctor.net.prober.transfer",
-    "doctor.net.prober.listener",
-    "doctor.net.prober.attempt",
-    "doctor.net.prober.device_tools",
-    "doctor.net.prober.prober",
-)
-"""In the order in which they are joined."""

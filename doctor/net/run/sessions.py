@@ -12,13 +12,12 @@ from typing import Annotated, Any
 import msgspec
 
 from doctor.facts.ports import is_service
-from doctor.net.prober import MODULES
 from doctor.net.prober.handshake import is_proof_of_host, pair_key
 from doctor.remote.request import new_marker
 from doctor.transport import RemoteSession, Transport
 from doctor.transport.program import HostProgram, ProgramSessions, decode_message, start_session
 
-PROBER = HostProgram("prober", MODULES)
+PROBER = HostProgram("doctor.net.prober.prober")
 """The program of each host."""
 TOKEN_BYTES = 32
 TARGETS_OF_MESSAGE = 1024

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from doctor.remote import runtime
-from doctor.smoke.programs.agent import MODULES
 from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, RUNTIME_PARTS, SHARED_PARTS
 from doctor.transport.program import HostProgram
 
@@ -20,7 +19,7 @@ _FOLDER = Path(__file__).parents[1] / "programs"
 _OWN_IMPORT = re.compile(r"^from doctor\.[\w.]+ import (?:\([^)]*\)|[^\n(]*)$", re.MULTILINE)
 
 
-AGENT = HostProgram("agent", MODULES, packed=True)
+AGENT = HostProgram("doctor.smoke.programs.agent.agent", packed=True)
 """The program of each host."""
 
 

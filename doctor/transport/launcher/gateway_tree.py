@@ -21,7 +21,6 @@ from doctor.transport import TransportError, transport_error
 from doctor.transport.conversation import SILENCE
 from doctor.transport.launcher.gateway_routes import Router, TopologyFileError, topology_path
 from doctor.transport.launcher.launcher import Launcher, LaunchReader, TaskOutput, carrier_command
-from doctor.transport.launcher.relay import MODULES
 from doctor.transport.openssh.log import error_kind
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
 from doctor.transport.program import HostProgram
@@ -191,7 +190,7 @@ def _ssh_words(options: Sequence[str]) -> list[str]:
     return ["ssh", "-T", "-a", "-x", *(word for option in options for word in ("-o", option))]
 
 
-RELAY = HostProgram("relay", MODULES)
+RELAY = HostProgram("doctor.transport.launcher.relay.relay_loop")
 
 
 def _ssh_test(way: Sequence[str], host: str) -> str:

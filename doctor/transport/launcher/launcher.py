@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from doctor.remote.bootstrap import argument_command
 from doctor.transport import TransportError
-from doctor.transport.launcher.carrier import MODULES
 from doctor.transport.program import HostProgram
 
 
@@ -19,7 +18,7 @@ def carrier_command() -> tuple[str, ...]:
     Not on stdin: srun passes nothing on before every host has answered, and one that hangs never does. It always ends
     with exit status 0: with another one, a launcher would end the others too.
     """
-    return tuple(argument_command(HostProgram("carrier", MODULES).source))
+    return tuple(argument_command(HostProgram("doctor.transport.launcher.carrier.carrier").source))
 
 
 class TaskOutput(NamedTuple):

@@ -10,10 +10,9 @@ import msgspec
 from doctor.remote.request import new_marker
 from doctor.transport import Transport
 from doctor.transport.program import HostProgram, visit_hosts
-from doctor.watch.attach.inspector import MODULES
 from doctor.watch.attach.rank_report import HostReport, read_report
 
-INSPECTOR = HostProgram("inspector", MODULES, "it did not look at its ranks (exit status {0}){1}")
+INSPECTOR = HostProgram("doctor.watch.attach.inspector.inspector", "it did not look at its ranks (exit status {0}){1}")
 MAX_ANSWER = 32 << 20
 """Bytes of one answer, inflated."""
 STACK_SECONDS = 15.0

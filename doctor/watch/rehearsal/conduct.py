@@ -26,12 +26,6 @@ from doctor.remote.bootstrap import assemble
 from doctor.watch.rehearsal.rank_view import RankView, StubAnswer, view_of
 from doctor.watch.rehearsal.substitute import CannotRehearse, Rehearsed, rehearsed_line
 
-STUB = (
-    "doctor.watch.rehearsal.hidden_modules",
-    "doctor.remote.runtime.reading",
-    "doctor.remote.runtime.rank_place",
-    "doctor.watch.rehearsal.stub",
-)
 PREFIX = ".doctor-rehearsal-"
 MARK = "doctor-rehearsal-answer: "
 MAX_OUTPUT = 8 << 20
@@ -118,7 +112,7 @@ def _require_programs(rehearsed: Rehearsed) -> None:
 
 def _stub_text(results: Path, seconds: float) -> str:
     constants = (str(results), max(2, int(seconds)), MARK)
-    return assemble(*STUB).replace('("", 30, "")', repr(constants), 1)
+    return assemble("doctor.watch.rehearsal.stub").replace('("", 30, "")', repr(constants), 1)
 
 
 def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:

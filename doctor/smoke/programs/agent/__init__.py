@@ -8,35 +8,3 @@ It ends all that it started: when ordered to, when stdin closes (the controller 
 any more (the network has gone), on a signal, and after its own time limit. If it is killed itself, the kernel kills the
 worker, and the worker's end kills the ranks.
 """
-
-MODULES = (
-    "doctor.remote.runtime.signals",
-    "doctor.remote.runtime.host_texts",
-    "doctor.remote.runtime.netlink",
-    "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.streams",
-    "doctor.remote.runtime.framing",
-    "doctor.remote.runtime.readable_json",
-    "doctor.smoke.programs.recorder_page",
-    "doctor.smoke.programs.cpu_quota",
-    "doctor.remote.runtime.reading",
-    "doctor.smoke.programs.agent.procfs",
-    "doctor.remote.runtime.kernel_waits",
-    "doctor.smoke.programs.agent.kernel",
-    "doctor.smoke.programs.agent.system_calls",
-    "doctor.smoke.programs.agent.file_wait",
-    "doctor.remote.runtime.connecting",
-    "doctor.smoke.programs.agent.network",
-    "doctor.smoke.programs.agent.device_traffic",
-    "doctor.smoke.programs.agent.pressure",
-    "doctor.smoke.programs.agent.flight_recorder",
-    "doctor.smoke.programs.agent.rank_monitor",
-    "doctor.smoke.programs.agent.interpreter_monitor",
-    "doctor.smoke.programs.agent.stacks",
-    "doctor.smoke.programs.agent.cleanup",
-    "doctor.smoke.programs.agent.interpreters",
-    "doctor.remote.runtime.controller",
-    "doctor.smoke.programs.agent.rank_watcher",
-    "doctor.smoke.programs.agent.agent",
-)
-"""In the order in which they are joined."""

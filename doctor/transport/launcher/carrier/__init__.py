@@ -5,12 +5,3 @@ Standard library only, Python 3.6 and later, ASCII. It reads orders, one a line,
 a session of its own, and sends what they print in frames that no launcher can break: base64 with a number and a
 checksum, wherever lines are cut or joined. When stdin ends, or a signal asks it to, it ends all that it started.
 """
-
-MODULES = (
-    "doctor.remote.runtime.signals",
-    "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.streams",
-    "doctor.transport.launcher.carrier.carried_commands",
-    "doctor.transport.launcher.carrier.carrier",
-)
-"""In the order in which they are joined."""

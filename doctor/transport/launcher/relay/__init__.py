@@ -13,12 +13,3 @@ are. It starts each child by ssh: a carrier on a leaf, a relay on a gateway. Wha
 
 A child speaks only for the tasks below it: all else that it prints is dropped, and too much of that ends it.
 """
-
-MODULES = (
-    "doctor.remote.runtime.signals",
-    "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.streams",
-    "doctor.transport.launcher.relay.relay_child",
-    "doctor.transport.launcher.relay.relay_loop",
-)
-"""In the order in which they are joined."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.toml_compat import loads
-from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, RUNTIME_PARTS, SHARED_PARTS
+from doctor.remote.bootstrap import joined_modules
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNT = len(list((ROOT / "checks").glob("[a-z]*.py")))
@@ -128,10 +128,8 @@ def test_the_wheel_holds_checks_and_playbooks_inside_the_package_and_claims_no_o
 
 def test_the_wheel_holds_the_programs_that_are_sent_to_hosts(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    modules = ["worker/__init__", *SHARED_PARTS]
-    modules += [f"worker/{part}" for part in (*PARTS, *NATIVE_PARTS) if part not in (*SHARED_PARTS, *RUNTIME_PARTS)]
-    parts = {f"doctor/smoke/programs/{module}.py" for module in modules}
-    assert {"doctor/smoke/programs/agent/__init__.py", *parts} <= set(names)
+    modules = joined_modules("doctor.smoke.programs.agent.agent", "doctor.smoke.programs.worker.stage_native")
+    assert {f"{module.replace('.', '/')}.py" for module in modules} <= set(names)
 
 
 def test_the_wheel_holds_a_command_that_installers_make_executable(wheel: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from doctor.remote.bootstrap import assemble, joined_modules, read_module
-from doctor.smoke.programs import worker
 
 ROOT = Path(__file__).parents[2] / "doctor"
 PROGRAMS = {
@@ -133,7 +132,7 @@ def test_no_module_is_forgotten() -> None:
     """Each of a program's folder is in its text, and each of the runtime in some program's."""
     sent = {module for modules in PROGRAMS.values() for module in modules}
     folders = {"doctor.remote.runtime", *(module.rpartition(".")[0] for module in sent)}
-    sent |= {f"doctor.smoke.programs.{part}" for part in worker.SHARED_PARTS}
+    sent |= joined_modules("doctor.smoke.programs.worker.main").keys()
     for folder in folders:
         path = ROOT.joinpath(*folder.split(".")[1:])
         assert {f"{folder}.{file.stem}" for file in path.glob("[a-z]*.py")} <= sent

@@ -644,7 +644,7 @@ def run(mutant: Mutant | None, world: int, guilty: int, step: int = 1, **more: A
     stages = mutant.stages if mutant else ("training", "learning", "loader")
     text = f"GUILTY, STEP = {guilty}, {step}\n{mutant.text}\n" if mutant else ""
     if "native" in stages:
-        text = f"{programs.native_stage()}\nPRELOADED_MODULES.clear()\n{text}"
+        text = f"{programs.program(('native',)).removeprefix(programs.worker())}\nPRELOADED_MODULES.clear()\n{text}"
     chosen = {"layouts": default_layouts(world), "seed": 1000 + world, "seconds": 90.0, **more}
     ranks = Ranks(world, stages, text, **chosen)
     assert not ranks.of("error"), ranks.of("error")

@@ -74,7 +74,7 @@ def events() -> list[dict[str, Any]]:
     complete = Ranks(
         2,
         STAGES,
-        programs.native_stage(),
+        programs.program(("native",)).removeprefix(programs.worker()),
         hosts=["a", "b"],
         device_seconds=4.0,
         soak=0.3,
@@ -110,7 +110,7 @@ def test_real_workers_have_shown_the_events(events: list[dict[str, Any]]) -> Non
 
 
 def test_the_worker_emits_no_other_event() -> None:
-    text = programs.worker() + programs.native_stage()
+    text = programs.program(("native",))
     emitted = {piece.split("'")[0].split('"')[0].rstrip("\\") for piece in _after_emit(text)}
     assert emitted == {tag(kind) for kind in EVENT_TYPES} | {"part", "child", "spun"}, "the agent keeps these"
 

@@ -17,7 +17,7 @@ from tests.smoke.ranks import Ranks
 pytestmark = pytest.mark.torch
 TORCH_VERSION = version("torch") if find_spec("torch") else ""
 
-WRAPPERS = programs.native_stage()
+WRAPPERS = programs.program(("native",)).removeprefix(programs.worker())
 WAYS = {
     Layout(dp=4): {"DistributedDataParallel", "fully_shard"},
     Layout(dp=4, zero=True): {"DistributedDataParallel, ZeroRedundancyOptimizer"},

@@ -15,30 +15,32 @@ import pytest
 
 from doctor.remote.bootstrap import joined_modules
 from doctor.smoke.programs import worker
-from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, RUNTIME_PARTS, SHARED_PARTS
 from doctor.smoke.run import programs
 
-ALL_PARTS = (*PARTS, *NATIVE_PARTS, *MINDSPORE_PARTS)
 FOLDER = Path(worker.__file__).parent
-PACKAGE = worker.__name__
+ENTRIES = (*programs.STAGE_PARTS, "main", "stage_native", "mindspore_rank")
+MODULES = joined_modules(*(f"{worker.__name__}.{name}" for name in ENTRIES))
+SOURCES = {name.rpartition(".")[2]: text for name, text in MODULES.items()}
+ALL_PARTS = [*SOURCES]
 PYTHON = (3, 8)
 """The oldest interpreter that a job may use."""
 
 
-def source(part: str) -> str:
-    return programs.part_path(part).read_text("utf-8")
+def sent(part: str) -> str:
+    """The part as it is sent."""
+    return programs.without_own_imports(SOURCES[part])
 
 
 def own_imports(part: str) -> dict[str, list[ast.alias]]:
     """The names that a part imports, wherever in its text, by the part that they come from."""
-    imports = [node for node in ast.walk(ast.parse(source(part))) if isinstance(node, ast.ImportFrom)]
+    imports = [node for node in ast.walk(ast.parse(SOURCES[part])) if isinstance(node, ast.ImportFrom)]
     ours = [node for node in imports if str(node.module).startswith("doctor")]
     return {str(node.module).rpartition(".")[2]: node.names for node in ours}
 
 
 def defined_names(part: str) -> set[str]:
     """The names that a part itself binds at its top level."""
-    return top_level_names(source(part))
+    return top_level_names(SOURCES[part])
 
 
 def top_level_names(text: str) -> set[str]:
@@ -52,15 +54,16 @@ def top_level_names(text: str) -> set[str]:
 
 
 def test_every_file_is_a_part() -> None:
-    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *ALL_PARTS} - {*SHARED_PARTS, *RUNTIME_PARTS}
-    assert max(len(source(part).splitlines()) for part in ALL_PARTS) <= 320
+    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__"} | {
+        name.rpartition(".")[2] for name in MODULES if name.startswith(worker.__name__)
+    }
+    assert max(len(SOURCES[part].splitlines()) for part in ALL_PARTS) <= 320
 
 
 @pytest.mark.parametrize("part", ALL_PARTS)
 def test_a_part_is_a_module_with_a_docstring(part: str) -> None:
-    package = PACKAGE.rpartition(".")[0] if part in SHARED_PARTS else PACKAGE
-    package = "doctor.remote.runtime" if part in RUNTIME_PARTS else package
-    assert importlib.import_module(f"{package}.{part}").__doc__
+    name = next(name for name in MODULES if name.endswith(f".{part}"))
+    assert importlib.import_module(name).__doc__
 
 
 @pytest.mark.parametrize("part", ALL_PARTS)
@@ -88,7 +91,7 @@ def test_the_recorder_page_is_defined_once_for_both_programs() -> None:
 
 @pytest.mark.parametrize("part", ALL_PARTS)
 def test_what_is_sent_of_a_part_runs_on_its_own_on_old_interpreters(part: str) -> None:
-    text = programs.part(part)
+    text = sent(part)
     tree = ast.parse(text, feature_version=PYTHON)
     modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     modules += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
@@ -99,7 +102,7 @@ def test_what_is_sent_of_a_part_runs_on_its_own_on_old_interpreters(part: str) -
 def test_no_part_needs_more_than_the_oldest_standard_library(tmp_path: Path) -> None:
     pytest.importorskip("vermin", reason="vermin is not installed: no use of a newer standard library is found")
     for part in ALL_PARTS:
-        (tmp_path / f"{part}.py").write_text(programs.part(part))
+        (tmp_path / f"{part}.py").write_text(sent(part))
     target = "{}.{}-".format(*PYTHON)
     argv = [
         sys.executable,
@@ -120,7 +123,7 @@ REMOVED = {"asynchat", "asyncore", "cgi", "crypt", "distutils", "imp", "nis", "p
 
 @pytest.mark.parametrize("part", ALL_PARTS)
 def test_no_part_needs_what_newer_interpreters_have_removed(part: str) -> None:
-    tree = ast.parse(programs.part(part))
+    tree = ast.parse(sent(part))
     imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert not {name.split(".")[0] for name in imported} & REMOVED
@@ -128,8 +131,8 @@ def test_no_part_needs_what_newer_interpreters_have_removed(part: str) -> None:
 
 @pytest.mark.parametrize("part", ALL_PARTS)
 def test_lines_keep_their_numbers(part: str) -> None:
-    ours, sent = source(part).splitlines(), programs.part(part).splitlines()
-    changed = [line for line, other in zip(ours, sent, strict=True) if line != other]
+    ours, lines = SOURCES[part].splitlines(), sent(part).splitlines()
+    changed = [line for line, other in zip(ours, lines, strict=True) if line != other]
     assert all(line.startswith(("from doctor.", "    ", ")")) for line in changed)
     assert len(changed) >= len(own_imports(part))
 
@@ -155,7 +158,7 @@ def test_a_stack_names_the_part_and_its_line() -> None:
         names["tensor_bytes"](None)  # type: ignore[operator]
     last = traceback.extract_tb(raised.value.__traceback__)[-1]
     assert (last.filename, last.name) == ("worker/values.py", "tensor_bytes")
-    assert ".detach()" in source("values").splitlines()[(last.lineno or 0) - 1]
+    assert ".detach()" in SOURCES["values"].splitlines()[(last.lineno or 0) - 1]
 
 
 def test_it_starts_without_doctor_and_without_torch() -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from doctor.remote import runtime
-from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, RUNTIME_PARTS, SHARED_PARTS
+from doctor.remote.bootstrap import joined_modules
 from doctor.transport.program import HostProgram
 
-_FOLDER = Path(__file__).parents[1] / "programs"
+STAGE_PARTS = [f"stage_{name}" for name in ("collectives", "pairs", "training", "loader", "pace", "devices", "soak")]
 _OWN_IMPORT = re.compile(r"^from doctor\.[\w.]+ import (?:\([^)]*\)|[^\n(]*)$", re.MULTILINE)
 
 
@@ -39,39 +37,25 @@ def own_python() -> str:
 
 def worker() -> str:
     """The program of each rank. Tests append faults to it."""
-    return _join(PARTS)
-
-
-def native_stage() -> str:
-    """The ``native`` stage, which runs behind `worker`."""
-    return _join(NATIVE_PARTS)
+    return program(())
 
 
 def program(stages: Collection[str], library: str = "torch") -> str:
     """The program of each rank for a run with these stages and this library: no more than it needs."""
-    return worker() + (native_stage() if "native" in stages else "") + _join(MINDSPORE_PARTS * (library == "mindspore"))
+    more = ["stage_native"] * ("native" in stages) + ["mindspore_rank"] * (library == "mindspore")
+    return joined_text("worker", *(f"doctor.smoke.programs.worker.{name}" for name in (*STAGE_PARTS, "main", *more)))
 
 
-def part_path(name: str) -> Path:
-    """The file of one part of the worker."""
-    if name in RUNTIME_PARTS:
-        return Path(runtime.__file__).with_name(f"{name}.py")
-    return (_FOLDER if name in SHARED_PARTS else _FOLDER / "worker") / f"{name}.py"
+def joined_text(folder: str, *modules: str) -> str:
+    """One text that runs modules, each behind those that it imports, one after the other in its own namespace.
 
-
-def part(name: str) -> str:
-    """One part of the worker, without its imports of other parts. Lines keep their numbers."""
-    return without_own_imports(part_path(name).read_text("ascii"))
+    Each is compiled under its own file name, so that a stack shows the file, in ``folder``, and the line of this
+    repository.
+    """
+    texts = {f"{folder}/{name.rpartition('.')[2]}.py": text for name, text in joined_modules(*modules).items()}
+    return "".join(f"exec(compile({without_own_imports(text)!r}, {file!r}, 'exec'))\n" for file, text in texts.items())
 
 
 def without_own_imports(source: str) -> str:
     """A part's text without what it imports of doctor, which is there already. Lines keep their numbers."""
     return _OWN_IMPORT.sub(lambda match: "\n" * match[0].count("\n"), source)
-
-
-def _join(names: Iterable[str]) -> str:
-    """One text that runs the parts one after the other in its own namespace.
-
-    Each part is compiled under its own file name, so that a stack shows the file and the line of this repository.
-    """
-    return "".join(f"exec(compile({part(name)!r}, 'worker/{name}.py', 'exec'))\n" for name in names)

@@ -8,20 +8,9 @@ leaves out and says so in the rank's events; the program never sees an error of 
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from doctor.smoke.run.programs import part, without_own_imports
-
-SHARED_PARTS = ("host_texts", "recorder_page", "flight_recorder")
-PARTS = ("rank_files", "collectives", "training", "mindspore_ranks", "start")
-"""In the order in which they run."""
+from doctor.smoke.run.programs import joined_text
 
 
 def hook_text() -> str:
     """The text of ``sitecustomize.py``. Each part keeps its own file name in stacks."""
-    sources = {f"doctor-watch/{name}.py": part(name) for name in SHARED_PARTS}
-    folder = Path(__file__).parent
-    sources.update(
-        (f"doctor-watch/{name}.py", without_own_imports((folder / f"{name}.py").read_text("ascii"))) for name in PARTS
-    )
-    return "".join(f"exec(compile({source!r}, {name!r}, 'exec'))\n" for name, source in sources.items())
+    return joined_text("doctor-watch", "doctor.watch.hook.start")

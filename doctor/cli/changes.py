@@ -102,7 +102,7 @@ def command(
     require_one_of("--scope", scope, SCOPES)
     catalog = load_catalog(checks)
     selected = choose_with_rounds(catalog, select, ignore)
-    earlier_file = _saved_run(since)
+    earlier_file = Path(since) if since != LAST_GOOD and ("/" in since or os.path.exists(since)) else None
     if from_file:
         run = load_saved_run(from_file)
         examination = Examination(run, replay(run, selected))
@@ -177,10 +177,6 @@ def _visit(
     if examination.stopped is not None:
         raise examination.stopped
     return examination
-
-
-def _saved_run(since: str) -> Path | None:
-    return Path(since) if since != LAST_GOOD and ("/" in since or os.path.exists(since)) else None
 
 
 def _of_file(path: Path, selected: list[Check], now: RunValues) -> Baseline:

@@ -53,11 +53,6 @@ class NodeVerdict(msgspec.Struct, frozen=True):
         """Of the label with the state, and of the taint."""
         return f"{DOMAIN}/{self.command}"
 
-    @property
-    def time_key(self) -> str:
-        """Of the label with the time."""
-        return f"{self.key}-time"
-
     def condition(self, node: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         """The condition. The time of its last change is that of the condition that the node has, if it is alike."""
         time, before = _time(now), self.earlier(node)
@@ -86,7 +81,7 @@ class NodeVerdict(msgspec.Struct, frozen=True):
 
     def labels(self, now: datetime) -> dict[str, str]:
         """State and time; the time is a whole number, which an affinity can compare with (Gt)."""
-        return {self.key: self.state, self.time_key: str(int(now.timestamp()))}
+        return {self.key: self.state, f"{self.key}-time": str(int(now.timestamp()))}
 
     def taints(self, node: Mapping[str, Any]) -> list[Any] | None:
         """All taints that the node is to have, those of others included; None where they may stay as they are.

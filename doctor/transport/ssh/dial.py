@@ -99,7 +99,7 @@ class Dialer:
             answer.extend(_resolve_name(settings))
             done.set()
 
-        if _is_address(settings.name):
+        if ":" in settings.name or settings.name.replace(".", "").isdecimal():
             ask()
         else:
             threading.Thread(target=ask, daemon=True).start()
@@ -134,10 +134,6 @@ def _resolve_name(settings: SshHostConfig) -> list[Any]:
         return socket.getaddrinfo(settings.name, settings.port, family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         return [error]
-
-
-def _is_address(name: str) -> bool:
-    return ":" in name or name.replace(".", "").isdecimal()
 
 
 def _connect_error(error: OSError, settings: SshHostConfig) -> TransportError:

@@ -270,7 +270,7 @@ def fork_ranks(orders: Orders, events: EventWriter) -> None:
     while rank_of_pid:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         assert ended  # without WNOHANG it waits for one
-        limits, schedstat = (read_of_ended(ended.si_pid, name) for name in ("limits", "schedstat"))
+        limits, schedstat = (small_file(f"/proc/{ended.si_pid}/{name}")[:2000] for name in ("limits", "schedstat"))
         pid, status = os.waitpid(ended.si_pid, 0)
         if pid in rank_of_pid:
             events.emit("exit", rank=rank_of_pid.pop(pid), status=status, limits=limits, schedstat=schedstat)
@@ -278,11 +278,6 @@ def fork_ranks(orders: Orders, events: EventWriter) -> None:
         # Ranks of other hosts may still use the store. The agent closes stdin at the end of the run.
         sys.stdin.buffer.read()
     os._exit(0)
-
-
-def read_of_ended(pid: int, name: str) -> str:
-    """What the kernel shows of an ended process, such as its limits: it can be read until the process is reaped."""
-    return small_file(f"/proc/{pid}/{name}")[:2000]
 
 
 def close_other_ranks(orders: Orders, rank: int) -> None:

@@ -30,6 +30,7 @@ from doctor.collect.node_lines import encode_lines
 from doctor.collect.node_record import encode_record, host_name, this_host_only
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.errors import CommandError, UsageError
+from doctor.engine.exit_code import signal_exit_code
 from doctor.engine.texts import filled
 from doctor.job.variables import of_one_host
 from doctor.session.examine import examine
@@ -107,7 +108,9 @@ def command(
     if out is None:
         raise typer.Exit(save_and_report(examination, catalog, output))
     _write_record(examination, me, out, bits)
-    raise typer.Exit(save_and_report(examination, catalog, output) if judge else _signal_exit_code(examination))
+    if judge:
+        raise typer.Exit(save_and_report(examination, catalog, output))
+    raise typer.Exit(signal_exit_code(examination.stopped) if examination.stopped else 0)
 
 
 def _mode(text: str) -> int:
@@ -144,11 +147,3 @@ def _write_lines(lines: Sequence[bytes]) -> None:
         data = b"".join(lines[start : start + LINES_PER_WRITE])
         while data:
             data = data[os.write(1, data) :]
-
-
-def _signal_exit_code(examination: Examination) -> int:
-    """0, or the exit code of the signal that cut it short."""
-    stop = examination.stopped
-    if stop is None:
-        return 0
-    return stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130

@@ -129,13 +129,12 @@ def command(
     job_environment = source.read()
     environ, launch = job_environment.environ, job_environment.complete(job.launch())
     smoke_options = parse_smoke_options(training, job_of_launch(launch), environ)
-    warn_of_time_left(smoke_options, launch.time_left_s)
     if output.from_file:
-        catalog, reached_by = load_catalog(choice.checks), connection_words(connection, VisitOptions())
+        run, catalog = load_saved_run(output.from_file), load_catalog(choice.checks)
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
-        raise typer.Exit(
-            replay_and_report(load_saved_run(output.from_file), selected, catalog, output, connection=reached_by)
-        )
+        reached_by = connection_words(connection, VisitOptions())
+        raise typer.Exit(replay_and_report(run, selected, catalog, output, command="smoke", connection=reached_by))
+    warn_of_time_left(smoke_options, launch.time_left_s)
     selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
     # An empty name is that of a variable that is not set, and no leave to test.
     fleet = None if when_idle is None else _idle_node(when_idle, selection)
@@ -164,7 +163,6 @@ def command(
     )
     progress, loader = ProgressLine(len(fleet.hosts), sys.stderr), IncrementalLoader()
     events = start_events(output, fleet.hosts, selected, fleet.source)
-    table = hosts.rank_table or ""
     step, stage = combine_callbacks(progress.step, events.host), combine_callbacks(progress.stage, events.stage)
     try:
         if transport:
@@ -175,13 +173,15 @@ def command(
                 loader.smoke_checks,
                 options,
                 environ,
-                rank_table=table,
+                rank_table=hosts.rank_table or "",
                 progress=step,
                 stage=stage,
                 meanwhile=loader.load(),
             )
         else:
-            examination = examine(fleet, selected, options, environ, rank_table=table, progress=step, stage=stage)
+            examination = examine(
+                fleet, selected, options, environ, rank_table=hosts.rank_table or "", progress=step, stage=stage
+            )
     finally:
         progress.close()
     if examination.smoke_rejection:

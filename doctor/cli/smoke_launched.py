@@ -153,7 +153,7 @@ def _report(
         smoke=round_result.smoke if round_result else msgspec.to_builtins(result.run, str_keys=True),
     )
     examination = Examination(run, replay(run, selected), result.stopped)
-    return save_and_report(examination, catalog, output, history=history)
+    return save_and_report(examination, catalog, output, history=history, command="smoke")
 
 
 if __name__ == "__main__":

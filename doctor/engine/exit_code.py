@@ -107,6 +107,11 @@ def exit_code(
     return Exit.WARNINGS if warned and strict else Exit.HEALTHY
 
 
+def signal_exit_code(stop: BaseException) -> int:
+    """128 + the number of the signal that ``stop`` was raised for."""
+    return stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else Exit.INTERRUPTED
+
+
 def let_job_run(word: str, code: int | None) -> bool:
     """Whether a run that was kept with this verdict and exit code let a job go on: its exit code was 0, by the options
     that it was given. Of a run without one (None), the verdict tells what it was without options.

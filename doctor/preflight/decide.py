@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.engine.exit_code import Exit, exit_code
+from doctor.engine.exit_code import Exit, exit_code, signal_exit_code
 from doctor.engine.result import Outcome, Reason, Report
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
@@ -149,11 +149,6 @@ def with_redacted_report(verdict: PreflightVerdict, aliases: Iterable[str]) -> P
     from doctor.session.redact import with_pseudonyms
 
     return msgspec.structs.replace(verdict, report=with_pseudonyms(verdict.report, list(aliases)))
-
-
-def signal_exit_code(stop: BaseException) -> int:
-    """128 + the number of the signal that ``stop`` was raised for."""
-    return stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else Exit.INTERRUPTED
 
 
 def _apply_policy(report: Report, gathered: Gathered, options: PreflightOptions) -> Report:

@@ -14,7 +14,7 @@ import msgspec
 from doctor.engine import interrupts
 from doctor.engine.check import Check
 from doctor.engine.errors import CommandError
-from doctor.engine.exit_code import Exit
+from doctor.engine.exit_code import Exit, signal_exit_code
 from doctor.engine.language import localized_filled
 from doctor.engine.streams import forgive_unwritten, print_stderr
 from doctor.engine.texts import filled
@@ -26,7 +26,6 @@ from doctor.preflight.decide import (
     decide,
     decide_unevaluated,
     needs_selection,
-    signal_exit_code,
     with_redacted_report,
     with_selection,
     with_unwritten_lists,

@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.bounded_read import open_bounded
 from doctor.engine.errors import InputError, UsageError, require_one_of
-from doctor.engine.exit_code import Exit, exit_code
+from doctor.engine.exit_code import Exit, exit_code, signal_exit_code
 from doctor.engine.interrupts import remove_old
 from doctor.engine.record import MAX_RUN_BYTES, BadRun, Run
 from doctor.engine.streams import write_stdout
@@ -212,7 +212,7 @@ def save_and_report(
     report = apply_policy(examination.report, output.config, catalog)
     code = report_exit_code(report, output)
     if stopped is not None:
-        code = stopped.code if isinstance(stopped, SystemExit) and isinstance(stopped.code, int) else 130
+        code = signal_exit_code(stopped)
     if history is not None:
         from doctor.session.run_history import remember
 

@@ -89,8 +89,14 @@ class TestTwoRanksOnThisMachine:
         assert refused.returncode == 78
         assert b"expected a file of --save-baseline" in refused.stderr
 
-    def test_the_report_for_a_pipe(self, saved_run: Any) -> None:
-        output = doctor("smoke", "--from", str(saved_run[0])).stdout.decode()
+    def test_the_report_for_a_pipe(self, saved_run: Any, tmp_path: Path) -> None:
+        message, config = tmp_path / "message", tmp_path / "doctor.toml"
+        config.write_text(f'[notify.file]\ncommand = ["tee", "{message}"]\nwhen = "always"\n')
+        ends_soon = {"SLURM_JOB_ID": "1", "SLURM_JOB_END_TIME": str(int(time.time()) + 30)}
+        done = doctor("smoke", "--from", str(saved_run[0]), "--config", str(config), "--notify", "file", env=ends_soon)
+        output = done.stdout.decode()
+        assert json.loads(message.read_text())["command"] == "smoke"
+        assert done.stderr == b"", "nothing runs that the scheduler could end"
         assert "smoke   ran: gloo, 2 ranks on 1 host, " in output
         assert "smoke   layouts: dp2 " in output
         assert "\x1b" not in output

@@ -32,7 +32,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 def render(report: Report, context: RenderContext) -> str:
     """The page."""
-    values = report_values(report, context.checks_by_name, context.code, context.fixable_checks, context.command)
+    values = report_values(report, context.checks_by_name, context.code, context.fixable_checks)
     return self_contained_page("report.html.jinja", **values)
 
 

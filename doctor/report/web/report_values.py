@@ -161,9 +161,7 @@ class FailureView(msgspec.Struct, frozen=True):
     hidden_stacks: int
 
 
-def report_values(
-    report: Report, checks: Mapping[str, Check], code: int, fixable: Collection[str], command: str
-) -> dict[str, Any]:
+def report_values(report: Report, checks: Mapping[str, Check], code: int, fixable: Collection[str]) -> dict[str, Any]:
     """The values of the template ``report.html.jinja``, and ``data`` for its script."""
     page = build_page(report, checks, _level(report), code, fixable)
     fleet = Fleet(report.hosts, LEVEL.max_chars)
@@ -182,7 +180,6 @@ def report_values(
         data["maps"]["pairs"] = pairs
     return {
         "version": __version__,
-        "command": command,
         "exit_code": int(code),
         "summary": page.summary,
         "verdict_style": STYLES[page.summary.status_word],

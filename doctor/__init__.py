@@ -20,34 +20,15 @@ if TYPE_CHECKING:
     from doctor.engine.texts import joined as joined
 
 __version__ = "0.1.0"
-__all__ = [
-    "DAY",
-    "ERROR",
-    "GIB",
-    "MIB",
-    "WARNING",
-    "Finding",
-    "PerHost",
-    "Skip",
-    "ago_text",
-    "bytes_text",
-    "check",
-    "filled",
-    "joined",
-    "seconds_text",
-]
-
-_HOMES = {
-    **dict.fromkeys(("DAY", "GIB", "MIB", "ago_text", "bytes_text", "seconds_text"), "doctor.engine.quantities"),
-    "ERROR": "doctor.engine.result",
-    "WARNING": "doctor.engine.result",
-    "Finding": "doctor.engine.result",
-    "PerHost": "doctor.engine.fact",
-    "Skip": "doctor.engine.check",
-    "check": "doctor.engine.check",
-    "filled": "doctor.engine.texts",
-    "joined": "doctor.engine.texts",
+_NAMES = {
+    "doctor.engine.check": ("Skip", "check"),
+    "doctor.engine.fact": ("PerHost",),
+    "doctor.engine.quantities": ("DAY", "GIB", "MIB", "ago_text", "bytes_text", "seconds_text"),
+    "doctor.engine.result": ("ERROR", "WARNING", "Finding"),
+    "doctor.engine.texts": ("filled", "joined"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:

@@ -21,7 +21,7 @@ from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, Scope, choose_scope, detect
 from doctor.job.variables import communication
 from doctor.preflight.gathered import Gathered, GatherProgress, NotReady
-from doctor.preflight.options import TRAINING_TIERS, Tier, checks_of_tier, left_out, tests_network
+from doctor.preflight.options import TRAINING_TIERS, PreflightOptions, Tier, checks_of_tier, left_out, tests_network
 from doctor.session import named_files
 from doctor.session.output_files import STDOUT, combine_callbacks, open_event_streams, requested_targets
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from doctor.net.plan import NetOptions
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.host_leader import LeaderVerdict
-    from doctor.preflight.options import PreflightOptions
     from doctor.session.examine_options import ExamineOptions
     from doctor.session.replay import Examination
     from doctor.smoke.plan import SmokeOptions

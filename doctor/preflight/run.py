@@ -37,9 +37,6 @@ from doctor.preflight.report import PreflightReporter, print_advice, write_node_
 
 if TYPE_CHECKING:
     from doctor.engine.result import Report
-    from doctor.preflight.deadline import TimeBudget
-    from doctor.preflight.decide import PreflightVerdict
-    from doctor.preflight.options import PreflightOptions
     from doctor.report.diff.values import RunValues
 
 AGES_SECONDS = 0.3

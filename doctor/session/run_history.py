@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from doctor.engine.check import Check
-    from doctor.engine.report_parts import AgeKey, FindingAge
-    from doctor.engine.result import Report
     from doctor.report.diff.values import RunValues
 
 HISTORY_SECONDS = 1.0

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from doctor.config.file import require_trusted_folder
 from doctor.engine.catalog import DeferredCheck, deferred_checks, select_checks, with_root_cause_checks
-from doctor.engine.check import BadCheck
+from doctor.engine.check import BadCheck, Check
 from doctor.engine.check_files import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from doctor.engine.check import Check
     from doctor.engine.check_files import HasAreaT
     from doctor.remedy.playbook import Playbook
 

@@ -272,66 +272,51 @@ class LaunchConfig(LaunchSettings, frozen=True):
 
     @classmethod
     def from_options(cls, options: LaunchOptions, files: Mapping[str, dict[str, str]] = {}) -> LaunchConfig:
-        """The settings that a run keeps, and what NCCL's ``files`` on the hosts set.
+        """The settings that a run keeps, and what NCCL's ``files`` on the hosts set. Options win over variables.
 
-        >>> from doctor.engine.record import LaunchOptions
+        Never raises: what cannot be used is kept in ``problems``.
+
         >>> LaunchConfig.from_options(LaunchOptions(environ={"MASTER_ADDR": "a"}, master_port=29501)).master_port
         29501
         """
-        settings = msgspec.structs.asdict(options)
-        del settings["places"], settings["others"]
-        return msgspec.structs.replace(cls.from_environment(**settings), files=dict(files))
-
-    @classmethod
-    def from_environment(
-        cls,
-        environ: Mapping[str, str],
-        *,
-        framework: str = "",
-        master_addr: str = "",
-        master_port: int | None = None,
-        world_size: int | None = None,
-        ranks_per_host: dict[str, int] | int | None = None,
-        rank_table: str = "",
-        python: str = "",
-        product: str = "",
-        by_host: dict[str, dict[str, str]] | None = None,
-        **line: Any,
-    ) -> LaunchConfig:
-        """Options win over variables. ``line``: the fields of `LaunchSettings`.
-
-        Never raises: what cannot be used is kept in ``problems``.
-        """
-        starts_tasks = {*line.get("launchers", ())[-1:]} & {*STARTS_TASKS}
+        environ, line = options.environ, {name: getattr(options, name) for name in LaunchSettings.__struct_fields__}
+        starts_tasks = {*options.launchers[-1:]} & {*STARTS_TASKS}
         env = of_one_host(environ) if starts_tasks else relevant(environ)
-        family, problems = _parse_product(product)
-        kind = _detect_framework(framework, env)
+        family, problems = _parse_product(options.product)
+        kind = _detect_framework(options.framework, env)
         if env:
             from doctor.job.variable_values import invalid_settings
 
-            problems += invalid_settings(env, family or "", line.get("nodes") or 1)
+            problems += invalid_settings(env, family or "", options.nodes or 1)
         port, range_ = env.get("HCCL_IF_BASE_PORT", ""), env.get("HCCL_HOST_SOCKET_PORT_RANGE")
         base = _parse_number(port, 1024, 65520) or HCCL_BASE_PORT
-        variable = next((n for n in TABLE_VARIABLES if not rank_table and env.get(n)), "")
+        variable = next((n for n in TABLE_VARIABLES if not options.rank_table and env.get(n)), "")
+        master = options.master_addr
         return cls(
             framework=kind,
-            master_addr=master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST") or _comm_id(env)[0],
-            master_port=master_port or _master_port(kind, env),
-            has_default_port=not (master_port or "--rdzv-endpoint" in line.get("unresolved", ()))
-            and (line.get("launchers", ())[-1:], line.get("max_nodes"), master_addr) == (("torchrun",), 1, "127.0.0.1"),
-            world_size=world_size or _world_size(env),
-            ranks_per_host=ranks_per_host,
+            master_addr=master or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST") or _comm_id(env)[0],
+            master_port=options.master_port or _master_port(kind, env),
+            has_default_port=not (options.master_port or "--rdzv-endpoint" in options.unresolved)
+            and (options.launchers[-1:], options.max_nodes, master) == (("torchrun",), 1, "127.0.0.1"),
+            world_size=options.world_size or _world_size(env),
+            ranks_per_host=options.ranks_per_host,
             hccl_base_port=base,
             hccl_ports=_hccl_ports(base, range_),
-            rank_table_path=rank_table or env.get(variable, ""),
+            rank_table_path=options.rank_table or env.get(variable, ""),
             rank_table_variable=variable,
-            python=python,
+            python=options.python,
             product=family,
             env=env,
             problems=tuple(sorted(problems)),
-            env_by_host=by_host or {},
+            env_by_host=options.by_host,
+            files=dict(files),
             **line,
         )
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str], **options: Any) -> LaunchConfig:
+        """The same of an environment; ``options``: the other fields of `LaunchOptions`."""
+        return cls.from_options(LaunchOptions(environ=dict(environ), **options))
 
 
 def _parse_product(word: str) -> tuple[Product | None, tuple[EnvSetting, ...]]:

@@ -131,12 +131,8 @@ def _plan_context(
 ) -> PlanContext:
     """The hosts, the job and the connection that a plan is made for. Raises: CommandError."""
     connection_fields = {name: value for name, value in connection._asdict().items() if name != "ask_pass"}
-    for name in ("ssh_config",):
-        connection_fields[name] = (
-            os.path.abspath(connection_fields[name])
-            if connection_fields[name] not in ("", "none")
-            else connection_fields[name]
-        )
+    paths = [name for name in ("ssh_config", "gateways", "kubeconfig") if connection_fields[name] not in ("", "none")]
+    connection_fields |= {name: os.path.abspath(connection_fields[name]) for name in paths}
     connection_fields["identity"] = [
         os.path.abspath(os.path.expanduser(name)) for name in connection_fields["identity"]
     ]

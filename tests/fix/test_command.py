@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from doctor.cli.app import application
+from doctor.cli.fix import _plan_context
+from doctor.cli.host_options import ConnectionOptions, HostOptions, JobOptions
 from doctor.engine.errors import CommandError
 from doctor.fix import store
 from doctor.fix.journal import Journal, UndoStep
@@ -149,3 +151,14 @@ def test_a_plan_is_applied_or_taken_back_by_one_at_a_time(state: Path) -> None:
     with store.lock_plan(place), pytest.raises(CommandError, match="another process applies or undoes"):
         application(["fix"])(["fix", "--undo", ID, "--yes"])
     assert fix("--undo", ID, "--yes") == 0
+
+
+def test_a_plan_keeps_whole_paths_of_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be applied from another folder."""
+    monkeypatch.chdir(tmp_path)
+    options = ConnectionOptions(ssh_config="c", gateways="g", kubeconfig="k", identity=["i"])
+    kept = _plan_context(None, HostOptions("n1"), JobOptions(), "", options).connection
+    files = (kept["ssh_config"], kept["gateways"], kept["kubeconfig"], *kept["identity"])
+    assert files == tuple(str(tmp_path / name) for name in "cgki")
+    kept = _plan_context(None, HostOptions("n1"), JobOptions(), "", ConnectionOptions(ssh_config="none")).connection
+    assert (kept["ssh_config"], kept["gateways"]) == ("none", "")

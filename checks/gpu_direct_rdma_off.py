@@ -35,7 +35,7 @@ def gpu_direct_rdma_off(cards: GpuCards, adapters: RdmaPorts, inventory: GpuInve
         raise Skip("no GPU with a loaded driver")
     if inventory and inventory.gpus and all("GeForce" in gpu.name for gpu in inventory.gpus):
         raise Skip("GeForce GPUs cannot do it")
-    if not cards.peermem and "open kernel module" not in cards.driver.lower():
+    if not cards.peermem and not cards.is_open_driver:
         yield Finding(
             "nvidia-peermem is not loaded, and the driver does not export memory as dma-buf",
             observed="neither",

@@ -121,6 +121,11 @@ class GpuCards(Fact, frozen=True):
     """PCI bridges whose access control services redirect; None if unknown, as for an ordinary user."""
 
     @property
+    def is_open_driver(self) -> bool:
+        """The open kernel modules, which export memory as dma-buf."""
+        return "open kernel module" in self.driver.lower()
+
+    @property
     def driver_version(self) -> str:
         """The version of the loaded module; empty where none is loaded."""
         match = re.search(r"\b([0-9]{3,4}(?:\.[0-9]+)+)\b", self.driver)

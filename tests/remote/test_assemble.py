@@ -95,6 +95,15 @@ def test_no_module_redefines_a_name_of_another(modules: tuple[str, ...]) -> None
     assert sorted(names) == sorted(set(names))
 
 
+def test_a_name_is_one_module_of_the_standard_library(modules: tuple[str, ...]) -> None:
+    """In the joined text the later import counts for all: `_socket` and `socket` are two."""
+    meanings: dict[str, set[str]] = {}
+    for node in ast.parse(assemble(*modules)).body:
+        for alias in node.names if isinstance(node, ast.Import) else ():
+            meanings.setdefault(alias.asname or alias.name.partition(".")[0], set()).add(alias.name.partition(".")[0])
+    assert not {name: found for name, found in meanings.items() if len(found) > 1}
+
+
 def test_every_name_is_defined(modules: tuple[str, ...]) -> None:
     """Of a module before it, or its own: as far as that can be told without running it."""
     tree = ast.parse(assemble(*modules))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from doctor.engine.addresses import means_own_host
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.host_list import JobHosts
 from doctor.environment.launcher import LaunchedRank
@@ -27,12 +28,25 @@ from doctor.job.variables import JOB_WIDE, RANK_NUMBERS
 
 LEADER_VARIABLES = ("MASTER_ADDR", "MS_SCHED_HOST")
 """Where the ranks of torch and of MindSpore meet."""
+JAX_LEADER = "JAX_COORDINATOR_ADDRESS"
+"""The same of JAX, with its port."""
 _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 _COUNT_NAME = re.compile(
     r"(\w*?)(?:NUM_NODES|NNODES|NODE_COUNT|NUM_HOSTS|NPROCS|WORKER_NUM|TOTAL_WORKERS|REPLICA_COUNT|TRAINERS_NUM"
-    r"|NODES?_NUM|HOSTS?_NUM|(?:HOST|WORKER|MACHINE|INSTANCE)_COUNT|NUM_(?:MACHINES|INSTANCES)|(?:MACHINE|INSTANCE)_NUM)"
+    r"|NODES?_NUM|HOSTS?_NUM|(?:HOST|WORKER|MACHINE|INSTANCE)_COUNT|NUM_(?:MACHINES|INSTANCES)|(?:MACHINE|INSTANCE)_NUM"
+    r"|NODECOUNT)"
 )
 """How platforms name the number of a job's hosts, behind a prefix of theirs."""
+_LIST_NAME = re.compile(r"([A-Z0-9]+_)\w*(?:HOSTNAMES|HOSTS|(?:NODE|HOST|PROCESSOR)_?LIST|(?:NODE|HOST|WORKER)_IPS)")
+"""How platforms name the list of them, behind a prefix of theirs."""
+_LIKELY_COUNT_NAME = re.compile(r"([A-Z0-9]+_)\w*(?:(?<=_)NUM_WORKERS|(?<=CLUSTER_)SIZE)")
+"""Names that others than platforms use as well, as for the workers of a data loader."""
+_INDEX_OF_JOB = re.compile(r"\w*(?:RANK|INDEX|PROCNO|(?:WORKER|NODE|HOST|TASK|JOB|STEP)_?ID)")
+"""Beside such a name: a list of servers has a prefix and an ID, too (KAFKA_HOSTS, KAFKA_CLIENT_ID)."""
+_LONGEST_LIST = 4096
+"""Characters of a value that are read."""
+_TASK_NUMBERS = ("PMIX_RANK", "PMI_RANK")
+"""Of a task of MPI, whose launcher need not state how many there are."""
 _INDEX_NAME = re.compile(r"\w*(?:RANK|INDEX|PROCNO|ID)")
 _HOST_RANKS = ("NODE_RANK", "HOST_RANK", "MACHINE_RANK")
 """Variables for this host's number in the job: above 0, there are other hosts."""
@@ -99,12 +113,14 @@ def unknown_hosts(
 ) -> str:
     """The reason in words, without its effect; empty where all are known, or where a list of hosts is refused.
 
-    ``ranks_per_host``: as the user says; 0: not said. Then a job without a launcher that has more ranks than this host
-    has ``devices`` is on other hosts as well, unless its ranks meet on loopback: then they share devices.
+    ``ranks_per_host``: as the user says; 0: not said. Then a job without a launcher, or of a script that names no
+    leader, as with a rank table, that has more ranks than this host has ``devices`` is on other hosts as well, unless
+    its ranks meet on loopback: then they share devices.
     """
     if hosts.error or hosts.is_of_user:
         return ""
-    each = 0 if launch or _meets_on_this_host(variables.environ) else devices
+    leader_is_assumed = launch is None or (launch.launcher.by_hand and launch.leader_address_source not in variables)
+    each = devices if leader_is_assumed and not _meets_on_this_host(variables.environ) else 0
     least = _least_hosts(variables, allocation, launch, ranks_per_host or each)
     if hosts.hosts is None:
         why = _why_unlisted(variables, allocation, launch, hosts, least)
@@ -144,22 +160,39 @@ def _stated_hosts(variables: EnvironmentVariables) -> str:
     >>> _stated_hosts(EnvironmentVariables({"NODE_RANK": "2"})), _stated_hosts(EnvironmentVariables({"NODE_RANK": "0"}))
     ('NODE_RANK=2', '')
     """
-    for size in stated_sizes(variables.environ):
-        if size.kind == "tasks" and size.number > 1 and not has_local_size(variables.environ):
+    sizes = stated_sizes(variables.environ)
+    meets_here = _IN_A_POD not in variables and _meets_on_this_host(variables.environ)
+    for size in sizes:
+        if size.kind == "tasks" and size.number > 1 and not (meets_here or has_local_size(variables.environ)):
             return f"{size.source}={size.number}"
-    states_hosts = any(size.kind == "hosts" for size in stated_sizes(variables.environ))
+    states_hosts = any(size.kind == "hosts" for size in sizes)
     for name, value in variables.environ.items():
-        match = _COUNT_NAME.fullmatch(name)
-        if match is None or not re.fullmatch(r"[0-9]{1,6}", value, re.ASCII) or int(value) < 2:
+        match = _several(name, value)
+        if match is None:
             continue
-        prefix = match[1]
+        is_certain, prefix = match.re is _COUNT_NAME, match[1]
         others = [other for other in variables.environ if other != name]
-        if any(_INDEX_NAME.fullmatch(other) and other.startswith(prefix) for other in others if prefix):
-            return f"{name}={value}"
-        if _NODE_INDEXES.intersection(others) and (not prefix or not states_hosts):
-            return f"{name}={value}"
+        is_index = _INDEX_NAME.fullmatch if is_certain else _INDEX_OF_JOB.fullmatch
+        if any(is_index(other) and other.startswith(prefix) for other in others if prefix):
+            return f"{name}={printable(value)}"
+        if is_certain and _NODE_INDEXES.intersection(others) and (not prefix or not states_hosts):
+            return f"{name}={printable(value)}"
+    if not sizes and (name := next((name for name in _TASK_NUMBERS if name in variables), "")):
+        return f"{name}={printable(variables.environ[name])}"
     ranks = ((name, variables.environ.get(name, "")) for name in _HOST_RANKS)
     return next((f"{name}={rank}" for name, rank in ranks if re.fullmatch(r"0{0,5}[1-9][0-9]{0,5}", rank)), "")
+
+
+def _several(name: str, value: str) -> re.Match[str] | None:
+    """The match of a variable's name where its value is a number of several hosts, or a list of them.
+
+    >>> [_several(*pair) is not None for pair in (("NNODES", "2"), ("NNODES", "1"), ("TPU_WORKER_HOSTNAMES", "t0,t1"))]
+    [True, False, True]
+    """
+    if re.fullmatch(r"[0-9]{1,6}", value, re.ASCII):
+        return (_COUNT_NAME.fullmatch(name) or _LIKELY_COUNT_NAME.fullmatch(name)) if int(value) > 1 else None
+    hosts = {host for host in re.split(r"[^A-Za-z0-9_.:-]+", value[:_LONGEST_LIST]) if host}
+    return _LIST_NAME.fullmatch(name) if len(hosts) > 1 else None
 
 
 def _least_hosts(
@@ -204,7 +237,8 @@ def _meets_on_this_host(environ: Mapping[str, str]) -> bool:
     >>> _meets_on_this_host({"MASTER_ADDR": "localhost"}), _meets_on_this_host({"MASTER_ADDR": "10.0.0.1"})
     (True, False)
     """
-    return any(means_own_host(environ.get(name, "").strip()) for name in LEADER_VARIABLES)
+    leaders = (environ.get(name, "").strip() for name in LEADER_VARIABLES)
+    return any(map(means_own_host, leaders)) or means_own_host(environ.get(JAX_LEADER, "").rpartition(":")[0])
 
 
 def _other_than_one_host(variables: EnvironmentVariables, ranks_per_host: int) -> str:

@@ -25,6 +25,7 @@ VARIABLES: dict[str, SizeKind] = {
     "MV2_COMM_WORLD_SIZE": "tasks",
     "JSM_NAMESPACE_SIZE": "tasks",
     "FLUX_JOB_SIZE": "tasks",
+    "JAX_NUM_PROCESSES": "tasks",
     "SLURM_STEP_NUM_TASKS": "tasks",
     "SLURM_NTASKS": "tasks",
     "SLURM_NNODES": "hosts",

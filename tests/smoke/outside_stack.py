@@ -239,7 +239,7 @@ STACK: tuple[Case, ...] = (
     Case("the job's variables", (), wrapper="touch MARK", everywhere=True, arguments=JOBS),
     Case("the job's variables and quotas", (), before=HELD_BACK, everywhere=True, arguments=JOBS),
     Case(
-        "the job's variables, idle and native",
+        "the job's variables; idle and native",
         (),
         wrapper="touch MARK; chrt -i -p 0 $$",
         everywhere=True,

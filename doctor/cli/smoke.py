@@ -34,7 +34,6 @@ from doctor.cli.shared_options import (
     history_options,
     time_option,
 )
-from doctor.engine.catalog import iter_checks
 from doctor.engine.check import Check
 from doctor.engine.errors import UsageError, require_one_of, require_utf_8
 from doctor.engine.quantities import parse_bytes
@@ -208,18 +207,14 @@ def _idle_node(node: str, selection: HostSelection) -> Inventory:
 
 
 class IncrementalLoader:
-    """Loads all checks and the report modules in small pieces while the hosts start."""
+    """Loads the run's checks and the report modules in small pieces while the hosts start."""
 
     def __init__(self) -> None:
         self.catalog: list[Check] = []
-        self._complete = False
 
     def load(self) -> Iterator[object]:
-
-        for check in iter_checks():
-            self.catalog.append(check)
+        for check in self.smoke_checks():
             yield check.needs
-        self._complete = True
         for name in (
             "doctor.smoke.results.figures",
             "doctor.engine.exit_code",
@@ -229,10 +224,9 @@ class IncrementalLoader:
             yield import_module(name)
 
     def smoke_checks(self) -> list[Check]:
-        """The checks of the smoke run. Loads them again if the loading was interrupted."""
-        if not self._complete:
-            self.catalog = load_catalog([])
-        return choose_checks(self.catalog, ["smoke"], roots=True)
+        """The checks of the smoke run; the file of one that is not loaded yet runs when it is read."""
+        self.catalog = self.catalog or load_catalog([])
+        return choose_checks(self.catalog, AREA, roots=True)
 
 
 def parse_smoke_options(

@@ -82,7 +82,7 @@ class Messages:
         """Two readings of one message in this rank's memory differ."""
         self.held: dict[int, int] = {}
 
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """What an event says of them."""
         return {"sent": self.sent, "received": self.received, "changed": self.changed}
 

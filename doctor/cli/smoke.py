@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -144,8 +144,6 @@ def command(
     # The agents of a screening are started cell by cell.
     screened = needs_screening(len(fleet.hosts), smoke_options.cell_size)
     smoke_checks_only = not (any(choice) or connection.within or screened)
-    catalog = [] if smoke_checks_only else load_catalog(choice.checks)
-    selected = [] if smoke_checks_only else choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
     transport = None
@@ -158,10 +156,12 @@ def command(
             transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts)
             agents = start_agents(slots, transport, port, local=fleet.local)
 
+    catalog = load_catalog(choice.checks)
+    selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
     options = ExamineOptions(
         transport=connection.transport, ssh=ssh, within=connection.within, launch=launch, smoke=smoke_options
     )
-    progress, loader = ProgressLine(len(fleet.hosts), sys.stderr), IncrementalLoader()
+    progress = ProgressLine(len(fleet.hosts), sys.stderr)
     events = start_events(output, fleet.hosts, selected, fleet.source)
     table = hosts.rank_table or ""
     step, stage = combine_callbacks(progress.step, events.host), combine_callbacks(progress.stage, events.stage)
@@ -171,13 +171,13 @@ def command(
                 fleet,
                 agents,
                 transport,
-                loader.smoke_checks,
+                selected,
                 options,
                 environ,
                 rank_table=table,
                 progress=step,
                 stage=stage,
-                meanwhile=loader.load(),
+                meanwhile=_load_meanwhile(selected),
             )
         else:
             examination = examine(fleet, selected, options, environ, rank_table=table, progress=step, stage=stage)
@@ -186,7 +186,7 @@ def command(
     if examination.smoke_rejection:
         raise UsageError(examination.smoke_rejection)
     history = history_options("smoke", output, no_history)
-    code = save_and_report(examination, loader.catalog or catalog, output, events, history, "smoke")
+    code = save_and_report(examination, catalog, output, events, history, "smoke")
     if training.save_baseline:
         add_to_baseline(training.save_baseline, examination.report.smoke)
     raise typer.Exit(code)
@@ -206,27 +206,17 @@ def _idle_node(node: str, selection: HostSelection) -> Inventory:
     return this_host_only(node, None)
 
 
-class IncrementalLoader:
-    """Loads the run's checks and the report modules in small pieces while the hosts start."""
-
-    def __init__(self) -> None:
-        self.catalog: list[Check] = []
-
-    def load(self) -> Iterator[object]:
-        for check in self.smoke_checks():
-            yield check.needs
-        for name in (
-            "doctor.smoke.results.figures",
-            "doctor.engine.exit_code",
-            "doctor.report.formats.plain",
-            "doctor.report.formats.json",
-        ):
-            yield import_module(name)
-
-    def smoke_checks(self) -> list[Check]:
-        """The checks of the smoke run; the file of one that is not loaded yet runs when it is read."""
-        self.catalog = self.catalog or load_catalog([])
-        return choose_checks(self.catalog, AREA, roots=True)
+def _load_meanwhile(checks: Iterable[Check]) -> Iterator[object]:
+    """Loads the checks and the report modules in small pieces."""
+    for check in checks:
+        yield check.needs
+    for name in (
+        "doctor.smoke.results.figures",
+        "doctor.engine.exit_code",
+        "doctor.report.formats.plain",
+        "doctor.report.formats.json",
+    ):
+        yield import_module(name)
 
 
 def parse_smoke_options(

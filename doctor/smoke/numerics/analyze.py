@@ -243,7 +243,7 @@ def _order(event: TrainingStep) -> tuple[int, ...]:
 
 def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
     """The ranks that made the first bad number out of good ones; ranks that received it are not reported."""
-    for step, events in trace.numbered_steps():
+    for step, events in enumerate(trace.steps):
         bad = {rank: event.bad for rank, event in sorted(events.items()) if event.bad}
         if not bad:
             continue

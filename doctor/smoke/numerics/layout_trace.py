@@ -98,16 +98,12 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def altered_message(self) -> tuple[int, tuple[int, ...]] | None:
         """The first step in which a message between pipeline stages changed, and the ranks where it can have."""
-        altered = ((step, altered_messages(events)) for step, events in self.numbered_steps())
+        altered = ((step, altered_messages(events)) for step, events in enumerate(self.steps))
         return next(((step, ranks) for step, ranks in altered if ranks), None)
-
-    def numbered_steps(self) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
-        """The steps, numbered."""
-        yield from enumerate(self.steps)
 
     def steps_from_right_parameters(self, tolerance: float) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
         """Up to the first step that leaves wrong parameters on every rank: what follows from them accuses none."""
-        for step, events in self.numbered_steps():
+        for step, events in enumerate(self.steps):
             yield step, events
             compared = any(event.grad_error is not None for rank, event in events.items() if rank)
             errors = [event.params_error for event in events.values()]  # None: not compared, or not finite

@@ -210,13 +210,8 @@ def _load_meanwhile(checks: Iterable[Check]) -> Iterator[object]:
     """Loads the checks and the report modules in small pieces."""
     for check in checks:
         yield check.needs
-    for name in (
-        "doctor.smoke.results.figures",
-        "doctor.engine.exit_code",
-        "doctor.report.formats.plain",
-        "doctor.report.formats.json",
-    ):
-        yield import_module(name)
+    for name in ("smoke.results.figures", "engine.exit_code", "report.formats.plain", "report.formats.json"):
+        yield import_module(f"doctor.{name}")
 
 
 def parse_smoke_options(

@@ -94,7 +94,9 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
         text = "ranks of {0} hosts cannot meet at {1}, which is each host itself; name another one with --master-addr"
         raise ValueError(filled(text, len(hosts), options.master_addr))
     rule = group_rule(backend, (host.npu_model for host in hosts.values()))
-    return settled_plan(backend, placements, rule, options, master_addr=options.master_addr or _master_address(hosts))
+    first, host = next(iter(hosts.items()))  # by the address that it was reached at
+    address = options.master_addr or (LOOPBACK[0] if len(hosts) == 1 else host.server or first)
+    return settled_plan(backend, placements, rule, options, master_addr=address)
 
 
 def settled_plan(
@@ -323,9 +325,3 @@ def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions)
 
 def _format_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(str(number) for number in numbers) or "none"
-
-
-def _master_address(hosts: Mapping[str, PlanHost]) -> str:
-    """Where the ranks meet: on the first host, by the address that it was reached at."""
-    first, host = next(iter(hosts.items()))
-    return LOOPBACK[0] if len(hosts) == 1 else host.server or first

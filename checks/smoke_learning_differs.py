@@ -20,6 +20,8 @@ DIFFER = {
     "other ranks had not",
     ("losses", False): "had computed another loss for one of them than the same training in one process; which of "
     "them is wrong is not known",
+    ("messages", True): "had changed a message between pipeline stages in its memory",
+    ("messages", False): "have different bits of the messages between them; which of them are wrong is not known",
 }
 """By what differs: replicas from each other, or from the serial run; and by whether it is known who is wrong."""
 
@@ -50,13 +52,15 @@ def smoke_learning_differs(
     tolerance of one step); of 360 healthy trainings the furthest came to 1.2e-4. Each step's loss is compared, too,
     with that of the same rows in the serial run (1e-3; ten times the tolerance of one step): a rank that is off alone
     computed it wrong; where all are off, or all but the first rank of the group, the serial run of that rank was wrong.
-    This verdict can be wrong where an error of one pipeline stage has spread to the others, so that all of them are
-    named, and does not see a smaller error that all replicas have alike. Where anything is further than 1e-2 from the
-    serial training, the collectives run again, exactly: smoke-collective-wrong then names a rank that has made them
-    wrong since their test, and what all ranks came to follows from it. From 410 ranks on the serial training does fewer
-    steps than the ranks, so that it takes no longer than for 410: a fault that begins later shows by the replicas
-    alone. Of a sharded optimizer (ZeRO-1) each rank keeps what it had in hand in the first 64 steps, and who made the
-    first wrong number is named; of all steps it makes the updates again, and they are the same bit for bit.
+    Messages between pipeline stages are compared by digests first, at both ends: if one changed in the memory of a
+    rank, that rank is named, else its sender and its receiver. This verdict can be wrong where an error of one pipeline
+    stage has spread to the others, so that all of them are named, and does not see a smaller error that all replicas
+    have alike. Where anything is further than 1e-2 from the serial training, the collectives run again, exactly:
+    smoke-collective-wrong then names a rank that has made them wrong since their test, and what all ranks came to
+    follows from it. From 410 ranks on the serial training does fewer steps than the ranks, so that it takes no longer
+    than for 410: a fault that begins later shows by the replicas alone. Of a sharded optimizer (ZeRO-1) each rank keeps
+    what it had in hand in the first 64 steps, and who made the first wrong number is named; of all steps it makes the
+    updates again, and they are the same bit for bit.
     """
     causes = {cause.check for cause in analyze_training(run.plan, training).causes} if training else set()
     if training and any(outlier.share > LOSS_TOLERANCE for outlier, _ in device_outliers(run.plan, training, None)):
@@ -87,10 +91,10 @@ def smoke_learning_differs(
             tie=not known or bool(wrong.senders),
             sent=sent_by(run.plan, wrong.senders),
             steps=events[0].steps,
-            differ=DIFFER["losses" if wrong.losses else "replicas" if wrong.replicas else "serial", known],
+            differ=DIFFER[wrong.what, known],
             error=filled(
                 ": by {0} of it"
-                if wrong.losses
+                if wrong.what == "losses"
                 else ": {0} from the serial training after {1} steps, as a share of what was learned",
                 f"{wrong.error:.1e}",
                 events[0].error_steps or events[0].steps,

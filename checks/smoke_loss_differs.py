@@ -26,9 +26,10 @@ def smoke_loss_differs(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     programs that were tried, the mildest by 1e-3. Without an all-reduce in the forward pass the loss of step 0 is off
     and whole tensors part; with permuted shards it is off and they do not; without one in the backward pass the loss of
     step 0 is right and its gradient is off; with a shifted ZeRO shard the gradient of step 0 is right too. Shards that
-    changed places and single flipped bits change no loss: other checks see them by digests. A rank also compares its
-    own loss with that of the same blocks in its reference run: the mean over many ranks would hide it. If only some
-    ranks are off, they are named, and all ranks of a model whose loss is off as a whole. This verdict can be wrong
-    where the reference run of such a rank went wrong, and not the layout: `smoke-reference-differs` sees that.
+    changed places and single flipped bits change no loss: other checks see them by digests, and this one those of
+    messages between pipeline stages. A rank also compares its own loss with that of the same blocks in its reference
+    run: the mean over many ranks would hide it. If only some ranks are off, they are named, and all ranks of a model
+    whose loss is off as a whole. This verdict can be wrong where the reference run of such a rank went wrong, and not
+    the layout: `smoke-reference-differs` sees that.
     """
     yield from findings("smoke-loss-differs", run, training)

@@ -13,7 +13,7 @@ import pytest
 
 from doctor.cli.root_helper import helper_text, root_probes, sudoers_line
 from doctor.collect.collector.collector import ROOT_HELPER
-from doctor.engine.catalog import iter_checks
+from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Fact
 from doctor.facts.boot import boot_facts
 from tests.conftest import PREPARED
@@ -21,7 +21,7 @@ from tests.hosts.fleet import Fleet, merge
 
 ROOT = Path(__file__).parents[1]
 RULES = "table inet f { chain c { type filter hook input priority 0; tcp dport 29500-60000 drop; }; }"
-PROBES = root_probes([*(fact for check in iter_checks() for fact in check.facts), *boot_facts(iter_checks())])
+PROBES = root_probes([*(fact for check in load_checks() for fact in check.facts), *boot_facts(load_checks())])
 
 
 @pytest.mark.parametrize("user", ["ann", "%hpc", "a.b-c_1"])
@@ -38,7 +38,7 @@ def test_what_is_no_name_makes_no_line(user: str) -> None:
 
 
 def test_every_probe_that_needs_root_is_in_it_and_none_that_takes_arguments() -> None:
-    facts = {fact for check in iter_checks() for fact in check.facts}
+    facts = {fact for check in load_checks() for fact in check.facts}
     alone = {(fact.shares or fact).__name__ for fact in facts if (fact.shares or fact).probe.root and not fact.needs}
     assert alone <= set(PROBES)
     for name, (_, fields) in PROBES.items():

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.cli.app import application
-from doctor.engine.catalog import iter_checks
+from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
 from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import exit_code
@@ -259,7 +259,7 @@ def test_a_wrong_value_within_a_field_is_named(
 
 @cache
 def catalog() -> tuple[Check, ...]:
-    return tuple(iter_checks())
+    return tuple(load_checks())
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

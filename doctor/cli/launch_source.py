@@ -71,7 +71,9 @@ def job_of_launch(launch: LaunchOptions) -> JobOptions:
     from doctor.cli.host_options import JobOptions
 
     ranks = launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0
-    return JobOptions(launch.python, ranks, launch.master_addr, launch.master_port or 0)
+    # A launch for one host, run on each of several, does not say where they meet.
+    is_local = launch.max_nodes == 1 and launch.master_addr in ("127.0.0.1", "localhost")
+    return JobOptions(launch.python, ranks, "" if is_local else launch.master_addr, launch.master_port or 0)
 
 
 def take_launch_line(argv: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -34,7 +34,6 @@ from doctor.cli.shared_options import (
     history_options,
     time_option,
 )
-from doctor.engine.catalog import iter_checks
 from doctor.engine.check import Check
 from doctor.engine.errors import UsageError, require_one_of, require_utf_8
 from doctor.engine.quantities import parse_bytes
@@ -144,8 +143,6 @@ def command(
     # The agents of a screening are started cell by cell.
     screened = needs_screening(len(fleet.hosts), smoke_options.cell_size)
     smoke_checks_only = not (any(choice) or connection.within or screened)
-    catalog = [] if smoke_checks_only else load_catalog(choice.checks)
-    selected = [] if smoke_checks_only else choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
     transport = None
@@ -158,10 +155,12 @@ def command(
             transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts)
             agents = start_agents(slots, transport, port, local=fleet.local)
 
+    catalog = load_catalog(choice.checks)
+    selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
     options = ExamineOptions(
         transport=connection.transport, ssh=ssh, within=connection.within, launch=launch, smoke=smoke_options
     )
-    progress, loader = ProgressLine(len(fleet.hosts), sys.stderr), IncrementalLoader()
+    progress = ProgressLine(len(fleet.hosts), sys.stderr)
     events = start_events(output, fleet.hosts, selected, fleet.source)
     step, stage = combine_callbacks(progress.step, events.host), combine_callbacks(progress.stage, events.stage)
     try:
@@ -170,13 +169,13 @@ def command(
                 fleet,
                 agents,
                 transport,
-                loader.smoke_checks,
+                selected,
                 options,
                 environ,
                 rank_table=hosts.rank_table or "",
                 progress=step,
                 stage=stage,
-                meanwhile=loader.load(),
+                meanwhile=_load_meanwhile(selected),
             )
         else:
             examination = examine(
@@ -187,7 +186,7 @@ def command(
     if examination.smoke_rejection:
         raise UsageError(examination.smoke_rejection)
     history = history_options("smoke", output, no_history)
-    code = save_and_report(examination, loader.catalog or catalog, output, events, history, "smoke")
+    code = save_and_report(examination, catalog, output, events, history, "smoke")
     if training.save_baseline:
         add_to_baseline(training.save_baseline, examination.report.smoke)
     raise typer.Exit(code)
@@ -207,32 +206,12 @@ def _idle_node(node: str, selection: HostSelection) -> Inventory:
     return this_host_only(node, None)
 
 
-class IncrementalLoader:
-    """Loads all checks and the report modules in small pieces while the hosts start."""
-
-    def __init__(self) -> None:
-        self.catalog: list[Check] = []
-        self._complete = False
-
-    def load(self) -> Iterator[object]:
-
-        for check in iter_checks():
-            self.catalog.append(check)
-            yield check.needs
-        self._complete = True
-        for name in (
-            "doctor.smoke.results.figures",
-            "doctor.engine.exit_code",
-            "doctor.report.formats.plain",
-            "doctor.report.formats.json",
-        ):
-            yield import_module(name)
-
-    def smoke_checks(self) -> list[Check]:
-        """The checks of the smoke run. Loads them again if the loading was interrupted."""
-        if not self._complete:
-            self.catalog = load_catalog([])
-        return choose_checks(self.catalog, ["smoke"], roots=True)
+def _load_meanwhile(checks: Iterable[Check]) -> Iterator[object]:
+    """Loads the checks and the report modules in small pieces."""
+    for check in checks:
+        yield check.needs
+    for name in ("smoke.results.figures", "engine.exit_code", "report.formats.plain", "report.formats.json"):
+        yield import_module(f"doctor.{name}")
 
 
 def parse_smoke_options(

@@ -73,16 +73,10 @@ def load_checks(extra: Sequence[Path] = ()) -> list[Check]:
 
     Raises: BadCheck for a file that breaks the rules, or a name that is there twice.
     """
-    return list(iter_checks(extra))
-
-
-def iter_checks(extra: Sequence[Path] = ()) -> Iterator[Check]:
-    """The same, each as it is loaded."""
-    checks_by_name: dict[str, Check] = {}
+    checks: dict[str, Check] = {}
     for path, package in check_files(extra):
-        check = load_check(path, package)
-        _add(checks_by_name, check)
-        yield check
+        _add(checks, load_check(path, package))
+    return list(checks.values())
 
 
 def _add(checks: dict[str, Check], check: Check) -> None:

@@ -6,7 +6,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -184,7 +184,7 @@ def examine_smoke(
     inventory: Inventory,
     agents: AgentSession,
     transport: Transport,
-    checks: Callable[[], Sequence[Check]],
+    checks: Sequence[Check],
     options: ExamineOptions,
     environ: Mapping[str, str],
     *,
@@ -195,8 +195,8 @@ def examine_smoke(
 ) -> Examination:
     """The smoke run alone, on hosts that are already chosen: its agents' visit is the only one.
 
-    ``meanwhile``: work for the time in which hosts import torch; ``checks`` is called when it is done. They must need
-    nothing but the smoke run, and what any visit tells.
+    ``checks`` must need nothing but the smoke run, and what any visit tells. ``meanwhile``: work for the time in which
+    hosts import torch.
     """
     from doctor.smoke.run.round import run_single_round
     from doctor.smoke.run.supervisor import smoke as run_again
@@ -216,7 +216,7 @@ def examine_smoke(
     finally:
         transport.close()
     run = job.run(started, agents.began, smoke_round.records, transport.warnings, smoke_round, smoke_round.stopped)
-    report = _evaluated(run, () if smoke_round.rejection else checks(), options, inventory)
+    report = _evaluated(run, () if smoke_round.rejection else checks, options, inventory)
     return Examination(run, report, smoke_round.stopped, smoke_round.rejection)
 
 

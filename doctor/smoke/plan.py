@@ -16,6 +16,7 @@ from doctor.smoke.programs import RANKS_ON_SINGLE_HOST
 from doctor.smoke.programs.process_groups import Plan, PlannedLayout, PlannedRank, partitions, why_no_group
 from doctor.transport.host_texts import filled_here
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEADS = 8
 """Of the model's attention: tensor parallelism must divide them."""
 LAYERS = 2
@@ -29,7 +30,6 @@ HCCL_BUFFER = 200
 ATLAS_TRAINING = "d801"
 """PCI device id of the Atlas training series (910A, 910ProA and their like)."""
 _GROUPS_OF_HALVES = "1, 2, 4 or 8 on each host, 2 and 4 within NPUs 0-3 or 4-7"
-LOCAL_ADDRESS = "127.0.0.1"
 KINDS: dict[Backend, str] = {"hccl": "npu", "nccl": "gpu"}
 _LAYOUT_FORM = "dp=4,tp=2,pp=1, then zero=1, acc=2 or recompute as wished"
 
@@ -90,8 +90,13 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
     """The plan for these hosts, which are in inventory order. Raises: ValueError."""
     backend = options.backend or common_backend([host.devices for host in hosts.values()])
     placements = _placements(hosts, backend, options)
+    if len(hosts) > 1 and options.master_addr in LOOPBACK:
+        text = "ranks of {0} hosts cannot meet at {1}, which is each host itself; name another one with --master-addr"
+        raise ValueError(filled(text, len(hosts), options.master_addr))
     rule = group_rule(backend, (host.npu_model for host in hosts.values()))
-    return settled_plan(backend, placements, rule, options, master_addr=options.master_addr or _master_address(hosts))
+    first, host = next(iter(hosts.items()))  # by the address that it was reached at
+    address = options.master_addr or (LOOPBACK[0] if len(hosts) == 1 else host.server or first)
+    return settled_plan(backend, placements, rule, options, master_addr=address)
 
 
 def settled_plan(
@@ -320,9 +325,3 @@ def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions)
 
 def _format_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(str(number) for number in numbers) or "none"
-
-
-def _master_address(hosts: Mapping[str, PlanHost]) -> str:
-    """Where the ranks meet: on the first host, by the address that it was reached at."""
-    first, host = next(iter(hosts.items()))
-    return LOCAL_ADDRESS if len(hosts) == 1 else host.server or first

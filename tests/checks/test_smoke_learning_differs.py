@@ -38,6 +38,30 @@ def test_whose_sum_of_gradients_was_another_may_have_been_sent_it_so() -> None:
     assert finding.explained_by == ("smoke-collective-wrong",)
 
 
+@pytest.mark.parametrize(
+    ("came", "changed", "ranks", "words"),
+    [
+        (9, 0, [0, 1], "ranks 0 and 1 have different bits of the messages"),
+        (9, 2, [1], "had changed a message"),
+        (5, 0, [], ""),
+    ],
+)
+def test_a_message_that_changed_tells_more_than_what_follows_from_it(
+    came: int, changed: int, ranks: list[int], words: str
+) -> None:
+    run = ran(4, 2)
+    events = [
+        LearnedParameters(
+            rank, rank, 0, 1, 7, 10, 0.5 if ranks else 0.0, sent={1: 5} if not rank else {},
+            received={0: came} if rank == 1 else {}, changed=rank + 1 == changed,
+        )
+        for rank in range(4)
+    ]  # fmt: skip
+    found = run_check(NAME, run, learned(run, events)).findings
+    assert [finding.values["ranks"] for finding in found] == [ranks] * bool(ranks)
+    assert words in " ".join(map(str, found))
+
+
 def test_most_ranks_may_be_the_wrong_ones() -> None:
     [finding] = outcome({0: 5, 1: 5, 2: 5, 3: 1}, {0: 1e-2, 1: 1e-2, 2: 1e-2, 3: 4e-6}).findings
     assert finding.values["ranks"] == [0, 1, 2]

@@ -72,6 +72,9 @@ def test_a_loss_is_laid_at_those_between_whom_a_message_changed() -> None:
     finding = passing(loss_off(Trained(PP2DP2), since=1), step=1, came=9, changed=2).only_finding(NAME)
     assert finding.values["ranks"] == [2] and not finding.values["tie"]
     assert "changed in step 1 in the memory of rank 2" in str(finding)
+    no_loss = passing(Trained(PP2DP2), step=1, came=9).only_finding(NAME)
+    assert no_loss.values["ranks"] == [0, 2] and str(no_loss).startswith("a message between pipeline stages changed in")
+    assert not passing(Trained(PP2DP2), step=1, came=1).findings(NAME)
 
 
 def test_a_message_that_changed_later_or_not_at_all_explains_no_loss() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from doctor.engine.boot_form import BootForm, BootView
-from doctor.engine.catalog import iter_checks
+from doctor.engine.catalog import load_checks
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Absent, Output, ProbeAnswer, Unreadable, Visit
 from doctor.engine.quantities import GIB, MIB
@@ -51,7 +51,7 @@ def settings(texts: Mapping[str, str] = {}, init: str = "systemd") -> SysctlFile
 
 
 def test_every_row_is_of_a_check_and_of_facts_that_it_needs() -> None:
-    facts = {check.name: check.facts for check in iter_checks()}
+    facts = {check.name: check.facts for check in load_checks()}
     assert set(FORMS) <= set(facts)
     for name, forms in FORMS.items():
         assert {form.fact for form in forms} <= facts[name], name

@@ -8,6 +8,7 @@ from tests.smoke.outside_cases import (
     DIED,
     FAILED_LOADER,
     HANGS,
+    HELD_BACK,
     HOOK,
     JOIN,
     NETWORK,
@@ -65,6 +66,23 @@ ROW += (
     "    if c.dim() > 1 and c.is_floating_point():\n        c = c.clone()\n        c[..., 0, :] *= 1.02\n    return c\n"
 )
 ROW += "torch.Tensor.__matmul__ = wrong"
+
+PROXIES = "touch MARK; export http_proxy=http://10.255.255.1:3128 https_proxy=http://10.255.255.1:3128 "
+PROXIES += "all_proxy=socks5://10.255.255.1:1080 grpc_proxy=http://10.255.255.1:3128"
+SHORT_PRODUCTS = "touch MARK; export ONEDNN_DEFAULT_FPMATH_MODE=BF16 DNNL_DEFAULT_FPMATH_MODE=BF16"
+STRANGERS = "mount -t tmpfs -o size=2m,mode=1777 none /dev/shm && touch MARK; "
+STRANGERS += "setpriv --reuid 65534 --regid 65534 --clear-groups sh -c 'cat /dev/zero >/dev/shm/theirs' 2>/dev/null"
+LARGE_IN = HOOK.format("input", "tcp dport 22 accept; tcp sport 22 accept; meta l4proto tcp meta length > 1400 drop")
+NO_NAMES = "echo 'nameserver 10.255.255.1\noptions timeout:30 attempts:5' >/run/names; "
+NO_NAMES += "mount --bind /run/names /etc/resolv.conf"
+DATABASE = "import sqlite3\na, b = (sqlite3.connect('/run/job.db', timeout=1e6) for _ in 'ab')\n"
+DATABASE += "a.execute('begin exclusive')\nb.execute('begin exclusive')"
+LOADER = (
+    "import torch.utils.data as d; next(iter(d.DataLoader([1], num_workers=1, collate_fn=lambda _: time.sleep(1e6))))"
+)
+TLS = "import socket, ssl; a, b = socket.socketpair(); c = ssl.create_default_context(); c.check_hostname = False\n"
+TLS += "c.wrap_socket(a)"
+JOBS = ("--env", "job", "--", "torchrun", "--nproc-per-node", "1", "train.py")
 
 
 def through(text: str) -> str:
@@ -172,5 +190,60 @@ STACK: tuple[Case, ...] = (
     ),
     Case("gradient of one step is lost", MISCOMPUTED, {"kind": "unsummed", "every": 3}, early=True),
     Case("raises at its import once", START, imports=at_import("raise OSError(5, 'Input/output error')")),
+    Case("no more locked memory", (), wrapper="touch MARK; ulimit -l 0"),
+    Case("library of Python is nowhere", START, wrapper="touch MARK; export PYTHONHOME=/nowhere"),
+    Case("proxies in its variables", (), wrapper=PROXIES),
+    Case("another rank in its variables", (), wrapper="touch MARK; export RANK=0 WORLD_SIZE=1 LOCAL_RANK=7"),
+    Case(
+        "details of torch.distributed", BROKEN, wrapper="touch MARK; export TORCH_DISTRIBUTED_DEBUG=DETAIL", must=False
+    ),
+    Case("gloo connects late", BROKEN, wrapper="touch MARK; export TORCH_GLOO_LAZY_INIT=1", must=False),
+    Case("gloo over TLS", BROKEN, wrapper="touch MARK; export GLOO_DEVICE_TRANSPORT=TCP_TLS"),
+    Case("store without libuv", (), wrapper="touch MARK; export USE_LIBUV=0"),
+    Case("products by oneDNN in bfloat16", MISCOMPUTED, wrapper=SHORT_PRODUCTS, must=False),
+    Case(
+        "number of threads is a word",
+        (),
+        wrapper="touch MARK; export OMP_NUM_THREADS=all MKL_NUM_THREADS=-1",
+        must=False,
+    ),
+    Case(
+        "all threads on one CPU",
+        SLOWED,
+        wrapper="touch MARK; export GOMP_CPU_AFFINITY=0 OMP_PROC_BIND=true",
+        must=False,
+    ),
+    Case("processes of others are hidden", (), before="mount -o remount,hidepid=2 /proc && touch MARK", must=False),
+    Case("/dev/shm full of a stranger's files", FAILED_LOADER, before=STRANGERS, must=False),
+    Case("large packets lost on their way in", BROKEN, before=f"{LARGE_IN} && touch MARK", must=False),
+    Case("another version of torch", (), imports=at_import("import torch; torch.__version__ = '2.0.1'")),
+    Case(
+        "anomalies are looked for", SLOWED, program("import torch; torch.autograd.set_detect_anomaly(True)"), must=False
+    ),
+    Case("pauses in C", HANGS, program("import ctypes; ctypes.CDLL(None).pause()")),
+    Case("waits for a name", HANGS, command(f"{NO_NAMES}; exec getent hosts none.example.org"), must=False),
+    Case("waits for a database", HANGS, program(DATABASE)),
+    Case("waits for a task", HANGS, program("import asyncio; asyncio.run(asyncio.sleep(10 ** 6))")),
+    Case("waits for a result", HANGS, program("import concurrent.futures as c; c.Future().result()")),
+    Case("waits for two threads", HANGS, program("import threading; threading.Barrier(2).wait()")),
+    Case(
+        "saves to a FIFO",
+        HANGS,
+        program("import torch; os.mkfifo('/run/fifo'); torch.save(torch.ones(9), '/run/fifo')"),
+    ),
+    Case("waits for a queue of torch", HANGS, program("import torch.multiprocessing as m; m.Queue().get()")),
+    Case("waits for a loader of its own", HANGS, program(LOADER)),
+    Case("waits for TLS", HANGS, program(TLS)),
+    Case("every second CPU everywhere", (), wrapper="touch MARK; taskset -p 2 $$ >/dev/null", everywhere=True),
+    Case("one CPU for one host", SLOWED, wrapper="touch MARK; taskset -p 1 $$ >/dev/null", must=False),
+    Case("the job's variables", (), wrapper="touch MARK", everywhere=True, arguments=JOBS),
+    Case("the job's variables and quotas", (), before=HELD_BACK, everywhere=True, arguments=JOBS),
+    Case(
+        "the job's variables; idle and native",
+        (),
+        wrapper="touch MARK; chrt -i -p 0 $$",
+        everywhere=True,
+        arguments=(*JOBS, "--native"),
+    ),
 )
 """Written down before the judge was read."""

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctor.cli.launch_source import job_of_launch
+from doctor.engine.record import LaunchOptions
 from doctor.environment.job_context import detect
 from doctor.smoke.model import STAGES, Layout, SmokePlan
 from doctor.smoke.plan import (
@@ -49,6 +51,18 @@ def test_this_machine_alone_has_four_ranks_on_its_cpus() -> None:
     assert plan.master_addr == "127.0.0.1"
     assert plan.layouts == default_layouts(4)
     assert plan.stages == tuple(stage for stage in STAGES if stage not in ("native", "soak", "devices"))
+
+
+def test_several_hosts_do_not_meet_at_an_address_that_each_of_them_has() -> None:
+    hosts = {"b": PlanHost(slots=1), "a": PlanHost(slots=1)}
+    for address in ("127.0.0.1", "localhost", "::1"):
+        with pytest.raises(ValueError, match="ranks of 2 hosts cannot meet"):
+            build_plan(hosts, SmokeOptions(master_addr=address))
+        assert build_plan(ONE_HOST, SmokeOptions(master_addr=address)).master_addr == address
+    assert build_plan(hosts, SmokeOptions(master_addr="10.0.0.1")).master_addr == "10.0.0.1"
+    for nodes, address in ((1, "127.0.0.1"), (1, "10.0.0.1"), (2, "127.0.0.1")):
+        expected = "" if (nodes, address) == (1, "127.0.0.1") else address
+        assert job_of_launch(LaunchOptions(max_nodes=nodes, master_addr=address)).master_addr == expected
 
 
 def test_native_is_asked_for() -> None:

@@ -119,6 +119,9 @@ def test_a_file_that_a_rank_waits_for_is_named_with_its_mount_and_server() -> No
     assert len(text) < 1500 and text.isprintable()
 
 
+OUR_CALL, POOL = '"worker/comm.py", line 9 in all_reduce', '"/home/ann/worker.py", line 7 in act'
+
+
 @pytest.mark.parametrize(
     ("frames", "expected"),
     [
@@ -128,7 +131,10 @@ def test_a_file_that_a_rank_waits_for_is_named_with_its_mount_and_server() -> No
             "/home/ann/save.py:9 save",
         ),
         (('"/usr/lib/python3.11/threading.py", line 5 in wait', '"worker/comm.py", line 97 in run_traced'), ""),
-        (('"<string>", line 3 in forward', '"/site/torch/fx/graph_module.py", line 9 in call'), ""),
+        (('"<string>", line 3 in forward', '"/site/torch/fx/graph_module.py", line 9 in call', OUR_CALL), ""),
+        (('"/site/torch/futures/__init__.py", line 1 in wait', POOL, OUR_CALL), "/home/ann/worker.py:7 act"),
+        (('"/site/torch/cuda/__init__.py", line 1 in synchronize', POOL, OUR_CALL), ""),
+        (('"/site/torch/distributed/distributed_c10d.py", line 1 in all_reduce', POOL, OUR_CALL), ""),
     ],
 )
 def test_of_files_that_anybody_calls_the_caller_tells(frames: tuple[str, ...], expected: str) -> None:

@@ -94,6 +94,10 @@ class LearnedParameters(RankEvent, frozen=True, tag="learned"):
     """Of the step that is furthest from the loss of the same rows in the serial run, as a share; on last stages."""
     serial: tuple[float | None, ...] = ()
     """The loss of each step of the serial run, on ranks that do it."""
+    sent: dict[int, int] = {}
+    """As in `TrainingStep`."""
+    received: dict[int, int] = {}
+    changed: bool = False
 
 
 class SmokeLearning(StageFact, frozen=True):

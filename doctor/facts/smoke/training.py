@@ -107,7 +107,7 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     params_error: float | None = None
     """From the reference run's parameters behind the step, as a share of their norm; None where that is not known."""
     sent: dict[int, Digest] = {}
-    """Of all messages to another pipeline stage, by its rank."""
+    """Of all messages to another pipeline stage so far, by its rank."""
     received: dict[int, Digest] = {}
     changed: bool = False
     """Two readings of such a message in the rank's own memory differ."""

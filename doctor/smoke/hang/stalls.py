@@ -59,7 +59,8 @@ class Resend(NamedTuple):
 def left_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure | None:
     """Ranks that are done while others wait for them; or, if most are done, those whose call no other rank makes."""
     for wait in waits.values():
-        left_ranks = [rank for rank in wait.absent_ranks if rank in state.snaps and _has_left(state.snaps[rank])]
+        absent = [state.snaps[rank] for rank in wait.absent_ranks if rank in state.snaps]
+        left_ranks = [snap.rank for snap in absent if snap.state == "done" and (snap.dead or snap.age > LEFT_SECONDS)]
         if not left_ranks:
             continue
         about = current_collective(state.snaps[wait.blocked_ranks[0]])
@@ -137,10 +138,6 @@ def _calls_too_much(state: RunState, rank: int) -> bool:
     """Whether a rank's last call is one too many; unknown in a user's program, whose steps differ."""
     last = state.traces[rank].last
     return last is not None and last.stage in STEPPED and not state.traces[rank].last_is_usual
-
-
-def _has_left(snap: Snapshot) -> bool:
-    return snap.state == "done" and (bool(snap.dead) or snap.age > LEFT_SECONDS)
 
 
 def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: float) -> Failure | None:

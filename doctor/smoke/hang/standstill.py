@@ -23,10 +23,13 @@ LENGTHS = re.compile(r"\b(?P<received>\d{1,15}) vs (?P<expected>\d{1,15})\. Rece
 ELEMENT_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 MAX_PIECE = 1 << 20
 """Bytes (gloo/allreduce.h, kMaxSegmentSize)."""
-NOT_THE_PROGRAM = re.compile(r"[/\\](torch|torch_npu|mindspore)[/\\]|(^|[/\\])worker([/\\]\w+)?\.py$|^<doctor")
+NOT_THE_PROGRAM = re.compile(r"[/\\](torch|torch_npu|mindspore)[/\\]|^(worker/|<doctor)")
 """Files in which a rank that waits in a collective may be."""
-ANYBODYS = re.compile(r"^<(frozen |string>|stdin>)|[/\\](threading|socket|selectors)\.py$")
-"""Files whose caller tells: parts of the library, and text that was executed."""
+ANYBODYS = re.compile(
+    r"^<(frozen |string>|stdin>)|[/\\](threading|socket|selectors)\.py$"
+    r"|[/\\]torch[/\\](?!(distributed|cuda|accelerator|autograd)[/\\]|_ops\.py|_tensor\.py)"
+)
+"""Files whose caller tells: parts of the library and of torch that wait for no rank, and text that was executed."""
 COLLECTIVES = re.compile(r"[/\\](torch|torch_npu)[/\\]distributed[/\\](distributed_c10d|c10d_logger)\.py$")
 COLLECTIVE = re.compile(
     r"(?P<operation>all_reduce|all_gather|all_to_all|reduce_scatter|broadcast|reduce|gather|scatter|barrier|send|recv)"

@@ -150,7 +150,11 @@ def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list
         # What one rank of a sharded optimizer made is everywhere behind the step.
         named = sharded_defects(trace, reference.tolerance)
         result += [defect for defect in not_finite_defects(trace) if not named or defect.kind in LOCAL_QUANTITIES]
-    return [_with_senders(traces, _narrowed(defect)) for defect in (*result, *loss_defects(traces, reference))]
+    result += loss_defects(traces, reference)
+    for message in filter(None, map(_changed_message, traces)):
+        if all(defect.trace is not message.trace or defect.step < message.step for defect in result):
+            result.append(message)
+    return [_with_senders(traces, _narrowed(defect)) for defect in result]
 
 
 def _with_senders(traces: Sequence[LayoutTrace], defect: Defect) -> Defect:
@@ -186,16 +190,25 @@ def _always_alone(traces: Sequence[LayoutTrace], ranks: tuple[int, ...]) -> bool
 
 def _narrowed(defect: Defect) -> Defect:
     """What can be any rank's, laid at those between which a message changed before: what follows has other input."""
-    altered = defect.trace.altered_message
-    if not altered or altered[0] > defect.step or not (defect.of_group or not defect.ranks) or defect.root:
+    message = _changed_message(defect.trace)
+    if not message or message.step > defect.step or not (defect.of_group or not defect.ranks) or defect.root:
         return defect
-    tie = len(altered[1]) > 1
-    text = "a message between pipeline stages changed in step {1} in the memory of {0}"
-    if tie:
-        text = "a message between pipeline stages changed in step {1} between the memory of {0}"
-    values = {**defect.values, "likely": filled(text, ranks_on(defect.trace.plan, altered[1]), altered[0])}
+    values = {**defect.values, **message.values}
     template = defect.template if "likely" in defect.values else joined("", (defect.template, "; {likely}"))
-    return msgspec.structs.replace(defect, ranks=altered[1], tie=tie, template=template, values=values, vague=False)
+    changes = {"ranks": message.ranks, "tie": message.tie, "vague": False}
+    return msgspec.structs.replace(defect, template=template, values=values, **changes)
+
+
+def _changed_message(trace: LayoutTrace) -> Defect | None:
+    """The first message between pipeline stages that changed, even where no loss shows it."""
+    if not trace.altered_message:
+        return None
+    step, ranks = trace.altered_message
+    text = "a message between pipeline stages changed in step {1} in the memory of {0}"
+    if len(ranks) > 1:
+        text = "a message between pipeline stages changed in step {1} between the memory of {0}"
+    values = {"likely": filled(text, ranks_on(trace.plan, ranks), step)}
+    return Defect(DIFFERS, "message", step, ranks, "{likely}", values, tie=len(ranks) > 1, trace=trace)
 
 
 def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -> Iterator[Finding]:
@@ -230,7 +243,7 @@ def _order(event: TrainingStep) -> tuple[int, ...]:
 
 def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
     """The ranks that made the first bad number out of good ones; ranks that received it are not reported."""
-    for step, events in trace.numbered_steps():
+    for step, events in enumerate(trace.steps):
         bad = {rank: event.bad for rank, event in sorted(events.items()) if event.bad}
         if not bad:
             continue

@@ -9,7 +9,7 @@ from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
-from doctor.smoke.model import SmokePlan
+from doctor.smoke.model import RankPlacement, SmokePlan
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 
 CameBy = Literal["", "all_reduce", "all_gather", "broadcast", "message"]
@@ -38,16 +38,14 @@ def merge_defects(defects: Iterable[Defect]) -> list[list[Defect]]:
         defects, key=lambda candidate: (candidate.tie, candidate.vague, len(candidate.ranks), candidate.trace.number)
     ):
         for group in groups:
-            if defect.kind == group[0].kind and _same_ranks(group[0].ranks, defect.ranks):
+            ours, ranks = group[0].ranks, defect.ranks
+            same = set(ours) <= set(ranks) if ours and ranks else ours == ranks
+            if defect.kind == group[0].kind and same:
                 group.append(defect)
                 break
         else:
             groups.append([defect])
     return groups
-
-
-def _same_ranks(group_ranks: tuple[int, ...], ranks: tuple[int, ...]) -> bool:
-    return set(group_ranks) <= set(ranks) if group_ranks and ranks else group_ranks == ranks
 
 
 def finding(defects: Sequence[Defect], total: int) -> Finding:
@@ -92,11 +90,14 @@ def describe_ranks(trace: LayoutTrace, ranks: Sequence[int]) -> str:
 def describe_placement(trace: LayoutTrace, rank: int) -> str:
     """Host, device and coordinates: ``w2, NPU 3; dp1 tp1``."""
     plan, layout = trace.plan, trace.layout
-    placement = plan.places[rank]
-    device = f", {'NPU' if plan.backend == 'hccl' else 'GPU'} {placement.device}" if placement.device >= 0 else ""
     sizes = zip(("pp", "dp", "tp"), (layout.pp, layout.dp, layout.tp), trace.coordinates(rank), strict=True)
     coordinates = " ".join(f"{word}{at}" for word, size, at in sizes if size > 1)
-    return f"{placement.host}{device}" + (f"; {coordinates}" if coordinates else "")
+    return placement_text(plan.places[rank], plan.backend) + (f"; {coordinates}" if coordinates else "")
+
+
+def placement_text(place: RankPlacement, backend: str) -> str:
+    """Host and device: ``w2, NPU 3``."""
+    return place.host + (f", {'NPU' if backend == 'hccl' else 'GPU'} {place.device}" if place.device >= 0 else "")
 
 
 def sent_by(plan: SmokePlan, senders: Sequence[int]) -> str:

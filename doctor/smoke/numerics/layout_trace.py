@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import majority_split
+from doctor.facts.smoke.further_stages import LearnedParameters
 from doctor.facts.smoke.training import LayoutBegun, LayoutEnded, ShardedStep, SmokeTraining, TrainingStep
 from doctor.smoke.model import Layout, SmokePlan
 
@@ -96,35 +97,34 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def altered_message(self) -> tuple[int, tuple[int, ...]] | None:
-        """The first step in which a message between pipeline stages changed, and the ranks where it can have done so.
-
-        The rank whose own two readings of it differ; else the sender and the receiver of what came otherwise.
-        """
-        for step, events in self.numbered_steps():
-            changed = [rank for rank, event in events.items() if event.changed]
-            ways = [
-                way
-                for rank, event in events.items()
-                for peer, value in event.sent.items()
-                if peer in events and events[peer].received.get(rank, value) != value
-                for way in (rank, peer)
-            ]
-            if changed or ways:
-                return step, tuple(sorted(set(changed or ways)))
-        return None
-
-    def numbered_steps(self) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
-        """The steps, numbered."""
-        yield from enumerate(self.steps)
+        """The first step in which a message between pipeline stages changed, and the ranks where it can have."""
+        altered = ((step, altered_messages(events)) for step, events in enumerate(self.steps))
+        return next(((step, ranks) for step, ranks in altered if ranks), None)
 
     def steps_from_right_parameters(self, tolerance: float) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
         """Up to the first step that leaves wrong parameters on every rank: what follows from them accuses none."""
-        for step, events in self.numbered_steps():
+        for step, events in enumerate(self.steps):
             yield step, events
             compared = any(event.grad_error is not None for rank, event in events.items() if rank)
             errors = [event.params_error for event in events.values()]  # None: not compared, or not finite
             if compared and all(error is None or error > tolerance for error in errors):
                 return
+
+
+def altered_messages(events: Mapping[int, TrainingStep | LearnedParameters]) -> tuple[int, ...]:
+    """Ranks where a message between pipeline stages can have changed: those whose own two readings of it differ.
+
+    Else the sender and the receiver of what came otherwise.
+    """
+    changed = {rank for rank, event in events.items() if event.changed}
+    ways = {
+        way
+        for rank, event in events.items()
+        for peer, value in event.sent.items()
+        if peer in events and events[peer].received.get(rank, value) != value
+        for way in (rank, peer)
+    }
+    return tuple(sorted(changed or ways))
 
 
 def coordinates_in(layout: Layout, rank: int) -> tuple[int, int, int]:

@@ -16,7 +16,7 @@ from doctor.analysis.values.splits import majority_split
 from doctor.facts.smoke.further_stages import LearnedParameters, SmokeLearning
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.collective_values import senders_to
-from doctor.smoke.numerics.layout_trace import by_step
+from doctor.smoke.numerics.layout_trace import altered_messages, by_step
 from doctor.smoke.numerics.optimizer_shards import ShardFault, first_fault
 from doctor.smoke.numerics.reference_run import largest_difference, median_rank
 
@@ -36,10 +36,9 @@ class LearnedWrong(msgspec.Struct, frozen=True):
     """All ranks that were compared; ``ranks`` are all of them where nothing tells which are wrong."""
     error: float | None
     """The largest, from the serial training."""
-    replicas: bool = True
-    """They differ from each other; False: they are alike, and far from the serial training."""
-    losses: bool = False
-    """Not what they hold is wrong, but the loss that they computed in a step."""
+    what: Literal["replicas", "serial", "losses", "messages"] = "replicas"
+    """They differ from each other; or are alike, and far from the serial training; or the loss that they computed in a
+    step is; or a message between them changed."""
     senders: tuple[int, ...] = ()
     """Ranks that can have sent them wrong sums of gradients: of these they had others than the rest."""
 
@@ -49,8 +48,14 @@ def wrong_learners(
 ) -> Iterator[LearnedWrong]:
     """Data-parallel groups that disagree; or else the ranks that are far from the serial training.
 
-    Bits are compared among ranks of one code path. ``tolerance``: of one step. ``hosts``: of each rank.
+    Bits are compared among ranks of one code path. ``tolerance``: of one step. ``hosts``: of each rank. What follows
+    from a changed message tells no more.
     """
+    events = list(events)
+    if altered := altered_messages({event.rank: event for event in events}):
+        everyone = tuple(event.rank for event in events)
+        yield LearnedWrong(altered, altered if len(altered) > 1 else everyone, None, "messages")
+        return
     groups: dict[tuple[int, int], list[LearnedParameters]] = {}
     for event in events:
         groups.setdefault((event.pp, event.tp), []).append(event)
@@ -59,7 +64,7 @@ def wrong_learners(
     errors = {rank: error for group in groups.values() for rank, error in _errors(group).items()}
     far = tuple(sorted(rank for rank, error in errors.items() if error > AMPLIFIED * tolerance))
     if far and not apart:
-        yield LearnedWrong(far, tuple(sorted(errors)), max(errors.values()), replicas=False)
+        yield LearnedWrong(far, tuple(sorted(errors)), max(errors.values()), "serial")
     elif not apart:
         curves = {event.rank: event.serial for group in groups.values() for event in group if event.serial}
         serial = list(_wrong_serial(curves, AMPLIFIED_LOSS * tolerance, hosts))
@@ -87,7 +92,7 @@ def _wrong_serial(
     shares = {rank: largest_difference(curve, ours) for rank, curve in curves.items()}
     if parts := majority_split({rank: share > limit for rank, share in shares.items()}, hosts=hosts):
         wrong = tuple(curves) if parts.tie else parts.differing
-        yield LearnedWrong(wrong, tuple(curves), max(shares.values()), losses=True)
+        yield LearnedWrong(wrong, tuple(curves), max(shares.values()), "losses")
 
 
 def _wrong_losses(group: Sequence[LearnedParameters], limit: float) -> Iterator[LearnedWrong]:
@@ -101,7 +106,7 @@ def _wrong_losses(group: Sequence[LearnedParameters], limit: float) -> Iterator[
     if off and not sound - {first}:
         off = set(errors) if sound and len(errors) == 2 else {first}
     if off:
-        yield LearnedWrong(tuple(sorted(off)), tuple(sorted(errors)), max(errors.values()), losses=True)
+        yield LearnedWrong(tuple(sorted(off)), tuple(sorted(errors)), max(errors.values()), "losses")
 
 
 def _bits(group: Sequence[LearnedParameters]) -> set[tuple[str, int, int]]:

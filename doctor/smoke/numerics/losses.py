@@ -44,7 +44,7 @@ def loss_of(trace: LayoutTrace, events: dict[int, TrainingStep]) -> float | None
 
 def first_deviation(trace: LayoutTrace, reference: MajorityReference) -> Deviation | None:
     """Where the layout leaves the reference run; None if it stays within the tolerance."""
-    for step, events in trace.numbered_steps():
+    for step, events in enumerate(trace.steps):
         if step >= len(reference.losses):
             return None
         # Where each rank has found its part of the gradient right, a norm that is not is wrong by itself.

@@ -149,7 +149,7 @@ def correctly_read_steps(trace: LayoutTrace, wrong: Iterable[Misread]) -> list[d
         return list(trace.steps)
     return [
         {rank: event for rank, event in events.items() if (rank, step) not in elsewhere}
-        for step, events in trace.numbered_steps()
+        for step, events in enumerate(trace.steps)
     ]
 
 

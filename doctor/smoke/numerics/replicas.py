@@ -86,7 +86,7 @@ def _differ_at_begin(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
 
 
 def _first_divergence(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
-    for step, events in trace.numbered_steps():
+    for step, events in enumerate(trace.steps):
         over_data, over_tensor = (
             {group: trace.differing(events, group, bits, "params_error", tolerance) for group in groups}
             for groups, bits in ((trace.replicas, "params"), (trace.slices, "replicated"))

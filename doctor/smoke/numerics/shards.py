@@ -39,7 +39,7 @@ def find_misread(trace: LayoutTrace, reference: MajorityReference) -> list[Misre
     """Every rank and step whose data are not the planned ones, the earliest first."""
     total = reference.blocks
     misreads = []
-    for step, events in trace.numbered_steps():
+    for step, events in enumerate(trace.steps):
         for rank, event in sorted(events.items()):
             expected = blocks_of(trace, rank, total)
             ours = reference.data(step, expected)

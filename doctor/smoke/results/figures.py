@@ -26,7 +26,8 @@ from doctor.facts.smoke.collectives import SmokeCollectives, SoakInterval
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.facts.smoke.further_stages import SmokeDevices, SmokeLearning, SmokePairs
 from doctor.facts.smoke.training import SmokeTraining, TrainingStep
-from doctor.smoke.model import RankPlacement, SmokeRun
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.numerics.defect import placement_text
 from doctor.smoke.numerics.layout_trace import layout_traces
 from doctor.smoke.numerics.learned import mean_losses
 from doctor.smoke.numerics.reference_run import majority_reference, relative_error
@@ -54,7 +55,7 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
         environments=rank_environments(start.values()),
         collective_speeds=collective_speeds(run, dict(book.fleet(SmokeCollectives))),
         failures=run.failures,
-        placements=tuple(_describe_placement(place, run.plan.backend) for place in run.plan.places),
+        placements=tuple(placement_text(place, run.plan.backend) for place in run.plan.places),
         notes=run.notes,
         device_speeds=device_speeds(dict(book.fleet(SmokeDevices)), run.plan.world),
         soak=soak_figures(run, dict(book.fleet(SmokeCollectives))),
@@ -124,12 +125,6 @@ def _stages(run: SmokeRun) -> Iterator[StageTime]:
         if name in run.reached:
             yield StageTime(name, round(max(run.reached[name] - before, 0.0), 6))
             before = run.reached[name]
-
-
-def _describe_placement(place: RankPlacement, backend: str) -> str:
-    if place.device < 0:
-        return place.host
-    return f"{place.host}, {'NPU' if backend == 'hccl' else 'GPU'} {place.device}"
 
 
 def rank_environments(starts: Iterable[SmokeStart]) -> tuple[RankEnvironment, ...]:

@@ -69,9 +69,6 @@ class EarlyInterpreter:
         self.pid, self.stdin, self.files = pid, stdin, files
         self.mine, self.argv, self.environ = mine, argv, environ
 
-    def is_for(self, mine, argv, environ):
-        return (self.mine, self.argv, self.environ) == (mine, argv, environ)
-
     def is_running(self):
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
@@ -219,7 +216,8 @@ class Agent(OrderedProgram):
     def take_early(self, mine, argv, environ):
         """The interpreter that was started early, if it is what is ordered now and still there. Else it is ended."""
         early, self.early = self.early, None
-        if early and not (early.is_for(mine, argv, environ) and early.is_running()):
+        ordered = (mine, argv, environ)
+        if early and not ((early.mine, early.argv, early.environ) == ordered and early.is_running()):
             early.end(self.watcher)
             early = None
         return early

@@ -71,7 +71,7 @@ class NonFiniteTracker:
 
 
 class Messages:
-    """What a rank passes on to other pipeline stages in one step, by digests, read before and behind each use."""
+    """What a rank passes on to other pipeline stages, by digests, read before and behind each use."""
 
     def __init__(self, comm: Any) -> None:
         self.comm = comm
@@ -81,6 +81,10 @@ class Messages:
         self.changed = False
         """Two readings of one message in this rank's memory differ."""
         self.held: dict[int, int] = {}
+
+    def fields(self) -> dict[str, Any]:
+        """What an event says of them."""
+        return {"sent": self.sent, "received": self.received, "changed": self.changed}
 
     def send(self, tensor: torch.Tensor, peer: int) -> None:
         before = digest(tensor)
@@ -250,7 +254,7 @@ class Model(ShardedParameters):
         """
         self.gradient.zero_()
         self.batch = batch
-        self.nonfinite, self.row_losses, self.messages = NonFiniteTracker(), [], Messages(self.comm)
+        self.nonfinite, self.row_losses = NonFiniteTracker(), []
         passes = [self.forward(batch, rows) for rows in batch.micro_batches(self.micro_batch_count)]
         for received, result in passes:
             self.backward(received, result)

@@ -201,7 +201,7 @@ def train_step(
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
         grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite, bad_at=bad_at,
         params_error=params_error, loss_error=loss_error, local_error=local_error,
-        sent=model.messages.sent, received=model.messages.received, changed=model.messages.changed, **digests,
+        **model.messages.fields(), **digests,
     )  # fmt: skip
 
 
@@ -274,6 +274,7 @@ def compare_learned(
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
         error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error, serial=serial_losses,
+        **model.messages.fields(),
     )  # fmt: skip
 
 

@@ -1,9 +1,7 @@
 import errno
 import os
-import shlex
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.analysis.refused_routes import REFUSED_BY_ROUTE
@@ -13,7 +11,7 @@ from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.blocked_hosts import HostFirewalls
 from doctor.facts.gpu import GpuCards
 from doctor.facts.hardware_addresses import HardwareAddresses, cards_seen_elsewhere
-from doctor.facts.interfaces import Interfaces, same_address
+from doctor.facts.interfaces import Interfaces, prefix_remedy, same_address
 from doctor.facts.master_address import MasterMeaning, master_meanings
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
@@ -134,7 +132,7 @@ def peer_unreachable(
             observed=filled("{0}, from {1} to {2}, port {3}", ones[0].end, source, ones[0].address, ones[0].port),
             expected="connected or refused",
             remedy=(filled(SHARED_CARD, host, other, card) if card else "")
-            or (_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "")
+            or (prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "")
             or (filled(REFUSED_BY_ROUTE, source, " ".join(_refused(source, lost))) if _refused(source, lost) else ""),
         )
     for cut in divided:
@@ -223,34 +221,6 @@ def _cards_of_unreached(
                     port=22,
                     remedy=filled(SHARED_CARD, host, other, card),
                 )
-
-
-def _prefix_remedy(host: str, interfaces: Mapping[str, Interfaces]) -> str:
-    """Where the prefix of the host's address leaves out the others: both prefixes, and the command."""
-    own = interfaces.get(host)
-    for mine in own.addresses if own else ():
-        networks = Counter(
-            other.prefix
-            for peer, theirs in interfaces.items()
-            for other in theirs.addresses
-            if peer != host and ip_address(mine.address) in ip_network(other.network) and other.prefix < mine.prefix
-        )
-        if networks and 2 * networks.total() > len(interfaces) - 1:
-            (right, _), *_ = networks.most_common(1)
-            change = f"`ip address add {mine.address}/{right} dev {shlex.quote(mine.interface)}`"
-            undone = f"`ip address del {mine.address}/{mine.prefix} dev {shlex.quote(mine.interface)}`"
-            return filled(
-                "{0} on {1} has the prefix /{2}, and /{3} on the other hosts. On {4}: {5}, then {6}; and the "
-                "same in the file that sets it at boot.",
-                mine.address,
-                mine.interface,
-                mine.prefix,
-                right,
-                host,
-                change,
-                undone,
-            )
-    return ""
 
 
 def _resets_may_be_stopped(ones: list[PeerConnection], pair: Pair, firewalls: HostFirewalls) -> bool:

@@ -200,14 +200,15 @@ def _cards_of_unreached(
     """
     silent = {visit.address: host for host, visit in visits.items() if host not in interfaces and visit.address}
     for host, by_card in cards_seen_elsewhere(hardware).items():
-        own = interfaces[host].holder(visits[host].address) if host in interfaces and host in visits else None
-        link = interfaces[host].link(own.interface) if own else None
-        if not own or not link or "vlan" in link.kind or {"all", link.name} & {*hardware[host].proxies}:
+        entry = interfaces[host].holder(visits[host].address) if host in interfaces and host in visits else None
+        link = interfaces[host].link(entry.interface) if entry else None
+        if not entry or not link or "vlan" in link.kind or {"all", link.name} & {*hardware[host].proxies}:
             continue
-        for card, seen in by_card.items():
-            others = [address for address in seen if not interfaces[host].holder(address)]
-            if len(others) == 1 and others[0] in silent and all(len(seen[one]) > 1 for one in (own.address, *others)):
-                other = silent[others[0]]
+        for card, witnesses in by_card.items():
+            others = [address for address in witnesses if not interfaces[host].holder(address)]
+            least = min(len(witnesses.get(address, ())) for address in (entry.address, *others))
+            if len(others) == 1 and others[0] in silent and least > 1:
+                other, found_by = silent[others[0]], sorted(witnesses[others[0]])
                 yield Finding(
                     "{holder} and {other} have one hardware address, {card}: {witnesses} find both there; SSH did not "
                     "reach {other}",
@@ -215,8 +216,8 @@ def _cards_of_unreached(
                     holder=host,
                     other=other,
                     card=card,
-                    witnesses=sorted(seen[others[0]]),
-                    first=min(seen[others[0]]),
+                    witnesses=found_by,
+                    first=found_by[0],
                     address=others[0],
                     port=22,
                     remedy=filled(SHARED_CARD, host, other, card),

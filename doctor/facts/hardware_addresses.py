@@ -108,13 +108,13 @@ class HardwareAddresses(Fact, frozen=True):
         silent = {host: [visit.address] for host, visit in visits.items() if host not in interfaces and visit.address}
         planned: dict[str, object] = {}
         for host, peers in connection_partners([*interfaces, *silent]).items():
-            if own := interfaces.get(host):
+            if source := interfaces.get(host):
                 targets = [
                     address
                     for peer in peers
-                    for address in silent.get(peer) or target_addresses(own, interfaces[peer], ())
+                    for address in silent.get(peer) or target_addresses(source, interfaces[peer], ())
                     if peer not in silent
-                    or any(ip_address(address) in ip_network(each.network) for each in own.addresses)
+                    or any(ip_address(address) in ip_network(each.network) for each in source.addresses)
                 ]
                 planned[host] = {"targets": targets, "seconds": SECONDS}
         return planned

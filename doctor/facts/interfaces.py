@@ -403,8 +403,8 @@ def routing_commands(network: str, addresses: Mapping[str, str]) -> str:
 
 def prefix_remedy(host: str, interfaces: Mapping[str, Interfaces]) -> str:
     """Where the prefix of the host's address leaves out the others: both prefixes, and the command."""
-    own = interfaces.get(host)
-    for mine in own.addresses if own else ():
+    source = interfaces.get(host)
+    for mine in source.addresses if source else ():
         number = ipaddress.ip_address(mine.address)
         networks = Counter(
             other.prefix

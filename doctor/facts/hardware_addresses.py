@@ -20,6 +20,7 @@ from doctor.facts.interfaces import MAX_LINKS, Interfaces
 from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
 from doctor.facts.visit import Reachability
 from doctor.remote.runtime.netlink import netlink_entries
+from doctor.remote.runtime.reading import read_text
 
 SECONDS = 1.0
 """How long the kernel may take to find them. It asks at once, and answers in one network take a millisecond."""
@@ -48,16 +49,9 @@ def find_hardware_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[
             break
         time.sleep(0.1)
     links = netlink_entries(18, socket.AF_UNSPEC, 16)
-    proxies = []
-    for name in os.listdir(SETTINGS):
-        try:
-            with open(SETTINGS + name + "/proxy_arp") as setting:
-                proxies += [name] if setting.read(1) == "1" else []
-        except OSError:
-            continue  # the interface is gone
     return {
         "local": sorted({_format_hardware(values.get(1, b"")) for _, values in links} - {""}),
-        "proxies": proxies[:64],
+        "proxies": [name for name in os.listdir(SETTINGS) if read_text(SETTINGS + name + "/proxy_arp").strip() == "1"],
         "neighbours": {address: neighbours[address] for address in task["targets"] if address in neighbours},
     }
 

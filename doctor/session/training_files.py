@@ -213,7 +213,7 @@ def _interpreter(source: JobEnvironment) -> str:
     return "".join(_where_it_starts(source, named[:1]))
 
 
-_ENVIRONMENT = re.compile(r"/(?:[^/]{0,64}venv[^/]{0,64}|envs?/[^/]{1,64}|[a-z]{0,8}conda[0-9]?)/bin\Z")
+_ENVIRONMENT = re.compile(r"(?:venv[^/]{0,64}|/envs?/[^/]{1,64}|conda[0-9]?)/bin\Z")
 """The folder of the programs of a virtual environment or one of conda, by the usual names."""
 
 

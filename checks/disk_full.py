@@ -31,7 +31,8 @@ def disk_full(disks: DiskSpace) -> Iterator[Finding]:
     The limits are ours: less than 1 GiB that is also less than 5 %, or fewer than 10000 files that are also less than 1
     %. Checked are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR; within a job, also its own
     TMPDIR, HOME and working folder on every host. Quotas of users are not read. What is read-only has no room to want:
-    `folder-not-writable` looks at that.
+    `folder-not-writable` looks at that. A full /var/log that is a file system of its own is a warning: a job runs
+    beside it (measured with torchrun).
     """
     for disk in disks.file_systems:
         if not disk.read_only and disk.path != "/dev/shm":
@@ -45,6 +46,7 @@ def _is_full(disk: FileSystem) -> bool:
 
 def _no_room(disk: FileSystem, logs: str) -> Iterator[Finding]:
     """Too few bytes or files that could still be written. ``logs``: what to do about those of the job."""
+    is_log = disk.path == "/var/log"
     if _is_full(disk):
         expected = bytes_text(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
         yield Finding(
@@ -58,7 +60,7 @@ def _no_room(disk: FileSystem, logs: str) -> Iterator[Finding]:
                 shlex.quote(disk.path),
                 logs,
             ),
-        )
+        ).as_warning(is_log)
     if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
         yield Finding(
             "{path}: {observed} of {size} inodes are free; expected at least {expected}",
@@ -71,4 +73,4 @@ def _no_room(disk: FileSystem, logs: str) -> Iterator[Finding]:
                 shlex.quote(disk.path),
                 OLD_LOGS,
             ),
-        )
+        ).as_warning(is_log)

@@ -29,7 +29,8 @@ def host_name_unresolved(
 
     ## What to do
     On {host}: `{hosts_command}`{others}, or correct its name server. Then `getent hosts {first}` prints an
-    address.
+    address. Where /etc/hosts has the name already, `chmod 644 /etc/hosts`, and `grep ^hosts: /etc/nsswitch.conf` must
+    print the word files.
 
     ## In a container
     Start the container of {host} again with `docker run --network host`, or with `--add-host` for each such name

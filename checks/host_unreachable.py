@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, check
 from doctor.engine.fact import not_reached
 from doctor.facts.visit import Reachability
 
-CAUSES: dict[str, tuple[str, ...]] = {"duplicate-address": ()}
+CAUSES: dict[str, tuple[str, ...]] = {"duplicate-address": (), "peer-unreachable": ()}
 
 
 @check(severity=ERROR, area="connectivity", follows_from=CAUSES)

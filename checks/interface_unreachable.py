@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
+from doctor.facts.interfaces import Interfaces, only_usable, prefix_remedy, usable_addresses
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_choice import SocketChoice
@@ -40,9 +40,9 @@ def interface_unreachable(
     refused, remote=[172.17.0.1]", or the job waits at its start until a timeout of minutes.
 
     ## What to do
-    In the job's script, so that all hosts have it: `export {setting}={nic}`, the interface that leads to the other
-    hosts (on {host}: {expected}).
-    {by_name}
+    - Route: {prefix}
+    - Interface: In the job's script, so that all hosts have it: `export {setting}={nic}`, the interface that leads to
+      the other hosts (on {host}: {expected}). {by_name}
 
     ## In a container
     The container of {host} has interfaces of its own. Start it again with the machine's, `docker run --network host`, a
@@ -72,6 +72,7 @@ def interface_unreachable(
         for fault in unreachable(judged, interfaces) if judged != choices else fleet.unreachable(number):
             faults[fault.choice, fault.reason, fault.kind].append(fault.host)
         for (choice, reason, fault_kind), hosts in faults.items():
+            prefix = prefix_remedy(hosts[0], interfaces) if fault_kind == "route" else ""
             finding = Finding(
                 "{library} uses {address} ({interface}), chosen by {source}: {reason}",
                 hosts=hosts,
@@ -82,6 +83,8 @@ def interface_unreachable(
                 source=choice.source,
                 reason=reason,
                 fault=fault_kind,
+                prefix=prefix,
+                case="Route" if prefix else "Interface",
                 by_name="" if choice.variable else BY_NAME,
                 observed=choice.address,
                 expected=usable_addresses(interfaces[hosts[0]], choice.address),

@@ -26,7 +26,8 @@ def master_address_unresolved(
     ## What to do
     - Misspelt: {option}, in place of {name}.
     - Entry: on {host}: `{hosts_command}`, or use an address instead of the name: {option}. `getent hosts {name}` must
-      print the same address on every host.
+      print the same address on every host. Where /etc/hosts has the name already, `chmod 644 /etc/hosts`, and `grep
+      ^hosts: /etc/nsswitch.conf` must print the word files.
 
     ## In a container
     Use an address instead of the name: {option}. Or start the container of {host} again with

@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.addresses import means_own_host
 from doctor.engine.fact import Unreadable
 from doctor.facts.agreed_addresses import hosts_file_correction, hosts_file_lines
-from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
+from doctor.facts.interfaces import Interfaces, only_usable, prefix_remedy, usable_addresses
 from doctor.facts.master_address import MasterMeaning, master_meanings, undecided_master
 from doctor.facts.master_trial import MasterTrial
 from doctor.facts.names import HostNames
@@ -28,7 +28,7 @@ def _not_on_one_host(settings: Mapping[type, object]) -> str:
 
 
 SINGLE = _not_on_one_host
-BY_LINE = {"master-address-local": ("observed",)}
+CAUSES = {"master-address-local": ("observed",), "interface-unreachable": ("fault",)}
 
 BY_NAME = (
     "torchrun goes by the hosts' own names: `getent ahosts $(hostname)` must print the endpoint's address on its host, "
@@ -37,7 +37,7 @@ BY_NAME = (
 )
 
 
-@check(severity=ERROR, area="connectivity", single_host=SINGLE, follows_from=BY_LINE)
+@check(severity=ERROR, area="connectivity", single_host=SINGLE, follows_from=CAUSES)
 def master_address_wrong(
     names: PerHost[HostNames],
     interfaces: PerHost[Interfaces],
@@ -99,8 +99,10 @@ def master_address_wrong(
     example = usual if usual in interfaces else next(iter(interfaces))
     only = only_usable(interfaces[example])
     for (reason, master), hosts in wrong.items():
-        remedy = BY_NAME if (hosts[0], reason) in by_name else ""
-        if not remedy and usual and (lines := hosts_file_lines([master], names, addresses or {}, fleet)):
+        meaning = meanings.get(hosts[0])
+        no_route = bool(meaning and usual in meaning.owners and not meaning.has_route)
+        remedy = BY_NAME if (hosts[0], reason) in by_name else prefix_remedy(hosts[0], interfaces) if no_route else ""
+        if not (remedy or no_route) and usual and (lines := hosts_file_lines([master], names, addresses or {}, fleet)):
             correction = hosts_file_correction(master, lines)
             remedy = filled("As root on {0}: `{1}`.", ", ".join(hosts) if len(hosts) <= 8 else EACH, correction)
         yield Finding(
@@ -108,6 +110,7 @@ def master_address_wrong(
             hosts=hosts,
             master=master,
             reason=reason,
+            fault="route" if no_route else "",
             observed=master,
             expected=f"{example}: {usable_addresses(interfaces[example])}",
             option=launch.master_option(only.address if only else ""),

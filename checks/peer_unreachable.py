@@ -1,9 +1,7 @@
 import errno
 import os
-import shlex
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.analysis.refused_routes import REFUSED_BY_ROUTE
@@ -12,8 +10,8 @@ from doctor.engine.pairwise_blame import Cut, blame, partners
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.blocked_hosts import HostFirewalls
 from doctor.facts.gpu import GpuCards
-from doctor.facts.hardware_addresses import HardwareAddresses
-from doctor.facts.interfaces import Interfaces, same_address
+from doctor.facts.hardware_addresses import HardwareAddresses, cards_seen_elsewhere
+from doctor.facts.interfaces import Interfaces, prefix_remedy, same_address
 from doctor.facts.master_address import MasterMeaning, master_meanings
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
@@ -21,6 +19,7 @@ from doctor.facts.npu import NpuInventory
 from doctor.facts.peer_connections import PeerConnection, PeerConnections
 from doctor.facts.ports import Listeners, ReservedPorts
 from doctor.facts.socket_peers import FleetSockets, fleet_sockets
+from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
 ONE_HOST = "only one host: there is no other to connect to"
@@ -33,7 +32,8 @@ SHARED_CARD = (
     "A switch sends what is for both to one of them. On {0}, `ip -o link | grep -iF {2}` shows the interface, and "
     "`ethtool -P <interface>` the address that its card was made with. Where another one is set, delete the line that "
     "sets it: `grep -rniF {2} /etc/netplan /etc/network /etc/NetworkManager /etc/systemd/network /etc/sysconfig "
-    "2>/dev/null` prints it with its file. A virtual machine that was copied from {1} gets another one from its host."
+    "2>/dev/null` prints it with its file. A virtual machine that was copied from {1} gets another one from its host. "
+    "If that of {0} is its own, the same on {1}."
 )
 MOST_REFUSED = 64
 """Addresses in one command."""
@@ -53,6 +53,7 @@ def peer_unreachable(
     listeners: PerHost[Listeners],
     npus: PerHost[NpuInventory] | None,
     gpus: PerHost[GpuCards] | None,
+    visits: PerHost[Reachability],
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """Every host reaches the others over TCP, at the addresses that the job takes.
@@ -79,11 +80,13 @@ def peer_unreachable(
     Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8, ... places on in the list. What the host's own
     firewall stops is reported by firewall-blocks-job; a firewall between the hosts that refuses instead of dropping is
     not seen. Where no part that hangs together holds more than half of the hosts, no host is to blame: the finding
-    names all parts. A hardware address that two hosts have is named where neither reaches the other. This verdict can
-    be wrong where the hosts that are checked do not work together in one job.
+    names all parts. A hardware address that two hosts have is named where neither reaches the other, and where SSH did
+    not reach one of them, and two others find both there. This verdict can be wrong where the hosts that are checked do
+    not work together in one job.
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)
+    yield from _cards_of_unreached(visits, interfaces, hardware or {})
     owners = _owners(interfaces, fleet_sockets(interfaces, names, launch, npus, gpus))
     owners.update(_master_owners(master_meanings(names, interfaces, launch)))
     pairs = _pairs(connections, owners)
@@ -129,7 +132,7 @@ def peer_unreachable(
             observed=filled("{0}, from {1} to {2}, port {3}", ones[0].end, source, ones[0].address, ones[0].port),
             expected="connected or refused",
             remedy=(filled(SHARED_CARD, host, other, card) if card else "")
-            or (_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "")
+            or (prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "")
             or (filled(REFUSED_BY_ROUTE, source, " ".join(_refused(source, lost))) if _refused(source, lost) else ""),
         )
     for cut in divided:
@@ -188,32 +191,37 @@ def _shared_card(
     return "", ""
 
 
-def _prefix_remedy(host: str, interfaces: Mapping[str, Interfaces]) -> str:
-    """Where the prefix of the host's address leaves out the others: both prefixes, and the command."""
-    own = interfaces.get(host)
-    for mine in own.addresses if own else ():
-        networks = Counter(
-            other.prefix
-            for peer, theirs in interfaces.items()
-            for other in theirs.addresses
-            if peer != host and ip_address(mine.address) in ip_network(other.network) and other.prefix < mine.prefix
-        )
-        if networks and 2 * networks.total() > len(interfaces) - 1:
-            (right, _), *_ = networks.most_common(1)
-            change = f"`ip address add {mine.address}/{right} dev {shlex.quote(mine.interface)}`"
-            undone = f"`ip address del {mine.address}/{mine.prefix} dev {shlex.quote(mine.interface)}`"
-            return filled(
-                "{0} on {1} has the prefix /{2}, and /{3} on the other hosts. On {4}: {5}, then {6}; and the "
-                "same in the file that sets it at boot.",
-                mine.address,
-                mine.interface,
-                mine.prefix,
-                right,
-                host,
-                change,
-                undone,
-            )
-    return ""
+def _cards_of_unreached(
+    visits: Mapping[str, Reachability], interfaces: Mapping[str, Interfaces], hardware: Mapping[str, HardwareAddresses]
+) -> Iterator[Finding]:
+    """Hosts at whose card two others find a host that SSH did not reach, and no third one.
+
+    A host that answers for others (proxy_arp), has the address itself, or shares the card of its containers is none.
+    """
+    silent = {visit.address: host for host, visit in visits.items() if host not in interfaces and visit.address}
+    for host, by_card in cards_seen_elsewhere(hardware).items():
+        entry = interfaces[host].holder(visits[host].address) if host in interfaces and host in visits else None
+        link = interfaces[host].link(entry.interface) if entry else None
+        if not entry or not link or "vlan" in link.kind or {"all", link.name} & {*hardware[host].proxies}:
+            continue
+        for card, witnesses in by_card.items():
+            others = [address for address in witnesses if not interfaces[host].holder(address)]
+            least = min(len(witnesses.get(address, ())) for address in (entry.address, *others))
+            if len(others) == 1 and others[0] in silent and least > 1:
+                other, found_by = silent[others[0]], sorted(witnesses[others[0]])
+                yield Finding(
+                    "{holder} and {other} have one hardware address, {card}: {witnesses} find both there; SSH did not "
+                    "reach {other}",
+                    hosts=[host, other],
+                    holder=host,
+                    other=other,
+                    card=card,
+                    witnesses=found_by,
+                    first=found_by[0],
+                    address=others[0],
+                    port=22,
+                    remedy=filled(SHARED_CARD, host, other, card),
+                )
 
 
 def _resets_may_be_stopped(ones: list[PeerConnection], pair: Pair, firewalls: HostFirewalls) -> bool:

@@ -101,7 +101,7 @@ class _Round:
         return self.transport.run(host, request.command, request.stdin, seconds)
 
     def address(self, host: str) -> str:
-        """By which SSH connected to a host, if only to be refused; empty where that is not known."""
+        """By which SSH connected to a host, or tried to; empty where that is not known."""
         address: str = getattr(self.transport, "reached", {}).get(host, "")
         return address
 

@@ -76,7 +76,7 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     """The host's own name for itself."""
     local: bool = False
     address: str = ""
-    """By which we reached it over SSH; empty where that is not known, as behind a jump host."""
+    """By which we reached it over SSH, or tried to where it has one alone; empty where that is not known."""
 
 
 class ProbeArguments(TypedDict, total=False):

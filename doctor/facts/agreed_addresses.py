@@ -132,9 +132,9 @@ class AddressWitnesses(msgspec.Struct, frozen=True):
             for address in addresses:
                 owners.setdefault(address, set()).add(host)
         for host, by_card in cards_seen_elsewhere(self.hardware).items():
-            for addresses in by_card.values():
-                if {owner for address in addresses for owner in owners.get(address, ())} == {host}:
-                    witnessed.setdefault(host, set()).update(addresses)
+            for witnesses in by_card.values():
+                if {owner for address in witnesses for owner in owners.get(address, ())} == {host}:
+                    witnessed.setdefault(host, set()).update(witnesses)
         return witnessed
 
 

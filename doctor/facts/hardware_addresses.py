@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import _socket as socket
+import os
 import re
 import struct
 import time
 from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import msgspec
@@ -16,12 +18,15 @@ from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unrea
 from doctor.engine.texts import beginning, filled
 from doctor.facts.interfaces import MAX_LINKS, Interfaces
 from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
+from doctor.facts.visit import Reachability
 from doctor.remote.runtime.netlink import netlink_entries
+from doctor.remote.runtime.reading import read_text
 
 SECONDS = 1.0
 """How long the kernel may take to find them. It asks at once, and answers in one network take a millisecond."""
 KNOWN_STATES = 0x02 | 0x04 | 0x08 | 0x10 | 0x80
 """NUD_REACHABLE, STALE, DELAY, PROBE and PERMANENT: the neighbour has answered at its hardware address."""
+SETTINGS = "/proc/sys/net/ipv4/conf/"
 MAX_NEIGHBOURS = 64 * MAX_ADDRESSES
 _HARDWARE = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5,31}")
 
@@ -46,6 +51,7 @@ def find_hardware_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[
     links = netlink_entries(18, socket.AF_UNSPEC, 16)
     return {
         "local": sorted({_format_hardware(values.get(1, b"")) for _, values in links} - {""}),
+        "proxies": [name for name in os.listdir(SETTINGS) if read_text(SETTINGS + name + "/proxy_arp").strip() == "1"],
         "neighbours": {address: neighbours[address] for address in task["targets"] if address in neighbours},
     }
 
@@ -72,32 +78,40 @@ class HardwareAddresses(Fact, frozen=True):
     """The hardware addresses of the host's interfaces, and those that answer for other hosts in its networks.
 
     A host that says that it has an address does not make it so: at another host the address must be found at a hardware
-    address of the first. Above 9 hosts each looks for those 1, 2, 4, 8, ... places on.
+    address of the first. Above 9 hosts each looks for those 1, 2, 4, 8, ... places on; also for those that SSH did not
+    reach.
 
     Raw output, as JSON::
 
-        {"local": ["02:fc:00:00:00:01"], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}}
+        {"local": ["02:fc:00:00:00:01"], "proxies": [], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}}
     """
 
     probe = ask(find_hardware_addresses, job=True, timeout=15)
-    needs = (Interfaces,)
+    needs = (Interfaces, Reachability)
 
     local: tuple[str, ...]
     neighbours: dict[str, str]
     """By address of another host."""
+    proxies: tuple[str, ...] = ()
+    """Interfaces, or ``all``, on which it answers for the addresses of others (proxy_arp)."""
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
         interfaces: PerHost[Interfaces] = fleet_facts[Interfaces]
-        return {
-            host: {
-                "targets": [
-                    address for peer in peers for address in target_addresses(interfaces[host], interfaces[peer], ())
-                ],
-                "seconds": SECONDS,
-            }
-            for host, peers in connection_partners(list(interfaces)).items()
-        }
+        visits: PerHost[Reachability] = fleet_facts[Reachability]
+        silent = {host: [visit.address] for host, visit in visits.items() if host not in interfaces and visit.address}
+        planned: dict[str, object] = {}
+        for host, peers in connection_partners([*interfaces, *silent]).items():
+            if source := interfaces.get(host):
+                targets = [
+                    address
+                    for peer in peers
+                    for address in silent.get(peer) or target_addresses(source, interfaces[peer], ())
+                    if peer not in silent
+                    or any(ip_address(address) in ip_network(each.network) for each in source.addresses)
+                ]
+                planned[host] = {"targets": targets, "seconds": SECONDS}
+        return planned
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> HardwareAddresses:
@@ -117,17 +131,17 @@ class HardwareAddresses(Fact, frozen=True):
         return value
 
 
-def cards_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[str, dict[str, set[str]]]:
-    """By host and hardware address of its own, that no other host claims: the addresses that others find there."""
+def cards_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[str, dict[str, dict[str, set[str]]]]:
+    """By host, hardware address that it alone claims, and address found there: the other hosts that find it."""
     owners: dict[str, set[str]] = {}
     for host, fact in hardware.items():
         for hardware_address in fact.local:
             owners.setdefault(hardware_address, set()).add(host)
-    addresses_by_card: dict[str, dict[str, set[str]]] = {}
+    addresses_by_card: dict[str, dict[str, dict[str, set[str]]]] = {}
     for witness, fact in hardware.items():
         for address, hardware_address in fact.neighbours.items():
             holders = owners.get(hardware_address, set())
             if len(holders) == 1 and witness not in holders:
                 by_card = addresses_by_card.setdefault(next(iter(holders)), {})
-                by_card.setdefault(hardware_address, set()).add(address)
+                by_card.setdefault(hardware_address, {}).setdefault(address, set()).add(witness)
     return addresses_by_card

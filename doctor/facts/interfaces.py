@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 
@@ -398,3 +399,30 @@ def routing_commands(network: str, addresses: Mapping[str, str]) -> str:
             [ip, "rule", "add", "from", address, "table", str(table)],
         ]
     return "; ".join(map(" ".join, commands))
+
+
+def prefix_remedy(host: str, interfaces: Mapping[str, Interfaces]) -> str:
+    """Where the prefix of the host's address leaves out the others: both prefixes, and the command."""
+    source = interfaces.get(host)
+    for mine in source.addresses if source else ():
+        number = ipaddress.ip_address(mine.address)
+        networks = Counter(
+            other.prefix
+            for peer, theirs in interfaces.items()
+            for other in theirs.addresses
+            if peer != host and other.prefix < mine.prefix and number in _parsed_network(other.network)
+        )
+        for right, count in networks.most_common(1):
+            if 2 * count >= len(interfaces):
+                return filled(
+                    "{0} on {1} has the prefix /{2}, and /{3} on the other hosts. On {4}: {5}, then {6}; and the "
+                    "same in the file that sets it at boot.",
+                    mine.address,
+                    mine.interface,
+                    mine.prefix,
+                    right,
+                    host,
+                    f"`ip address add {mine.address}/{right} dev {shlex.quote(mine.interface)}`",
+                    f"`ip address del {mine.address}/{mine.prefix} dev {shlex.quote(mine.interface)}`",
+                )
+    return ""

@@ -17,7 +17,7 @@ class Reachability(Fact, frozen=True):
     text: str
     hint: str
     address: str = ""
-    """By which SSH reached it; empty where that is not known."""
+    """By which SSH reached it, or tried to where it has one alone; empty where that is not known."""
     local: bool = False
     """It is the host that doctor itself runs on."""
 

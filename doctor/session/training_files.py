@@ -213,12 +213,20 @@ def _interpreter(source: JobEnvironment) -> str:
     return "".join(_where_it_starts(source, named[:1]))
 
 
+_ENVIRONMENT = re.compile(r"(?:venv[^/]{0,64}|/envs?/[^/]{1,64}|conda[0-9]?)/bin\Z")
+"""The folder of the programs of a virtual environment or one of conda, by the usual names."""
+
+
 def _installed_for(path: str) -> str:
-    """The interpreter of a console script that is here too; empty without one. Source: distlib, scripts.py, of pip."""
+    """The interpreter of a console script that is here too, or in an environment of Python; empty without one.
+
+    Source: distlib, scripts.py, of pip; venv and conda have their python3 beside their scripts.
+    """
     try:
         start = read_bounded(path, 4096).decode("utf-8", "replace")
     except (OSError, ValueError):
-        return ""
+        folder = os.path.dirname(path)
+        return os.path.join(folder, "python3") if _ENVIRONMENT.search(folder) else ""
     named = re.match(r"#!(?:/bin/sh\n'''exec' )?\"?(/[^\s\"]+)", start)
     return named[1] if named else ""
 

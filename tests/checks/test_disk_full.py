@@ -28,6 +28,9 @@ def test_no_room() -> None:
     outcome = run_check("disk-full", {"a": [disk(1000 * GIB, 200 * MIB)]})
     assert messages(outcome) == [("a", "/tmp: 200 MiB of 1000 GiB are free; expected at least 1 GiB")]
     assert messages(run_check("disk-full", {"a": [disk(64 * MIB, 0)]}))
+    assert outcome.found_severity.value == "error"
+    log = DiskSpace(file_systems=(FileSystem("/var/log", GIB, 0, 1000, 0, False),))
+    assert run_check("disk-full", {"a": [log]}).found_severity.value == "warning"
 
 
 def test_no_more_files() -> None:

@@ -80,6 +80,14 @@ def test_networks_without_a_route() -> None:
     assert blamed(hosts) == {}  # w3 has the greater address, and a way to the others
     hosts["w3"] = [interfaces(docker0="172.17.0.1/16"), named("w3", "172.17.0.1")]
     assert blamed(hosts) == {"w3": "w3 has no route to 10.0.0.1 of w1"}
+    hosts["w3"] = [interfaces(eth0="10.0.0.3/32"), named("w3", "10.0.0.3")]
+    (finding,) = run_check("interface-unreachable", hosts, job()).findings
+    command = "`ip address add 10.0.0.3/24 dev eth0`, then `ip address del 10.0.0.3/32 dev eth0`"
+    assert finding.values["case"] == "Route" and command in finding.values["prefix"]
+    hosts["w2"] = [interfaces(eth0="10.0.0.2/31"), named("w2", "10.0.0.2")]  # no prefix that most have
+    assert {finding.values["case"] for finding in run_check("interface-unreachable", hosts, job()).findings} == {
+        "Interface"
+    }
 
 
 def test_a_route_is_enough() -> None:

@@ -80,7 +80,15 @@ def test_a_launcher_named_by_its_path_has_the_interpreter_that_it_was_installed_
     script: str, path: str, tmp_path: Path
 ) -> None:
     (tmp_path / "torchrun").write_text(script)
-    for launcher, python in ((f"{tmp_path}/torchrun", path), (f"{tmp_path}/gone/torchrun", ""), ("torchrun", "")):
+    launchers = {f"{tmp_path}/torchrun": path, f"{tmp_path}/gone/torchrun": "", "torchrun": ""}
+    elsewhere = {
+        f"/absent/{folder}/bin": folder not in ("local", "environment")
+        for folder in (".venv", "envs/a", "miniconda3", "local", "environment")
+    }
+    launchers |= {
+        f"{folder}/torchrun": f"{folder}/python3" * is_environment for folder, is_environment in elsewhere.items()
+    }
+    for launcher, python in launchers.items():
         source = of_launch_line([launcher, "--nnodes", "2", "t.py"], {"PATH": str(tmp_path)})
         assert with_launch_line(ExamineOptions(), source).launch.python == python
 

@@ -63,6 +63,10 @@ def test_no_route_to_the_masters_other_network() -> None:
     assert blamed(hosts, MASTER_ADDR="10.9.0.1") == {"w2": "is in a network that the host has no route to"}
     hosts["w2"] = [interfaces(eth0="10.0.0.2/24", routes=("0.0.0.0/0",)), named("w2", "10.0.0.2")]
     assert blamed(hosts, MASTER_ADDR="10.9.0.1") == {}
+    hosts["w2"] = [interfaces(eth0="10.0.0.2/32"), named("w2", "10.0.0.2", w1="10.0.0.1")]
+    (finding,) = run_check(NAME, hosts, job(MASTER_ADDR="w1")).findings
+    assert finding.values["fault"] == "route"
+    assert "ip address add 10.0.0.2/24" in finding.values["remedy"] and "/etc/hosts" not in finding.values["remedy"]
 
 
 def test_a_name() -> None:

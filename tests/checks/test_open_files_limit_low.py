@@ -33,7 +33,7 @@ def test_a_large_job_wants_more(ranks: str, expected: int) -> None:
     assert [(finding.hosts, finding.values["expected"]) for finding in outcome.findings] == [(("b",), expected)]
 
 
-@pytest.mark.parametrize(("limit", "severity"), [(1024, "warning"), (40, "warning"), (23, "error")])
+@pytest.mark.parametrize(("limit", "severity"), [(1024, "warning"), (32, "warning"), (31, "error")])
 def test_an_error_where_rank_0_cannot_have_its_connections(limit: int, severity: str) -> None:
     outcome = run_check(NAME, {"a": [limits(nofile=Limit(limit, None))]}, job(WORLD_SIZE="8"))
     assert outcome.found_severity.value == severity

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from doctor.engine.fact import Fact
@@ -10,6 +12,7 @@ from doctor.facts.hardware_addresses import HardwareAddresses
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.peer_connections import PeerConnection, PeerConnections
 from doctor.facts.ports import Listeners
+from doctor.facts.visit import Reachability
 from tests.checks.network import alike_hosts, interfaces
 from tests.checks.ports import reserved
 from tests.checks.run_check import job, run_check, skipped
@@ -258,3 +261,39 @@ def test_a_hardware_address_of_two_hosts_is_named_where_neither_reaches_the_othe
     for failed, cards in ((apart, bridges), ({1: {2: "no answer"}}, one), (apart, {**one, "w2": "02:fc:00:00:00:02"})):
         found = look_at(failed, cards).findings
         assert found and not any("hardware" in str(finding) for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("altered", "is_found"),
+    [
+        ({}, True),
+        ({"witnesses": "w3"}, False),  # one alone
+        ({"proxies": ("eth0",)}, False),  # it answers for others
+        ({"proxies": ("all",)}, False),
+        ({"proxies": ("cali77",)}, True),
+        ({"behind": ("10.0.0.9", "10.0.0.8")}, False),  # a router has the addresses of many
+        ({"behind": ("10.0.0.1",)}, False),  # nobody finds the host itself there
+        ({"own": "10.0.0.9"}, False),  # it has the address itself: duplicate-address names it
+    ],
+)
+def test_a_host_that_ssh_did_not_reach_is_found_at_the_card_of_another_one(
+    altered: dict[str, Any], is_found: bool
+) -> None:
+    now: dict[str, Any] = {"witnesses": "w3 w4", "proxies": (), "behind": ("10.0.0.1", "10.0.0.9"), **altered}
+    facts = hosts({}, 4)
+    for number, (host, own) in enumerate(facts.items(), 1):
+        found = dict.fromkeys(now["behind"], "02:fc:00:00:00:01") if host in now["witnesses"].split() else {}
+        proxies = now["proxies"] if host == "w1" else ()
+        own += [
+            HardwareAddresses((f"02:fc:00:00:00:0{number}",), found, proxies),
+            Reachability("", "", "", f"10.0.0.{number}"),
+        ]
+    if "own" in altered:
+        facts["w1"].append(interfaces(eth0="10.0.0.1/24", eth1="10.0.0.9/24"))
+    facts["w9"] = [Reachability("dropped", "", "", "10.0.0.9")]
+    texts = [str(finding) for finding in run_check("peer-unreachable", facts, job()).findings]
+    assert (
+        texts
+        == ["w1 and w9 have one hardware address, 02:fc:00:00:00:01: w3 and w4 find both there; SSH did not reach w9"]
+        * is_found
+    )

@@ -19,6 +19,7 @@ from doctor.facts.hardware_addresses import (
     find_hardware_addresses,
 )
 from doctor.facts.interfaces import Interfaces
+from doctor.facts.visit import Reachability
 from tests.checks.network import interfaces
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, as_answer, runs_on_python_3_6, value_of
@@ -56,19 +57,21 @@ def test_the_function_runs_on_old_python() -> None:
 
 
 def test_a_host_is_sent_nowhere_but_into_its_own_networks() -> None:
-    """What another host says of itself sends no packet anywhere else."""
+    """What another host says of itself sends no packet anywhere else; what SSH did not reach, the list knows."""
     fleet = {"a": interfaces(eth0="10.0.0.1/24"), "b": interfaces(eth0="10.0.0.2/24", eth1="192.0.2.7/24")}
-    plan = HardwareAddresses.plan({Interfaces: PerHost(fleet)})
+    silent = {"c": "10.0.0.3", "d": "192.0.2.9", "e": ""}
+    visits = {host: Reachability("dropped", "", "", address) for host, address in silent.items()}
+    plan = HardwareAddresses.plan({Interfaces: PerHost(fleet), Reachability: PerHost(visits)})
     assert plan == {
-        "a": {"targets": ["10.0.0.2"], "seconds": 1.0},
-        "b": {"targets": ["10.0.0.1"], "seconds": 1.0},
+        "a": {"targets": ["10.0.0.2", "10.0.0.3"], "seconds": 1.0},
+        "b": {"targets": ["10.0.0.3", "192.0.2.9", "10.0.0.1"], "seconds": 1.0},
     }
 
 
 def test_the_witness_is_another_host_and_the_card_has_one_owner() -> None:
     learned = HardwareAddresses(local=(CARD,), neighbours={"10.0.0.2": OTHER})
     owner, nobody = HardwareAddresses((OTHER,), {"10.0.0.9": OTHER}), HardwareAddresses((), {})
-    assert cards_seen_elsewhere({"a": learned, "b": owner}) == {"b": {OTHER: {"10.0.0.2"}}}
+    assert cards_seen_elsewhere({"a": learned, "b": owner}) == {"b": {OTHER: {"10.0.0.2": {"a"}}}}
     assert cards_seen_elsewhere({"a": learned, "b": nobody}) == {}
     assert cards_seen_elsewhere({"a": learned, "b": owner, "c": HardwareAddresses((OTHER,), {})}) == {}
 

@@ -249,6 +249,18 @@ ROWS = [
         says="no TCP connections between it and 2 of 3 hosts",
         apart=("*",),
     ),
+    # The hardware address of another host, as a copied virtual machine has it: SSH reaches the other one alone.
+    Row(
+        "peer-unreachable",
+        "ip link set eth0 address 02:73:62:00:00:03",
+        "ip link set eth0 address 02:73:62:00:00:02",
+        fleet="cpu",
+        blamed=(1, 2),
+        values={"holder": "sb0003", "other": "sb0002", "witnesses": ["sb0001", "sb0004"]},
+        options=("--connect-timeout", "6"),
+        also=("host-unreachable",),
+        apart=("*",),
+    ),
     Row(
         "duplicate-address",
         # As an interface that answers nobody: the other host stays reachable.

@@ -39,7 +39,7 @@ class Dialer:
     def __init__(self) -> None:
         self._cancelled = threading.Event()
         self.reached: dict[str, str] = {}
-        """By host the address that answered, be it with a refusal."""
+        """By host the address that answered, be it with a refusal; where none did, the only one that it has."""
 
     def cancel(self) -> None:
         """Ends every attempt that runs, and all to come."""
@@ -60,6 +60,8 @@ class Dialer:
             else:
                 self.reached[settings.host] = _without_zone(address)
                 return link
+        if len(addresses) == 1:
+            self.reached[settings.host] = _without_zone(addresses[0][4])
         raise _connect_error(last, settings)
 
     def _connect(self, family: int, address: Any, bind: str, deadline: float) -> socket.socket:

@@ -56,15 +56,15 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     for launcher, option, value, right in launch.refused_options:
         expected = f"--{right[2:].replace('-', '_')}" if right.startswith("--") and "_" in option else right
         expected = right if expected == option else expected
+        is_name = is_misspelt(option.lower(), expected.lower())
+        misspelt = "{launcher} refuses {option}, which is misspelt; expected {expected}"
         yield Finding(
-            "{launcher} refuses {option} {observed}; expected {expected}",
+            misspelt if is_name and not value else "{launcher} refuses {option} {observed}; expected {expected}",
             launcher=launcher,
             option=option,
             observed=value or "without a value",
             expected=expected,
-            case="A wrong name"
-            if is_misspelt(option, expected)
-            else CASES.get(option, CASES.get(value, "A wrong value")),
+            case="A wrong name" if is_name else CASES.get(option, CASES.get(value, "A wrong value")),
         )
     for launcher, answer, message, trial in launch.trials:
         if not message:

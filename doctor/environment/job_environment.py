@@ -164,7 +164,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
                 (problem.launcher, problem.option, problem.value, problem.expected)
                 for problem in (*line.problems, *refused_overrides(line))
             )
-            + tuple(("ulimit", f"#{letter}", value, "") for letter, value in (self.written or line).limits)
+            + tuple(("ulimit", f"%{letter}", value, "") for letter, value in (self.written or line).limits)
             + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1)
             + ((("", "*", "", ""),) if starts_whole_job(line) else ())
             + hosts_not_given(line, tasks)

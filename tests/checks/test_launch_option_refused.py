@@ -307,6 +307,13 @@ def test_what_ends_a_job_script_before_its_launch_line_ends_it_in_bash(
     assert (Path("reached").exists(), bool(outcome.findings)) == (is_reached, not is_reached)
 
 
+def test_a_word_apart_in_a_directive(tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --nodes 2 4\nulimit -n 9000\nsrun python t.py\n")
+    (launch,) = launches_of([str(tmp_path / "job.sh")], [], LaunchOptions(), {})
+    (finding,) = run_check("launch-option-refused", LaunchConfig.from_options(launch)).findings
+    assert (finding.values["option"], finding.values["observed"]) == ("#SBATCH", "4")
+
+
 def read_here(path: str) -> str | None:
     return Path(path).read_text() if Path(path).exists() else None
 

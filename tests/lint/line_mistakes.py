@@ -97,6 +97,8 @@ MISTAKES: dict[str, Planted] = {
         "#!/bin/bash\n#SBATCH --mem=64Gi #@\n#SBATCH --mem=0\nsrun python t.py\n", "launch-option-refused"),
     "a handler of events that torchrun lacks": Planted(
         "torchrun --event-log-handler file t.py #@\n", "launch-option-refused"),
+    "a path without its dollar": Planted(
+        "export LD_LIBRARY_PATH=/opt/lib:LD_LIBRARY_PATH #@\ntorchrun t.py\n", "launch-option-refused"),
     "an exit before the launch": Planted("echo debug\nexit 0 \ntorchrun t.py #@\n", "launch-option-refused"),
     "a time of PBS with a unit": Planted(
         "#!/bin/bash\n#PBS -l walltime=4h #@\nmpirun -np 8 python t.py\n", "launch-option-refused"),

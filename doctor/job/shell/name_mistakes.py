@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.shell.blocks import OPENING, Block
 from doctor.job.shell.tokens import Token
@@ -29,6 +30,10 @@ def name_mistakes(
     a name that a library reads, or another of the script, and one a letter away from it.
     """
     yield from _called(variables, commands, functions)
+    for name in ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH"):  # `PATH=/opt/bin:PATH` loses what was there
+        if isinstance(value := variables.values.get(name), Word) and name in value.text.split(":"):
+            right = ":".join(f"${name}" if folder == name else folder for folder in value.text.split(":"))
+            yield f"{name}=", printable(value.text, 80), printable(f"{name}={right}", 120)
     counts = Counter(_NAME.findall(text))
     idle = [name for name in sorted(variables.assigned - variables.exported) if counts[name] == 1]
     for name in sorted(variables.absent - variables.assigned)[:_MOST]:

@@ -9,7 +9,7 @@ CASES = {
     "PROGRAM": "An interpreter",
     "--allow-run-as-root": "A missing flag",
     "as a command": "A line that ends",
-    "exit": "An end",
+    **dict.fromkeys(("exit", "exec"), "An end"),
     **dict.fromkeys(("#SBATCH", "#PBS"), "A late line"),
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""

@@ -31,7 +31,7 @@ from doctor.job.launch_line.read import (
 )
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
-from doctor.job.shell.word import ENDS, FOLDERS, ShellCommand, ShellText, UnreadText, Word, unread
+from doctor.job.shell.word import ENDS, FOLDERS, ShellCommand, ShellText, Step, UnreadText, Word, unread
 
 _MOST_LINES = 256
 _REACHING = """
@@ -157,7 +157,7 @@ def _of_commands(
         if len(listed) >= _MOST_LINES:
             skipped.append(unread("...", filled("more than {0} launch lines", _MOST_LINES), command.line))
             break
-        end = next((step.line for step in shell.steps if step.words[0].text in ENDS and step.place <= place), 0)
+        end = next((step for step in shell.steps if step.words[0].text in ENDS and step.place <= place), None)
         if end and listed and not command.conditional:
             continue  # left there, and not run
         recognized, not_understood = _recognized(command, inherited)
@@ -184,8 +184,9 @@ def _started_in(lines: Sequence[LaunchLine], shell: ShellText, place: int, text:
     ]
 
 
-def _behind_end(line: LaunchLine, end: int) -> LaunchLine:
-    problem = OptionProblem("bash", "exit", filled("in line {0}", end), filled("it behind line {0}", line.line))
+def _behind_end(line: LaunchLine, end: Step) -> LaunchLine:
+    name, after = end.words[0].text, filled("it behind line {0}", line.line)
+    problem = OptionProblem("bash", name, filled("in line {0}", end.line), after)
     return msgspec.structs.replace(line, problems=(*line.problems, problem))
 
 

@@ -274,8 +274,8 @@ def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProble
     return OptionProblem("bash", TRIAL, filled("line {0}: {1}", line.line, filled("{0}: not found", absent)), ask)
 
 
-def _folder_of(words: Sequence[str]) -> tuple[str, ...]:
-    return ("--", os.path.dirname(words[0]) or ".")
+def _folder_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    return ("--", os.path.dirname(arguments[0]) or ".")
 
 
 def wrapper_refused(

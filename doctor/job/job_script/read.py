@@ -22,7 +22,7 @@ from doctor.job.job_script.directives import (
 )
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.commands import launcher_among, wrapper_rows
-from doctor.job.launch_line.model import LaunchLine, Need, NotALaunchLine, OptionProblem
+from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem, ScriptNeed
 from doctor.job.launch_line.read import (
     SHELL_SCRIPTS,
     SHELLS,
@@ -157,7 +157,7 @@ def _of_commands(
         if len(listed) >= _MOST_LINES:
             skipped.append(unread("...", filled("more than {0} launch lines", _MOST_LINES), command.line))
             break
-        end = next((step for step in shell.steps if step.words[0].text in ENDS and step.place <= place), None)
+        end = next((step for step in shell.steps if step.argv[0].text in ENDS and step.place <= place), None)
         if end and listed and not command.conditional:
             continue  # left there, and not run
         recognized, not_understood = _recognized(command, inherited)
@@ -185,7 +185,7 @@ def _started_in(lines: Sequence[LaunchLine], shell: ShellText, place: int, text:
 
 
 def _behind_end(line: LaunchLine, end: Step) -> LaunchLine:
-    name, after = end.words[0].text, filled("it behind line {0}", line.line)
+    name, after = end.argv[0].text, filled("it behind line {0}", line.line)
     problem = OptionProblem("bash", name, filled("in line {0}", end.line), after)
     return msgspec.structs.replace(line, problems=(*line.problems, problem))
 
@@ -202,12 +202,12 @@ def _is_written(path: str, text: str) -> bool:
     return re.search(rf"(?:>|\btee\b)[^\n;|&]{{0,200}}{name}", text) is not None
 
 
-def _needs(shell: ShellText, place: int, text: str) -> Iterator[Need]:
+def _needs(shell: ShellText, place: int, text: str) -> Iterator[ScriptNeed]:
     """What a shell needs to reach a command, as far as none before it may bring that."""
     for step in shell.steps:
-        (name, *arguments), folder = [word.text for word in step.words], shell.folder_at(step)
+        (name, *arguments), folder = [word.text for word in step.argv], shell.folder_at(step)
         ends = step.place <= place <= step.until and name not in ENDS
-        is_open = folder[1] or any(word.unresolved or word.text[:1] == "~" for word in step.words[1:])
+        is_open = folder[1] or any(word.unresolved or word.text[:1] == "~" for word in step.argv[1:])
         if is_open or not arguments or not (ends or (name == "ulimit" and step.is_certain and step.place <= place)):
             continue
         is_folder = name[:1] == ">" or name in FOLDERS
@@ -219,7 +219,7 @@ def _needs(shell: ShellText, place: int, text: str) -> Iterator[Need]:
             else _MAKES_NO_FILES
         )
         if _names_before(shell, step.place, step.line) <= makes and (is_folder or not _is_written(arguments[0], text)):
-            yield Need(name, tuple(arguments), step.line, folder[0], ends)
+            yield ScriptNeed(name, tuple(arguments), step.line, folder[0], ends)
 
 
 def _is_service(line: LaunchLine) -> bool:

@@ -35,7 +35,7 @@ class OptionProblem(msgspec.Struct, frozen=True, order=True):
     expected: str
 
 
-class Need(NamedTuple):
+class ScriptNeed(NamedTuple):
     """What the script before a line, or its redirections, needs of the host so that the line runs."""
 
     kind: str
@@ -156,7 +156,7 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """The path to which the script before the line surely changes the folder, by ``cd``; empty: not known."""
     makes_files: bool = False
     """Commands of the script before the line may make the files that it names."""
-    needs: tuple[Need, ...] = ()
+    needs: tuple[ScriptNeed, ...] = ()
     is_first: bool = False
     """No command of the script before the line changes what it finds."""
     is_alone: bool = False

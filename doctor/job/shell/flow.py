@@ -18,7 +18,7 @@ _LONG = {"errexit": "e", "nounset": "u"}
 _NAME = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
 
 
-class Own(NamedTuple):
+class CommandParts(NamedTuple):
     """One command of a text, simple or a function's."""
 
     line: int
@@ -75,9 +75,9 @@ class Flow:
         names = [part.text for part in parts if part.kind == "variable" and part.default is None]
         return [name for name in names if _NAME.fullmatch(name) and not variables.is_set(name)]
 
-    def note(self, own: Own, blocks: Sequence[Block], is_certain: bool) -> None:
+    def note(self, parts: CommandParts, blocks: Sequence[Block], is_certain: bool) -> None:
         """Takes the steps of a command. ``is_certain``: nothing before it makes it conditional."""
-        line, argv, files, unbound, commands = own
+        line, argv, files, unbound, commands = parts
         name = argv[0].text if argv else ""
         is_certain &= self.operator not in ("|", "&")
         is_fatal = is_certain and "e" in self._options and not self._is_tested and self.operator not in ("&&", "||")
@@ -87,9 +87,9 @@ class Flow:
         if ends or name in _STATEMENTS:
             self.steps.append(Step(commands.stop, tuple(argv), line, is_certain, ALWAYS if ends else until))
         last = commands.stop - 1 if commands else -1
-        needed = [((Word(operator), *words), max(last, until)) for operator, words in files if operator]
+        needed = [((Word(operator), *argv), max(last, until)) for operator, argv in files if operator]
         needed += [((Word("$"), Word(name)), ALWAYS) for name in unbound if is_certain and not self._is_tested]
-        self.steps += [Step(commands.start, words, line, is_certain, end) for words, end in needed]
+        self.steps += [Step(commands.start, argv, line, is_certain, end) for argv, end in needed]
         new = range(first, len(self.steps))
         if not self._is_alternative:
             self._joined = [*self._joined, *new] if self.operator in ("&&", "||") else []

@@ -23,7 +23,7 @@ from doctor.job.shell.blocks import (
     is_arithmetic,
     without_functions,
 )
-from doctor.job.shell.flow import Flow, Own
+from doctor.job.shell.flow import CommandParts, Flow
 from doctor.job.shell.name_mistakes import command_mistakes, name_mistakes, unclosed, value_behind
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
@@ -128,8 +128,8 @@ class _Evaluation:
                 self.flow.operator = "||" if command[0].keyword == "!" else operator
                 argv = self._command(command)
                 files = [(token.redirection, self.variables.expand(token.parts)) for token in command]
-                own = Own(line, argv, files, unbound, range(place, len(self.commands)))
-                self.flow.note(own, self.blocks, is_certain=not (self.blocks or self.after))
+                parts = CommandParts(line, argv, files, unbound, range(place, len(self.commands)))
+                self.flow.note(parts, self.blocks, is_certain=not (self.blocks or self.after))
             self.after = {"||": "||", "&&": "&&" if self.last_is_test else self.after}.get(operator, "")
 
     def _simple_commands(self, tokens: list[Token]) -> Iterator[tuple[list[Token], str]]:

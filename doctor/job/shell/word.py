@@ -74,7 +74,7 @@ class Step(NamedTuple):
 
     place: int
     """How many commands stand before what it is about."""
-    words: tuple[Word, ...]
+    argv: tuple[Word, ...]
     """``cd``, ``source``, ``ulimit``, ``exit``, with its arguments; ``>`` and a file; ``$`` and a variable."""
     line: int
     is_certain: bool
@@ -99,7 +99,7 @@ class ShellText(msgspec.Struct, frozen=True):
     @property
     def moves(self) -> list[Step]:
         """Each change of the folder."""
-        return [step for step in self.steps if step.words[0].text in FOLDERS]
+        return [step for step in self.steps if step.argv[0].text in FOLDERS]
 
     def folder_at(self, place: int | Step, path: str = "") -> tuple[str, str]:
         """The folder in which a command runs, empty: as before the text; and the ``cd`` that only a shell knows.
@@ -109,7 +109,7 @@ class ShellText(msgspec.Struct, frozen=True):
         """
         folder, last = "", place if isinstance(place, int) else place.place
         for step in self.moves:
-            (name, *arguments), is_certain = step.words, step.is_certain
+            (name, *arguments), is_certain = step.argv, step.is_certain
             if step.place > last or step is place:
                 break
             target = arguments[0].text if len(arguments) == 1 and arguments[0].text[:1] not in "-~" else ""

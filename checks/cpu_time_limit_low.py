@@ -2,14 +2,15 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.engine.quantities import span_text
-from doctor.facts.limits import CPU_TIME, Limit, ResourceLimits
+from doctor.facts.limits import CPU_TIME, ResourceLimits
+from doctor.job import LaunchConfig
 
 LEAST_SECONDS = 60
 """Of CPU time: a rank of PyTorch takes ten until its training begins."""
 
 
 @check(severity=ERROR, area="kernel")
-def cpu_time_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
+def cpu_time_limit_low(limits: ResourceLimits, launch: LaunchConfig) -> Iterator[Finding]:
     """A process of the job may use as much CPU time as it needs.
 
     ## Why it matters
@@ -31,7 +32,7 @@ def cpu_time_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
     setrlimit(2), RLIMIT_CPU; slurm.conf(5), PropagateResourceLimits. The limit is ours: an error below a minute, which
     no training keeps, a warning for any other. Without a setting Linux has none.
     """
-    time = limits.others.get(CPU_TIME, Limit(None, None))
+    time = limits.of_job(launch).others[CPU_TIME]
     if time.soft is None:
         return
     yield Finding(

@@ -1,14 +1,15 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, GIB, Finding, bytes_text, check
-from doctor.facts.limits import FILE_SIZE, Limit, ResourceLimits
+from doctor.facts.limits import FILE_SIZE, ResourceLimits
+from doctor.job import LaunchConfig
 
 LEAST_SIZE, ADVISED_SIZE = GIB // 16, 4 * GIB
 """Bytes of one file: the shared memory of a loader is one, and so is a checkpoint."""
 
 
 @check(severity=ERROR, area="kernel")
-def file_size_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
+def file_size_limit_low(limits: ResourceLimits, launch: LaunchConfig) -> Iterator[Finding]:
     """A process of the job may write files as large as it needs.
 
     ## Why it matters
@@ -28,7 +29,7 @@ def file_size_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
     setrlimit(2), RLIMIT_FSIZE. The limits are ours: an error below 64 MiB, a warning below 4 GiB. Without a setting
     Linux has none.
     """
-    size = limits.others.get(FILE_SIZE, Limit(None, None))
+    size = limits.of_job(launch).others[FILE_SIZE]
     if size.soft is None or size.allows(ADVISED_SIZE):
         return
     yield Finding(

@@ -9,6 +9,7 @@ CASES = {
     "PROGRAM": "An interpreter",
     "--allow-run-as-root": "A missing flag",
     "as a command": "A line that ends",
+    **dict.fromkeys(("exit", "exec"), "An end"),
     **dict.fromkeys(("#SBATCH", "#PBS"), "A late line"),
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
@@ -27,6 +28,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A wrong name: write {expected} in place of {option}.
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
     - A line that ends: write {expected}: without it {launcher} runs {option} as a command of its own.
+    - An end: move `{option}` {observed} of the script behind the launch line, or delete it.
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line; on the host of rank 0, `hostname -I | cut
       -d' ' -f1` prints its address. `accelerate env` shows what the
@@ -42,7 +44,10 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     the types and ranges of the options. Of a line that starts with mpirun of Open MPI or srun, the launcher itself is
     asked here: for ranks on this host alone mpirun starts `/bin/true` in their place, else `mpirun --do-not-launch`
     maps the ranks and starts none; srun starts `/bin/true` in the allocation of this shell; measured with Open MPI
-    4.1.4 and Slurm 22.05. What would wait for busy nodes is a warning. Accelerate of
+    4.1.4 and Slurm 22.05. What would wait for busy nodes is a warning.
+    Of a job script that runs next on this host, bash is asked for what the script needs so that it reaches the line: a
+    folder of `cd` or of a file for output, a file that it sources, a limit, a variable, where `set -e`, `set -u`, `&&`
+    or `|| exit` ends it without; and the launcher on its PATH. Nothing else of the script is run. Accelerate of
     several machines without an address meets at "None:None" (https://github.com/huggingface/accelerate/issues/2240); it
     is a warning, as its default configuration may have one.
     """
@@ -51,15 +56,15 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     for launcher, option, value, right in launch.refused_options:
         expected = f"--{right[2:].replace('-', '_')}" if right.startswith("--") and "_" in option else right
         expected = right if expected == option else expected
+        is_name = is_misspelt(option.lower(), expected.lower())
+        misspelt = "{launcher} refuses {option}, which is misspelt; expected {expected}"
         yield Finding(
-            "{launcher} refuses {option} {observed}; expected {expected}",
+            misspelt if is_name and not value else "{launcher} refuses {option} {observed}; expected {expected}",
             launcher=launcher,
             option=option,
             observed=value or "without a value",
             expected=expected,
-            case="A wrong name"
-            if is_misspelt(option, expected)
-            else CASES.get(option, CASES.get(value, "A wrong value")),
+            case="A wrong name" if is_name else CASES.get(option, CASES.get(value, "A wrong value")),
         )
     for launcher, answer, message, trial in launch.trials:
         if not message:

@@ -58,7 +58,7 @@ def locked_memory_limit_low(
         required, required_text = KERNEL_DEFAULT, filled("{0}, better no limit", bytes_text(KERNEL_DEFAULT))
     else:
         raise Skip("no NPU, no NVIDIA GPU and no RDMA adapter")
-    limit = limits.memlock
+    limit = limits.of_job(launch).memlock
     if not limit.allows(required):
         held = view is not None and not view.has_capability(CAP_IPC_LOCK)
         by_nccl = bool(adapters and gpus and gpus.pci and len(fleet) > 1 and launch.env.get("NCCL_IB_DISABLE") != "1")

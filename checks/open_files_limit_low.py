@@ -14,7 +14,7 @@ RAISE_FIRST = (
     "/etc/security/limits.d/99-zz-cluster.conf` and a new login first"
 )
 """In files of limits.d the asterisk means all users but root."""
-FILES_BESIDE_SOCKETS = 24
+FILES_BESIDE_SOCKETS = 23
 """A rank has more files open than that without any connection."""
 
 
@@ -45,12 +45,12 @@ def open_files_limit_low(
     Huawei, HCCL Test guide, "Execution": set the limit of open files to 65535 before the run. That is enough for the
     largest jobs; smaller ones do with less, so a limit counts as low below 16 files for each rank of the job, and
     below 16384: a few thousand go to loader workers alone. The usual 1024 is too low for any, and a warning: a job may
-    live with it for long. It is an error where the process of rank 0 cannot have one connection for each rank and 24
-    files more. Measured with PyTorch 2.13 and Gloo: rank 0 has 32 files open with 4 ranks, 48 with 12; below, it hangs.
-    Of two ranks with loader workers, one that may open 24 files ends, and with 32 it trains.
+    live with it for long. It is an error where the process of rank 0 cannot have one connection for each rank and 23
+    files more. Measured with PyTorch 2.13 and Gloo: rank 0 has 32 files open with 4 ranks, 48 with 12; below, it hangs;
+    torchrun with 2 ranks fails with 24.
     """
     ranks, _ = expected_connections(launch, fleet, npus, gpus)
-    limit, required = limits.nofile, min(ADVISED_FILES, max(MIN_FILES, FILES_PER_RANK * ranks))
+    limit, required = limits.of_job(launch).nofile, min(ADVISED_FILES, max(MIN_FILES, FILES_PER_RANK * ranks))
     if not limit.allows(required):
         yield Finding(
             "a process may open {observed} files; expected at least {expected}, better {advised}",

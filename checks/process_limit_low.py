@@ -3,12 +3,13 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, check
 from doctor.facts.control_group import ControlGroup, unlimited_command
 from doctor.facts.limits import ResourceLimits
+from doctor.job import LaunchConfig
 
 MIN_PROCESSES = 4096
 
 
 @check(severity=WARNING, area="kernel")
-def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Iterator[Finding]:
+def process_limit_low(limits: ResourceLimits, group: ControlGroup | None, launch: LaunchConfig) -> Iterator[Finding]:
     """A user of the host may start at least 4096 processes and threads.
 
     ## Why it matters
@@ -30,7 +31,7 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Ite
     8 ranks with 512 threads each reach it. Root is not held to it, but to pids.max of its control group: by default
     2048 in podman (containers.conf, pids_limit), podPidsLimit of the kubelet in Kubernetes, TasksMax in systemd.
     """
-    limit = limits.nproc
+    limit = limits.of_job(launch).nproc
     if not limit.allows(MIN_PROCESSES):
         yield Finding(
             "a user may have {observed} processes and threads; expected at least {expected}",

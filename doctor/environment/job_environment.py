@@ -16,7 +16,7 @@ from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
-from doctor.environment.launch_trials import is_here, launch_refusals, starts_here, with_app_file, wrapper_refused
+from doctor.environment.launch_trials import is_here, launch_refusals, script_refused, starts_here, with_app_file
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
     hosts_not_given,
@@ -164,6 +164,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
                 (problem.launcher, problem.option, problem.value, problem.expected)
                 for problem in (*line.problems, *refused_overrides(line))
             )
+            + tuple(("ulimit", f"%{letter}", value, "") for letter, value in (self.written or line).limits)
             + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1)
             + ((("", "*", "", ""),) if starts_whole_job(line) else ())
             + hosts_not_given(line, tasks)
@@ -279,7 +280,7 @@ def _of_line_of_script(
     by_scheduler = script.resources != Resources()
     is_tried = is_next and not (script_line.problems or script_line.conditional)
     is_tried &= not by_scheduler or batch_allocation(environ) is not None  # else it runs on other hosts
-    if is_tried and (refused := wrapper_refused(script_line, environ, is_of_script=True)):
+    if is_tried and (refused := script_refused(script_line, environ)):
         job_line = msgspec.structs.replace(script_line, problems=(refused,))
     if inner:
         container = inner.line.container or script_line.container

@@ -55,6 +55,15 @@ _STREAMS = {"output": "SLURM_STDOUTMODE", "error": "SLURM_STDERRMODE", "input": 
 _WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact")
 """Of a step that srun would try to start again."""
 _MAP = "JOB MAP"
+_OF_STEP = {
+    **dict.fromkeys(("cd", "pushd"), 'cd "$@"'),
+    **dict.fromkeys(("source", "."), 'IFS=:; for folder in $PATH; do test -r "$folder/$1" && exit; done; : < "$1"'),
+    **dict.fromkeys(("<", "<>"), ': < "$1"'),
+    "ulimit": 'ulimit "$@"',
+    "$": 'declare -p "$1" > /dev/null',
+}
+"""By what a script does before its launch line: the same for bash alone, with nothing of the script run."""
+_MOST_STEPS = 16
 _OWN_NETWORK = "out-of-band communications"
 """Of mpirun where the interface for its daemons is not on this host: the host that starts the line may have it."""
 _INTERACTIVE = "4294967290"
@@ -245,6 +254,30 @@ def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str])
     return None
 
 
+def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProblem | None:
+    """What ends a script on this host before its launch line runs: a file or a folder that is not there, a limit that
+    cannot be raised, a variable that nothing sets, a launcher or a Python that its PATH does not have.
+    """
+    for need in [need for need in line.needs if need.ends][:_MOST_STEPS]:
+        kind, arguments = (need.kind, need.arguments) if need.kind in _OF_STEP else ("cd", _folder_of(need.arguments))
+        trial = ["bash", "-c", _OF_STEP[kind], "bash", *arguments]
+        done = _tried(trial, environ, need.folder)
+        if done is not None and done.returncode:
+            text = re.sub(r"(?m)^bash: line \d+: ", "", plain_lines(done.stderr.decode("utf-8", "replace")))
+            return OptionProblem("bash", TRIAL, filled("line {0}: {1}", need.line, _message(text)), shlex.join(trial))
+    path = line.environ.get("PATH", environ.get("PATH", ""))
+    if not line.is_first or "PATH=" in line.unresolved:
+        return wrapper_refused(line, environ, is_of_script=True)
+    if not (absent := absent_command(line, {**environ, "PATH": path}, is_next=True)) or "/" in absent:
+        return wrapper_refused(line, environ, is_of_script=True)
+    ask = shlex.join(("env", f"PATH={path}", "/bin/sh", "-c", 'type "$0"', absent))
+    return OptionProblem("bash", TRIAL, filled("line {0}: {1}", line.line, filled("{0}: not found", absent)), ask)
+
+
+def _folder_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    return ("--", os.path.dirname(arguments[0]) or ".")
+
+
 def wrapper_refused(
     line: LaunchLine, environ: Mapping[str, str], *, is_of_script: bool = False
 ) -> OptionProblem | None:
@@ -271,10 +304,13 @@ def wrapper_refused(
     return OptionProblem(trial[0], TRIAL, reason, shlex.join(trial)) if done.returncode else None
 
 
-def _tried(trial: Sequence[str], environ: Mapping[str, str]) -> subprocess.CompletedProcess[bytes] | None:
+def _tried(
+    trial: Sequence[str], environ: Mapping[str, str], folder: str = ""
+) -> subprocess.CompletedProcess[bytes] | None:
     """What a trial ended with, in English; None where it did not start, or did not end in time."""
     try:
-        return run_bounded(trial, _TRIAL_SECONDS, MAX_OUTPUT, {**environ, "LC_ALL": "C.UTF-8"}, os.getcwd())
+        start = os.path.join(os.getcwd(), folder)
+        return run_bounded(trial, _TRIAL_SECONDS, MAX_OUTPUT, {**environ, "LC_ALL": "C.UTF-8"}, start)
     except (OSError, subprocess.TimeoutExpired):
         return None
 

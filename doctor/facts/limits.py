@@ -8,6 +8,7 @@ import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, read
 from doctor.engine.texts import filled
+from doctor.job import LaunchConfig
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -23,7 +24,14 @@ class Limit(msgspec.Struct, frozen=True):
         """A process may raise its own limit so far."""
         return self.hard is None or self.hard >= required
 
+    def set_to(self, value: str, unit: int) -> Limit:
+        """After ``ulimit`` with the value, which fails above the hard limit."""
+        soft = int(value) * unit if value.isdecimal() else self.hard if value == "hard" else None
+        is_refused = self.hard is not None and (soft is None or soft > self.hard)
+        return self if is_refused else Limit(soft, self.hard)
 
+
+NO_LIMIT = Limit(None, None)
 FILE_SIZE = "file size"
 CPU_TIME = "cpu time"
 OTHERS = ("core file size", "stack size", FILE_SIZE, CPU_TIME)
@@ -52,6 +60,17 @@ class ResourceLimits(Fact, frozen=True):
     """Processes and threads of the user."""
     others: dict[str, Limit] = {}
     """Those of `OTHERS` that the kernel has, by the kernel's name."""
+
+    def of_job(self, launch: LaunchConfig) -> ResourceLimits:
+        """With what the job script sets, in units of bash(1), "ulimit"."""
+
+        def after(letter: str, limit: Limit, unit: int = 1) -> Limit:
+            return limit.set_to(launch.limits[letter], unit) if letter in launch.limits else limit
+
+        size = {FILE_SIZE: after("f", self.others.get(FILE_SIZE, NO_LIMIT), 1024)}
+        others = {**self.others, **size, CPU_TIME: after("t", self.others.get(CPU_TIME, NO_LIMIT))}
+        nofile, nproc = after("n", self.nofile), after("u", self.nproc)
+        return ResourceLimits(nofile=nofile, memlock=after("l", self.memlock, 1024), nproc=nproc, others=others)
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> ResourceLimits:

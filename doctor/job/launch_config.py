@@ -168,7 +168,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
     @property
     def refused_options(self) -> list[tuple[str, str, str, str]]:
         """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
-        return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?", "!", "=", "^"))]
+        return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?", "!", "=", "^", "%"))]
 
     @property
     def trials(self) -> list[tuple[str, str, str, str]]:
@@ -183,6 +183,11 @@ class LaunchConfig(LaunchSettings, frozen=True):
         why; else what was expected. Before the option ``?`` where a configuration may give it, ``!`` where none does.
         """
         return [row for row in self.refused if row[1].startswith(("?", "!"))]
+
+    @property
+    def limits(self) -> dict[str, str]:
+        """What the job script sets for its ranks, by the letter of ``ulimit``."""
+        return {option[1:]: value for _, option, value, _ in self.refused if option.startswith("%")}
 
     @property
     def differing(self) -> dict[str, str]:

@@ -138,6 +138,17 @@ def is_misspelt(name: str, meant: str) -> bool:
     return sorted(short) == sorted(long) if len(short) == len(long) else is_one_slip(short, long)
 
 
+def meant_key(key: str, names: Iterable[str]) -> str:
+    """The one name that a key of a file or a command line, which is none of them, is misspelt from; else empty.
+
+    >>> meant_key("nprocPerNod", ["nprocPerNode", "nnodes"]), meant_key("lr1", ["lr2", "lr3"]), meant_key("a", ["a"])
+    ('nprocPerNode', '', '')
+    """
+    names = list(names)
+    near = [name for name in names if abs(len(name) - len(key)) < 3 and is_misspelt(key.lower(), name.lower())]
+    return near[0] if len(near) == 1 and key not in names else ""
+
+
 def is_near(word: str, allowed: Iterable[str]) -> bool:
     """Whether a word that is none of these is nearly one: its case, a slip, or another ending of one or two letters.
 

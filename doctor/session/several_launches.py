@@ -49,7 +49,8 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
     for number, content in enumerate(lines, 1):
         if content.lstrip().startswith("#"):
             for option in _OPTION.findall(content) if _DIRECTIVE.match(content) else []:
-                result[f"#{printable(_dashes(option), 80)}"] = f"{name}:{number}"
+                key = f"#{printable(_dashes(option), 80)}"  # sbatch refuses each of an option's values
+                result[key] = ", ".join((*filter(None, [result.get(key)]), f"{name}:{number}"))
             continue
         if len(result) > _MOST_PLACES:
             break

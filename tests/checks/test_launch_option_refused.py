@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from doctor.engine.result import Status
 from doctor.environment.job_environment import of_job_script, of_launch_line
 from doctor.environment.launch_trials import launch_trial
 from doctor.job import LaunchConfig
+from doctor.job.training.assemble import LaunchText
 from doctor.session.lint_files import launches_of
 from tests.checks.launch_lines import config, run_check
 from tests.checks.run_check import advice
@@ -229,6 +231,91 @@ def test_what_stands_before_a_launcher_of_a_job_script_is_tried_where_the_script
         said = [trial[2] for trial in LaunchConfig.from_options(launch.complete(LaunchOptions())).trials]
         assert [text for text in said if told in text] == said
         assert len(said) == (is_next and told != "")
+
+
+ENDED = [
+    "set -e\nulimit -n 99999999999\nLAUNCH",
+    "ulimit -n 99999999999 && LAUNCH",
+    "export PATH=/absent/bin\nLAUNCH",
+    "set -e\nsource /absent/env.sh\nLAUNCH",
+    "set -euo pipefail\n. ./absent.sh\nLAUNCH",
+    "set -e\nf() {\n  source /absent/x.sh\n}\nf\nLAUNCH",
+    "set -u\necho $NO_SUCH_NAME\nLAUNCH",
+    "set -o nounset\nX=$NO_SUCH_NAME\nLAUNCH",
+    "LAUNCH > absent/run.log 2>&1",
+    "nohup LAUNCH > absent/run.log 2>&1 &\nwait",
+    "LAUNCH < /absent/input",
+    "set -e\nhostname > /absent/log\nLAUNCH",
+    "set -e\nexec > /absent/log\nLAUNCH",
+    "python3.99 -m torch.distributed.run t.py",
+    "cd /absent && LAUNCH",
+    "cd /absent || exit 1\nLAUNCH",
+    "cd /absent || { echo no; exit 1; }\nLAUNCH",
+    "set -e\ncd absent\nLAUNCH",
+    "exit 0\nLAUNCH",
+    "exec echo\nLAUNCH",
+]
+REACHED = [
+    "ulimit -n 99999999999\nLAUNCH",
+    "set -e\nulimit -n 99999999999 || true\nLAUNCH",
+    "set -e\nulimit -n $(ulimit -Hn)\nLAUNCH",
+    "source /absent/env.sh\nLAUNCH",
+    "set -e\nif source /absent/env.sh; then echo; fi\nLAUNCH",
+    "set -e\n[ -f /absent/x.sh ] && source /absent/x.sh\nLAUNCH",
+    "set -e\nset +e\nsource /absent/x.sh\nLAUNCH",
+    "( set -e; true )\nsource /absent/x\nLAUNCH",
+    "set -e\nf() {\n  source /absent/x.sh\n  true\n}\nf || true\nLAUNCH",
+    "set -e\nf() {\n  source /absent/x.sh\n}\nLAUNCH",
+    "set -e\necho 'export A=1' > env.sh\nsource ./env.sh\nLAUNCH",
+    "set -e\nsource beside.sh\nLAUNCH",
+    "set -e\n! cd /absent\nLAUNCH",
+    "cd /absent && echo ok\nLAUNCH",
+    "set -e\nmkdir -p made\ncd made\nLAUNCH",
+    "install -d made\nLAUNCH > made/run.log",
+    "L=made/a\nmkdir -p $L\nLAUNCH &> $L/x",
+    "LAUNCH 2>&1 | tee /absent/log",
+    "exec > /absent/log\nLAUNCH",
+    "echo a > /absent/x\nLAUNCH",
+    "export PATH=/absent/bin\nsource beside.sh\nLAUNCH",
+    "set -u\nprintf -v LOG %s x\necho $LOG ${OTHER:-} ${OTHER+x} $RANDOM $HOSTNAME\nLAUNCH",
+    'set -u\n: ${NAME:=2}\nA=()\necho $NAME "${A[@]}"\nLAUNCH',
+    "set -u\nif true; then N=3; fi\necho $N '$NO_SUCH_NAME'\nLAUNCH",
+    "set -u\nsource ./beside.sh\necho $BESIDE\nLAUNCH",
+    "set -u\necho $NO_SUCH_NAME | cat\nLAUNCH",
+    "u() { echo; exit 1; }\n[ $# -gt 5 ] && u\nLAUNCH",
+    "(exit 1)\nLAUNCH",
+    "LAUNCH\nexit 0\ntorchrun --nnodes four old.py",
+    "exec LAUNCH",
+]
+
+
+@pytest.mark.parametrize(("text", "is_reached"), [*((t, False) for t in ENDED), *((t, True) for t in REACHED)])
+def test_what_ends_a_job_script_before_its_launch_line_ends_it_in_bash(
+    text: str, is_reached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    Path("beside.sh").write_text(f"export BESIDE=1 PATH={folder}:$PATH\n")
+    (folder / "torchrun").write_text(f"#!/bin/sh\n: > {tmp_path}/reached\n")
+    (folder / "torchrun").chmod(0o755)
+    Path("job.sh").write_text("#!/bin/bash\n" + text.replace("LAUNCH", "torchrun t.py") + "\n")
+    environ = {"PATH": f"{folder}:/usr/bin:/bin"}
+    launch = of_job_script("job.sh", environ, lambda line: [LaunchText(line)], read_here, is_next=True)
+    outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch.complete(LaunchOptions())))
+    subprocess.run(["bash", "job.sh"], env=environ, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert (Path("reached").exists(), bool(outcome.findings)) == (is_reached, not is_reached)
+
+
+def test_a_word_apart_in_a_directive(tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --nodes 2 4\nulimit -n 9000\nsrun python t.py\n")
+    (launch,) = launches_of([str(tmp_path / "job.sh")], [], LaunchOptions(), {})
+    (finding,) = run_check("launch-option-refused", LaunchConfig.from_options(launch)).findings
+    assert (finding.values["option"], finding.values["observed"]) == ("#SBATCH", "4")
+
+
+def read_here(path: str) -> str | None:
+    return Path(path).read_text() if Path(path).exists() else None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 import pytest
 
 from doctor.facts.limits import Limit
+from doctor.job import LaunchConfig
+from doctor.job.job_script import read_job_script
 from tests.checks.limits import FREE, limits
 from tests.checks.run_check import advice, job, messages, run_check
 
@@ -33,7 +35,32 @@ def test_a_large_job_wants_more(ranks: str, expected: int) -> None:
     assert [(finding.hosts, finding.values["expected"]) for finding in outcome.findings] == [(("b",), expected)]
 
 
-@pytest.mark.parametrize(("limit", "severity"), [(1024, "warning"), (32, "warning"), (31, "error")])
+@pytest.mark.parametrize(("limit", "severity"), [(1024, "warning"), (31, "warning"), (30, "error")])
 def test_an_error_where_rank_0_cannot_have_its_connections(limit: int, severity: str) -> None:
     outcome = run_check(NAME, {"a": [limits(nofile=Limit(limit, None))]}, job(WORLD_SIZE="8"))
     assert outcome.found_severity.value == severity
+
+
+@pytest.mark.parametrize(
+    ("text", "soft"),
+    [
+        ("ulimit -n 24", 24),
+        ("ulimit -Sn 65535", 65535),
+        ("ulimit -n 99999999", 1024),  # above the hard limit: refused
+        ("ulimit -n unlimited", 1024),
+        ("ulimit -n hard", 70000),
+        ("( ulimit -n 24 )", 1024),
+        ("if true; then ulimit -n 24; fi", 1024),
+        ("ulimit -t 1", 1024),
+    ],
+)
+def test_what_the_job_script_sets_counts(text: str, soft: int) -> None:
+    (line,) = read_job_script(f"{text}\ntorchrun --nproc-per-node 2 t.py\nulimit -n 7\n").launch_lines
+    refused = tuple(("ulimit", f"%{letter}", value, "") for letter, value in line.limits)
+    of_host = limits(nofile=Limit(1024, 70000), memlock=FREE)
+    assert of_host.of_job(LaunchConfig(refused=refused)).nofile == Limit(soft, 70000)
+
+
+def test_a_launcher_of_other_hosts_starts_ranks_with_their_own_limits() -> None:
+    (line,) = read_job_script("ulimit -n 24\nmpirun -np 4 -H a,b python3 t.py\n").launch_lines
+    assert line.limits == []

@@ -93,6 +93,13 @@ MISTAKES: dict[str, Planted] = {
         "#!/bin/bash\n#SBATCH --outputt=%x-%j.out #@\nsrun python t.py\n", "launch-option-refused"),
     "a resource of PBS misspelt": Planted(
         "#!/bin/bash\n#PBS -l select=2:ncpu=8:ngpus=4 #@\nmpirun -np 8 python t.py\n", "launch-option-refused"),
+    "a value that a later one replaces": Planted(
+        "#!/bin/bash\n#SBATCH --mem=64Gi #@\n#SBATCH --mem=0\nsrun python t.py\n", "launch-option-refused"),
+    "a handler of events that torchrun lacks": Planted(
+        "torchrun --event-log-handler file t.py #@\n", "launch-option-refused"),
+    "a path without its dollar": Planted(
+        "export LD_LIBRARY_PATH=/opt/lib:LD_LIBRARY_PATH #@\ntorchrun t.py\n", "launch-option-refused"),
+    "an exit before the launch": Planted("echo debug\nexit 0 \ntorchrun t.py #@\n", "launch-option-refused"),
     "a time of PBS with a unit": Planted(
         "#!/bin/bash\n#PBS -l walltime=4h #@\nmpirun -np 8 python t.py\n", "launch-option-refused"),
     "a time of LSF with a unit": Planted(
@@ -441,6 +448,9 @@ NOT_FOUND = {
 """What no rule is about yet; of the third, the line of the option is named, not that of its variable."""
 
 SOUND: dict[str, Planted] = {
+    "what an exit leaves behind, and exits that may not come": Planted(
+        "#!/bin/bash\n#SBATCH --mem=64G\n#SBATCH --mem=0\n[ $# -lt 9 ] || exit 1\nu() { exit 2; }\n(exit 3)\n"
+        "torchrun --event-log-handler console t.py\nexit\ntorchrun --nnodes four old.py\n", ""),
     "values that look odd and are taken": Planted(
         "#!/bin/bash\n#SBATCH --gpus-per-node=2080ti:2\n#SBATCH --gpus=a100:8\n"
         "srun python t.py --gpus 0, --betas 0.9,0.95 --lr 1e-5 --names seed,lr,\n", ""),

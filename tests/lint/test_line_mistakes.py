@@ -46,6 +46,10 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 WITHOUT_A_CORRECTED_LINE = {
     "a directive in small letters",
+    "an exit before the launch",
+    "a path without its dollar",
+    "a value that a later one replaces",
+    "a handler of events that torchrun lacks",
     "a directive with a blank in its mark",
     "directives behind a command",
     "a step on more hosts than the job",

@@ -10,7 +10,6 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +26,7 @@ from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, OptionProblem
 from doctor.job.launch_line.read import SHELLS
 from doctor.job.training.tree import Node, read_documents
+from doctor.job.variable_names import meant_key
 from doctor.job.variables import TABLE_VARIABLES
 
 SUFFIXES = (".yaml", ".yml")
@@ -227,11 +227,12 @@ class _File:
         workers = next((other.hosts for other in self.groups if other.name == "Worker"), None)
         requested = Resources(gpus_per_node=devices, slots=slots * workers if slots and workers else None)
         script = read_job_script(text, {}, read_file=self.read_file, requested=requested)
-        image = container.text("image") or ("" if self.row.marks else self.row.kind)
-        lines = *script.launch_lines, *script.scripts
-        within = [msgspec.structs.replace(line, container=line.container or printable(image, 200)) for line in lines]
-        count = len(script.launch_lines)
-        return msgspec.structs.replace(script, launch_lines=tuple(within[:count]), scripts=tuple(within[count:]))
+        image = printable(container.text("image") or ("" if self.row.marks else self.row.kind), 200)
+        launch_lines, scripts = (
+            tuple(msgspec.structs.replace(line, container=line.container or image) for line in lines)
+            for lines in (script.launch_lines, script.scripts)
+        )
+        return msgspec.structs.replace(script, launch_lines=launch_lines, scripts=scripts)
 
     def _variables_of_controller(self, devices: int | None) -> dict[str, tuple[str, bool]]:
         """Variables that a controller sets, and whether their value is known here."""
@@ -278,10 +279,9 @@ class _File:
 
     def _unknown_keys(self, node: Node, allowed: str) -> Iterator[OptionProblem]:
         """Keys that kubectl refuses to send, as each is another one misspelt."""
-        names = allowed.split()
         for key in node.entries:
-            if key not in names and (near := get_close_matches(key, names, 1, 0.75)):
-                yield self._problem(key, "", near[0])
+            if meant := meant_key(key, allowed.split()):
+                yield self._problem(key, "", meant)
 
     def _problem(self, option: str, value: object, expected: str) -> OptionProblem:
         return OptionProblem(self.row.kind, option, printable(str(value), 80), expected)

@@ -107,7 +107,10 @@ def resources(directives: Iterable[Directive]) -> Resources:
         return Resources()
     scheduler = listed[0].scheduler
     texts = [directive.text for directive in listed if directive.scheduler == scheduler]
-    return {"slurm": _slurm, "pbs": _pbs, "lsf": _lsf, "donau": _donau, "grid-engine": _grid_engine}[scheduler](texts)
+    if scheduler == "slurm":  # sbatch refuses each of an option's values (tried with 22.05), and goes by the last
+        read, of_first = _slurm(texts), _slurm(texts[::-1]).problems
+        return msgspec.structs.replace(read, problems=tuple(dict.fromkeys((*read.problems, *of_first))))
+    return {"pbs": _pbs, "lsf": _lsf, "donau": _donau, "grid-engine": _grid_engine}[scheduler](texts)
 
 
 def _problems(options: Options) -> tuple[OptionProblem, ...]:

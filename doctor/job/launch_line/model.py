@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from doctor.job.job_size import STARTS_TASKS
+from doctor.job.job_size import ONE_ON_EACH_HOST, STARTS_TASKS
 
 _STATIC = ("rdzv-endpoint", "master-addr", "master-port", "main-process-ip", "main-process-port")
 _DYNAMIC = ("rdzv-endpoint", "rdzv-id")
@@ -16,6 +17,9 @@ _DYNAMIC = ("rdzv-endpoint", "rdzv-id")
 _OTHER_ON_EACH_HOST = re.compile(
     r"\$\(\s*(?:hostname|uuidgen|shuf)\b|\$\{?(?:HOSTNAME|SLURMD_NODENAME)\b|\bRANDOM\b|\$\$", re.ASCII
 )
+
+
+_LIMIT = re.compile(r"(?:-S )?-S?([nultf])S? ?([0-9]{1,18}|unlimited|hard)", re.ASCII)
 
 
 class NotALaunchLine(ValueError):
@@ -29,6 +33,19 @@ class OptionProblem(msgspec.Struct, frozen=True, order=True):
     option: str
     value: str
     expected: str
+
+
+class ScriptNeed(NamedTuple):
+    """What the script before a line, or its redirections, needs of the host so that the line runs."""
+
+    kind: str
+    """``cd``, ``source``, ``ulimit``, the operator before a file, ``$`` before a variable."""
+    arguments: tuple[str, ...]
+    line: int
+    folder: str
+    """In which it is; empty: that of the script."""
+    ends: bool
+    """Without it the line does not run."""
 
 
 class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,8 +156,18 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """The path to which the script before the line surely changes the folder, by ``cd``; empty: not known."""
     makes_files: bool = False
     """Commands of the script before the line may make the files that it names."""
+    needs: tuple[ScriptNeed, ...] = ()
+    is_first: bool = False
+    """No command of the script before the line changes what it finds."""
     is_alone: bool = False
     """The script asks for several hosts, starts the line on the one that it runs on, and nothing on another host."""
+
+    @property
+    def limits(self) -> list[tuple[str, str]]:
+        """What ``ulimit`` of the script sets for the ranks: the letter of the option and the value."""
+        is_own = all(call.launcher in ONE_ON_EACH_HOST for call in self.launchers)
+        texts = [" ".join(need.arguments) for need in self.needs if need.kind == "ulimit" and is_own]
+        return [(match[1], match[2]) for match in map(_LIMIT.fullmatch, texts) if match]
 
     @property
     def folder(self) -> str:

@@ -13,7 +13,7 @@ LOOPS = ("for", "while", "until", "select")
 TESTS = ("[", "[[", "test", "((", "grep", "command", "which", "type", "false")
 _BEFORE_COMMAND = (";", "&", "|", "&&", "||", ";;", "(", ")", "{", "if", "while", "until", *PREFIXES, *BRANCH)
 _SILENT = """
-: true false [ [[ test echo printf cd pushd popd trap ulimit umask wait return exit sleep mkdir rm cat
+: true false [ [[ test echo printf cd pushd popd trap ulimit umask wait return exit sleep rm cat
 """
 IGNORED = frozenset(_SILENT.split())
 """Commands that start nothing and change no variable."""

@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.shell.blocks import OPENING, Block
 from doctor.job.shell.tokens import Token
-from doctor.job.shell.variables import ShellVariables
+from doctor.job.shell.variables import ShellVariables, value_apart
 from doctor.job.shell.word import ShellCommand, Word
 from doctor.job.variable_names import documented_variables, intended_name, is_one_slip, is_same_word
 
@@ -29,6 +30,10 @@ def name_mistakes(
     a name that a library reads, or another of the script, and one a letter away from it.
     """
     yield from _called(variables, commands, functions)
+    for name in ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH"):  # `PATH=/opt/bin:PATH` loses what was there
+        if isinstance(value := variables.values.get(name), Word) and name in value.text.split(":"):
+            right = ":".join(f"${name}" if folder == name else folder for folder in value.text.split(":"))
+            yield f"{name}=", printable(value.text, 80), printable(f"{name}={right}", 120)
     counts = Counter(_NAME.findall(text))
     idle = [name for name in sorted(variables.assigned - variables.exported) if counts[name] == 1]
     for name in sorted(variables.absent - variables.assigned)[:_MOST]:
@@ -62,7 +67,21 @@ def value_behind(command: str, two: Sequence[Token], variables: ShellVariables) 
         yield command, f"{name} {word}", f"{command} {name}={word}"
 
 
-def part_of_value(argv: Sequence[Word], variables: ShellVariables) -> Iterator[tuple[str, str, str]]:
+def command_mistakes(
+    argv: Sequence[Word], assignments: Sequence[Token], variables: ShellVariables, line: int
+) -> Iterator[tuple[str, str, str]]:
+    """Of a command that was a part of another. ``line``: its own, below that of the one before it; else 0."""
+    name, after, third = ([word.text for word in argv[:3]] + [""] * 3)[:3]
+    if after.startswith("=") and re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+        yield name, after, f"{name}={after[1:] or third}"
+    if assignments and len(argv) == 1 and (apart := value_apart(assignments[-1], argv[0])):
+        yield assignments[-1].keyword, apart, f"{assignments[-1].keyword}{apart}"
+    yield from _part_of_value(argv, variables)
+    if line and re.match("--[a-z]", name):
+        yield name, "as a command", filled("`\\` at the end of line {0}", line - 1)
+
+
+def _part_of_value(argv: Sequence[Word], variables: ShellVariables) -> Iterator[tuple[str, str, str]]:
     """``NCCL_IB_HCA=mlx5_0;mlx5_1``: the second is a command, and differs in its number alone from the value."""
     command = argv[0].text if len(argv) == 1 else ""
     if _NUMBERED.fullmatch(command):

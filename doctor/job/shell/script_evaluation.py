@@ -23,7 +23,8 @@ from doctor.job.shell.blocks import (
     is_arithmetic,
     without_functions,
 )
-from doctor.job.shell.name_mistakes import name_mistakes, part_of_value, unclosed, value_behind
+from doctor.job.shell.flow import CommandParts, Flow
+from doctor.job.shell.name_mistakes import command_mistakes, name_mistakes, unclosed, value_behind
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
@@ -72,7 +73,7 @@ def evaluate(
         loops = shell.assigned_in_loops
     mistakes = (*shell.mistakes[:_MOST_UNREAD], *name_mistakes(text, shell.variables, shell.commands, shell.functions))
     read = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
-    return ShellText(*read, mistakes=mistakes, moves=tuple(shell.moves[:_MOST_COMMANDS]))
+    return ShellText(*read, mistakes=mistakes, steps=tuple(shell.flow.steps[:_MOST_COMMANDS]))
 
 
 class _Evaluation:
@@ -104,7 +105,7 @@ class _Evaluation:
         """``set`` or ``shift`` was read."""
         self.depth = 0
         self.sourced: list[str] = []
-        self.moves: list[tuple[int, tuple[Word, ...], bool]] = []
+        self.flow = Flow()
         self.mistakes: list[tuple[str, str, str]] = []
 
     def run(self) -> None:
@@ -123,7 +124,12 @@ class _Evaluation:
                 self._note("...", filled("blocks nested deeper than {0}", _DEEPEST), line)
                 return
             if command:
-                self._command(command)
+                place, unbound = len(self.commands), self.flow.unbound(command, self.variables)
+                self.flow.operator = "||" if command[0].keyword == "!" else operator
+                argv = self._command(command)
+                files = [(token.redirection, self.variables.expand(token.parts)) for token in command]
+                parts = CommandParts(line, argv, files, unbound, range(place, len(self.commands)))
+                self.flow.note(parts, self.blocks, is_certain=not (self.blocks or self.after))
             self.after = {"||": "||", "&&": "&&" if self.last_is_test else self.after}.get(operator, "")
 
     def _simple_commands(self, tokens: list[Token]) -> Iterator[tuple[list[Token], str]]:
@@ -133,6 +139,9 @@ class _Evaluation:
                 command.append(token)
                 continue
             if token.operator in ("(", ")"):
+                if token.operator == ")" and command and not (self._in_case() and self.blocks[-1].in_pattern):
+                    yield command, ";"
+                    command = []
                 command = self._paren(token, command)
                 if command:
                     yield command, ";"
@@ -195,31 +204,29 @@ class _Evaluation:
             self.blocks[-1].assigned |= block.assigned
             self.blocks[-1].recent |= block.assigned
 
-    def _command(self, command: list[Token]) -> None:
+    def _command(self, command: list[Token]) -> list[Word]:
+        """The words of the command, which is followed or added."""
         here = next((token.here for token in command if token.here is not None), None)
-        command = self._keywords([token for token in command if token.here is None])
+        command = self._keywords([token for token in command if token.here is None and not token.redirection])
         if not command:
-            return
+            return []
         self.last_is_test = command[0].keyword in TESTS or command[0].parts[:1] == () or is_arithmetic(command[0])
-        in_function = any(block.is_function for block in self.blocks)
-        self.variables.own_arguments = not (in_function or self.argument_changes)
+        self.variables.own_arguments = not (self.argument_changes or any(block.is_function for block in self.blocks))
         assignments: list[Token] = []
         while command and assigned_name(command[0]):
             assignments.append(command.pop(0))
         if not command:
             for token in assignments:
                 self._assign(token)
-            return
+            return []
         expanded: list[Word] = []
         for token in command:
             if token.elements is None:
                 expanded += self.variables.expand(token.parts)
             if len(expanded) > 4 * MAX_ELEMENTS:
                 self._note(command[0].keyword, filled("more than {0} words", 4 * MAX_ELEMENTS), command[0].line)
-                return
+                return []
         name = expanded[0].text if expanded else ""
-        move = len(self.commands), tuple(expanded), not self.blocks and not self.after
-        self.moves += [move] * (name in ("cd", "pushd", "popd"))
         if name in _DECLARATIONS:
             self._declare(name, command[1:])
         elif name == "read" and here is not None and [word.text for word in expanded[1:-1]] in _TO_THE_END:
@@ -228,6 +235,7 @@ class _Evaluation:
             self._eval(expanded, assignments, command[0].line)
         elif not self._call(name, expanded, assignments) and not self._builtin(name, expanded, command[0].line):
             self._add(expanded, assignments, command[0].line)
+        return expanded
 
     def _keywords(self, command: list[Token]) -> list[Token]:
         while command:
@@ -245,7 +253,8 @@ class _Evaluation:
                 if keyword == "case":
                     return []
             elif keyword in OPENING.values():
-                self._end(keyword)
+                if self.blocks and OPENING.get(self.blocks[-1].keyword) == keyword:
+                    self._close()
                 return []
             elif keyword in BRANCH:
                 if self.blocks:
@@ -255,17 +264,11 @@ class _Evaluation:
                 self._close()
                 self.function_follows = True
                 command = command[1:]
-            elif self.function_follows and keyword != "{":
-                self.function_follows = False
-                return command
             else:
+                self.function_follows = False
                 return command
             command = command[1:]
         return command
-
-    def _end(self, keyword: str) -> None:
-        if self.blocks and OPENING.get(self.blocks[-1].keyword) == keyword:
-            self._close()
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)
@@ -326,10 +329,11 @@ class _Evaluation:
                     else:
                         self.variables.remove(variable)
                         self._mark(variable)
-        elif name in ("read", "mapfile", "readarray", "getopts"):
+        elif name in ("read", "mapfile", "readarray", "getopts") or (name == "printf" and arguments[:1] == ["-v"]):
             for variable in filter(_NAME.fullmatch, arguments):
                 self._forget(variable, filled("set by {0} in line {1}", name, line))
         elif name in ("set", "shift"):
+            self.flow.set_options(arguments if name == "set" else (), is_sure=not (self.blocks or self.after))
             self.argument_changes |= name == "shift" or "--" in arguments
             self.export_all |= "-a" in arguments or "allexport" in arguments
         elif name in ("source", "."):
@@ -374,7 +378,10 @@ class _Evaluation:
 
     def _nested(self, tokens: list[Token]) -> None:
         self.depth, after, depth = self.depth + 1, self.after, len(self.blocks)
-        self._run(tokens)
+        if self.after:
+            self._open("function(", tokens[0].line if tokens else 0, certain=False)
+        with self.flow.within():
+            self._run(tokens)
         self._close_all(depth)
         self.after = after
         self.depth -= 1
@@ -410,15 +417,8 @@ class _Evaluation:
         return True
 
     def _add(self, argv: list[Word], assignments: list[Token], line: int) -> None:
-        name, after, third = ([word.text for word in argv[:3]] + [""] * 3)[:3]
-        if after.startswith("=") and re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
-            self.mistakes.append((name, after, f"{name}={after[1:] or third}"))
-        if assignments and len(argv) == 1 and (apart := value_apart(assignments[-1], argv[0])):
-            emptied = assignments[-1].keyword
-            self.mistakes.append((emptied, apart, f"{emptied}{apart}"))
-        self.mistakes += part_of_value(argv, self.variables)
-        if re.match("--[a-z]", name) and self.commands and line > self.commands[-1].line:
-            self.mistakes.append((name, "as a command", filled("`\\` at the end of line {0}", line - 1)))
+        before = self.commands[-1].line if self.commands else line
+        self.mistakes += command_mistakes(argv, assignments, self.variables, line if line > before else 0)
         exported: dict[str, Word] = {}
         if len(self.variables.exported) > _MOST_EXPORTED:
             self._note("...", filled("more than {0} exported variables", _MOST_EXPORTED), line)

@@ -45,11 +45,13 @@ class Token(NamedTuple):
     """The words of ``NAME=(...)``; the parts are ``NAME=``."""
     here: tuple[Part, ...] | None = None
     """The text of a here-document, in place of a word."""
+    redirection: str = ""
+    """The operator before the file that the parts name, such as ``>>``."""
 
     @property
     def keyword(self) -> str:
         """The text of a word that stands without quotes and variables; else empty."""
-        if len(self.parts) == 1 and self.parts[0].kind == "text" and not self.parts[0].quoted:
+        if len(self.parts) == 1 and self.parts[0].kind == "text" and not (self.parts[0].quoted or self.redirection):
             return self.parts[0].text
         return ""
 
@@ -127,9 +129,8 @@ class _Scanner:
 
     def _add_arithmetic_command(self) -> None:
         line, start = self.line, self.position
-        end = self._matching_paren(self.position)
-        self._move(end)
-        self.result.append(Token(line, (Part("unresolved", self.text[start:end]),)))
+        self._move(self._matching_paren(start))
+        self.result.append(Token(line, (Part("unresolved", self.text[start : self.position]),)))
 
     def _end_line(self) -> None:
         if not self.in_test:
@@ -162,6 +163,8 @@ class _Scanner:
                 delimiter, is_quoted = "".join(part.text for part in parts), any(part.quoted for part in parts)
                 self.heredocs.append((delimiter, operator == "<<-", is_quoted, len(self.result)))
                 self.result.append(Token(line, here=()))
+            elif operator not in ("<<<", "<&", ">&"):
+                self.result.append(Token(line, parts, redirection=operator))
         elif operator != ">&":
             raise UnreadableShell(filled("no file after {0}", operator), line)
 
@@ -250,8 +253,7 @@ class _Scanner:
         return content
 
     def _ansi_quoted(self) -> Part:
-        start = self.position
-        position = start + 1
+        start, position = self.position, self.position + 1
         while position < len(self.text) and self.text[position] != "'":
             position += 2 if self.text[position] == "\\" else 1
         if position >= len(self.text):
@@ -329,9 +331,8 @@ class _Scanner:
 
     def _substitution(self, paren: int, quoted: bool = False) -> Part:
         start, line = self.position, self.line
-        end = self._matching_paren(paren)
-        self._move(end)
-        source = self.text[start:end]
+        self._move(self._matching_paren(paren))
+        source = self.text[start : self.position]
         match = _CAT_HERE.match(source)
         if match and self.depth < _DEEPEST_DEFAULT:
             content, after = _end_of_here(source, match.end(), match[3], bool(match[1]))

@@ -11,6 +11,8 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 
+FOLDERS, ENDS = ("cd", "pushd", "popd"), ("exit", "exec")
+"""Commands that change the folder of the shell, and that end it."""
 _OF_OWN_FOLDER = re.compile(r"\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b")
 
 
@@ -67,6 +69,20 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """Nothing but loops makes it conditional: it runs in each of their rounds."""
 
 
+class Step(NamedTuple):
+    """What a statement does to the shell, or needs of the host, beside the commands that it runs."""
+
+    place: int
+    """How many commands stand before what it is about."""
+    argv: tuple[Word, ...]
+    """``cd``, ``source``, ``ulimit``, ``exit``, with its arguments; ``>`` and a file; ``$`` and a variable."""
+    line: int
+    is_certain: bool
+    """It surely runs in this shell."""
+    until: int
+    """Where it fails, no command from ``place`` to this one runs; -1: that is not sure."""
+
+
 class ShellText(msgspec.Struct, frozen=True):
     """A text's commands, and what was not followed."""
 
@@ -78,17 +94,23 @@ class ShellText(msgspec.Struct, frozen=True):
     """No shell accepts the text: ``unread`` says where and why."""
     mistakes: tuple[tuple[str, str, str], ...] = ()
     """What the shell refuses, or takes for empty: command or variable, text, what was meant."""
-    moves: tuple[tuple[int, tuple[Word, ...], bool], ...] = ()
-    """Of each ``cd``: how many commands stand before it, its words, and whether it surely runs in this shell."""
+    steps: tuple[Step, ...] = ()
 
-    def folder_at(self, place: int, path: str = "") -> tuple[str, str]:
+    @property
+    def moves(self) -> list[Step]:
+        """Each change of the folder."""
+        return [step for step in self.steps if step.argv[0].text in FOLDERS]
+
+    def folder_at(self, place: int | Step, path: str = "") -> tuple[str, str]:
         """The folder in which a command runs, empty: as before the text; and the ``cd`` that only a shell knows.
 
-        ``place``: of the command among `commands`; ``path``: of the file with the text, for a ``cd`` to its folder.
+        ``place``: of the command among `commands`, or a step; ``path``: of the file with the text, for a ``cd`` to its
+        folder.
         """
-        folder = ""
-        for before, (name, *arguments), is_certain in self.moves:
-            if before > place:
+        folder, last = "", place if isinstance(place, int) else place.place
+        for step in self.moves:
+            (name, *arguments), is_certain = step.argv, step.is_certain
+            if step.place > last or step is place:
                 break
             target = arguments[0].text if len(arguments) == 1 and arguments[0].text[:1] not in "-~" else ""
             beside = beside_script(f"{target}/.") if path else ""

@@ -15,7 +15,7 @@ from doctor.job.job_size import is_number, python_number
 from doctor.job.launch_line.model import LaunchLine, OptionProblem
 from doctor.job.training.model import Configuration, Setting
 from doctor.job.training.tree import Leaf, Tree
-from doctor.job.variable_names import is_misspelt, is_near
+from doctor.job.variable_names import is_near, meant_key
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
 _MOST_KEYS = 1000
@@ -210,10 +210,10 @@ def _misspelt(
     """
     absent = [name for name in table if name not in options]
     for key, setting in islice(options.items(), _MOST_KEYS):
-        near = [name for name in absent if abs(len(name) - len(key)) < 3 and is_misspelt(key, name)]
-        if key not in table and len(near) == 1 and not (abbreviates and near[0].startswith(key)):
+        near = meant_key(key, absent) if key not in table else ""
+        if near and not (abbreviates and near.startswith(key)):
             begin = "--" if setting.option.startswith("--") else ""
-            meant = near[0].replace("-", "_") if "_" in setting.option else near[0]
+            meant = near.replace("-", "_") if "_" in setting.option else near
             return {"misspelt": Setting(printable(setting.option, 80), begin + meant, setting.where)}
     return {}
 

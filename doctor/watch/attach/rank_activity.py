@@ -405,8 +405,11 @@ def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, 
     }
     if last.call == "read" and _is_terminal(last.file):
         return "stdin", "waits for input from stdin"
+    if all(look.deadlocked for look in looks):
+        return "blocked", filled("is deadlocked over a mutex that its thread {0} holds", last.holder)
     if last.call in kinds:
-        return kinds[last.call]
+        kind, text = kinds[last.call]
+        return kind, filled("{0}: thread {1} holds its mutex", text, last.holder) if last.holder else text
     if last.call == "recv" and last.file.endswith("socket"):
         return "wait", "waits for bytes from a socket, as of the job's store"
     if last.call in ("read", "write", "open", "lock", "sync", "stat", "recv", "accept", "connect", "page fault"):

@@ -29,10 +29,11 @@ HANDS_OVER = re.compile(
 )
 # Where one of a pool, of a logger or of a server has nothing to do.
 RESTS_IN = re.compile(
-    HANDS_OVER.pattern + r"|get .*/(?:queue|multiprocessing/queues)\.py$|_worker .*/concurrent/futures/thread\.py$"
+    HANDS_OVER.pattern + r"|get .*/(?:queue|multiprocessing/queues)\.py$"
     r"|\w+ .*/(?:selectors|socketserver|multiprocessing/connection)\.py$"
 )
 SERVES = "/grpc/_server.py"  # by its threads, each with a call of another process
+RUNS = re.compile("/torch(?:_npu)?/distributed/")  # what a pool may run itself, without a function of the program
 COMMUNICATES = re.compile(r"\w+ .*/(?:torch|torch_npu|mindspore|deepspeed|mpi4py|jax)/")
 
 
@@ -133,7 +134,9 @@ def working_thread(data, pid):
         return None
     if is_in(main[2], HANDS_OVER):
         others = [entry for entry in threads if entry is not main and entry[2] and not is_in(entry[2], RESTS_IN)]
-        others = [entry for entry in others if any(is_of_program(frame[1]) for frame in entry[2])]
+        others = [
+            entry for entry in others if any(RUNS.search(frame[1]) or is_of_program(frame[1]) for frame in entry[2])
+        ]
         busy = [entry for entry in others if is_in(entry[2], COMMUNICATES)]
         others = busy or [entry for entry in others if any(SERVES in frame[1] for frame in entry[2])] or others
         thread = thread_here(pid, others[0][0]) if len(others) == 1 else 0

@@ -169,7 +169,10 @@ def thread(number: int, *frames: tuple[str, str], name: str = "") -> dict[str, o
             True,
         ),
         ([[POOLED], [("all_reduce", TORCH), POOLED]], True),
-        ([[POOLED], [("_read_thread", "/x/torch/_inductor/compile_worker/subproc_pool.py"), POOLED]], False),
+        (
+            [[POOLED], [("_read_thread", "/x/site-packages/torch/_inductor/compile_worker/subproc_pool.py"), POOLED]],
+            False,
+        ),
         ([], False),
     ],
     ids=[

@@ -133,10 +133,8 @@ def working_thread(data, pid):
     if main is None or not main[2]:
         return None
     if is_in(main[2], HANDS_OVER):
-        others = [
-            entry for entry in threads if entry is not main and entry[2] and not is_in(entry[2], RESTS_IN, is_work)
-        ]
-        others = [entry for entry in others if any(is_work(frame[1]) for frame in entry[2])]
+        others = [entry for entry in threads if entry is not main and any(is_work(frame[1]) for frame in entry[2])]
+        others = [entry for entry in others if not is_in(entry[2], RESTS_IN, is_work)]
         busy = [entry for entry in others if is_in(entry[2], COMMUNICATES)]
         others = busy or [entry for entry in others if any(SERVES in frame[1] for frame in entry[2])] or others
         thread = thread_here(pid, others[0][0]) if len(others) == 1 else 0

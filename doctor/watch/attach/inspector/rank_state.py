@@ -21,7 +21,6 @@ MOST_AWAITED = 64
 # Numbers of system calls, x86_64 and aarch64, whose arguments differ: no number is in two of the systems' sets.
 POLL, SELECT, EPOLL = (7, 271, 73), (23, 270, 72), (232, 281, 22)
 FUTEX_REALTIME, FUTEX_OPERATION, FUTEX_WAIT, ABSOLUTE = 256, 127, 0, 1
-AWAITED_MUTEX = 2  # the first word of a mutex that a thread waits for: glibc, nptl/lowlevellock.h
 # Number of a system call -> the argument that has its limit, and how it is stated. x86_64, aarch64: none is in both.
 LIMITS = {
     35: (0, "timespec"), 101: (0, "timespec"), 230: (2, "clock"), 115: (2, "clock"), 202: (3, "futex"),
@@ -43,14 +42,14 @@ def system_call(pid):
 def mutex_holder(pid, thread):
     """Which thread of a process holds the mutex that another waits for; 0: it waits for none, or that is not known.
 
-    Words of a mutex of glibc: state, depth, owner (struct __pthread_mutex_s).
+    Words of a mutex of glibc: state, depth, owner (struct __pthread_mutex_s); 2: awaited (nptl/lowlevellock.h).
     """
     kind, _, arguments = thread_call(pid, thread)
-    if kind != "futex" or arguments[1] & FUTEX_OPERATION != FUTEX_WAIT or arguments[2] != AWAITED_MUTEX:
+    if kind != "futex" or arguments[1] & FUTEX_OPERATION != FUTEX_WAIT or arguments[2] != 2:
         return 0
     words = memory_at(pid, arguments[0], 12)
     state, _, owner = struct.unpack("=iii", words) if len(words) == 12 else (0, 0, 0)
-    return thread_here(pid, owner) if state == AWAITED_MUTEX else 0
+    return thread_here(pid, owner) if state == 2 else 0
 
 
 def seconds_left(pid, number, arguments):

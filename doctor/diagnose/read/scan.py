@@ -278,8 +278,7 @@ class _Scanner:
             before = [self._decode(item[:MAX_LINE]) for item in place.lines[max(0, place.at - 8) : place.at]]
             self.tracebacks.note_harmless(text, before)  # type: ignore[no-untyped-call]
             quoted = _BLOCK.search(b"\n".join(place.lines[max(0, place.at - 4) : place.at]).decode("utf-8", "replace"))
-            quoted = quoted or RAY_ORIGIN.search(text)
-            self.origin = quoted.groupdict() if quoted else {}
+            self.origin = origin.groupdict() if (origin := quoted or RAY_ORIGIN.search(text)) else {}
             if not label_before_head(text):  # type: ignore[no-untyped-call]
                 self.opener = read_stamp(text, self.year).rank
         matched = self._thrown(text, place, matched) if _ABORTED in matched else matched

@@ -47,8 +47,8 @@ def mutex_holder(pid, thread):
     kind, _, arguments = thread_call(pid, thread)
     if kind != "futex" or arguments[1] & FUTEX_OPERATION != FUTEX_WAIT or arguments[2] != 2:
         return 0
-    words = memory_at(pid, arguments[0], 12)
-    state, _, owner = struct.unpack("=iii", words) if len(words) == 12 else (0, 0, 0)
+    data = memory_at(pid, arguments[0], 12)
+    state, _, owner = struct.unpack("=iii", data) if len(data) == 12 else (0, 0, 0)
     return thread_here(pid, owner) if state == 2 else 0
 
 

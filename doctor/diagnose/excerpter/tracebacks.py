@@ -7,7 +7,7 @@ from doctor.remote.runtime.stack_frames import is_of_program
 
 TRACEBACK_LINES = 400  # lines of one traceback
 TRACEBACK_HEAD = "Traceback (most recent call last)"
-HEADS = (TRACEBACK_HEAD, "Unhandled error (suppress with 'RAY_IGNORE_")  # the second: of Ray, instead of the first
+HEADS = (TRACEBACK_HEAD, "'RAY_IGNORE_UNHANDLED_ERRORS=1'): ray::")  # the second: of Ray, instead of the first
 EXCEPTION = re.compile(
     r"^(?:\[(?:rank|default)?\d+\]:?)?\s?(?P<exception>[A-Za-z_][\w.]{0,120})(?:: (?P<message>.*))?$"
 )

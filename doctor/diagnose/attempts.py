@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from doctor.diagnose.accounting_rows import ends_of_rows
-from doctor.diagnose.events import Event, FileReading, FileSummary
+from doctor.diagnose.events import FOLDED, Event, FileReading, FileSummary
 from doctor.diagnose.signature import ERROR_ROLES, Signature, Trait
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
@@ -332,8 +332,6 @@ def note_left_out(readings: Sequence[FileReading], catalog: Catalog) -> list[str
     return list(advice.values())
 
 
-FOLDED = "log-lines-folded"
-"""The signature of lines like the one that tells of them."""
 AROUND = 200
 """Lines before the first and behind the last of the evidence in a file."""
 

@@ -9,6 +9,8 @@ import msgspec
 
 MAX_TEXT = 400
 """Characters of a line that are kept as evidence."""
+FOLDED = "log-lines-folded"
+"""The signature of lines like the one that tells of them."""
 TIME_ENDED = "was not read to its end: the time limit of --budget had passed"
 """The note of a file."""
 

@@ -182,11 +182,7 @@ def _counters(pid: int, others: Collection[int] = ()) -> _Counters:
         carried += max(0, transferred(process))  # type: ignore[no-untyped-call]
     carried += sum(tcp_bytes(processes).values())  # type: ignore[no-untyped-call]
     status = process_status(pid)  # type: ignore[no-untyped-call]
-    written = _pages_written() if status and status[0] == "D" else 0
+    pages = re.search(r"^nr_written (\d+)", read_text("/proc/vmstat"), re.M) if status and status[0] == "D" else None
+    written = int(pages[1]) if pages else 0
     switches = status_number(pid, "voluntary_ctxt_switches")  # type: ignore[no-untyped-call]
     return _Counters(frozenset(processes), cpu, carried, switches, written, _thread_times(processes))
-
-
-def _pages_written() -> int:
-    match = re.search(r"^nr_written (\d+)", read_text("/proc/vmstat"), re.M)
-    return int(match[1]) if match else 0

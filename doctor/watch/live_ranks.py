@@ -45,14 +45,12 @@ class LiveRanks:
             return
         losses = [verdict_line(verdict) for verdict in loss_verdicts()]
         output = self.screen.held_lines(6)
-        view = self._view(trainings[-1], losses, now) if trainings else self._view_without_ranks(losses, now)
+        state = filled("no rank was seen yet; {0}", duration(now - self._began))
+        empty = LiveView(self.title, state, _columns(), (), losses, FOOTER)
+        view = self._view(trainings[-1], losses, now) if trainings else empty
         self.screen.resize()
         self.screen.draw(render_frame(view, self.screen.size, self._terminal, output))
         self._next = time.monotonic() + max(INTERVAL, 10 * (time.monotonic() - now))
-
-    def _view_without_ranks(self, losses: Sequence[str], now: float) -> LiveView:
-        state = filled("no rank was seen yet; {0}", duration(now - self._began))
-        return LiveView(self.title, state, _columns(), (), losses, FOOTER)
 
     def _view(self, training: Training, losses: Sequence[str], now: float) -> LiveView:
         step = min(training.watch.steps.values(), default=0)

@@ -70,11 +70,6 @@ def _cause_of_end(dead: str, error: str) -> EndCause:
     return EndCause.GENUINE if error or dead in OWN_ENDS else EndCause.UNKNOWN
 
 
-def _by_others(snap: Snapshot) -> bool:
-    """Whether others can have ended the rank so. Of its control group, the kernel may have killed another process."""
-    return snap.dead in (TERMINATED, UNKNOWN_END) or (snap.dead == KILLED and not snap.oom)
-
-
 class TrainingWatch:
     """All ranks of one training: those that meet at one address, from one start to the next."""
 
@@ -236,7 +231,9 @@ class TrainingWatch:
             for rank, death in self._deaths.items()
             if rank != snap.rank and not (snap.oom and is_secondary(self.snapshots[rank].error))
         )
-        return is_secondary(snap.error) or (_by_others(snap) and follows(self._deaths[snap.rank], others))
+        # Of its control group, the kernel may have killed another process.
+        by_others = snap.dead in (TERMINATED, UNKNOWN_END) or (snap.dead == KILLED and not snap.oom)
+        return is_secondary(snap.error) or (by_others and follows(self._deaths[snap.rank], others))
 
     def _place_ended(self) -> None:
         """Of ranks that ended within a collective whose call came with their end: where they were, now it is known."""

@@ -262,3 +262,20 @@ def test_an_ignored_exception_of_one_rank_is_none_of_another() -> None:
     text += '[rank1]: Traceback (most recent call last):\n[rank1]:   File "/app/t.py", line 9\n[rank1]: KeyError: 7\n'
     (cause,) = logs(run=text).causes
     assert [culprit.rank for culprit in cause.culprits] == [1]
+
+
+@pytest.mark.parametrize("folded", ["", " [repeated 7x across cluster]"])
+@pytest.mark.parametrize(
+    ("head", "pid"),
+    [
+        ("Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): ray::W.f() (pid=22, ip=10.39.1.2)", "22"),
+        ("Traceback (most recent call last):", "21"),
+    ],
+)
+def test_a_traceback_in_ray_s_output_is_of_the_process_that_raised_it(head: str, pid: str, folded: str) -> None:
+    lines = [f"INFO step {number}" for number in range(9)]
+    lines += [head, '  File "/app/t.py", line 9, in f', "    raise KeyError(7)", "KeyError: 7"]
+    text = "".join(f"(Learner pid=21, ip=10.39.1.2) {line}{folded}\n" for line in lines)
+    (cause,) = logs(run=text).causes
+    assert [(culprit.label, culprit.host) for culprit in cause.culprits] == [(f"pid {pid}", "10.39.1.2")]
+    assert "KeyError: 7" in cause.evidence[0].text

@@ -145,6 +145,7 @@ def test_a_wait_in_another_library_is_none_for_the_others(native: list[str], ran
 
 
 TORCH = "/x/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+POOLED = [("_worker", "/usr/lib/python3.11/concurrent/futures/thread.py"), ("run", "/usr/lib/python3.11/threading.py")]
 JOINS = [("_wait_for_tstate_lock", "/usr/lib/python3.11/threading.py"), ("main", "/job/train.py")]
 
 
@@ -167,6 +168,11 @@ def thread(number: int, *frames: tuple[str, str], name: str = "") -> dict[str, o
             [[("beat", "/job/monitor.py")], [("generate", "/job/serve.py"), ("_call_behavior", "/x/grpc/_server.py")]],
             True,
         ),
+        ([POOLED, [("all_reduce", TORCH), *POOLED]], True),
+        (
+            [POOLED, [("_read_thread", "/x/site-packages/torch/_inductor/compile_worker/subproc_pool.py"), *POOLED]],
+            False,
+        ),
         ([], False),
     ],
     ids=[
@@ -178,6 +184,8 @@ def thread(number: int, *frames: tuple[str, str], name: str = "") -> dict[str, o
         "two",
         "two, one in a collective",
         "a call of gRPC",
+        "asyncio.to_thread",
+        "the compiler's",
         "none",
     ],
 )

@@ -32,7 +32,9 @@ from doctor.watch.attach.inspector.spins import (
     start_samples,
 )
 from doctor.watch.attach.odd_ranks import find_odd
-from doctor.watch.attach.rank_report import _FEW_VALUES, unseen_notes
+from doctor.watch.attach.rank_activity import activity
+from doctor.watch.attach.rank_report import _FEW_VALUES, Look, unseen_notes
+from doctor.watch.attach.seen_rank import SeenRank
 from tests.watch.test_file_wait import wait_until
 from tests.watch.test_odd_ranks import host, rank
 
@@ -80,6 +82,45 @@ def test_a_process_that_computes_is_in_no_call(monkeypatch: pytest.MonkeyPatch) 
         while rank_state.system_call(process.pid)[0] != "running" and time.monotonic() < limit:
             time.sleep(0.02)  # while its program is read from a disk, it waits in a function that is none of the table
         assert rank_state.system_call(process.pid)[0] == "running"
+    finally:
+        process.kill()
+        process.wait()
+
+
+MUTEXES = """
+import ctypes, sys, threading, time
+lib, order = ctypes.CDLL(None), threading.Barrier(int(sys.argv[1]))
+mutexes = [ctypes.create_string_buffer(64) for _ in range(3)]
+def lock(*numbers):
+    for number in numbers:
+        lib.pthread_mutex_lock(mutexes[number]); number == numbers[0] and order.wait()
+    time.sleep(100)
+"""
+OTHER_THREADS = "[threading.Thread(target=lock, args=each, daemon=True).start() for each in {}]; lock({})"
+HOLDERS = {  # what the other threads lock, and the main one; whether its thread of this number holds up the main one so
+    "its own": ("[]", "0, 0", 0, True),
+    "each the other's": ("[(1, 0)]", "0, 1", 1, True),
+    "of a cycle of others": ("[(1, 2), (2, 1)]", "0, 1", 1, True),
+    "of one that sleeps": ("[(1,)]", "0, 1", 1, False),
+    "of one that waits for one that sleeps": ("[(1, 2), (2,)]", "0, 1", 1, False),
+}
+
+
+@pytest.mark.parametrize("case", HOLDERS)
+def test_who_holds_a_mutex_and_whether_that_ever_ends(case: str) -> None:
+    others, main, holder, is_deadlock = HOLDERS[case]
+    program = MUTEXES + OTHER_THREADS.format(others, main)
+    process = subprocess.Popen([sys.executable, "-c", program, str(others.count("(") + 1)])
+    try:
+        wait_until(lambda: rank_state.mutex_holder(process.pid, process.pid))  # type: ignore[no-untyped-call]
+        wait_until(lambda: rank_state.look(process.pid)["deadlocked"] == is_deadlock)  # type: ignore[no-untyped-call]
+        seen: dict[str, Any] = rank_state.look(process.pid)  # type: ignore[no-untyped-call]
+        threads = sorted(int(name) for name in os.listdir(f"/proc/{process.pid}/task"))
+        assert seen["holder"] == threads[holder]
+        report = rank(1, [Look(**seen)] * 3)
+        said = activity(report, 4.0)
+        assert ("is deadlocked" in said.text, SeenRank("node1", report, said).waits) == (is_deadlock, not is_deadlock)
+        assert str(threads[holder]) in said.text
     finally:
         process.kill()
         process.wait()

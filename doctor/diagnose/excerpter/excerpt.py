@@ -21,8 +21,8 @@ from doctor.diagnose.excerpter.line_choice import (
 from doctor.diagnose.excerpter.tracebacks import (
     BELOW,
     HEADLESS_LINES,
+    HEADS,
     RAY_ORIGIN,
-    TRACEBACK_HEAD,
     OpenTracebacks,
     goes_on_below,
 )
@@ -202,7 +202,7 @@ class LogReader:
             ends, exception = self.tracebacks.read(text)
             self.below = BELOW if exception and goes_on_below(exception) else self.below
             chosen = ends or chosen or RAY_ORIGIN.search(text) is not None
-        if TRACEBACK_HEAD.encode() in line:
+        if any(head.encode() in line for head in HEADS):
             self.tracebacks.open(line.decode("utf-8", "replace"))
         return chosen
 

@@ -7,6 +7,7 @@ from doctor.remote.runtime.stack_frames import is_of_program
 
 TRACEBACK_LINES = 400  # lines of one traceback
 TRACEBACK_HEAD = "Traceback (most recent call last)"
+HEADS = (TRACEBACK_HEAD, "'RAY_IGNORE_UNHANDLED_ERRORS=1'): ray::")  # the second: of Ray, instead of the first
 EXCEPTION = re.compile(
     r"^(?:\[(?:rank|default)?\d+\]:?)?\s?(?P<exception>[A-Za-z_][\w.]{0,120})(?:: (?P<message>.*))?$"
 )
@@ -62,10 +63,15 @@ def label_of(text):
     return match.group() if match else ""
 
 
+def head_at(text):
+    """Where the line says that a traceback follows; -1: it does not."""
+    return max(map(text.find, HEADS))
+
+
 def label_before_head(text):
     """The label right before the first line of a traceback, which a progress bar may have begun."""
     label = label_of(text)
-    between = text[len(label) : text.find(TRACEBACK_HEAD)]
+    between = text[len(label) : head_at(text)]
     match = INNER_LABEL.search(between[-200:])
     return match.group() if match and match.group() != between else label
 
@@ -124,7 +130,7 @@ class OpenTracebacks:
         return match.group() if match else label_of(text)
 
     def open(self, text):
-        before = text[: text.find(TRACEBACK_HEAD)]
+        before = text[: head_at(text)]
         stream = stream_of(label_before_head(text))
         self.begin(stream)
         if (

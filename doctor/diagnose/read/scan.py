@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import compress
 from typing import NamedTuple
 
-from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary, counted
+from doctor.diagnose.events import FOLDED, MAX_TEXT, Event, FileReading, FileSummary, counted
 from doctor.diagnose.excerpter.line_choice import (
     CTIME,
     MAX_LINE,
@@ -24,8 +24,8 @@ from doctor.diagnose.excerpter.tracebacks import (
     EXCEPTION,
     HEADLESS_LINES,
     RAY_ORIGIN,
-    TRACEBACK_HEAD,
     OpenTracebacks,
+    head_at,
     label_before_head,
 )
 from doctor.diagnose.read import quoted_exceptions as quotes
@@ -263,7 +263,7 @@ class _Scanner:
         if benign:
             matched.clear()
             failed = False
-        opened = failed and TRACEBACK_HEAD in text
+        opened = failed and head_at(text) >= 0  # type: ignore[no-untyped-call]
         within = bool(self.tracebacks) and self.tracebacks.holds(text)  # type: ignore[no-untyped-call]
         if within:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
@@ -278,7 +278,7 @@ class _Scanner:
             before = [self._decode(item[:MAX_LINE]) for item in place.lines[max(0, place.at - 8) : place.at]]
             self.tracebacks.note_harmless(text, before)  # type: ignore[no-untyped-call]
             quoted = _BLOCK.search(b"\n".join(place.lines[max(0, place.at - 4) : place.at]).decode("utf-8", "replace"))
-            self.origin = quoted.groupdict() if quoted else {}
+            self.origin = origin.groupdict() if (origin := quoted or RAY_ORIGIN.search(text)) else {}
             if not label_before_head(text):  # type: ignore[no-untyped-call]
                 self.opener = read_stamp(text, self.year).rank
         matched = self._thrown(text, place, matched) if _ABORTED in matched else matched
@@ -333,7 +333,7 @@ class _Scanner:
             self.child_failed = text, place
             return
         self._read_beside(values, matched, place)
-        if not matched:
+        if not matched.keys() - {FOLDED}:
             if self._is_of_another(values["exception"], place, text):
                 return
             matched[TRACEBACK] = values

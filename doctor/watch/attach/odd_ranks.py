@@ -325,7 +325,8 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     if (
         parts and not parts.majority and all(view.outer_frames for view in waiting)
     ):  # two parts of one step, and a rank that is not in this step
-        depth = _parting_depth(waiting)
+        levels = zip(*(view.outer_frames for view in waiting), strict=False)
+        depth = sum(1 for _ in takewhile(lambda frames: len(set(frames)) == 1, levels))  # that all have in common
         parts = split(waiting, lambda view: view.outer_frames[depth : depth + 1]) or parts
     if parts and (paired := [view for view in waiting if view.does.is_between_two]):
         text = "All ranks wait, some in send or recv: which of them is odd, their number does not tell. {0}"
@@ -356,12 +357,6 @@ def _all_idle(views: Sequence[SeenRank]) -> Judgement:
         return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
     text = "{0}: each waits for another or, as in Ray, a free CPU (ray status), unless another host answers."
     return Judgement("undecided", filled(text, asking))
-
-
-def _parting_depth(views: Sequence[SeenRank]) -> int:
-    """How many of the outermost calls of the program all of these have in common."""
-    levels = zip(*(view.outer_frames for view in views), strict=False)
-    return sum(1 for _ in takewhile(lambda frames: len(set(frames)) == 1, levels))
 
 
 def _moves(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> bool:

@@ -201,9 +201,10 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     holds = _held_seconds(rank, kind, seconds) if rests or (kind == "sleep" and rests_itself) else 0.0
     if rank.requests and (holds or kind in DEFINITE):
         text = filled("{0}; {1}", text, _askers(rank))
+    outside = [sample for sample in rank.samples if not _OF_C.match(sample[0])]
     return Activity(
         kind, text, still, place, transfers, bool(library), turns, unmoved, rests, is_between_two, works,
-        works or (kind == "compute" and _is_sampled_elsewhere(rank)), _role(frames), holds, is_silent,
+        works or (kind == "compute" and _has_part(outside, lambda _: True)), _role(frames), holds, is_silent,
     )  # fmt: skip
 
 
@@ -252,7 +253,8 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
     if kind in (*HELPED, "loader") or (kind == "sleep" and not unmoved):
         return by_children > _BUSY * seconds  # of one that asks again and again a child may have other work
     has_changed = len(functions) > 1 and functions[0] != functions[-1]
-    return kind == "compute" and (has_changed or _computes_in_libraries(rank) or _lacks_cpu(rank, seconds))
+    in_libraries = _has_part(rank.samples, lambda name: bool(_EXTENSION.match(name)))  # no loop in Python's does so
+    return kind == "compute" and (has_changed or in_libraries or _lacks_cpu(rank, seconds))
 
 
 def _lacks_cpu(rank: ProcessReport, seconds: float) -> bool:
@@ -302,17 +304,8 @@ def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], lea
     return libraries[0][0] if libraries and sampled >= least and elsewhere * 50 <= sampled else ""
 
 
-def _computes_in_libraries(rank: ProcessReport) -> bool:
-    """Whether a good part of its CPU time goes into libraries of computations, as a loop in Python's never does."""
-    return _has_part(rank.samples, lambda name: bool(_EXTENSION.match(name)))
-
-
-def _is_sampled_elsewhere(rank: ProcessReport) -> bool:
-    """Whether a good part of its CPU time goes into other code than libraries of communication; not: no, or unknown."""
-    return _has_part([sample for sample in rank.samples if not _OF_C.match(sample[0])], lambda name: True)
-
-
 def _has_part(samples: Sequence[tuple[str, int]], counts: Callable[[str], bool]) -> bool:
+    """Whether a good part of its CPU time goes into what counts of other code than libraries of communication."""
     sampled = sum(count for _, count in samples)
     part = sum(count for name, count in samples if counts(name) and not _SPINS.match(name))
     return sampled >= _LEAST_SAMPLES and part * 10 >= sampled
@@ -405,8 +398,11 @@ def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, 
     }
     if last.call == "read" and _is_terminal(last.file):
         return "stdin", "waits for input from stdin"
+    if all(look.deadlocked for look in looks):
+        return "blocked", filled("is deadlocked over a mutex that its thread {0} holds", last.holder)
     if last.call in kinds:
-        return kinds[last.call]
+        kind, text = kinds[last.call]
+        return kind, filled("{0}: thread {1} holds its mutex", text, last.holder) if last.holder else text
     if last.call == "recv" and last.file.endswith("socket"):
         return "wait", "waits for bytes from a socket, as of the job's store"
     if last.call in ("read", "write", "open", "lock", "sync", "stat", "recv", "accept", "connect", "page fault"):

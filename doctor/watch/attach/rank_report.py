@@ -40,6 +40,10 @@ class Look(msgspec.Struct, frozen=True):
     """Read and written since it began; -1: not readable."""
     awaited: int = -1
     """Bytes that the TCP connections which its call waits for have carried; -1: it waits for none, or not known."""
+    holder: int = 0
+    """The thread that holds the mutex which it waits for; 0: it waits for none, or not known."""
+    deadlocked: bool = False
+    """The holder is this thread itself, or waits so for itself, by way of other threads or none."""
 
 
 Frame = tuple[str, str, int]

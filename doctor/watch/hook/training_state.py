@@ -74,11 +74,13 @@ class TrainingState:
         averaged, rows = self._averages()
         averages = self._pieces(rows, unread)
         digests = digest_all(self.torch, [*model, *states, *buffers, *averages])
+        named = (item for root in modules for item in root.named_modules())
+        evaluating = [plain_name(name) for name, module in named if not module.training and not module._modules]
         return {
             "model": {name: digests[name] for name, _ in model},
             "trained": sorted(held)[:MAX_TENSORS],
             "frozen": [name for name, tensor in names.values() if not tensor.requires_grad],
-            "evaluating": _evaluating(modules)[:MAX_TENSORS],
+            "evaluating": evaluating[:MAX_TENSORS],
             "grads": _have_finite_gradients(tensor for _, tensor in names.values()),
             "buffers": {name: digests[name] for name, _ in buffers},
             "states": {name: digests[name] for name, _ in states},
@@ -184,11 +186,6 @@ def _have_finite_gradients(tensors: Iterable[Any]) -> bool:
     """Also not where a loss scaler has left out a step for them."""
     gradients = [local_tensor(tensor.grad) for tensor in tensors if tensor.grad is not None]
     return bool(gradients) and all(bool(gradient.isfinite().all()) for gradient in gradients)
-
-
-def _evaluating(modules: list[Any]) -> list[str]:
-    named = (item for root in modules for item in root.named_modules())
-    return [plain_name(name) for name, module in named if not module.training and not module._modules]
 
 
 def _is_number(value: Any) -> bool:

@@ -75,7 +75,8 @@ def rehearse(argv: Sequence[str], environ: Mapping[str, str], seconds: float) ->
     try:
         results.mkdir(mode=0o700)
         with path.open("x", encoding="utf-8") as file:  # never through a link that somebody laid there meanwhile
-            file.write(_stub_text(results, seconds))
+            constants = (str(results), max(2, int(seconds)), MARK)
+            file.write(assemble("doctor.watch.rehearsal.stub").replace('("", 30, "")', repr(constants), 1))
         return _run(line, results, seconds)
     except OSError as error:
         raise InputError(
@@ -108,11 +109,6 @@ def _require_programs(rehearsed: Rehearsed) -> None:
     launcher = rehearsed.argv[0]
     if shutil.which(launcher, path=path) is None:
         raise InputError(filled("{0}: there is no such program on this host", printable(launcher, 200)))
-
-
-def _stub_text(results: Path, seconds: float) -> str:
-    constants = (str(results), max(2, int(seconds)), MARK)
-    return assemble("doctor.watch.rehearsal.stub").replace('("", 30, "")', repr(constants), 1)
 
 
 def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:

@@ -75,16 +75,11 @@ def _begins_again(now: LoaderMark, before: LoaderMark) -> str:
 def _next_epoch(now: LoaderMark, before: LoaderMark) -> tuple[str, str, Values] | None:
     """The save was at the end of an epoch: the order of the next one must be another, where they are shuffled."""
     last = now.last or []
-    if now.se < 0 and _is_row(last):  # a sampler that gets an epoch shuffles by it
+    distances = {after - at for at, after in pairwise(last)}  # one: no order that was drawn
+    if now.se < 0 and len(distances) <= 1:  # a sampler that gets an epoch shuffles by it
         return None
     is_drawn = len(set(before.first)) == len(before.first)
     return ("data-epoch", "soft", {}) if is_drawn and now.crc[-1] in before.first else None
-
-
-def _is_row(indices: Sequence[int]) -> bool:
-    """Whether they lie at equal distances: no order that was drawn."""
-    steps = {after - at for at, after in pairwise(indices)}
-    return len(steps) <= 1
 
 
 def _by_inputs(mark: Mark, saved: Mark) -> tuple[str, str, Values] | None:

@@ -29,10 +29,11 @@ HANDS_OVER = re.compile(
 )
 # Where one of a pool, of a logger or of a server has nothing to do.
 RESTS_IN = re.compile(
-    HANDS_OVER.pattern + r"|get .*/(?:queue|multiprocessing/queues)\.py$|_worker .*/concurrent/futures/thread\.py$"
+    HANDS_OVER.pattern + r"|get .*/(?:queue|multiprocessing/queues)\.py$"
     r"|\w+ .*/(?:selectors|socketserver|multiprocessing/connection)\.py$"
 )
 SERVES = "/grpc/_server.py"  # by its threads, each with a call of another process
+RUNS = re.compile("/torch(?:_npu)?/distributed/")
 COMMUNICATES = re.compile(r"\w+ .*/(?:torch|torch_npu|mindspore|deepspeed|mpi4py|jax)/")
 
 
@@ -132,8 +133,8 @@ def working_thread(data, pid):
     if main is None or not main[2]:
         return None
     if is_in(main[2], HANDS_OVER):
-        others = [entry for entry in threads if entry is not main and entry[2] and not is_in(entry[2], RESTS_IN)]
-        others = [entry for entry in others if any(is_of_program(frame[1]) for frame in entry[2])]
+        others = [entry for entry in threads if entry is not main and any(is_work(frame[1]) for frame in entry[2])]
+        others = [entry for entry in others if not is_in(entry[2], RESTS_IN, is_work)]
         busy = [entry for entry in others if is_in(entry[2], COMMUNICATES)]
         others = busy or [entry for entry in others if any(SERVES in frame[1] for frame in entry[2])] or others
         thread = thread_here(pid, others[0][0]) if len(others) == 1 else 0
@@ -142,9 +143,14 @@ def working_thread(data, pid):
     return pid, main[2]
 
 
-def is_in(frames, pattern):
+def is_work(path):
+    """Whether a function of this file is the program's, or one that a pool may run for it."""
+    return is_of_program(path) or bool(RUNS.search(path))
+
+
+def is_in(frames, pattern, is_beyond=is_of_program):
     """Whether one of the functions of libraries that the program has called is of this pattern."""
-    innermost = itertools.takewhile(lambda frame: not is_of_program(frame[1]), frames)
+    innermost = itertools.takewhile(lambda frame: not is_beyond(frame[1]), frames)
     return any(pattern.match("%s %s" % (name.rpartition(".")[2], path)) for name, path, _ in innermost)
 
 

@@ -9,6 +9,7 @@ from doctor.remote.runtime.kernel_waits import kernel_call
 from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, process_status, stat_fields, thread_times
 from doctor.smoke.programs.agent.system_calls import memory_at, thread_call
+from doctor.watch.attach.inspector.python_stacks import thread_here
 
 HAS_FD = ("read", "write", "recv", "send", "connect", "accept", "lock", "sync")
 MOST_PROCESSES = 64
@@ -36,6 +37,19 @@ def system_call(pid):
     if not kind:
         return call_by_function(pid), ""
     return kind, file_kind(pid, arguments[0] & 0xFFFFFFFF) if kind in HAS_FD and arguments else ""
+
+
+def mutex_holder(pid, thread):
+    """Which thread of a process holds the mutex that another waits for; 0: it waits for none, or that is not known.
+
+    Words of a mutex of glibc: state, depth, owner (struct __pthread_mutex_s); 2: awaited (nptl/lowlevellock.h).
+    """
+    kind, _, arguments = thread_call(pid, thread)
+    if kind != "futex" or arguments[1] & FUTEX_OPERATION != FUTEX_WAIT or arguments[2] != 2:
+        return 0
+    data = memory_at(pid, arguments[0], 12)
+    state, _, owner = struct.unpack("=iii", data) if len(data) == 12 else (0, 0, 0)
+    return thread_here(pid, owner) if state == 2 else 0
 
 
 def seconds_left(pid, number, arguments):
@@ -184,6 +198,9 @@ def look(pid, by_socket=()):
         return None
     kind, file = system_call(pid)
     times = cpu_times(pid, False)
+    holders = [pid, mutex_holder(pid, pid)]
+    while holders[-1] and holders[-1] not in holders[:-1]:
+        holders.append(mutex_holder(pid, holders[-1]))
     awaited = [by_socket[link[8:-1]] for link in awaited_links(pid) if link[8:-1] in by_socket]
     return {
         "state": status[0],
@@ -195,6 +212,8 @@ def look(pid, by_socket=()):
         "all_ran": process_times(pid),
         "bytes": transferred(pid),
         "awaited": sum(awaited) if awaited else -1,
+        "holder": holders[1],
+        "deadlocked": bool(holders[-1]),
     }
 
 

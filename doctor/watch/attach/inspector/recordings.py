@@ -65,21 +65,15 @@ def heartbeat_logs(pid, environ):
     """
     folders = [environ.get("ASCEND_PROCESS_LOG_PATH", ""), os.path.join(environ.get("HOME", ""), "ascend/log")]
     numbers = [str(pid)] + re.findall(r"^NSpid:(?:\t[0-9]+)*\t([0-9]+)$", read_text("/proc/%d/status" % pid), re.M)
+    of_rank = re.compile(r"plog-(?:%s)_[0-9]{8,20}\.log$" % "|".join(numbers))
     places = [link_at("/proc/%d/fd/%d" % (pid, number)) for number in (1, 2)]
     for folder in folders:
         for part in ("debug", "run") if folder.startswith("/") else ():
             plogs = os.path.join(folder[:1000], part, "plog")
-            places += [
-                os.path.join(plogs, name) for name in sorted(names_in(plogs))[:MOST_NAMES] if log_owner(name) in numbers
-            ][-4:]
+            names = [name for name in sorted(names_in(plogs))[:MOST_NAMES] if of_rank.match(name)]
+            places += [os.path.join(plogs, name) for name in names[-4:]]
     paths = [place for place in sorted(set(places)) if place.startswith("/")]
     return [path for path in paths if speaks_of_heartbeat(path, user_of(pid))][:4]
-
-
-def log_owner(name):
-    """The number of the process that a plog belongs to, as text; empty for another file."""
-    match = re.match(r"plog-([0-9]{1,10})_[0-9]{8,20}\.log$", name)
-    return match.group(1) if match else ""
 
 
 def speaks_of_heartbeat(path, owner):

@@ -105,7 +105,9 @@ def assemble(*modules: str) -> str:
     True
     """
     imports: set[str] = set()
-    return "".join(line for text in joined_modules(*modules).values() for line in _code_lines(text, imports))
+    lines = [line for text in joined_modules(*modules).values() for line in _code_lines(text, imports)]
+    # `import _socket as socket` first: where another module imports the whole one, that counts for all.
+    return "".join(sorted(lines, key=lambda line: not line.startswith("import _")))
 
 
 def joined_modules(*modules: str) -> dict[str, str]:

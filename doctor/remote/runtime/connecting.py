@@ -1,6 +1,6 @@
 """TCP connections to many hosts, begun at once: what became of each."""
 
-import _socket
+import _socket as socket
 import errno
 import select
 import time
@@ -22,8 +22,8 @@ def connect_all(targets, seconds):
     for index, target in enumerate(targets):
         link = None
         try:
-            info = _socket.getaddrinfo(target[0], target[1], 0, _socket.SOCK_STREAM)[0]
-            link = _socket.socket(info[0], _socket.SOCK_STREAM)
+            info = socket.getaddrinfo(target[0], target[1], 0, socket.SOCK_STREAM)[0]
+            link = socket.socket(info[0], socket.SOCK_STREAM)
             link.setblocking(False)
             code = link.connect_ex(info[4])
         except (OSError, UnicodeError, OverflowError) as error:  # also for a name or a port that cannot be
@@ -42,7 +42,7 @@ def connect_all(targets, seconds):
         for number, _ in poll.poll(max(0, int(1000 * min(POLL_SECONDS, remaining)))):
             index, target, link = waiting.pop(number)
             poll.unregister(number)
-            code = link.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR)
+            code = link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             results[index] = target, code, time.monotonic() - began, False
             link.close()
         longest, turn = max(longest, time.monotonic() - turn), time.monotonic()

@@ -1,6 +1,6 @@
 """Processes that a program starts on a host: each in a session of its own, so that all of it can be ended."""
 
-import _signal  # type: ignore[import-not-found]  # `signal` without its slow enumerations
+import _signal as signal  # type: ignore[import-not-found]  # `signal` without its slow enumerations
 import os
 import select
 import time
@@ -68,7 +68,7 @@ def posix_spawn(argv, environ, ends, own_session):
         environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in ends.items()],
         setsigmask=(),
-        setsigdef=TERMINATION_SIGNALS + (_signal.SIGPIPE, _signal.SIGCHLD),
+        setsigdef=TERMINATION_SIGNALS + (signal.SIGPIPE, signal.SIGCHLD),
         **options,
     )
 
@@ -83,7 +83,7 @@ def exit_code(status):
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def signal_group(pid, number=_signal.SIGKILL):
+def signal_group(pid, number=signal.SIGKILL):
     """Sends a signal to the whole process group of a child that was not reaped, or to the child alone.
 
     Just after the fork there is no group yet: the child has not reached its ``setsid``.
@@ -140,7 +140,7 @@ def prctl(option, value):
 
 def die_with_parent(parent):
     """Has the kernel kill this process when its parent ends; ends it at once if the parent has ended already."""
-    prctl(1, _signal.SIGKILL)  # PR_SET_PDEATHSIG
+    prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os._exit(0)
 

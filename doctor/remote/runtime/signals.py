@@ -1,15 +1,15 @@
 """Signals of a program on a host, and of what it starts."""
 
-import _signal  # type: ignore[import-not-found]  # `signal` without its slow enumerations
+import _signal as signal  # type: ignore[import-not-found]  # `signal` without its slow enumerations
 import os
 
-TERMINATION_SIGNALS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT)
+TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def on_termination(handler):
     """Sets the handler of the signals that ask a program to end."""
     for number in TERMINATION_SIGNALS:
-        _signal.signal(number, handler)
+        signal.signal(number, handler)
 
 
 class TerminationHeld:
@@ -20,19 +20,19 @@ class TerminationHeld:
     """
 
     def __enter__(self):
-        _signal.pthread_sigmask(_signal.SIG_BLOCK, TERMINATION_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATION_SIGNALS)
 
     def __exit__(self, *_):
-        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, TERMINATION_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATION_SIGNALS)
 
 
 def restore_default_signals():
     """In a child: nothing of its parent's handlers, no signal held, and no writing to the parent's wake-up pipe."""
-    _signal.set_wakeup_fd(-1)
-    on_termination(_signal.SIG_DFL)
-    for number in (_signal.SIGPIPE, _signal.SIGCHLD):
-        _signal.signal(number, _signal.SIG_DFL)
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, TERMINATION_SIGNALS)
+    signal.set_wakeup_fd(-1)
+    on_termination(signal.SIG_DFL)
+    for number in (signal.SIGPIPE, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATION_SIGNALS)
 
 
 def wake_on_child_exit():
@@ -40,6 +40,6 @@ def wake_on_child_exit():
     reader, writer = os.pipe()
     for fd in (reader, writer):
         os.set_blocking(fd, False)
-    _signal.signal(_signal.SIGCHLD, lambda *_: None)
-    _signal.set_wakeup_fd(writer)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writer)
     return reader

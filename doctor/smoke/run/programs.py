@@ -14,6 +14,7 @@ from doctor.remote.bootstrap import joined_modules
 from doctor.transport.program import HostProgram
 
 STAGE_PARTS = [f"stage_{name}" for name in ("collectives", "pairs", "training", "loader", "pace", "devices", "soak")]
+_WORKER = [f"doctor.smoke.programs.worker.{name}" for name in (*STAGE_PARTS, "main")]
 _OWN_IMPORT = re.compile(r"^from doctor\.[\w.]+ import (?:\([^)]*\)|[^\n(]*)$", re.MULTILINE)
 
 
@@ -37,13 +38,14 @@ def own_python() -> str:
 
 def worker() -> str:
     """The program of each rank. Tests append faults to it."""
-    return program(())
+    return joined_text("worker", *_WORKER)
 
 
 def program(stages: Collection[str], library: str = "torch") -> str:
     """The program of each rank for a run with these stages and this library: no more than it needs."""
     more = ["stage_native"] * ("native" in stages) + ["mindspore_rank"] * (library == "mindspore")
-    return joined_text("worker", *(f"doctor.smoke.programs.worker.{name}" for name in (*STAGE_PARTS, "main", *more)))
+    whole = joined_text("worker", *_WORKER, *(f"doctor.smoke.programs.worker.{name}" for name in more))
+    return worker() + whole.removeprefix(joined_text("worker", *_WORKER))
 
 
 def joined_text(folder: str, *modules: str) -> str:

@@ -44,8 +44,8 @@ def worker() -> str:
 def program(stages: Collection[str], library: str = "torch") -> str:
     """The program of each rank for a run with these stages and this library: no more than it needs."""
     more = ["stage_native"] * ("native" in stages) + ["mindspore_rank"] * (library == "mindspore")
-    whole = joined_text("worker", *_WORKER, *(f"doctor.smoke.programs.worker.{name}" for name in more))
-    return worker() + whole.removeprefix(joined_text("worker", *_WORKER))
+    text = joined_text("worker", *_WORKER, *(f"doctor.smoke.programs.worker.{name}" for name in more))
+    return worker() + text.removeprefix(joined_text("worker", *_WORKER))
 
 
 def joined_text(folder: str, *modules: str) -> str:

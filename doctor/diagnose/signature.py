@@ -188,6 +188,11 @@ class Pattern(msgspec.Struct, frozen=True, dict=True):
         return self.literals[0]
 
     @cached_property
+    def encoded(self) -> bytes:
+        """The literal as it stands in a log."""
+        return self.literal.encode()
+
+    @cached_property
     def regex(self) -> re.Pattern[str]:
         """Compiled when the first line contains the literal: a log needs few of some hundred. Raises: re.error."""
         return re.compile(self.text)

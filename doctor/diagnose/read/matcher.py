@@ -45,7 +45,7 @@ class Matcher:
         self.quoted = frozenset(item.id for item in signatures if "quoted" in item.traits)
         """Signatures of exceptions that say themselves what is wrong."""
         patterns: list[Candidate] = [(item, pattern) for item in signatures for pattern in item.compiled]
-        quiet = [pattern.literal.encode() for signature, pattern in patterns if signature.quiet]
+        quiet = [pattern.encoded for signature, pattern in patterns if signature.quiet]
         pairs = [([literal.encode() for literal in pair[1].literals], pair) for pair in patterns]
         index = ShapeIndex(pairs, quiet)  # type: ignore[no-untyped-call]
         self.candidates: Callable[[bytes], tuple[Candidate, ...]] = index.candidates

@@ -238,9 +238,9 @@ class _Scanner:
             if index in numbered:
                 selected = (*selected, *numbered[index])
             if (selected or self.tracebacks) and (line := lines[index]) and not self.matcher.is_quiet(line):
-                if b"\r" in line:
-                    line = shown_part(line)  # type: ignore[no-untyped-call]
-                self._read_line(_Line(lines, index, self.summary.lines + index + 1), line[:MAX_LINE], selected)
+                line = shown_part(line) if b"\r" in line else line  # type: ignore[no-untyped-call]
+                if self.tracebacks or any(pattern.encoded in line for _, pattern in selected):
+                    self._read_line(_Line(lines, index, self.summary.lines + index + 1), line[:MAX_LINE], selected)
             index += 1
 
     def _count_long(self, lines: list[bytes]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from doctor.engine.addresses import means_own_host
 from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
@@ -16,7 +17,6 @@ from doctor.smoke.programs import RANKS_ON_SINGLE_HOST
 from doctor.smoke.programs.process_groups import Plan, PlannedLayout, PlannedRank, partitions, why_no_group
 from doctor.transport.host_texts import filled_here
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEADS = 8
 """Of the model's attention: tensor parallelism must divide them."""
 LAYERS = 2
@@ -90,12 +90,12 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
     """The plan for these hosts, which are in inventory order. Raises: ValueError."""
     backend = options.backend or common_backend([host.devices for host in hosts.values()])
     placements = _placements(hosts, backend, options)
-    if len(hosts) > 1 and options.master_addr in LOOPBACK:
+    if len(hosts) > 1 and means_own_host(options.master_addr):
         text = "ranks of {0} hosts cannot meet at {1}, which is each host itself; name another one with --master-addr"
         raise ValueError(filled(text, len(hosts), options.master_addr))
     rule = group_rule(backend, (host.npu_model for host in hosts.values()))
     first, host = next(iter(hosts.items()))  # by the address that it was reached at
-    address = options.master_addr or (LOOPBACK[0] if len(hosts) == 1 else host.server or first)
+    address = options.master_addr or ("127.0.0.1" if len(hosts) == 1 else host.server or first)
     return settled_plan(backend, placements, rule, options, master_addr=address)
 
 

@@ -6,7 +6,6 @@ still in a wait for the whole interval, and no bytes passed between them, is the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Literal, NamedTuple
@@ -14,6 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from doctor.analysis.majority import split
+from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
@@ -37,7 +37,6 @@ MOVING_RATE = 2048.0
 MOST_MISFITS = 8
 MAX_WORLD = 1024
 """Ranks on one host."""
-_LOOPBACK = re.compile(r"127\.[0-9.]{1,12}$|localhost$|::1$")
 """Addresses of a job whose ranks are all on one host."""
 
 
@@ -385,7 +384,7 @@ def _absent_ranks(views: Sequence[SeenRank], world: int, reports: Mapping[str, H
             if rank.rank is not None and local.isdecimal() and size.isdecimal() and int(size) <= MAX_WORLD:
                 first = rank.rank - int(local)
                 absent.update({number: host for number in range(first, first + int(size)) if number not in numbers})
-        here = reports[host].local or all(_LOOPBACK.match(rank.job.get("MASTER_ADDR", "")) for rank in ranks)
+        here = reports[host].local or all(means_own_host(rank.job.get("MASTER_ADDR", "")) for rank in ranks)
         # Ranks in containers of their own are not seen from one of them.
         if len(by_host) == 1 and len(numbers) * 2 >= world and here and world <= MAX_WORLD:
             absent.update({number: host for number in range(world) if number not in numbers})

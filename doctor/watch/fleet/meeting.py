@@ -8,14 +8,13 @@ import socket
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from doctor.engine.addresses import means_own_host
 from doctor.environment.job_context import JobContext, detect
 from doctor.smoke.rendezvous.launched import with_leader_address
 from doctor.smoke.rendezvous.link import job_token, launch_secret
 from doctor.transport.peer_lines import is_own_address
 
 MOST_ENVIRON_BYTES = 1 << 20
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""Where ranks meet that are all on one host."""
 
 
 class Meeting(NamedTuple):
@@ -52,7 +51,7 @@ def find_meeting(
     """
     context = _context(environ, rank, world, address)
     environ = _without_restarts(environ)
-    if not context.leader_addresses or set(context.leader_addresses) & set(LOOPBACK):
+    if not context.leader_addresses or any(map(means_own_host, context.leader_addresses)):
         return None
     token = job_token(context, user, launch_secret(environ))
     return Meeting(context, hashlib.sha256(b"doctor watch\0%d\0%s" % (generation, token)).digest())
@@ -67,7 +66,7 @@ def meets_on_loopback(environ: Mapping[str, str], rank: int, world: int, address
     context = _context(environ, rank, world, address)
     if context.leader_address_source == "MASTER_ADDR" and not address and not environ.get("MASTER_ADDR"):
         return False
-    return bool(set(context.leader_addresses) & set(LOOPBACK))
+    return any(map(means_own_host, context.leader_addresses))
 
 
 def _without_restarts(environ: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,8 @@ import pytest
 from doctor.engine.catalog import load_checks
 from tests.claims import clauses_of_faults, parts, proofs, unproven
 
+pytestmark = pytest.mark.every
+
 PLUGIN, OUTPUT = "tests.clause_findings", "CLAUSE_FINDINGS"
 CLAIMS = {check.name: check.claim for check in load_checks()}
 

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import doctor
+
+pytestmark = pytest.mark.every
 
 PACKAGE = Path(doctor.__file__).parent
 

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.every
+
 parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
 ROOT = Path(__file__).parents[1]

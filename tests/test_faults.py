@@ -332,7 +332,7 @@ def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
         pytest.param(
             batch[0].fleet,
             batch,
-            marks=[pytest.mark.full] if len(batch) < FEWEST else [],
+            marks=[pytest.mark.full if len(batch) < FEWEST else pytest.mark.every],
             id=f"{batch[0].fleet}-{'+'.join(row.check for row in batch)}",
         )
         for batch in [*BATCHES, *TOGETHER]

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.every
+
 ROOT = Path(__file__).parents[1]
 _VAGUE = """
 one said told found shown known made given wanted whole plain words say tell heard met seen looked asked there missing

@@ -13,6 +13,8 @@ from doctor.remedy.catalog import step_violations
 from doctor.remedy.playbook import PlaybookStep, fill_step
 from doctor.remedy.template import TemplateError
 
+pytestmark = pytest.mark.every
+
 PARTS = (
     "f ", "g ", '"$v"', "$v", "'", '"', "$(", ")", "(", "`", "\\", "#", "\n", ";", " ", "|", "case x in x) ", "esac",
     ";; ", "${x}", "${x:-", "}", "$((", "))", "a", "&& ", "if ", "then ", "fi", "do ", "for i in ", "done", "! ",

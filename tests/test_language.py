@@ -23,6 +23,8 @@ from doctor.report.formats.registry import FORMATS, REPORT_FORMATS, RenderContex
 from doctor.report.layout.formatting import sentences, wrapped
 from tests.report import recorded_fleets
 
+pytestmark = pytest.mark.every
+
 ROOT = Path(__file__).resolve().parents[1]
 CHINESE = re.compile("[\u4e00-\u9fff]")
 CHECK = ("check", "--select", "memory", "--on-unknown", "ok")

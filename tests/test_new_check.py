@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.every
+
 ROOT = Path(__file__).resolve().parents[1]
 NAME, STEM = "tried-by-a-test", "tried_by_a_test"
 FAULTS = "tests/faults/memory.py"

@@ -30,6 +30,8 @@ from doctor.report.redact.report import redacted_report
 from tests.attack.secrets import corpus, lines_of
 from tests.report.reports import CHECKS, outcome, report, smoke_hang, summary
 
+pytestmark = pytest.mark.every
+
 ROOT = Path(__file__).parents[1]
 BEGIN = "-----BEGIN RSA PRIVATE KEY-----"
 LETTERS = string.ascii_letters + string.digits

@@ -18,6 +18,8 @@ import pytest
 from doctor.engine.toml_compat import loads
 from doctor.remote.bootstrap import joined_modules
 
+pytestmark = pytest.mark.every
+
 ROOT = Path(__file__).resolve().parents[1]
 COUNT = len(list((ROOT / "checks").glob("[a-z]*.py")))
 PLAYBOOKS = sorted(path.stem.replace("_", "-") for path in (ROOT / "playbooks").glob("*.toml"))

@@ -15,6 +15,8 @@ from doctor.report.formats.registry import FORMATS, REPORT_FORMATS
 from tests.readme import CONTRIBUTING, MAP, PAGES, README, ROOT, SCREEN, anchor, headings, marked, refreshed
 from tests.regen import help_text, stale
 
+pytestmark = pytest.mark.every
+
 TEXT = README.read_text("utf-8")
 IDS = [str(path.relative_to(ROOT)) for path in PAGES]
 OF_OTHERS = {

@@ -14,6 +14,8 @@ from tests.report import rendering
 from tests.report import reports as example_reports
 from tests.report.strategies import NAMES, reports
 
+pytestmark = pytest.mark.every
+
 CHECK_NAMES = [*example_reports.CHECKS]
 
 

@@ -6,12 +6,16 @@ import ast
 import json
 import re
 
+import pytest
+
 from doctor.engine import texts
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import agreeing, enumerated, filled, joined, origin, read_table, rewritten
 from doctor.engine.translation import Catalogue
 from doctor.remedy.template import fill_text
 from tests import translations, value_texts
+
+pytestmark = pytest.mark.every
 
 CATALOGUE = Catalogue(
     {

@@ -13,6 +13,8 @@ from doctor.engine.translation import Catalogue
 from doctor.report.explain.examples import read_examples
 from tests import translations
 
+pytestmark = pytest.mark.every
+
 PARTS = translations.parts()
 CHINESE = re.compile("[\u4e00-\u9fff]")
 GLOSSARY = translations.ROOT / "doctor" / "docs" / "zh" / "glossary.md"

@@ -25,6 +25,8 @@ from tests.attack.liars import (
 from tests.bench.large_fleet import sickened
 from tests.hosts.fleet import Fleet
 
+pytestmark = pytest.mark.every
+
 KINDS = {
     line[2:].partition(":")[0] for line in TABLE.read_text("utf-8").splitlines() if line[:2] == "# " and ": " in line
 }

@@ -13,6 +13,8 @@ import pytest
 
 from tests.workers import groups_of
 
+pytestmark = pytest.mark.every
+
 ROOT = Path(__file__).resolve().parents[1]
 CONFTEST = """
 from tests import workers

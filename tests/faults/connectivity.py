@@ -61,6 +61,8 @@ def launched_by_mpirun(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     return Prepared(["--", "mpirun", "-np", "2", "-H", ",".join(fleet.hosts), "hostname"])
 
 
+OWN_ADDRESS = "a=$(ip -4 -o address show dev eth0 | awk '{ split($4, part, \"/\"); print part[1] }')"
+
 ROWS = [
     Row(
         "launcher-login-fails",
@@ -185,6 +187,16 @@ ROWS = [
         "ip link add aaa0 type bridge && ip addr add 10.250.1.1/24 dev aaa0 && ip link set aaa0 up",
         "ip link del aaa0",
         values={"library": "HCCL", "interface": "aaa0"},
+    ),
+    Row(
+        "interface-unreachable",
+        f"{OWN_ADDRESS}; ip addr add $a/32 dev eth0; ip addr del $a/16 dev eth0; ip route add 10.77.0.1 dev eth0",
+        f"{OWN_ADDRESS}; ip addr add $a/16 dev eth0; ip addr del $a/32 dev eth0; ip route del 10.77.0.1 dev eth0",
+        fleet="cpu",
+        values={"case": "Route"},
+        environ={"MASTER_ADDR": "sb0001"},
+        also=("master-address-wrong",),
+        apart=("*",),
     ),
     Row(
         "interface-doubtful",

@@ -17,6 +17,8 @@ from doctor.job.job_script.directives import read_directives, resources
 from doctor.job.launch_line.read import read_launch_line
 from doctor.job.variable_values import refused
 
+pytestmark = pytest.mark.every
+
 DIRECTIVES = {
     "--node=2": True, "--nodes=2": False, "--ntask=2": True, "--ntasks-per-nod=2": False, "--part=gpu": False,
     "--cpus=8": True, "--job=x": False, "--job_name=x": True, "--partion=x": True, "--queue=x": True,

@@ -25,7 +25,7 @@ PARTS = 12
 ROOT = Path(__file__).resolve().parents[1]
 COSTLY = Path(__file__).with_name("costly.txt")
 """Lines ``SECONDS NODEID``; made anew by ``pytest -n 6 --full --cpu-seconds tests/costly.txt``."""
-COSTLY_SECONDS = 0.4
+COSTLY_SECONDS = 0.3
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Some tests take turns: of one group, every twelfth runs for a commit; ``--full`` runs all.
+"""Some tests take turns: of one group, every twenty-fourth runs for a commit; ``--full`` runs all.
 
 Those marked `sample` are cases of one proof that cost seconds each: kinds of fault in a real training, launchers that
 start one, further faults of a check. Those of `COSTLY` each take `COSTLY_SECONDS` of a core or more, as measured by
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-PARTS = 12
+PARTS = 24
 ROOT = Path(__file__).resolve().parents[1]
 COSTLY = Path(__file__).with_name("costly.txt")
 """Lines ``SECONDS NODEID``; made anew by ``pytest -n 6 --full --cpu-seconds tests/costly.txt``."""

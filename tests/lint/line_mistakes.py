@@ -52,6 +52,10 @@ MISTAKES: dict[str, Planted] = {
     "msrun without master": Planted(
         ASCEND + "msrun --worker_num 16 --local_worker_num 8 --node_rank $R --join=True t.py #@\n",
         "master-address-local"),
+    # Limits
+    "few open files": Planted("#!/bin/bash\nulimit -n 20 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-limit-low"),
+    "little address space": Planted(
+        SBATCH + "ulimit -v 700000 #@\nsrun python t.py\n", "launch-limit-low"),
     # The number of a host, and of a rank
     "one node rank for all tasks": Planted(
         SBATCH + "srun torchrun --nnodes 2 --node_rank 0 --nproc_per_node 8 --master_addr gpu01 t.py #@\n",

@@ -62,7 +62,7 @@ class Matcher:
         self.is_quiet: Callable[[bytes], bool] = index.is_quiet
         """Whether a line is at INFO level, and of no signature for which such lines are looked at."""
 
-    def needed(self, every: OfShapes, shapes: Iterable[bytes], data: bytes) -> OfShapes:
+    def needed(self, every: OfShapes, shapes: Iterable[bytes], block: bytes) -> OfShapes:
         """The candidates without those that count only behind an error or beside others, and without those whose
         literal the block lacks, where its shape is that of many lines, as the shape of ``file`` is that of ``failed``.
         """
@@ -73,7 +73,7 @@ class Matcher:
         counts: Counter[bytes] = Counter()
         for shape, count in Counter(filter(hot.__contains__, shapes)).items():
             counts.update(dict.fromkeys((pattern.encoded for _, pattern in hot[shape]), count))
-        absent = {literal for literal, count in counts.items() if count > _MANY_LINES and literal not in data}
+        absent = {literal for literal, count in counts.items() if count > _MANY_LINES and literal not in block}
         left = ((shape, tuple(item for item in items if item[1].encoded not in absent)) for shape, items in hot.items())
         return {shape: items for shape, items in left if items} if absent else hot
 

@@ -209,13 +209,13 @@ class TimesAbove:
     def at(self, lines: Sequence[bytes], at: int) -> float | None:
         """The last time that the line shows, or one of the `LOOK_BACK` - 1 lines above it."""
         first = max(0, at + 1 - LOOK_BACK)
-        before, asked, place, time = self._last
-        known = asked if before is lines and first <= asked <= at else first - 1
-        if known < first or place < first:
+        before, last_at, place, time = self._last
+        last = last_at if before is lines and first <= last_at <= at else first - 1
+        if last < first or place < first:
             place, time = first, None
-        for above in range(at, known, -1):
-            if (shown := first_time(lines[above : above + 1], self._year)) is not None:
-                place, time = above, shown
+        for above in range(at, last, -1):
+            if (seconds := first_time(lines[above : above + 1], self._year)) is not None:
+                place, time = above, seconds
                 break
         self._last = lines, at, place, time
         return time

@@ -74,8 +74,8 @@ class Matcher:
         for shape, count in Counter(filter(hot.__contains__, shapes)).items():
             counts.update(dict.fromkeys((pattern.encoded for _, pattern in hot[shape]), count))
         absent = {literal for literal, count in counts.items() if count > _MANY_LINES and literal not in block}
-        left = ((shape, tuple(item for item in items if item[1].encoded not in absent)) for shape, items in hot.items())
-        return {shape: items for shape, items in left if items} if absent else hot
+        rest = ((shape, tuple(item for item in items if item[1].encoded not in absent)) for shape, items in hot.items())
+        return {shape: items for shape, items in rest if items} if absent else hot
 
     def matches(self, text: str, candidates: Iterable[Candidate]) -> dict[str, dict[str, str]]:
         """By signature that the line matches: the values of all of its patterns that match."""

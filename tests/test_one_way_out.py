@@ -218,6 +218,7 @@ def test_a_run_behind_a_word_is_read_in_linear_time(start: str, run: str) -> Non
 def test_a_password_that_was_cut_is_hidden_by_the_rule_of_its_whole() -> None:
     for text in (
         "db_password => 'mD82U7470n",
+        "db_password= => 'mD82U7470n",
         'password := "B1eHNBw7',
         "password = r'frJjHWa7",
         "Invalid API key: cSaY1cZ7Q",

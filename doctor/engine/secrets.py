@@ -58,7 +58,7 @@ _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|fa
 # its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _ASSIGNED = rf"""(?ix)
     (?P<key> (?:(?<![\w.-])|(?<=\\[nrt]))
-        (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|[=:：]>?|->(?=\S{{0,200}}[0-9])(?=\S{{16}}))
+        (?: {_NAME} (?: \\{{0,7}}["']?\]?[ \t]*(?::=|=[ \t]{{0,3}}=?>|[=:：]>?|->(?=\S{{0,200}}[0-9])(?=\S{{16}}))
             [ \t]*(?:[bru]{{1,2}}(?=["']))?
         | ["'][ \t]*,[ \t]*(?=["'][^"'\s]{{12}})(?=["'][^"'\s0-9]{{0,99}}[0-9])(?=["'][^"'\sa-zA-Z]{{0,99}}[a-zA-Z])
         | :[ \t]*[|>][0-9]?[+-]?[0-9]?

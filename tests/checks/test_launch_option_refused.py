@@ -243,6 +243,7 @@ ENDED = [
     "set -u\necho $NO_SUCH_NAME\nLAUNCH",
     "set -o nounset\nX=$NO_SUCH_NAME\nLAUNCH",
     "LAUNCH > absent/run.log 2>&1",
+    "LAUNCH &> absent/run.log",
     "nohup LAUNCH > absent/run.log 2>&1 &\nwait",
     "LAUNCH < /absent/input",
     "set -e\nhostname > /absent/log\nLAUNCH",
@@ -269,6 +270,9 @@ REACHED = [
     "set -e\necho 'export A=1' > env.sh\nsource ./env.sh\nLAUNCH",
     "set -e\nsource beside.sh\nLAUNCH",
     "set -e\n! cd /absent\nLAUNCH",
+    "set -e\n> bin/x\ncd bin\nLAUNCH",
+    "set -e\nf() {\n  cd bin\n}\nf > bin/x\nLAUNCH",
+    "set -e\nsource moves.sh\nsource ../beside.sh\nLAUNCH",
     "cd /absent && echo ok\nLAUNCH",
     "set -e\nmkdir -p made\ncd made\nLAUNCH",
     "install -d made\nLAUNCH > made/run.log",
@@ -297,6 +301,7 @@ def test_what_ends_a_job_script_before_its_launch_line_ends_it_in_bash(
     folder = tmp_path / "bin"
     folder.mkdir()
     Path("beside.sh").write_text(f"export BESIDE=1 PATH={folder}:$PATH\n")
+    Path("moves.sh").write_text("cd bin\n")
     (folder / "torchrun").write_text(f"#!/bin/sh\n: > {tmp_path}/reached\n")
     (folder / "torchrun").chmod(0o755)
     Path("job.sh").write_text("#!/bin/bash\n" + text.replace("LAUNCH", "torchrun t.py") + "\n")

@@ -30,7 +30,7 @@ from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import MAX_UNREAD, read_all
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import find_sources
-from doctor.diagnose.read.stamps import read_stamp
+from doctor.diagnose.read.stamps import LOOK_BACK, TimesAbove, first_time, read_stamp
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
@@ -559,3 +559,23 @@ def test_mpirun_s_label_before_each_part_of_a_line_is_no_part_of_its_text() -> N
     )
     (cause,) = logs(mpirun=stamped).causes
     assert cause.culprits[0].rank == 3
+
+
+def test_lines_with_the_shape_of_a_literal_are_read_only_in_blocks_that_hold_it() -> None:
+    """``file`` and ``failed`` are of one shape."""
+    matcher = Matcher(load_signatures().values())
+    file, failed = b"metadata of the file 7", b"[rank1]: collective Error: Hccl failed"
+    for block, expected in (([file] * 1000, 0), ([file] * 1000 + [failed], 1001), ([file] * 10, 10)):
+        shapes = [line.translate(None, DROPPED) for line in block]
+        needed = matcher.needed(matcher.hot_shapes(shapes), shapes, b"\n".join(block))
+        assert sum(map(needed.__contains__, shapes)) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_time_above_a_line_is_that_of_reading_all_lines_above_it(seed: int) -> None:
+    draw = random.Random(seed)
+    lines = [b"2026-11-20 12:00:%02d x" % (n % 60) if draw.random() < 0.004 else b"no time" for n in range(2000)]
+    places = [draw.randrange(2000) for _ in range(40)]
+    times = TimesAbove(2026)
+    for place in places + sorted(places):
+        assert times.at(lines, place) == first_time(reversed(lines[: place + 1][-LOOK_BACK:]), 2026)

@@ -25,7 +25,9 @@ MPIRUN_LABEL = (
     r"(?:\[[\w.-]{1,80}:\w{1,10}\])?<std(?:out|err|diag)>:"
 )  # `[1,3]<stdout>:` of Open MPI 4, and of 5 `[3]<stdout>: `, `[prterun-n1-7@1,3]<stdout>: `, `[1,3][n1:7]<stdout>: `
 LAUNCHER_LABEL = re.compile(rf"^(?:(\d{{1,6}}): |{MPIRUN_LABEL})".encode(), re.MULTILINE)
-RANK_WORD = re.compile(rb"(?<![A-Za-z_])[Rr]ank[ _=:]{0,2}(\d{1,6})(?![\d.])[^\n\r]*")  # once in a line
+RANK_WORD = re.compile(  # once in a line; what is searched for begins with what a search finds at once
+    rb"ank(?<=[Rr]ank)(?<![A-Za-z_][Rr]ank)[ _=:]{0,2}(\d{1,6})(?![\d.])[^\n\r]*"
+)
 
 
 class ShapeIndex:

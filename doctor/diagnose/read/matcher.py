@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
@@ -15,6 +16,10 @@ from doctor.diagnose.signature import Pattern, Signature
 from doctor.engine.texts import filled
 
 Candidate = tuple[Signature, Pattern]
+OfShapes = dict[bytes, tuple[Candidate, ...]]
+"""The patterns that lines of a shape may match."""
+_MANY_LINES = 200
+"""Of a block, from which on it is cheaper to look for a literal in the block than in each."""
 MAX_PROGRESS = 200
 """Lines that show progress, behind one error, that are looked at."""
 
@@ -50,12 +55,27 @@ class Matcher:
         index = ShapeIndex(pairs, quiet)  # type: ignore[no-untyped-call]
         self.candidates: Callable[[bytes], tuple[Candidate, ...]] = index.candidates
         """The patterns that a line of this shape may match; those for a number are not among them."""
-        self.hot_shapes: Callable[[list[bytes]], dict[bytes, tuple[Candidate, ...]]] = index.hot_shapes
+        self.hot_shapes: Callable[[list[bytes]], OfShapes] = index.hot_shapes
         """The patterns that lines of these shapes may match, by shape."""
         self.numbered: Callable[[bytes], dict[int, list[Candidate]]] = index.numbered
         """The patterns whose literal is a number that occurs in a block, by the index of the line."""
         self.is_quiet: Callable[[bytes], bool] = index.is_quiet
         """Whether a line is at INFO level, and of no signature for which such lines are looked at."""
+
+    def needed(self, every: OfShapes, shapes: Iterable[bytes], block: bytes) -> OfShapes:
+        """The candidates without those that count only behind an error or beside others, and without those whose
+        literal the block lacks, where its shape is that of many lines, as the shape of ``file`` is that of ``failed``.
+        """
+        chosen = {
+            shape: tuple(item for item in items if item[0].id not in self.progress) for shape, items in every.items()
+        }
+        hot = {shape: items for shape, items in chosen.items() if any(item[0].id not in self.benign for item in items)}
+        counts: Counter[bytes] = Counter()
+        for shape, count in Counter(filter(hot.__contains__, shapes)).items():
+            counts.update(dict.fromkeys((pattern.encoded for _, pattern in hot[shape]), count))
+        absent = {literal for literal, count in counts.items() if count > _MANY_LINES and literal not in block}
+        rest = ((shape, tuple(item for item in items if item[1].encoded not in absent)) for shape, items in hot.items())
+        return {shape: items for shape, items in rest if items} if absent else hot
 
     def matches(self, text: str, candidates: Iterable[Candidate]) -> dict[str, dict[str, str]]:
         """By signature that the line matches: the values of all of its patterns that match."""

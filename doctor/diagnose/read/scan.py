@@ -29,9 +29,19 @@ from doctor.diagnose.excerpter.tracebacks import (
     label_before_head,
 )
 from doctor.diagnose.read import quoted_exceptions as quotes
-from doctor.diagnose.read.matcher import Candidate, Matcher, StepsBehind
+from doctor.diagnose.read.matcher import Candidate, Matcher, OfShapes, StepsBehind
 from doctor.diagnose.read.quoted_exceptions import OF_OTHERS, QUOTED, continued, is_error, raised, thrown
-from doctor.diagnose.read.stamps import KUBELET, kubelet_time, read_stamp, silence_before, stamp_of_message, world_rank
+from doctor.diagnose.read.stamps import (
+    KUBELET,
+    LOOK_BACK,
+    TimesAbove,
+    first_time,
+    kubelet_time,
+    read_stamp,
+    silence_before,
+    stamp_of_message,
+    world_rank,
+)
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.texts import filled
 
@@ -39,12 +49,10 @@ MAX_EVENTS = 4000
 """Events of one file."""
 MAX_REPEATS = 60
 """Events of one signature and one process in one file; the later ones only count."""
-_LOOK_BACK = 200
-"""Lines before an event in which its time is looked for."""
-_ESCAPES = re.compile(
-    rb"\x1b\[[0-9;]{0,20}[A-Za-z]"
-    rb"|(?<=[^\n])(?:%s|(?<!:\d\d \d{4}))\[\d{1,6},\d{1,6}\]<std(?:err|out)>:" % CTIME.encode()
-)
+_UNSHOWN = {
+    b"\x1b": re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]"),
+    b"]<std": re.compile(rb"(?<=[^\n])(?:%s|(?<!:\d\d \d{4}))\[\d{1,6},\d{1,6}\]<std(?:err|out)>:" % CTIME.encode()),
+}
 """Colors of a terminal, as ray prints them around its labels, and mpirun's label before each later part of a line."""
 _WRAPPERS = frozenset(
     {
@@ -70,7 +78,6 @@ UNKNOWN = "error-unknown"
 _ABORTED, _NCCL_FAILED, _CANN_CODE = "process-aborted", "nccl-invalid-usage", "cann-error-code"
 _BAR = re.compile(r"^.{0,400}(?:it/s|s/it)[^\]]{0,80}\]")
 """A progress bar, behind which a process that ends prints in the same line."""
-_CLOCK = re.compile(rb"\d\d:\d\d:\d")  # in the head of a line that shows a time
 _LAST_LINES = 25
 """Of a log: those in which its last error is looked for."""
 _ENDED = frozenset({"SystemExit", "KeyboardInterrupt", "SignalException", "GeneratorExit"})
@@ -106,6 +113,7 @@ class _Scanner:
         """The rank that the head of the line shows in which the last traceback without a label began."""
         self.long_lines = self.not_text = self.uncounted = 0
         self.steps = StepsBehind()
+        self.times = TimesAbove(year)
 
     def read(self, blocks: Iterable[bytes]) -> FileReading:
         tail = b""
@@ -115,8 +123,8 @@ class _Scanner:
                 self.summary.labels = launcher_labels(data)  # type: ignore[no-untyped-call]
             self.summary.lines += count
             tail = data
-        lines = tail[-_LOOK_BACK * 200 :].split(b"\n")
-        self.summary.last_time = self._first_time(reversed(lines[-_LOOK_BACK:]))
+        lines = tail[-LOOK_BACK * 200 :].split(b"\n")
+        self.summary.last_time = first_time(reversed(lines[-LOOK_BACK:]), self.year)
         if not any(event.signature in self.matcher.faults for event in self.events):
             self._add_end(lines)
         self._add_cut(lines)
@@ -196,16 +204,16 @@ class _Scanner:
 
     def _read_block(self, data: bytes) -> int:
         """Reads the lines of a block that can be an event, and returns how many it has; each ends with a newline."""
-        if b"\x1b" in data or b"]<std" in data:
-            data = _ESCAPES.sub(b"", data)
+        for mark, pattern in _UNSHOWN.items():
+            data = pattern.sub(b"", data) if mark in data else data
         if self.summary.first_time is None:
-            self.summary.first_time = self._first_time(data[: _LOOK_BACK * 200].split(b"\n", _LOOK_BACK)[:_LOOK_BACK])
+            self.summary.first_time = first_time(data[: LOOK_BACK * 200].split(b"\n")[:LOOK_BACK], self.year)
         if not self.summary.lines:
             for line in data.split(b"\n", HEADLESS_LINES)[:HEADLESS_LINES]:
                 self.tracebacks.open_headless(self._decode(line[:MAX_LINE]))  # type: ignore[no-untyped-call]
         shapes = shapes_of(data)  # type: ignore[no-untyped-call]
         every, numbered = self.matcher.hot_shapes(shapes), self.matcher.numbered(data)
-        hot = self._needed(every)
+        hot = self.matcher.needed(every, shapes, data)
         hits = sorted(numbered)
         if hot:
             hits = sorted({*compress(range(len(shapes)), map(hot.__contains__, shapes)), *numbered})
@@ -223,7 +231,7 @@ class _Scanner:
         shapes: list[bytes],
         hits: list[int],
         numbered: dict[int, list[Candidate]],
-        candidates: tuple[dict[bytes, tuple[Candidate, ...]], dict[bytes, tuple[Candidate, ...]]],
+        candidates: tuple[OfShapes, OfShapes],
     ) -> None:
         """``candidates``: by shape, those that count anywhere, and with those that count only behind an error."""
         hot, every = candidates
@@ -246,14 +254,6 @@ class _Scanner:
     def _count_long(self, lines: list[bytes]) -> None:
         shown = (shown_part(line) for line in lines if len(line) > MAX_LINE)  # type: ignore[no-untyped-call]
         self.long_lines += sum(len(line) > MAX_LINE and not self.matcher.is_quiet(line) for line in shown)
-
-    def _needed(self, every: dict[bytes, tuple[Candidate, ...]]) -> dict[bytes, tuple[Candidate, ...]]:
-        """The candidates of each shape without those that count only behind an error or beside others."""
-        progress, benign = self.matcher.progress, self.matcher.benign
-        chosen = (
-            (shape, tuple(item for item in items if item[0].id not in progress)) for shape, items in every.items()
-        )
-        return {shape: items for shape, items in chosen if any(item[0].id not in benign for item in items)}
 
     def _read_line(self, place: _Line, line: bytes, selected: tuple[Candidate, ...]) -> None:
         text = self._decode(line)
@@ -383,7 +383,7 @@ class _Scanner:
         values = values | self._beside(signature, place, stamp.time)
         world = world_rank(text[:MAX_TEXT], place.lines[max(0, place.at - 3) : place.at] if stamp.rank is None else [])
         if inferred:
-            time = self._first_time(reversed(place.lines[: place.at + 1][-_LOOK_BACK:]))
+            time = self.times.at(place.lines, place.at)
         self.events.append(
             Event(
                 signature=signature,
@@ -406,7 +406,7 @@ class _Scanner:
         if signature == _NCCL_FAILED and (reason := quotes.reason_below(place.lines, place.at)):
             return {"reason": reason}
         if signature in self.matcher.from_outside and time is not None:
-            return silence_before(place.lines[max(0, place.at - _LOOK_BACK) : place.at], time, self.year)
+            return silence_before(place.lines[max(0, place.at - LOOK_BACK) : place.at], time, self.year)
         return {}
 
     def _add_above(self, place: _Line) -> None:
@@ -416,11 +416,6 @@ class _Scanner:
             if code := quotes.OLD_CODE.search(text):
                 self._add(_CANN_CODE, code.groupdict(), text, _Line(place.lines, at, place.number - place.at + at))
                 break
-
-    def _first_time(self, lines: Iterable[bytes]) -> float | None:
-        heads = (line[:400] for line in lines)
-        stamps = (read_stamp(head.decode("utf-8", "replace"), self.year).time for head in heads if _CLOCK.search(head))
-        return next((time for time in stamps if time is not None), None)
 
     def _decode(self, line: bytes) -> str:
         if outer := KUBELET.match(line):

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -107,6 +107,7 @@ _RANK = re.compile(
     rf"|^{MPIRUN_LABEL}|{COPIED.pattern}"
 )
 _LOCAL_RANK = re.compile(r"^\[(?:default|[a-z_]{1,20})(?P<local>\d{1,4})\]:")
+_CLOCK = re.compile(rb"\d\d:\d\d:\d")  # in the head of a line that shows a time
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _HOST = re.compile(
@@ -130,6 +131,8 @@ _HEADS = (
 """In the order in which they are tried, each with a text that it contains: looking for that costs next to nothing."""
 
 
+LOOK_BACK = 200
+"""Lines before an event in which its time is looked for."""
 ENDING_S = 60.0
 """Seconds within which the lines about the end of a job are printed; Slurm's KillWait is 30 (slurm.conf(5))."""
 STILL_S = 600.0
@@ -186,6 +189,36 @@ def read_stamp(text: str, year: int) -> Stamp:
         device=device if device >= 0 else None,
         host=fields.get("host") or labelled,
     )
+
+
+def first_time(lines: Iterable[bytes], year: int) -> float | None:
+    """The time that the first line shows of those that show one."""
+    heads = (line[:400] for line in lines)
+    stamps = (read_stamp(head.decode("utf-8", "replace"), year).time for head in heads if _CLOCK.search(head))
+    return next((time for time in stamps if time is not None), None)
+
+
+class TimesAbove:
+    """The times of lines that show none: each line is read once, however many lines are asked for."""
+
+    def __init__(self, year: int) -> None:
+        self._year = year
+        self._last: tuple[Sequence[bytes], int, int, float | None] = ((), 0, 0, None)
+        """The lines, the place that was asked for, where its time stands, and the time."""
+
+    def at(self, lines: Sequence[bytes], at: int) -> float | None:
+        """The last time that the line shows, or one of the `LOOK_BACK` - 1 lines above it."""
+        first = max(0, at + 1 - LOOK_BACK)
+        before, last_at, place, time = self._last
+        last = last_at if before is lines and first <= last_at <= at else first - 1
+        if last < first or place < first:
+            place, time = first, None
+        for above in range(at, last, -1):
+            if (seconds := first_time(lines[above : above + 1], self._year)) is not None:
+                place, time = above, seconds
+                break
+        self._last = lines, at, place, time
+        return time
 
 
 def kubelet_time(line: bytes, year: int) -> float | None:

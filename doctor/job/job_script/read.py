@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -20,9 +19,10 @@ from doctor.job.job_script.directives import (
     resources,
     variables_of,
 )
+from doctor.job.job_script.script_needs import ScriptText
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.commands import launcher_among, wrapper_rows
-from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem, ScriptNeed
+from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.read import (
     SHELL_SCRIPTS,
     SHELLS,
@@ -31,7 +31,7 @@ from doctor.job.launch_line.read import (
 )
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
-from doctor.job.shell.word import ENDS, FOLDERS, ShellCommand, ShellText, Step, UnreadText, Word, unread
+from doctor.job.shell.word import ShellCommand, ShellText, Step, UnreadText, Word, unread
 
 _MOST_LINES = 256
 _REACHING = """
@@ -41,14 +41,6 @@ brun ssh rsh pdsh clush dsh parallel-ssh pssh parallel xargs ansible ansible-pla
 _STARTS_RANKS = (*ONE_ON_EACH_HOST, "deepspeed")
 _REACHES_HOSTS = frozenset(_REACHING.split())
 """Commands that start others on the hosts of a job, or may do so."""
-
-
-_HARMLESS = """
-date env free head hostname id lscpu nproc npu-smi nvidia-smi printenv pwd shopt type uname which whoami
-"""
-_CHANGE_NOTHING = frozenset(_HARMLESS.split())
-_MAKES_NO_FILES = _CHANGE_NOTHING | {"alias", "conda", "mamba", "mkdir", "ml", "module"}
-"""Commands before a launch line that neither change the folder nor make a file which it needs."""
 
 
 class NotAJobScript(ValueError):
@@ -146,7 +138,7 @@ def _of_commands(
     listed: list[LaunchLine] = []
     strange: list[UnreadText] = []
     scripts: list[LaunchLine] = []
-    skipped = list(shell.unread)
+    skipped, script = list(shell.unread), ScriptText(shell, text)
     for place, command in enumerate(shell.commands):
         if not starts_ranks(command.argv):
             if _runs_shell_script(command.argv) and len(scripts) < _MOST_LINES:
@@ -157,28 +149,26 @@ def _of_commands(
         if len(listed) >= _MOST_LINES:
             skipped.append(unread("...", filled("more than {0} launch lines", _MOST_LINES), command.line))
             break
-        end = next((step for step in shell.steps if step.argv[0].text in ENDS and step.place <= place), None)
+        end = script.end if script.end and script.end.place <= place else None
         if end and listed and not command.conditional:
             continue  # left there, and not run
         recognized, not_understood = _recognized(command, inherited)
-        started = _started_in(recognized, shell, place, text)
+        started = _started_in(recognized, script, place)
         listed += [_behind_end(line, end) for line in started] if end and not command.conditional else started
         strange += not_understood
     return listed, strange, scripts, skipped
 
 
-def _started_in(lines: Sequence[LaunchLine], shell: ShellText, place: int, text: str) -> list[LaunchLine]:
+def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> list[LaunchLine]:
     """The lines of one command, with the folder in which the script runs it."""
-    folder, _ = shell.folder_at(place)
-    names = _names_before(shell, place)
-    makes_files = not names <= _MAKES_NO_FILES or any(_is_written(line.program, text) for line in lines)
+    folder = script.folder_at(place)
     return [
         msgspec.structs.replace(
             line,
             start_folder=folder if os.path.isabs(folder) else "",
-            makes_files=makes_files,
-            needs=tuple(_needs(shell, place, text)),
-            is_first=names <= _CHANGE_NOTHING,
+            makes_files=script.makes_files(place) or script.is_written(line.program),
+            needs=script.needs_at(place),
+            is_first=script.is_first(place),
         )
         for line in lines
     ]
@@ -188,38 +178,6 @@ def _behind_end(line: LaunchLine, end: Step) -> LaunchLine:
     name, after = end.argv[0].text, filled("it behind line {0}", line.line)
     problem = OptionProblem("bash", name, filled("in line {0}", end.line), after)
     return msgspec.structs.replace(line, problems=(*line.problems, problem))
-
-
-def _names_before(shell: ShellText, place: int, line: int = 1 << 30) -> set[str]:
-    """The commands before one, and what was not followed before a line."""
-    names = {command.argv[0].text.rpartition("/")[2] for command in shell.commands[:place] if command.argv}
-    return names | {part.text for part in shell.unread if part.line < line}
-
-
-def _is_written(path: str, text: str) -> bool:
-    """Whether the script itself writes a file with the name of this one."""
-    name = re.escape(os.path.basename(path) or "-")
-    return re.search(rf"(?:>|\btee\b)[^\n;|&]{{0,200}}{name}", text) is not None
-
-
-def _needs(shell: ShellText, place: int, text: str) -> Iterator[ScriptNeed]:
-    """What a shell needs to reach a command, as far as none before it may bring that."""
-    for step in shell.steps:
-        (name, *arguments), folder = [word.text for word in step.argv], shell.folder_at(step)
-        ends = step.place <= place <= step.until and name not in ENDS
-        is_open = folder[1] or any(word.unresolved or word.text[:1] == "~" for word in step.argv[1:])
-        if is_open or not arguments or not (ends or (name == "ulimit" and step.is_certain and step.place <= place)):
-            continue
-        is_folder = name[:1] == ">" or name in FOLDERS
-        makes = (
-            _MAKES_NO_FILES - {"mkdir"}
-            if is_folder
-            else _CHANGE_NOTHING | {"mkdir"}
-            if name == "$"
-            else _MAKES_NO_FILES
-        )
-        if _names_before(shell, step.place, step.line) <= makes and (is_folder or not _is_written(arguments[0], text)):
-            yield ScriptNeed(name, tuple(arguments), step.line, folder[0], ends)
 
 
 def _is_service(line: LaunchLine) -> bool:

@@ -13,7 +13,9 @@ from doctor.job.shell.variables import ShellVariables
 from doctor.job.shell.word import ENDS, FOLDERS, Step, Word
 
 ALWAYS = 1 << 30
-_STATEMENTS = (*FOLDERS, "source", ".", "ulimit")
+_STATEMENTS = (*FOLDERS, "ulimit")
+_SOURCES = ("source", ".")
+_MOST_JOINED = 64
 _LONG = {"errexit": "e", "nounset": "u"}
 _NAME = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
 
@@ -29,6 +31,8 @@ class CommandParts(NamedTuple):
     """See `Flow.unbound`."""
     commands: range
     """Places of the commands that it runs."""
+    steps_before: int = 0
+    """How many steps there were before it."""
 
 
 class Flow:
@@ -77,22 +81,24 @@ class Flow:
 
     def note(self, parts: CommandParts, blocks: Sequence[Block], is_certain: bool) -> None:
         """Takes the steps of a command. ``is_certain``: nothing before it makes it conditional."""
-        line, argv, files, unbound, commands = parts
+        line, argv, files, unbound, commands, before = parts
         name = argv[0].text if argv else ""
         is_certain &= self.operator not in ("|", "&")
         is_fatal = is_certain and "e" in self._options and not self._is_tested and self.operator not in ("&&", "||")
         self._join(name, commands, blocks)
-        first, until = len(self.steps), ALWAYS if is_fatal else -1
+        until = ALWAYS if is_fatal else -1
+        last = max(commands.stop - 1 if commands else -1, until)
+        needed = [((Word(operator), *argv), last) for operator, argv in files if operator]
+        needed += [((Word("$"), Word(name)), ALWAYS) for name in unbound if is_certain and not self._is_tested]
+        needed += [(tuple(argv), last)] if name in _SOURCES else []
+        self.steps[before:before] = [Step(commands.start, argv, line, is_certain, end) for argv, end in needed]
+        new = [*range(before, before + len(needed))]
         ends = is_certain and name in ENDS and (name == "exit" or len(argv) > 1)
         if ends or name in _STATEMENTS:
+            new.append(len(self.steps))
             self.steps.append(Step(commands.stop, tuple(argv), line, is_certain, ALWAYS if ends else until))
-        last = commands.stop - 1 if commands else -1
-        needed = [((Word(operator), *argv), max(last, until)) for operator, argv in files if operator]
-        needed += [((Word("$"), Word(name)), ALWAYS) for name in unbound if is_certain and not self._is_tested]
-        self.steps += [Step(commands.start, argv, line, is_certain, end) for argv, end in needed]
-        new = range(first, len(self.steps))
         if not self._is_alternative:
-            self._joined = [*self._joined, *new] if self.operator in ("&&", "||") else []
+            self._joined = [*self._joined, *new][-_MOST_JOINED:] if self.operator in ("&&", "||") else []
         self._before = self.operator
 
     def _join(self, name: str, commands: range, blocks: Sequence[Block]) -> None:

@@ -124,11 +124,11 @@ class _Evaluation:
                 self._note("...", filled("blocks nested deeper than {0}", _DEEPEST), line)
                 return
             if command:
-                place, unbound = len(self.commands), self.flow.unbound(command, self.variables)
+                begin, unbound = (len(self.commands), len(self.flow.steps)), self.flow.unbound(command, self.variables)
                 self.flow.operator = "||" if command[0].keyword == "!" else operator
                 argv = self._command(command)
                 files = [(token.redirection, self.variables.expand(token.parts)) for token in command]
-                parts = CommandParts(line, argv, files, unbound, range(place, len(self.commands)))
+                parts = CommandParts(line, argv, files, unbound, range(begin[0], len(self.commands)), begin[1])
                 self.flow.note(parts, self.blocks, is_certain=not (self.blocks or self.after))
             self.after = {"||": "||", "&&": "&&" if self.last_is_test else self.after}.get(operator, "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from doctor.engine.sanitize import printable
 
 FOLDERS, ENDS = ("cd", "pushd", "popd"), ("exit", "exec")
 """Commands that change the folder of the shell, and that end it."""
+_LONGEST_PATH = 4096
 _OF_OWN_FOLDER = re.compile(r"\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b")
 
 
@@ -101,24 +103,31 @@ class ShellText(msgspec.Struct, frozen=True):
         """Each change of the folder."""
         return [step for step in self.steps if step.argv[0].text in FOLDERS]
 
-    def folder_at(self, place: int | Step, path: str = "") -> tuple[str, str]:
+    def folder_at(self, place: int, path: str = "") -> tuple[str, str]:
         """The folder in which a command runs, empty: as before the text; and the ``cd`` that only a shell knows.
 
-        ``place``: of the command among `commands`, or a step; ``path``: of the file with the text, for a ``cd`` to its
-        folder.
+        ``place``: of the command among `commands`; ``path``: of the file with the text, for a ``cd`` to its folder.
         """
-        folder, last = "", place if isinstance(place, int) else place.place
-        for step in self.moves:
-            (name, *arguments), is_certain = step.argv, step.is_certain
-            if step.place > last or step is place:
-                break
+        return self.folders(path)[bisect_right(self.steps, place, key=lambda step: step.place)]
+
+    def folders(self, path: str = "") -> list[tuple[str, str]]:
+        """The same before each of `steps`, and behind the last."""
+        folder, unknown = "", ""
+        listed = [(folder, unknown)]
+        for step in self.steps:
+            (name, *arguments), is_move = step.argv, step.argv[0].text in FOLDERS
             target = arguments[0].text if len(arguments) == 1 and arguments[0].text[:1] not in "-~" else ""
-            beside = beside_script(f"{target}/.") if path else ""
+            beside = beside_script(f"{target}/.") if path and is_move else ""
             is_beside = beside not in ("", f"{target}/.") and re.search(r"\$\{?0|BASH_SOURCE", target)
-            if name.text != "cd" or not target or not is_certain or (arguments[0].unresolved and not is_beside):
-                return "", " ".join(word.unresolved or word.text for word in (name, *arguments))
-            folder = os.path.join(folder, os.path.join(os.path.dirname(path), beside) if is_beside else target)
-        return folder, ""
+            if is_move and not unknown:
+                is_known = (
+                    name.text == "cd" and target and step.is_certain and (is_beside or not arguments[0].unresolved)
+                )
+                folder = os.path.join(folder, os.path.join(os.path.dirname(path), beside) if is_beside else target)
+                if not is_known or len(folder) > _LONGEST_PATH:
+                    folder, unknown = "", " ".join(word.unresolved or word.text for word in (name, *arguments))
+            listed.append((folder, unknown))
+        return listed
 
 
 def unread(text: str, reason: str, line: int = 0) -> UnreadText:

@@ -34,12 +34,7 @@ def address_space_limit_low(limits: ResourceLimits, gpus: GpuCards | None, launc
     Space"), and 16 GiB were too few in https://github.com/Netflix/vmaf/issues/1381.
     """
     now = limits.of_job(launch).others
-    rows = (
-        (ADDRESS_SPACE, "v", "as", "LimitAS"),
-        (DATA, "d", "data", "LimitDATA"),
-        (STACK, "s", "stack", "LimitSTACK"),
-    )
-    for name, letter, item, unit in rows:
+    for name in (ADDRESS_SPACE, DATA, STACK):
         if low := low_limit(name, now[name], ANY if name == ADDRESS_SPACE and gpus and gpus.pci else 0):
             yield Finding(
                 "the {limited} of a process is limited to {observed}; expected no limit",

@@ -16,8 +16,11 @@ def _limits(name: str, soft: int | None, hard: int | None = None) -> ResourceLim
 
 @pytest.mark.parametrize(
     "free",
-    [limits(), *(_limits(name, None) for name in (ADDRESS_SPACE, DATA, STACK)), _limits(ADDRESS_SPACE, 16 * GIB)]
-    + [_limits(STACK, 8 * MIB), _limits(STACK, MIB), _limits(DATA, 4 * GIB)],
+    [
+        limits(),
+        *(_limits(name, None) for name in (ADDRESS_SPACE, DATA, STACK)),
+        *(_limits(ADDRESS_SPACE, 16 * GIB), _limits(STACK, 8 * MIB), _limits(STACK, MIB), _limits(DATA, 4 * GIB)),
+    ],
 )
 def test_no_limit_and_a_large_one_are_well(free: ResourceLimits) -> None:
     assert messages(run_check(NAME, {"a": [free]})) == []

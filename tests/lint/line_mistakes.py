@@ -58,7 +58,8 @@ MISTAKES: dict[str, Planted] = {
         "#!/bin/bash\nexport NCCL_SOCKET_IFNAME=eth0, eth1 #@\ntorchrun --nproc_per_node 8 t.py\n",
         "launch-option-refused"),
     "a scheme before the endpoint": Planted(
-        SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint tcp://n1:29500 t.py #@\n",
+        SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d "
+        "--rdzv_endpoint tcp://n1:29500 t.py #@\n",
         "launch-option-refused"),
     # Limits
     "few open files": Planted("#!/bin/bash\nulimit -n 20 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-limit-low"),

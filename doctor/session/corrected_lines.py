@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from doctor.engine.result import Finding, Outcome
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.job.launch_config import FIRST_OF_SLURM, HCCL_BASE_PORT
+from doctor.job.variable_names import meant_key
 from doctor.job.variables import RENDEZVOUS_PORT, TORCH_PORT
 
 MAX_LINE = 600
@@ -207,8 +207,8 @@ def _right_value(name: str, observed: str, expected: str) -> str:
         return ",".join(map(str, numbers)) if len(set(numbers)) == len(numbers) else ""
     choices = [choice.strip() for choice in expected.removeprefix("one of ").split(",")]
     by_case = {choice.lower(): choice for choice in choices if re.fullmatch(r"[\w-]+", choice, re.ASCII)}
-    near = get_close_matches(observed.lower(), by_case, 1, 0.6) if len(by_case) == len(choices) > 1 else []
-    return by_case[near[0]] if near else ""
+    word = observed.lower()
+    return by_case.get(word, by_case.get(meant_key(word, by_case), "")) if len(by_case) == len(choices) > 1 else ""
 
 
 def _of_option(text: str, values: Values) -> str | None:

@@ -461,6 +461,8 @@ NOT_FOUND = {
 """What no rule is about yet; of the third, the line of the option is named, not that of its variable."""
 
 SOUND: dict[str, Planted] = {
+    "an arrow, which is a sign and a redirection": Planted(
+        "#!/bin/bash\ntorchrun --nproc_per_node 8 t.py name => 'x'\n", ""),
     "a false that ends nothing": Planted(
         "#!/bin/bash\nset -e\nif false; then echo; fi\n! false\nfalse || true\nset +e\nfalse\n"
         "torchrun --nproc_per_node 8 t.py\nfalse\n", ""),

@@ -46,6 +46,7 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 WITHOUT_A_CORRECTED_LINE = {
     "a directive in small letters",
+    "a wrong backend on hosts of a loop",
     "an exit before the launch",
     "false under set -e",
     "a scheme before the endpoint",

@@ -170,7 +170,7 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
     Only options that the launcher is not given before, and that programs usually lack.
     """
     for before, word, after in zip(arguments, arguments[1:], [*arguments[2:], ""], strict=False):
-        if word == "=" and re.fullmatch(r"-{0,2}[A-Za-z_][\w.+-]{0,99}", before, re.ASCII):
+        if word == "=" and after and re.fullmatch(r"-{0,2}[A-Za-z_][\w.+-]{0,99}", before, re.ASCII):
             yield OptionProblem(program, before, printable(f"= {after}", 80), printable(f"{before}={after}", 80))
             break
     for match in re.finditer(_WITH_STRAY_SIGN, "\n".join(arguments)):

@@ -236,14 +236,14 @@ def launches_of_job_script(
     sources; None where it is not here. ``is_next``: it runs next, on this host, so that what stands before a launcher
     is tried.
     """
-    name = printable(path, 200)
+    name, next_path = printable(path, 200), path if is_next else ""
     text = _read(path, "--job-script", "a job script")
     inherited = environ if not path.endswith(CARRIERS) else {}
     try:
         scripts = scripts_of(text, path, inherited, read_file)
     except ValueError as error:
         raise InputError(filled("--job-script {0}: {1}", name, error)) from None
-    environments = [entry for script in scripts for entry in _of_each_line(script, name, inherited, follow, is_next)]
+    environments = [entry for script in scripts for entry in _of_each_line(script, name, inherited, follow, next_path)]
     if not environments:
         expected = "torchrun, srun, mpirun, msrun, deepspeed, accelerate or python3 with a program"
         absent = filled("no launch line was found; expected {0}", expected)
@@ -253,14 +253,14 @@ def launches_of_job_script(
 
 
 def _of_each_line(
-    script: JobScript, name: str, environ: Mapping[str, str], follow: Follow, is_next: bool
+    script: JobScript, name: str, environ: Mapping[str, str], follow: Follow, next_path: str
 ) -> list[JobEnvironment]:
     """First that of the line that starts the job."""
     lines = (script.job_lines or script.scripts)[:_MOST_LAUNCHES]
     starts = [(line, _of_script(line, follow(line))) for line in lines]
     starts = [start for start in starts if script.job_lines or start[1]]
     rest = [(msgspec.structs.replace(line, problems=_of_launchers(line)), inner) for line, inner in starts[1:]]
-    return [_of_line_of_script(line, inner, script, name, environ, is_next) for line, inner in (*starts[:1], *rest)]
+    return [_of_line_of_script(line, inner, script, name, environ, next_path) for line, inner in (*starts[:1], *rest)]
 
 
 def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
@@ -274,13 +274,13 @@ def _of_line_of_script(
     script: JobScript,
     name: str,
     environ: Mapping[str, str],
-    is_next: bool,
+    next_path: str,
 ) -> JobEnvironment:
     job_line = script_line
     by_scheduler = script.resources != Resources()
-    is_tried = is_next and not (script_line.problems or script_line.conditional)
-    is_tried &= not by_scheduler or batch_allocation(environ) is not None  # else it runs on other hosts
-    if is_tried and (refused := script_refused(script_line, environ)):
+    is_tried = next_path and not (script_line.problems or script_line.conditional)
+    is_here = not by_scheduler or batch_allocation(environ) is not None  # else it runs on other hosts
+    if is_tried and is_here and (refused := script_refused(script_line, environ, next_path)):
         job_line = msgspec.structs.replace(script_line, problems=(refused,))
     if inner:
         container = inner.line.container or script_line.container

@@ -254,10 +254,31 @@ def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str])
     return None
 
 
-def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProblem | None:
-    """What ends a script on this host before its launch line runs: a file or a folder that is not there, a limit that
-    cannot be raised, a variable that nothing sets, a launcher or a Python that its PATH does not have.
+def _shell_refused(path: str, environ: Mapping[str, str]) -> OptionProblem | None:
+    """What the ``sh`` of a script's first line says of its text, which it reads and does not run; dash is no bash.
+
+    A warning, unless that shell runs this process: a user may start the script by ``bash``.
     """
+    text = read_bounded_text(path, MOST_OF_FILE)
+    shell = re.match(r"#! ?(/\S{0,100}/(?:da)?sh)[ \t]*(?:-[a-z]+)?\n", text)
+    trials = [["-n", path], ["-c", "set -o pipefail"]][: 1 + bool(re.search(r"(?m)^set -[a-z]*o pipefail\b", text))]
+    for words in trials if shell and "extglob" not in text else ():
+        done = _tried([shell[1], *words], environ)
+        if done is not None and done.returncode:
+            reason = _message(plain_lines(done.stderr.decode("utf-8", "replace")))
+            runs_this = os.path.realpath(f"/proc/{os.getppid()}/exe") == os.path.realpath(shell[1])
+            kind = TRIAL if runs_this else WAITS
+            return OptionProblem(os.path.basename(shell[1]), kind, reason, shlex.join([shell[1], *words]))
+    return None
+
+
+def script_refused(line: LaunchLine, environ: Mapping[str, str], path: str) -> OptionProblem | None:
+    """What ends a script on this host before its launch line runs: its shell's syntax, a file or a folder that is not
+    there, a limit that cannot be raised, a variable that nothing sets, a launcher or a Python that its PATH does not
+    have.
+    """
+    if refused := _shell_refused(path, environ):
+        return refused
     for need in [need for need in line.needs if need.ends][:_MOST_STEPS]:
         kind, arguments = (need.kind, need.arguments) if need.kind in _OF_STEP else ("cd", _folder_of(need.arguments))
         trial = ["bash", "-c", _OF_STEP[kind], "bash", *arguments]

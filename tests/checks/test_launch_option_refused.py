@@ -312,6 +312,32 @@ def test_what_ends_a_job_script_before_its_launch_line_ends_it_in_bash(
     assert (Path("reached").exists(), bool(outcome.findings)) == (is_reached, not is_reached)
 
 
+@pytest.mark.parametrize("is_run_by_sh", [True, False])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("A=(--standalone)\nLAUNCH", "set -euo pipefail\nLAUNCH", "function f { LAUNCH; }\nf"),
+        *("f() { LAUNCH; }\nf", ". ./beside.sh\nset -eu\nLAUNCH", 'echo "set -o pipefail"\nLAUNCH'),
+    ],
+)
+def test_the_sh_of_a_script_is_asked_whether_it_takes_the_text(
+    text: str, is_run_by_sh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("beside.sh").write_text("export A=1\n")
+    Path("torchrun").write_text(f"#!/bin/sh\n: > {tmp_path}/reached\n")
+    Path("torchrun").chmod(0o755)
+    Path("job.sh").write_text("#!/bin/sh\n" + text.replace("LAUNCH", "torchrun t.py") + "\n")
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    with subprocess.Popen(["/bin/sh" if is_run_by_sh else "/bin/cat"], stdin=subprocess.PIPE) as parent:
+        monkeypatch.setattr(os, "getppid", lambda: parent.pid)
+        launch = of_job_script("job.sh", environ, lambda line: [LaunchText(line)], read_here, is_next=True)
+    findings = run_check("launch-option-refused", LaunchConfig.from_options(launch.complete(LaunchOptions()))).findings
+    subprocess.run(["/bin/sh", "job.sh"], env=environ, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+    is_refused = not Path("reached").exists()
+    assert [finding.is_warning for finding in findings] == [not is_run_by_sh] * is_refused
+
+
 def test_a_word_apart_in_a_directive(tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --nodes 2 4\nulimit -n 9000\nsrun python t.py\n")
     (launch,) = launches_of([str(tmp_path / "job.sh")], [], LaunchOptions(), {})

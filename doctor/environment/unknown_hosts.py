@@ -39,13 +39,12 @@ _COUNT_NAME = re.compile(
 """How platforms name the number of a job's hosts, behind a prefix of theirs."""
 _LIST_NAME = re.compile(
     r"([A-Z0-9]+_)\w*(?:HOSTNAMES|HOSTS|(?:NODE|HOST|PROCESSOR)_?LIST|(?:NODE|HOST|WORKER)_IPS)|(CCP_)NODES"
-    r"|(NEURON_)PJRT_PROCESSES_NUM_DEVICES"
+    r"|(NEURON_)PJRT_PROCESSES_NUM_DEVICES|NODES|MACHINES|PEERS"
 )
 """How platforms name the list of them, behind a prefix of theirs."""
-_BARE_LIST_NAME = re.compile(r"(?:NODES|HOSTS|MACHINES|PEERS|(?:NODE|HOST)_?LIST|HOSTNAMES)")
 _NODES_OF_HPC_PACK = re.compile(r"[0-9]+((?: \S+ [0-9]+)+)", re.ASCII)
-_ORDINAL = re.compile(r"[a-z].{0,250}-([0-9]{1,5})", re.ASCII)
-"""The name of a pod of a StatefulSet."""
+_ORDINAL = re.compile(r"[a-z].{0,250}-([0-9]{1,5}) ([0-9]{1,6})", re.ASCII)
+"""The name of a pod of a StatefulSet, and the number of them."""
 _LIKELY_COUNT_NAME = re.compile(r"([A-Z0-9]+_)\w*(?:(?<=_)NUM_WORKERS|(?<=CLUSTER_)SIZE)")
 """Names that others than platforms use as well, as for the workers of a data loader."""
 _INDEX_OF_JOB = re.compile(r"\w*(?:RANK|INDEX|PROCNO|(?:WORKER|NODE|HOST|TASK|JOB|STEP)_?ID)")
@@ -178,10 +177,11 @@ def _stated_hosts(variables: EnvironmentVariables) -> str:
     states_hosts = any(size.kind == "hosts" for size in sizes)
     names = [*variables.environ, *_ordinal_of_pod(variables)]
     for name, value in variables.environ.items():
-        match = None if meets_here and _BARE_LIST_NAME.fullmatch(name) else _several(name, value)
+        match = _several(name, value)
         if match is None:
             continue
-        is_certain, prefix = match.re in (_COUNT_NAME, _BARE_LIST_NAME), "".join(filter(None, match.groups()))
+        prefix = "".join(filter(None, match.groups()))
+        is_certain = match.re is _COUNT_NAME or not (prefix or meets_here)
         others = [other for other in names if other != name]
         is_index = _INDEX_NAME.fullmatch if is_certain else _INDEX_OF_JOB.fullmatch
         if any(is_index(other) and other.startswith(prefix) for other in others if prefix):
@@ -205,21 +205,14 @@ def _several(name: str, value: str) -> re.Match[str] | None:
     text = value[:_LONGEST_LIST]
     of_pack = _NODES_OF_HPC_PACK.fullmatch(text)
     hosts = set(of_pack[1].split()[::2] if of_pack else filter(None, re.split(r"[^A-Za-z0-9_.:-]+", text)))
-    is_several = len(hosts) > 1 or (name.startswith("NEURON_") and "," in text)
-    return (_LIST_NAME.fullmatch(name) or _BARE_LIST_NAME.fullmatch(name)) if is_several else None
+    return _LIST_NAME.fullmatch(name) if len(hosts) > 1 or (name.startswith("NEURON_") and "," in text) else None
 
 
 def _ordinal_of_pod(variables: EnvironmentVariables) -> list[str]:
-    """POD_INDEX, where the name of the pod has a number as those of a StatefulSet with so many replicas.
-
-    >>> pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAME": "train-0", "REPLICAS": "4"}
-    >>> _ordinal_of_pod(EnvironmentVariables(pod))
-    ['POD_INDEX']
-    """
-    match = _ORDINAL.fullmatch(variables.environ.get("POD_NAME") or variables.environ.get("HOSTNAME", ""))
-    replicas = variables.environ.get("REPLICAS", "")
-    is_one = match and re.fullmatch("[0-9]{1,6}", replicas, re.ASCII) and int(match[1]) < int(replicas)
-    return ["POD_INDEX"] if is_one and _IN_A_POD in variables else []
+    """POD_INDEX, where the name of the pod has a number as those of a StatefulSet with so many replicas."""
+    name, replicas = variables.text("POD_NAME") or variables.text("HOSTNAME"), variables.text("REPLICAS")
+    match = _ORDINAL.fullmatch(f"{name} {replicas}") if _IN_A_POD in variables else None
+    return ["POD_INDEX"] if match and int(match[1]) < int(match[2]) else []
 
 
 def _least_hosts(

@@ -230,7 +230,7 @@ def test_sizes_that_need_more_hosts_than_are_listed() -> None:
         {"CT_NUM_SLICES": "120", "CT_SLICE_ID": "3"},
         {"CIRCLE_NODE_TOTAL": "4", "CIRCLE_NODE_INDEX": "1", "CI_NODE_TOTAL": "4", "CI_NODE_INDEX": "2"},
         {"SPARK_WORKER_INSTANCES": "2", "SPARK_WORKER_ID": "1"},
-        {"HOSTS": "a,b", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"},
+        {"NODES": "a,b", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"},
         {"CLUSTER_SPEC": '{"worker": ["a:1"]}', "JOB_NAME": "worker", "TASK_INDEX": "0", "TASK_NUM": "1"},
     ],
 )

@@ -259,16 +259,19 @@ def _shell_refused(path: str, environ: Mapping[str, str]) -> OptionProblem | Non
 
     A warning, unless that shell runs this process: a user may start the script by ``bash``.
     """
-    text = read_bounded_text(path, MOST_OF_FILE)
-    shell = re.match(r"#! ?(/\S{0,100}/(?:da)?sh)[ \t]*(?:-[a-z]+)?\n", text)
-    trials = [["-n", path], ["-c", "set -o pipefail"]][: 1 + bool(re.search(r"(?m)^set -[a-z]*o pipefail\b", text))]
-    for words in trials if shell and "extglob" not in text else ():
-        done = _tried([shell[1], *words], environ)
+    text = read_bounded_text(path) if os.path.isfile(path) else ""
+    match = re.match(r"#! ?(/\S{0,100}/(?:da)?sh)[ \t]*(?:-[a-z]+)?\n", text)
+    if match is None or "extglob" in text:
+        return None
+    shell, sets = match[1], re.search(r"(?m)^set -[a-z]*o pipefail\b", text)
+    for words in [["-n", path], *([["-c", "set -o pipefail"]] if sets else [])]:
+        done = _tried([shell, *words], environ)
         if done is not None and done.returncode:
             reason = _message(plain_lines(done.stderr.decode("utf-8", "replace")))
-            runs_this = os.path.realpath(f"/proc/{os.getppid()}/exe") == os.path.realpath(shell[1])
-            kind = TRIAL if runs_this else WAITS
-            return OptionProblem(os.path.basename(shell[1]), kind, reason, shlex.join([shell[1], *words]))
+            runs_this = os.path.realpath(f"/proc/{os.getppid()}/exe") == os.path.realpath(shell)
+            return OptionProblem(
+                os.path.basename(shell), TRIAL if runs_this else WAITS, reason, shlex.join([shell, *words])
+            )
     return None
 
 

@@ -61,6 +61,8 @@ MISTAKES: dict[str, Planted] = {
         SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d "
         "--rdzv_endpoint tcp://n1:29500 t.py #@\n",
         "launch-option-refused"),
+    "an option without its value, before python": Planted(
+        "#!/bin/bash\nmpirun -np 2 --mca btl_tcp_if_include python t.py #@\n", "launch-option-refused"),
     # Limits
     "few open files": Planted("#!/bin/bash\nulimit -n 20 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-limit-low"),
     "little address space": Planted(
@@ -463,6 +465,8 @@ NOT_FOUND = {
 SOUND: dict[str, Planted] = {
     "an arrow, which is a sign and a redirection": Planted(
         "#!/bin/bash\ntorchrun --nproc_per_node 8 t.py name => 'x'\n", ""),
+    "values that are the name of an interpreter": Planted(
+        "#!/bin/bash\nsrun -J python ./t.py\nsrun --job-name=python t.py\ntorchrun --rdzv-id python t.py\n", ""),
     "a false that ends nothing": Planted(
         "#!/bin/bash\nset -e\nif false; then echo; fi\n! false\nfalse || true\nset +e\nfalse\n"
         "torchrun --nproc_per_node 8 t.py\nfalse\n", ""),

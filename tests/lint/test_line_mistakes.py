@@ -48,6 +48,7 @@ WITHOUT_A_CORRECTED_LINE = {
     "a directive in small letters",
     "a wrong backend on hosts of a loop",
     "an exit before the launch",
+    "an option without its value, before python",
     "false under set -e",
     "a scheme before the endpoint",
     "a path without its dollar",

@@ -40,6 +40,8 @@ _OF_EACH_TASK = re.compile(
 def read_call(row: LauncherRow, command: str, argv: Argv, environ: Mapping[str, str]) -> Started:
     """The call of a launcher. ``argv``: the words after its name; ``environ``: at this place."""
     options = split_options(command, argv, row)
+    if row.name in STARTS_TASKS:
+        options.refuse_swallowed(argv[: len(argv) - len(options.rest)])
     if not options.is_complete:  # what is not read may be the launcher to which they belong
         options.forgive({name for other in launcher_rows().values() if other is not row for name in other.word_counts})
     return _READERS[row.name](row, command, options, environ)

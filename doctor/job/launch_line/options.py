@@ -257,6 +257,14 @@ class Options:
             expected = filled("a Python program such as train.py: {0} starts Python for it", self.command)
             self.problems.append(OptionProblem(self.command, "PROGRAM", printable(word.text, 80), expected))
 
+    def refuse_swallowed(self, before: tuple[Word, ...]) -> None:
+        """Notes an option whose value is the interpreter before the program, of a launcher that runs any program."""
+        words = [word.text for word in before]
+        if words[-1:] in (["python"], ["python3"]) and self.rest and re.fullmatch(r"[\w.-]+\.py", self.rest[0].text):
+            option = next((text for text in reversed(words[:-1]) if text.startswith("-")), self.command)
+            expected = filled("a value before {0}", words[-1])
+            self.problems.append(OptionProblem(self.command, printable(option, 80), words[-1], expected))
+
     def refuse_program(self, module: str, *, is_optional: bool) -> None:
         """Notes what is no program of Python. ``module``: the option by which it is a module; ``is_optional``: others
         can be started, too.

@@ -188,9 +188,9 @@ class Pattern(msgspec.Struct, frozen=True, dict=True):
         return self.literals[0]
 
     @cached_property
-    def encoded(self) -> bytes:
-        """The literal as it stands in a log."""
-        return self.literal.encode()
+    def encoded(self) -> tuple[bytes, ...]:
+        """The literals as they stand in a log."""
+        return tuple(literal.encode() for literal in self.literals)
 
     @cached_property
     def regex(self) -> re.Pattern[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from msgspec.structs import replace
 
+from doctor.engine.addresses import means_own_host
 from doctor.engine.errors import UsageError
 from doctor.engine.texts import filled, joined
 
@@ -72,7 +73,7 @@ def job_of_launch(launch: LaunchOptions) -> JobOptions:
 
     ranks = launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0
     # A launch for one host, run on each of several, does not say where they meet.
-    is_local = launch.max_nodes == 1 and launch.master_addr in ("127.0.0.1", "localhost")
+    is_local = launch.max_nodes == 1 and means_own_host(launch.master_addr)
     return JobOptions(launch.python, ranks, "" if is_local else launch.master_addr, launch.master_port or 0)
 
 

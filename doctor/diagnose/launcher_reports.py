@@ -12,6 +12,7 @@ from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process, name_of_local_rank
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.signature import ERROR_ROLES, Signature
+from doctor.engine.addresses import means_own_host
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 
@@ -58,7 +59,7 @@ class FailureBlock(msgspec.Struct):
     @property
     def is_placed(self) -> bool:
         """Its host is known by a name that tells it from others."""
-        return bool(self.host) and not self.host.startswith("localhost")
+        return bool(self.host) and not means_own_host(self.host)
 
     @property
     def seconds(self) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from doctor.engine.addresses import means_own_host
 from doctor.facts.names import is_address, normalize_host, short_name
 
 
@@ -57,7 +58,7 @@ def _all_names(identity: HostIdentity) -> Iterable[str]:
 
 def _routable_addresses(identity: HostIdentity) -> Iterable[str]:
     addresses = (normalize_host(address.partition("%")[0]) for address in identity.addresses)
-    return (address for address in addresses if not (address.startswith("127.") or address == "::1"))
+    return (address for address in addresses if not means_own_host(address))
 
 
 def _is_equal(name: str, other: str) -> bool:

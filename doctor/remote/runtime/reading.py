@@ -137,18 +137,18 @@ def find_interpreter(name, path):
     None where nothing is found for the first of them.
     """
     path += ":/usr/local/bin:/usr/bin"
-    words = [name]
+    command = [name]
     if " " in name and not find_tool(name, path):
         import shlex
 
         try:
-            words = shlex.split(name)
+            command = shlex.split(name)
         except ValueError:
             return None
-    for first in words[:1] if name else ("python3", "python"):
+    for first in command[:1] if name else ("python3", "python"):
         program = find_tool(first, path)
         if program:
-            return [program] + words[1:]
+            return [program] + command[1:]
     return None
 
 

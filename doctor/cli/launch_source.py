@@ -14,12 +14,13 @@ from doctor.engine.errors import UsageError
 from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
-    from doctor.cli.host_options import JobOptions
+    from doctor.cli.host_options import ConnectionOptions, HostOptions, JobOptions
     from doctor.engine.record import LaunchOptions
+    from doctor.environment.inventory import Inventory
     from doctor.environment.job_environment import JobEnvironment
     from doctor.hosts.selection import HostSelection
 
-COMMANDS = ("check", "smoke", "preflight", "node", "watch", "changes", "rehearse")
+COMMANDS = ("check", "net", "smoke", "preflight", "node", "watch", "changes", "rehearse")
 """The commands that take a launch line."""
 
 _argv: list[str] = []
@@ -104,3 +105,24 @@ def with_hosts_of_line(selection: HostSelection, source: JobEnvironment) -> Host
     if selection.names_hosts or not (source.hosts or source.hostfile):
         return selection
     return replace(selection, hosts=source.hosts) if source.hosts else replace(selection, hostfile=source.hostfile)
+
+
+def job_targets(
+    source: JobEnvironment,
+    hosts: HostOptions,
+    scope: str,
+    job: JobOptions,
+    connection: ConnectionOptions,
+    product: str = "",
+    fleet: Inventory | None = None,
+) -> tuple[Inventory, LaunchOptions, str]:
+    """The hosts, the job's settings, and the command that enters its container or namespaces. Raises: CommandError.
+
+    ``fleet``: the hosts, where options and environment do not say them.
+    """
+    from doctor.session.select_hosts import select_inventory
+
+    if fleet is None:
+        selection = with_hosts_of_line(hosts.selection_by(connection), source)
+        fleet = select_inventory(selection, scope, source.environ, job.ranks_per_host)
+    return source.annotate(fleet), source.complete(job.launch(product)), source.within(connection.within, fleet.local)

@@ -24,7 +24,7 @@ from doctor.cli.host_options import (
     ssh_options,
     validate_connection,
 )
-from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
+from doctor.cli.launch_source import SourceOptions, job_of_launch, job_targets, with_hosts_of_line
 from doctor.cli.shared_options import (
     CheckOptions,
     NoHistoryOption,
@@ -49,7 +49,6 @@ from doctor.session.examine_options import ExamineOptions
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks, print_warning
 from doctor.session.select_checks import choose_checks, load_catalog
-from doctor.session.select_hosts import select_inventory
 from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions, read_layout
 from doctor.smoke.run.channels import start_agents
 from doctor.smoke.run.early_start import take_early
@@ -126,23 +125,22 @@ def command(
     validate_output(output, choice.checks)
     require_one_of("--scope", scope, SCOPES)
     job_environment = source.read()
-    environ, launch = job_environment.environ, job_environment.complete(job.launch())
-    smoke_options = parse_smoke_options(training, job_of_launch(launch), environ)
+    environ = job_environment.environ
+    smoke_options = parse_smoke_options(training, job_of_launch(job_environment.complete(job.launch())), environ)
     if output.from_file:
         run, catalog = load_saved_run(output.from_file), load_catalog(choice.checks)
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
         reached_by = connection_words(connection, VisitOptions())
         raise typer.Exit(replay_and_report(run, selected, catalog, output, command="smoke", connection=reached_by))
-    warn_of_time_left(smoke_options, launch.time_left_s)
-    selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
     # An empty name is that of a variable that is not set, and no leave to test.
-    fleet = None if when_idle is None else _idle_node(when_idle, selection)
-    fleet = fleet or select_inventory(selection, scope, environ, job.ranks_per_host)
-    fleet = job_environment.annotate(fleet)
-    ssh = ssh_to(fleet, ssh, connection.transport)
+    selection = with_hosts_of_line(hosts.selection_by(connection), job_environment)
+    idle = None if when_idle is None else _idle_node(when_idle, selection)
+    fleet, launch, within = job_targets(job_environment, hosts, scope, job, connection, fleet=idle)
+    warn_of_time_left(smoke_options, launch.time_left_s)
+    ssh = ssh_to(fleet, ssh_options(connection), connection.transport)
     # The agents of a screening are started cell by cell.
     screened = needs_screening(len(fleet.hosts), smoke_options.cell_size)
-    smoke_checks_only = not (any(choice) or connection.within or screened)
+    smoke_checks_only = not (any(choice) or within or screened)
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
     transport = None
@@ -157,9 +155,7 @@ def command(
 
     catalog = load_catalog(choice.checks)
     selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
-    options = ExamineOptions(
-        transport=connection.transport, ssh=ssh, within=connection.within, launch=launch, smoke=smoke_options
-    )
+    options = ExamineOptions(transport=connection.transport, ssh=ssh, within=within, launch=launch, smoke=smoke_options)
     progress = ProgressLine(len(fleet.hosts), sys.stderr)
     events = start_events(output, fleet.hosts, selected, fleet.source)
     step, stage = combine_callbacks(progress.step, events.host), combine_callbacks(progress.stage, events.stage)

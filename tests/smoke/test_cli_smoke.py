@@ -272,6 +272,22 @@ def test_an_option_that_is_not_utf_8_is_refused_in_one_line(option: str) -> None
     assert done.stderr == f"doctor: {option} '/x\\udcff': expected UTF-8\n"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_ranks_start_in_the_namespaces_of_the_process_of_like(is_apart: bool, tmp_path: Path) -> None:
+    """Seen: `smoke --like PID` was healthy in doctor's own network, and that of the job had not even a loopback."""
+    python, network = tmp_path / "python", tmp_path / "network"
+    python.write_text(f"#!/bin/sh\nreadlink /proc/self/ns/net > {network}\nexit 3\n")
+    python.chmod(0o755)
+    argv = [*(["unshare", "--net"] if is_apart else []), "sh", "-c", "echo started; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline()
+        job_network = os.readlink(f"/proc/{process.pid}/ns/net")
+        done = doctor("smoke", "--like", str(process.pid), "--ranks-per-host", "1", "--python", str(python))
+        process.kill()
+    assert (done.returncode, network.read_text().strip()) == (10, job_network), done
+
+
 @pytest.mark.sample
 @needs_torch
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])

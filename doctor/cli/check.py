@@ -21,7 +21,7 @@ from doctor.cli.host_options import (
     validate_connection,
     validate_product,
 )
-from doctor.cli.launch_source import SourceOptions, job_of_launch, job_targets
+from doctor.cli.launch_source import SourceOptions, job_targets
 from doctor.cli.shared_options import (
     CheckOptions,
     NoHistoryOption,
@@ -33,7 +33,7 @@ from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.result import NO_HOST
 from doctor.engine.texts import filled
-from doctor.job.variables import TABLE_VARIABLES, communication
+from doctor.job.variables import TABLE_VARIABLES
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog, made_rounds
 
@@ -150,9 +150,9 @@ def _network_options(mode: str, selected: Iterable[Check]) -> NetOptions:
 
 
 def _smoke_options(launch: LaunchOptions, environ: Mapping[str, str]) -> SmokeOptions:
-    from doctor.smoke.plan import SmokeOptions
+    from doctor.smoke.plan import options_of_launch
 
-    return SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ))
+    return options_of_launch(launch, environ)
 
 
 MAX_PATHS = 64

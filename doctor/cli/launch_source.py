@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from msgspec.structs import replace
 
-from doctor.engine.addresses import means_own_host
 from doctor.engine.errors import UsageError
 from doctor.engine.texts import filled, joined
 
@@ -66,16 +65,6 @@ class SourceOptions(NamedTuple):
         if _argv:
             return job_environment.of_launch_line(_argv, os.environ, tries=True, is_next=is_next)
         return job_environment.of_this_shell(os.environ)
-
-
-def job_of_launch(launch: LaunchOptions) -> JobOptions:
-    """The options of the job with what the launch line says."""
-    from doctor.cli.host_options import JobOptions
-
-    ranks = launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0
-    # A launch for one host, run on each of several, does not say where they meet.
-    is_local = launch.max_nodes == 1 and means_own_host(launch.master_addr)
-    return JobOptions(launch.python, ranks, "" if is_local else launch.master_addr, launch.master_port or 0)
 
 
 def take_launch_line(argv: Sequence[str]) -> list[str]:

@@ -19,7 +19,6 @@ from doctor.engine.language import localized
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, Scope, choose_scope, detect
-from doctor.job.variables import communication
 from doctor.preflight.gathered import Gathered, GatherProgress, NotReady
 from doctor.preflight.options import TRAINING_TIERS, PreflightOptions, Tier, checks_of_tier, left_out, tests_network
 from doctor.session import named_files
@@ -297,11 +296,12 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
     from doctor.session.replay import EvaluationLimit
 
     seconds = budget.visit_seconds(len(gathered.hosts))
+    is_local = gathered.inventory is not None and gathered.inventory.local
     examined = ExamineOptions(
         transport=options.transport,
         ssh=options.ssh,
         sudo=options.sudo,
-        within=options.within,
+        within=options.source.within(options.within, is_local) if options.source else options.within,
         timeout=min(60.0, seconds),
         budget=seconds,
         evaluation=EvaluationLimit(budget.evaluation_end),
@@ -352,14 +352,7 @@ def _launch(options: PreflightOptions) -> LaunchOptions:
 
 
 def _smoke_options(options: PreflightOptions, tier: Tier) -> SmokeOptions:
-    from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions
+    from doctor.smoke.plan import DEVICE_SECONDS, options_of_launch
 
-    launch = _launch(options)
-    return SmokeOptions(
-        python=launch.python,
-        ranks_per_host=launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0,
-        master_addr=launch.master_addr,
-        master_port=launch.master_port or 0,
-        device_seconds=DEVICE_SECONDS if tier == "deep" else 0.0,
-        variables=communication(options.source.environ if options.source else os.environ),
-    )
+    smoke = options_of_launch(_launch(options), options.source.environ if options.source else os.environ)
+    return msgspec.structs.replace(smoke, device_seconds=DEVICE_SECONDS) if tier == "deep" else smoke

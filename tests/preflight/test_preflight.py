@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.fleet import Fleet
+from tests.preloaded import run
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,6 +122,18 @@ def test_a_shell_that_names_hosts_has_a_tmpdir_of_its_own(preflight: Callable[..
     """Outside a job nothing carries it to other hosts; within one it is missed there."""
     flight = preflight("--select", "disk-full,folder-not-writable", env={"TMPDIR": str(tmp_path)})
     assert (flight.code, flight.word, flight.err) == (0, "OK", ""), flight.line
+
+
+@pytest.mark.parametrize(("is_apart", "word"), [(True, "WARN"), (False, "OK")])
+def test_the_namespaces_of_the_process_of_like_are_judged(is_apart: bool, word: str) -> None:
+    """Seen: without --scope local doctor's own network was judged, and that of the job has no loopback."""
+    argv = [*(["unshare", "--net"] if is_apart else []), "sh", "-c", "echo started; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline()
+        line = [sys.executable, "-m", "doctor", "preflight", "--like", str(process.pid), "--select", "loopback-down"]
+        done = run(line, env=CLEAN, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        process.kill()
+    assert done.stdout.split()[2] == word, done
 
 
 def test_quiet_says_the_line_alone(preflight: Callable[..., Flight], broken: str) -> None:

@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 
 from doctor.cli import smoke
-from doctor.cli.host_options import JobOptions
 from doctor.engine.errors import CommandError
+from doctor.engine.record import LaunchOptions
 from doctor.report.formats.json import SCHEMA_FILE
 from doctor.session.select_checks import choose_checks, load_catalog
 from tests.smoke.interpreter import visible_folders
@@ -196,7 +196,7 @@ def test_what_cannot_be_is_one_line_and_exit_2(arguments: tuple[str, ...], outpu
 
 def test_sizes_and_lists() -> None:
     def wish(**fields: Any) -> Any:
-        return smoke.parse_smoke_options(smoke.TrainingOptions(**fields), JobOptions(python="p", master_port=5))
+        return smoke.parse_smoke_options(smoke.TrainingOptions(**fields), LaunchOptions(python="p", master_port=5))
 
     assert [wish(max_bytes=text).max_bytes for text in ("4", "64K", "64kib", "4M", "2G")] == [
         4,

@@ -10,6 +10,7 @@ import typer
 from msgspec.structs import replace
 
 from doctor.engine.errors import UsageError
+from doctor.engine.language import before_launch_line
 from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
@@ -73,15 +74,14 @@ def take_launch_line(argv: Sequence[str]) -> list[str]:
     Raises: UsageError for ``--`` with nothing after it.
     """
     _argv.clear()
-    before = list(argv)
+    before, after = before_launch_line(list(argv))
     command = next((word for word in before if not word.startswith("-")), "")
-    if command not in COMMANDS or "--" not in before:
-        return before
-    position = before.index("--")
-    if position + 1 == len(before):
+    if command not in COMMANDS or not after:
+        return before + after
+    if len(after) == 1:
         raise UsageError("-- with nothing after it: expected a launch line, such as torchrun --nnodes 2 train.py")
-    _argv.extend(before[position + 1 :])
-    return before[:position]
+    _argv.extend(after[1:])
+    return before
 
 
 def launch_line() -> list[str]:

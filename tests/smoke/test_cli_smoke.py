@@ -19,12 +19,12 @@ import pytest
 from doctor.cli import smoke
 from doctor.engine.errors import CommandError
 from doctor.engine.record import LaunchOptions
-from doctor.report.formats.json import SCHEMA_FILE
 from doctor.session.select_checks import choose_checks, load_catalog
+from tests.schemas import schema_file
 from tests.smoke.interpreter import visible_folders
 from tests.test_cli import CLEAN, ROOT, doctor
 
-SCHEMA = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
+SCHEMA = jsonschema.Draft202012Validator(json.loads(schema_file("report").read_text("utf-8")))
 TWO = ("smoke", "--ranks-per-host", "2")
 
 needs_torch = pytest.mark.skipif(

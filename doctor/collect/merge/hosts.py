@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -18,9 +18,6 @@ class HostIdentity(msgspec.Struct, frozen=True):
     self_name: str = ""
     """What it calls itself."""
     addresses: tuple[str, ...] = ()
-
-
-Keys = Callable[[HostIdentity], Iterable[str]]
 
 
 def match_hosts(expected: Sequence[str], identities: Sequence[HostIdentity]) -> dict[str, int]:

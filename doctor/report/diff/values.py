@@ -21,8 +21,6 @@ from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 from doctor.engine.texts import filled
 from doctor.facts.settings import UNREAD, settings_of
 
-JOB = ("code", "launch", "environment")
-"""Categories of the job itself, which no host has."""
 PER_RUN = frozenset(
     ("SLURM_JOB_ID", "SLURM_STEP_ID", "MASTER_PORT", "MS_SCHED_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK")
 )

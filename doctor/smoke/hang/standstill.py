@@ -46,7 +46,6 @@ RUNNING = "running"
 """Stands for the function of the kernel of a main thread that sleeps in none."""
 LEAST_RUN, MOSTLY = 1.0, 0.5
 """Seconds on a CPU, and their share of what it could have had, from which on it ran most of the time."""
-NOBODY: Mapping[int, str] = MappingProxyType({})
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
 

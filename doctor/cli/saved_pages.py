@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 HELP = os.path.join(os.path.dirname(__file__), "help.txt")
 """Saved output of ``doctor --help``; a test fails when it is stale."""
 PAGES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "report", "explain", "pages.txt")
-"""A line for each check: name, severity, area, claim and bytes of its file, between tabs; then for each a form feed, its
-name, and its page, which is wrapped when shown."""
+"""A line for each check: name, severity, area, claim and bytes of its file, between tabs; then for each a form feed,
+its name, and its page, which is wrapped when shown."""
 START = "\f"
 
 

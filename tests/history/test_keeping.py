@@ -27,12 +27,11 @@ from doctor.session import run_history
 from doctor.session.run_history import HistoryOptions, join_unless_blocked, remember
 from tests import preloaded
 from tests.history.runs import CHECKS, LINK, at, report
+from tests.schemas import schema_file
 
 SITE_CHECK = '''
 from doctor import WARNING, Finding, check
 from doctor.facts.visit import Reachability
-from tests.schemas import schema_file
-from tests.schemas import schema_file
 
 @check(severity=WARNING)
 def always_found(reach: Reachability):

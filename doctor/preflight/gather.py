@@ -75,17 +75,18 @@ def gather(
     if scope == "local" and options.scope == "auto" and progress.gathered.tier in TRAINING_TIERS:
         progress.update(tier="standard")
         progress.add_notes("rank 0 runs the smoke run on all hosts; this process checks only its own host")
-    inventory = _select_hosts(options, environ, context, scope)
+    job = _job_context(options, context)
+    inventory = _select_hosts(options, environ, job, scope)
     job_is_meant = scope == "cluster" and not options.hosts.names_hosts
-    progress.update(inventory=inventory, hosts_unknown=context.hosts_unknown if job_is_meant else "")
+    progress.update(inventory=inventory, hosts_unknown=job.hosts_unknown if job_is_meant else "")
     _select_checks(options, environ, progress)
     examination = _examine(options, environ, budget, progress, inventory, context.rank_table_path)
     if job_is_meant and inventory.local:
         from doctor.facts.memory import device_count
 
         devices = max(map(device_count, examination.run.hosts.values()), default=0)
-        context = _detect_context(options, environ, progress, devices)
-        progress.update(hosts_unknown=context.hosts_unknown)
+        job = _job_context(options, _detect_context(options, environ, progress, devices), devices)
+        progress.update(hosts_unknown=job.hosts_unknown)
     return progress.gathered
 
 
@@ -152,10 +153,21 @@ def local_host_name(environ: Mapping[str, str]) -> str:
 def _detect_context(
     options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress, devices: int = 0
 ) -> JobContext:
-    each = options.launch.ranks_per_host
-    context = detect(environ, ranks_per_host=each if isinstance(each, int) else 0, devices=devices)
+    context = detect(environ, ranks_per_host=_ranks_per_host(options), devices=devices)
     progress.update(context=context)
     return context
+
+
+def _ranks_per_host(options: PreflightOptions) -> int:
+    each = options.launch.ranks_per_host
+    return each if isinstance(each, int) else 0
+
+
+def _job_context(options: PreflightOptions, context: JobContext, devices: int = 0) -> JobContext:
+    """Of the environment that the options name, where this process itself is in no job."""
+    if options.source is None or context.tag != "no-job":
+        return context
+    return detect(options.source.environ, ranks_per_host=_ranks_per_host(options), devices=devices)
 
 
 def _wait_for_table(context: JobContext, budget: TimeBudget, progress: GatherProgress) -> None:

@@ -136,6 +136,20 @@ def test_the_namespaces_of_the_process_of_like_are_judged(is_apart: bool, word: 
     assert done.stdout.split()[2] == word, done
 
 
+def test_the_hosts_of_a_saved_environment_are_those_of_the_job(tmp_path: Path) -> None:
+    """Seen: this host alone was checked, and the job of two others might start."""
+    saved = tmp_path / "job.env"
+    line = [sys.executable, "-m", "doctor", "preflight", "--env-file", str(saved), "--select", "host-unreachable"]
+    for text, expected in (
+        ("SLURM_JOB_ID=5\nSLURM_JOB_NODELIST=x[1-2].invalid\nSLURM_JOB_NUM_NODES=2\n", ("FAIL", "nodes=0/2")),
+        ("RANK=0\nWORLD_SIZE=4\nMASTER_ADDR=10.0.0.1\nMASTER_PORT=29500\n", ("UNKNOWN", "nodes=1/1")),
+        ("RANK=0\nWORLD_SIZE=4\nMASTER_ADDR=127.0.0.1\nMASTER_PORT=29500\n", ("OK", "nodes=1/1")),
+    ):
+        saved.write_text(text)
+        done = run(line, env=CLEAN, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert tuple(done.stdout.split()[2:4]) == expected, done
+
+
 def test_quiet_says_the_line_alone(preflight: Callable[..., Flight], broken: str) -> None:
     flight = preflight("--quiet")
     assert (flight.code, flight.err) == (10, "")

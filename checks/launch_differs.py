@@ -2,6 +2,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from doctor import ERROR, Finding, Skip, check, filled
+from doctor.engine.addresses import means_own_host
 from doctor.facts.names import is_address, normalize_host
 from doctor.job import LaunchConfig
 from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, TORCH_DEBUG
@@ -77,7 +78,7 @@ def _normalized(variable: str, value: str) -> str:
 
 def _drop_master(hosts_by_value: dict[str, list[str]]) -> None:
     """Leaves out the one host whose variable names itself as the master."""
-    here = [value for value in hosts_by_value if value == "localhost" or value.startswith("127.") or value == "::1"]
+    here = [value for value in hosts_by_value if means_own_host(value)]
     if len(here) == 1 and len(hosts_by_value[here[0]]) == 1:
         del hosts_by_value[here[0]]
 

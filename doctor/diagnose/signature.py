@@ -223,8 +223,8 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
     for signature in loaded.values():
         for field in ("explains", "wrong_beside", "field_of", "kernel_faults"):
             names: tuple[str, ...] = getattr(signature, field)
-            known = fault_rows() if field == "kernel_faults" else loaded
-            absent = next((name for name in names if name not in known), "")
+            allowed = fault_rows() if field == "kernel_faults" else loaded
+            absent = next((name for name in names if name not in allowed), "")
             if absent:
                 problem = f"{field} {printable_excerpt(absent)!r}"
                 raise SignatureError(filled("{0}: {1}; expected a signature's id", signature.id, problem))

@@ -13,7 +13,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unread
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.remote.runtime.processes import run_tool
-from doctor.remote.runtime.reading import find_tool
+from doctor.remote.runtime.reading import find_interpreter
 
 
 def _checksum(path: str, size: int, end: float) -> str:
@@ -219,8 +219,7 @@ def _states_of_modules(
     folders = environ.get("PYTHONPATH", "").split(":") if not os.path.isabs(folder) else []
     if any(part and not os.path.isabs(part) for part in folders):
         return {}
-    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    tool = find_tool(launcher, path) or ""
+    tool = (find_interpreter(launcher, os.environ.get("PATH", "")) or [""])[0]
     python = tool if os.path.basename(tool).startswith("python") else _interpreter_of(tool)
     if not os.path.basename(python).startswith("python") or not os.access(python, os.X_OK):
         return {}

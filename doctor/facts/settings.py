@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from doctor.engine.addresses import means_own_host
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.texts import filled
@@ -111,7 +112,7 @@ def _loopback(fact: Interfaces) -> Values:
     more = [
         f"{address.address}/{address.prefix}"
         for address in fact.addresses
-        if address.interface in names and not address.address.startswith("127.") and address.address != "::1"
+        if address.interface in names and not means_own_host(address.address)
     ]
     return values | ({"loopback addresses": ", ".join(more)} if more else {})
 

@@ -307,8 +307,8 @@ def with_listed_hosts(run: Run, names: Iterable[str]) -> Run:
     from doctor.collect.merge.hosts import HostIdentity, match_hosts
 
     others = [HostIdentity(host, run.hosts[host].visit.name) for host in run.hosts.keys() - named.keys()]
-    known = match_hosts(listed, others)
-    absent = [name for name in listed if name not in known]
+    matches = match_hosts(listed, others)
+    absent = [name for name in listed if name not in matches]
     records = dict.fromkeys(absent, HostRecord(Visit("no-file", NO_RECORD)))
     return msgspec.structs.replace(run, hosts={**run.hosts, **records}) if absent else run
 

@@ -260,8 +260,8 @@ def _where_it_starts(source: JobEnvironment, paths: Sequence[str]) -> list[str]:
     folder = _start_folder(line)
     is_known = folder is not None and (os.path.isabs(folder) or not source.is_of_script)
     keeps_folder = any(call.launcher in _KEEP_FOLDER for call in line.launchers[:1])
-    known = [os.path.join(folder or "", path) for path in paths if is_known or os.path.isabs(path)]
-    return [os.path.abspath(path) for path in known] if keeps_folder else known
+    placed = [os.path.join(folder or "", path) for path in paths if is_known or os.path.isabs(path)]
+    return [os.path.abspath(path) for path in placed] if keeps_folder else placed
 
 
 def _start_folder(line: LaunchLine) -> str | None:

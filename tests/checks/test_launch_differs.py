@@ -59,7 +59,8 @@ def test_a_name_with_and_without_its_domain_is_one_name() -> None:
 
 def test_the_master_alone_may_look_for_itself() -> None:
     here = {**JOB, "MASTER_ADDR": "localhost"}
-    assert run_check(w1=here, w2=JOB, w3=JOB).findings == ()
+    for address in ("localhost", "ip6-localhost", "::1", "127.0.0.1", "0.0.0.0"):
+        assert run_check(w1={**JOB, "MASTER_ADDR": address}, w2=JOB, w3=JOB).findings == ()
     assert [finding.hosts for finding in run_check(w1=here, w2=here, w3=JOB).findings] == [("w3",)]
 
 

@@ -89,6 +89,14 @@ def test_a_job_script(tmp_path: Path) -> None:
     assert "line 5" in job_environment.label
 
 
+@pytest.mark.parametrize(("directive", "step", "limit"), [("0", "60", 3600), ("10", "0", 600), ("0", "0", None)])
+def test_a_limit_of_zero_is_none(tmp_path: Path, directive: str, step: str, limit: int | None) -> None:
+    """sbatch(1): "A time limit of zero requests that no time limit be imposed"."""
+    path = tmp_path / "job.sh"
+    path.write_text(f"#!/bin/bash\n#SBATCH --time={directive}\nsrun --time={step} torchrun t.py\n")
+    assert of_job_script(str(path), {}).time_limit_s == limit
+
+
 SAVED = [
     "A=1\nB=x y\n",
     "A=1\0B=x y\0",

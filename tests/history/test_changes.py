@@ -26,7 +26,7 @@ from doctor.history.kept_values import UnusableValues, decode_values, encode_val
 from doctor.history.run_record import RunRecord, make_record
 from doctor.report.diff.rank_changes import RankedChange, rank_changes
 from doctor.report.diff.render import change_line
-from doctor.report.diff.render_changes import SCHEMA_FILE, ChangesPage, render, render_json
+from doctor.report.diff.render_changes import ChangesPage, render, render_json
 from doctor.report.diff.values import (
     RunValues,
     UnreadCategories,
@@ -40,6 +40,7 @@ from doctor.session import code_revision
 from doctor.session.code_revision import code_of_line
 from tests.history.seeded_changes import JOB_CHANGES, JobChange
 from tests.report import reports as example_reports
+from tests.schemas import schema_file
 
 CHECKS = load_checks()
 HOSTS = ("n1", "n2", "n3")
@@ -283,7 +284,7 @@ def test_text_and_document() -> None:
     assert "sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 3 hosts" in text
     assert "packages x: not there -> 1 2, on n3" in text
     document = json.loads(render_json(page, 0))
-    jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8"))).validate(document)
+    jsonschema.Draft202012Validator(json.loads(schema_file("changes").read_text("utf-8"))).validate(document)
     assert document["changes"][0]["name"] == "net.core.somaxconn"
 
 

@@ -25,9 +25,9 @@ from doctor.watch.rehearsal import conduct
 from doctor.watch.rehearsal.conduct import first_runs
 from doctor.watch.rehearsal.judge import judge
 from doctor.watch.rehearsal.rank_view import HostPlace, RankView, StubAnswer, view_of
-from doctor.watch.rehearsal.rehearsal_page import SCHEMA_FILE
 from doctor.watch.rehearsal.substitute import CannotRehearse, rehearsed_line
 from tests.hosts.fleet import Fleet
+from tests.schemas import schema_file
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = {
@@ -51,7 +51,7 @@ def rehearse(folder: Path, *line: str, options: Sequence[str] = (), **environ: s
     done = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=110)
     assert done.stdout, done.stderr
     document = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8"))).validate(document)
+    jsonschema.Draft202012Validator(json.loads(schema_file("rehearsal").read_text("utf-8"))).validate(document)
     return done.returncode, document
 
 
@@ -627,7 +627,13 @@ def test_numbers_of_ranks() -> None:
         ("GLOO_SOCKET_IFNAME", "eth", "eth"),
         ("GLOO_SOCKET_IFNAME", "eth0,bond0", ""),
         ("NCCL_SOCKET_IFNAME", "eth", ""),
+        ("GLOO_SOCKET_IFNAME", "=eth0", "=eth0"),
+        ("GLOO_SOCKET_IFNAME", "^docker", "^docker"),
+        ("GLOO_SOCKET_IFNAME", "eth0:1", ""),
+        ("GLOO_SOCKET_IFNAME", "eth0,", ""),
+        ("GLOO_SOCKET_IFNAME", ",eth0", "''"),
         ("NCCL_SOCKET_IFNAME", "=eth", "eth"),
+        ("NCCL_SOCKET_IFNAME", "=eth0,eth9", ""),
         ("NCCL_SOCKET_IFNAME", "ib,eth", ""),
         ("NCCL_SOCKET_IFNAME", "ib", "ib"),
         ("HCCL_SOCKET_IFNAME", "^docker,lo", ""),

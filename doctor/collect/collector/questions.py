@@ -19,6 +19,7 @@ from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import fork_child, run_tool
 from doctor.remote.runtime.reading import (
     effective_time,
+    find_interpreter,
     find_tool,
     matching_paths,
     names_in,
@@ -33,6 +34,7 @@ HELPERS = (
     connect_all,
     driver_values,
     effective_time,
+    find_interpreter,
     find_tool,
     matching_paths,
     kernel_records,

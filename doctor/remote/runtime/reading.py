@@ -131,6 +131,27 @@ def find_tool(name, path):
     return None
 
 
+def find_interpreter(name, path):
+    """The words that start the job's interpreter: a file, or a command line; without a name python3, else python.
+
+    None where nothing is found for the first of them.
+    """
+    path += ":/usr/local/bin:/usr/bin"
+    command = [name]
+    if " " in name and not find_tool(name, path):
+        import shlex
+
+        try:
+            command = shlex.split(name)
+        except ValueError:
+            return None
+    for first in command[:1] if name else ("python3", "python"):
+        program = find_tool(first, path)
+        if program:
+            return [program] + command[1:]
+    return None
+
+
 def thread_schedule(folder):
     """(nanoseconds that a thread ran, that it waited for a CPU, turns) so far; None where the kernel counts none.
 

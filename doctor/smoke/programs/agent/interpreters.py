@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import re
-import shlex
 
 from doctor.remote.runtime.processes import die_with_parent, fork_child
 from doctor.smoke.programs.agent.network import interface_to, interface_with
@@ -59,17 +58,6 @@ def run_interpreter(parent, argv, environ, inherited):
     except OSError as error:
         os.write(2, ("%s: %s\n" % (argv[0], error.strerror)).encode("ascii", "replace"))
         os._exit(127)
-
-
-def interpreter_argv(python):
-    """The job's interpreter as words; without a name, the first python3 or python of the host."""
-    if python:
-        return shlex.split(python)
-    for name in ("python3", "python"):
-        for folder in os.environ.get("PATH", "").split(":") + ["/usr/local/bin", "/usr/bin"]:
-            if os.access(os.path.join(folder or ".", name), os.X_OK):
-                return [os.path.join(folder or ".", name)]
-    return ["python3"]
 
 
 def job_variables(environ):

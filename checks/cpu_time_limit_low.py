@@ -1,12 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.engine.quantities import span_text
-from doctor.facts.limits import CPU_TIME, ResourceLimits
+from doctor.facts.limits import CPU_TIME, ResourceLimits, low_limit
 from doctor.job import LaunchConfig
-
-LEAST_SECONDS = 60
-"""Of CPU time: a rank of PyTorch takes ten until its training begins."""
 
 
 @check(severity=ERROR, area="kernel")
@@ -32,13 +28,5 @@ def cpu_time_limit_low(limits: ResourceLimits, launch: LaunchConfig) -> Iterator
     setrlimit(2), RLIMIT_CPU; slurm.conf(5), PropagateResourceLimits. The limit is ours: an error below a minute, which
     no training keeps, a warning for any other. Without a setting Linux has none.
     """
-    time = limits.of_job(launch).others[CPU_TIME]
-    if time.soft is None:
-        return
-    yield Finding(
-        "a process may use {observed} of CPU time; expected no limit",
-        observed=span_text(time.soft),
-        expected="no limit",
-        hard="unlimited" if time.hard is None else span_text(time.hard),
-        case="Job" if time.hard is None else "Host",
-    ).as_warning(time.allows(LEAST_SECONDS))
+    if low := low_limit(CPU_TIME, limits.of_job(launch).others[CPU_TIME]):
+        yield Finding("a process may use {observed} of CPU time; expected no limit", **low[1]).as_warning(low[0])

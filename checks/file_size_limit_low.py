@@ -1,11 +1,8 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, GIB, Finding, bytes_text, check
-from doctor.facts.limits import FILE_SIZE, ResourceLimits
+from doctor import ERROR, Finding, check
+from doctor.facts.limits import FILE_SIZE, ResourceLimits, low_limit
 from doctor.job import LaunchConfig
-
-LEAST_SIZE, ADVISED_SIZE = GIB // 16, 4 * GIB
-"""Bytes of one file: the shared memory of a loader is one, and so is a checkpoint."""
 
 
 @check(severity=ERROR, area="kernel")
@@ -29,13 +26,5 @@ def file_size_limit_low(limits: ResourceLimits, launch: LaunchConfig) -> Iterato
     setrlimit(2), RLIMIT_FSIZE. The limits are ours: an error below 64 MiB, a warning below 4 GiB. Without a setting
     Linux has none.
     """
-    size = limits.of_job(launch).others[FILE_SIZE]
-    if size.soft is None or size.allows(ADVISED_SIZE):
-        return
-    yield Finding(
-        "a process may write files of {observed}; expected no limit",
-        observed=bytes_text(size.soft),
-        expected="no limit",
-        hard="unlimited" if size.hard is None else bytes_text(size.hard),
-        case="Job" if size.hard is None else "Host",
-    ).as_warning(size.allows(LEAST_SIZE))
+    if low := low_limit(FILE_SIZE, limits.of_job(launch).others[FILE_SIZE]):
+        yield Finding("a process may write files of {observed}; expected no limit", **low[1]).as_warning(low[0])

@@ -3,19 +3,16 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel import expected_connections
-from doctor.facts.limits import ResourceLimits
+from doctor.facts.limits import ADVISED_FILES, ResourceLimits, needed_files
 from doctor.facts.npu import NpuInventory
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
-MIN_FILES, FILES_PER_RANK, ADVISED_FILES = 16384, 16, 65535
 RAISE_FIRST = (
     ", which needs `printf '%s\\n' '* hard nofile 65535' 'root hard nofile 65535' >> "
     "/etc/security/limits.d/99-zz-cluster.conf` and a new login first"
 )
 """In files of limits.d the asterisk means all users but root."""
-FILES_BESIDE_SOCKETS = 23
-"""A rank has more files open than that without any connection."""
 
 
 @check(severity=ERROR, area="kernel")
@@ -50,7 +47,7 @@ def open_files_limit_low(
     torchrun with 2 ranks fails with 24.
     """
     ranks, _ = expected_connections(launch, fleet, npus, gpus)
-    limit, required = limits.of_job(launch).nofile, min(ADVISED_FILES, max(MIN_FILES, FILES_PER_RANK * ranks))
+    limit, (least, required) = limits.of_job(launch).nofile, needed_files(ranks)
     if not limit.allows(required):
         yield Finding(
             "a process may open {observed} files; expected at least {expected}, better {advised}",
@@ -59,4 +56,4 @@ def open_files_limit_low(
             advised=ADVISED_FILES,
             hard="unlimited" if limit.hard is None else limit.hard,
             raise_first="" if limit.can_be_raised_to(ADVISED_FILES) else RAISE_FIRST,
-        ).as_warning(limit.allows(ranks + FILES_BESIDE_SOCKETS))
+        ).as_warning(limit.allows(least))

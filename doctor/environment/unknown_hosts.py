@@ -34,23 +34,33 @@ _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 _COUNT_NAME = re.compile(
     r"(\w*?)(?:NUM_NODES|NNODES|NODE_COUNT|NUM_HOSTS|NPROCS|WORKER_NUM|TOTAL_WORKERS|REPLICA_COUNT|TRAINERS_NUM"
     r"|NODES?_NUM|HOSTS?_NUM|(?:HOST|WORKER|MACHINE|INSTANCE)_COUNT|NUM_(?:MACHINES|INSTANCES)|(?:MACHINE|INSTANCE)_NUM"
-    r"|NODECOUNT)"
+    r"|NODECOUNT|TOTAL_NODES)|(MEGASCALE_)NUM_SLICES|(?:NUM_)?REPLICAS|POD_COUNT|NUM_PODS|N_NODES|GROUP_WORLD_SIZE"
 )
 """How platforms name the number of a job's hosts, behind a prefix of theirs."""
-_LIST_NAME = re.compile(r"([A-Z0-9]+_)\w*(?:HOSTNAMES|HOSTS|(?:NODE|HOST|PROCESSOR)_?LIST|(?:NODE|HOST|WORKER)_IPS)")
+_LIST_NAME = re.compile(
+    r"([A-Z0-9]+_)\w*(?:HOSTNAMES|HOSTS|(?:NODE|HOST|PROCESSOR)_?LIST|(?:NODE|HOST|WORKER)_IPS)|(CCP_)NODES"
+    r"|(NEURON_)PJRT_PROCESSES_NUM_DEVICES"
+)
 """How platforms name the list of them, behind a prefix of theirs."""
+_BARE_LIST_NAME = re.compile(r"(?:NODES|HOSTS|MACHINES|PEERS|(?:NODE|HOST)_?LIST|HOSTNAMES)")
+_NODES_OF_HPC_PACK = re.compile(r"[0-9]+((?: \S+ [0-9]+)+)", re.ASCII)
+_ORDINAL = re.compile(r"[a-z].{0,250}-([0-9]{1,5})", re.ASCII)
+"""The name of a pod of a StatefulSet."""
 _LIKELY_COUNT_NAME = re.compile(r"([A-Z0-9]+_)\w*(?:(?<=_)NUM_WORKERS|(?<=CLUSTER_)SIZE)")
 """Names that others than platforms use as well, as for the workers of a data loader."""
 _INDEX_OF_JOB = re.compile(r"\w*(?:RANK|INDEX|PROCNO|(?:WORKER|NODE|HOST|TASK|JOB|STEP)_?ID)")
 """Beside such a name: a list of servers has a prefix and an ID, too (KAFKA_HOSTS, KAFKA_CLIENT_ID)."""
 _LONGEST_LIST = 4096
 """Characters of a value that are read."""
-_TASK_NUMBERS = ("PMIX_RANK", "PMI_RANK")
+_TASK_NUMBERS = ("PMIX_RANK", "PMI_RANK", "ALPS_APP_PE")
 """Of a task of MPI, whose launcher need not state how many there are."""
 _INDEX_NAME = re.compile(r"\w*(?:RANK|INDEX|PROCNO|ID)")
-_HOST_RANKS = ("NODE_RANK", "HOST_RANK", "MACHINE_RANK")
+_HOST_RANKS = ("NODE_RANK", "HOST_RANK", "MACHINE_RANK", "PALS_NODEID", "NOMAD_ALLOC_INDEX")
 """Variables for this host's number in the job: above 0, there are other hosts."""
-_NODE_INDEXES = frozenset({*_HOST_RANKS, "NODE_INDEX", "NODE_ID", "HOST_INDEX", "HOST_ID", "MACHINE_ID", "RANK"})
+_NODE_INDEXES = frozenset(
+    {*_HOST_RANKS, "NODE_INDEX", "NODE_ID", "HOST_INDEX", "HOST_ID", "MACHINE_ID", "RANK", "GROUP_RANK", "WORKER_RANK"}
+    | {"POD_INDEX"}
+)
 """Variables for this host's or this process's number in the job, where the number of hosts has no prefix."""
 
 _PLACE_NAME = re.compile(
@@ -166,12 +176,13 @@ def _stated_hosts(variables: EnvironmentVariables) -> str:
         if size.kind == "tasks" and size.number > 1 and not (meets_here or has_local_size(variables.environ)):
             return f"{size.source}={size.number}"
     states_hosts = any(size.kind == "hosts" for size in sizes)
+    names = [*variables.environ, *_ordinal_of_pod(variables)]
     for name, value in variables.environ.items():
-        match = _several(name, value)
+        match = None if meets_here and _BARE_LIST_NAME.fullmatch(name) else _several(name, value)
         if match is None:
             continue
-        is_certain, prefix = match.re is _COUNT_NAME, match[1]
-        others = [other for other in variables.environ if other != name]
+        is_certain, prefix = match.re in (_COUNT_NAME, _BARE_LIST_NAME), "".join(filter(None, match.groups()))
+        others = [other for other in names if other != name]
         is_index = _INDEX_NAME.fullmatch if is_certain else _INDEX_OF_JOB.fullmatch
         if any(is_index(other) and other.startswith(prefix) for other in others if prefix):
             return f"{name}={printable(value)}"
@@ -191,8 +202,24 @@ def _several(name: str, value: str) -> re.Match[str] | None:
     """
     if re.fullmatch(r"[0-9]{1,6}", value, re.ASCII):
         return (_COUNT_NAME.fullmatch(name) or _LIKELY_COUNT_NAME.fullmatch(name)) if int(value) > 1 else None
-    hosts = {host for host in re.split(r"[^A-Za-z0-9_.:-]+", value[:_LONGEST_LIST]) if host}
-    return _LIST_NAME.fullmatch(name) if len(hosts) > 1 else None
+    text = value[:_LONGEST_LIST]
+    of_pack = _NODES_OF_HPC_PACK.fullmatch(text)
+    hosts = set(of_pack[1].split()[::2] if of_pack else filter(None, re.split(r"[^A-Za-z0-9_.:-]+", text)))
+    is_several = len(hosts) > 1 or (name.startswith("NEURON_") and "," in text)
+    return (_LIST_NAME.fullmatch(name) or _BARE_LIST_NAME.fullmatch(name)) if is_several else None
+
+
+def _ordinal_of_pod(variables: EnvironmentVariables) -> list[str]:
+    """POD_INDEX, where the name of the pod has a number as those of a StatefulSet with so many replicas.
+
+    >>> pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAME": "train-0", "REPLICAS": "4"}
+    >>> _ordinal_of_pod(EnvironmentVariables(pod))
+    ['POD_INDEX']
+    """
+    match = _ORDINAL.fullmatch(variables.environ.get("POD_NAME") or variables.environ.get("HOSTNAME", ""))
+    replicas = variables.environ.get("REPLICAS", "")
+    is_one = match and re.fullmatch("[0-9]{1,6}", replicas, re.ASCII) and int(match[1]) < int(replicas)
+    return ["POD_INDEX"] if is_one and _IN_A_POD in variables else []
 
 
 def _least_hosts(

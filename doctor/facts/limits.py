@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, read
+from doctor.engine.quantities import GIB, MIB, bytes_text, span_text
 from doctor.engine.texts import filled
 from doctor.job import LaunchConfig
 
@@ -32,9 +33,53 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 NO_LIMIT = Limit(None, None)
-FILE_SIZE = "file size"
-CPU_TIME = "cpu time"
-OTHERS = ("core file size", "stack size", FILE_SIZE, CPU_TIME)
+FILE_SIZE, CPU_TIME = "file size", "cpu time"
+STACK, DATA, ADDRESS_SPACE = "stack size", "data size", "address space"
+OTHERS = {
+    "core file size": ("c", "core"),
+    STACK: ("s", "stack"),
+    FILE_SIZE: ("f", "fsize"),
+    CPU_TIME: ("t", "cpu"),
+    DATA: ("d", "data"),
+    ADDRESS_SPACE: ("v", "as"),
+}
+"""By the kernel's name: the letter of bash(1), "ulimit", and the item of limits.conf(5), both in KiB, or in time."""
+ANY = 1 << 63
+NEEDS = {
+    FILE_SIZE: (GIB // 16, 4 * GIB),
+    CPU_TIME: (60, ANY),
+    STACK: (64 << 10, 512 << 10),
+    DATA: (260 * MIB, 4 * GIB),
+    ADDRESS_SPACE: (800 * MIB, 4 * GIB),
+}
+"""Bytes or seconds: no rank of PyTorch runs with less than the first, and less than the second is doubtful."""
+
+
+MIN_FILES, FILES_PER_RANK, ADVISED_FILES = 16384, 16, 65535
+FILES_BESIDE_SOCKETS = 23
+"""A rank has more files open than that without any connection."""
+
+
+def needed_files(ranks: int) -> tuple[int, int]:
+    """How many open files rank 0 needs at least, and how many are not few, for a job of so many ranks.
+
+    >>> needed_files(8), needed_files(2048)
+    ((31, 16384), (2071, 32768))
+    """
+    return ranks + FILES_BESIDE_SOCKETS, min(ADVISED_FILES, max(MIN_FILES, FILES_PER_RANK * ranks))
+
+
+def low_limit(name: str, limit: Limit, enough: int = 0) -> tuple[bool, dict[str, str]] | None:
+    """None where it suffices; else whether a rank may live with it, and the values of a finding.
+
+    ``enough``: in place of what `NEEDS` says.
+    """
+    if limit.soft is None or limit.soft >= (enough or NEEDS[name][1]):
+        return None
+    text = span_text if name == CPU_TIME else bytes_text
+    hard = "unlimited" if limit.hard is None else text(limit.hard)
+    values = {"observed": text(limit.soft), "expected": "no limit", "hard": hard}
+    return limit.allows(NEEDS[name][0]), {**values, "case": "Job" if limit.hard is None else "Host"}
 
 
 class ResourceLimits(Fact, frozen=True):
@@ -67,8 +112,10 @@ class ResourceLimits(Fact, frozen=True):
         def after(letter: str, limit: Limit, unit: int = 1) -> Limit:
             return limit.set_to(launch.limits[letter], unit) if letter in launch.limits else limit
 
-        size = {FILE_SIZE: after("f", self.others.get(FILE_SIZE, NO_LIMIT), 1024)}
-        others = {**self.others, **size, CPU_TIME: after("t", self.others.get(CPU_TIME, NO_LIMIT))}
+        others = {
+            name: after(letter, self.others.get(name, NO_LIMIT), 1 if name == CPU_TIME else 1024)
+            for name, (letter, _) in OTHERS.items()
+        }
         nofile, nproc = after("n", self.nofile), after("u", self.nproc)
         return ResourceLimits(nofile=nofile, memlock=after("l", self.memlock, 1024), nproc=nproc, others=others)
 

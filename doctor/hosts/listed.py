@@ -58,7 +58,7 @@ def json_list(text: str, place: str) -> list[HostLine]:
 
 
 def cluster_spec(text: str, place: str) -> list[HostLine]:
-    """``{"cluster": {"chief": ["h0:2222"], "worker": ["h1:2222"]}}``: leaders first.
+    """``{"cluster": {"chief": ["h0:2222"], "worker": ["h1:2222"]}}``: leaders first; of TonY the cluster alone.
 
     Raises: InventoryError.
     """
@@ -92,7 +92,7 @@ def task_kinds(cluster: dict[str, list[object]]) -> list[str]:
 
 
 def _cluster(tree: object) -> dict[str, list[object]]:
-    cluster = tree.get("cluster") if isinstance(tree, dict) else None
+    cluster = tree.get("cluster", {} if "task" in tree else tree) if isinstance(tree, dict) else None
     if not isinstance(cluster, dict):
         return {}
     return {str(kind): tasks for kind, tasks in cluster.items() if isinstance(tasks, list) and tasks}

@@ -343,6 +343,9 @@ _BY_CHECK: Mapping[str, Callable[[str, Values], str | None]] = {
     "launch-settings-contradict": _renamed,
     "launch-option-refused": _of_option,
     "launch-settings-invalid": _of_setting,
+    "launch-limit-low": lambda text, values: text.replace(
+        str(values["command"]), f"ulimit -{values['letter']} {values['advised']}", 1
+    ),
     "rank-numbers-wrong": _of_number,
     "launch-sizes-contradict": _of_sizes,
     "launch-differs": _of_computed,

@@ -181,6 +181,8 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
     changes = any(name.endswith("prolog") for call in line.launchers for name in call.options)
     if line.is_module and re.search(r"/|\.py$", line.program):  # no module: `launch-option-refused` tells
         return ()
+    if not (folder or line.is_module) and line.is_first and os.path.isabs(command) and os.path.isabs(line.program):
+        folder = [os.path.dirname(line.program)]  # where Python looks first, wherever it starts
     if changes or not folder or _behind_cd(source) or not re.match("torchrun|python", os.path.basename(command)):
         return ()
     has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script

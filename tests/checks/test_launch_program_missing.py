@@ -503,6 +503,27 @@ def test_of_a_job_script_paths_are_looked_for_whose_folder_is_sure(tmp_path: Pat
         assert (options.program, options.files) == (program, files), text
 
 
+@pytest.mark.parametrize(
+    ("text", "folder"),
+    [
+        ("{python} /work/t.py", "/work"),
+        ("export A=1\n{python} -m torch.distributed.run --standalone /work/t.py", "/work"),
+        ("{python} t.py", ""),
+        ("python3 /work/t.py", ""),
+        ("module load x\n{python} /work/t.py", ""),  # which may set PYTHONPATH
+        ("if [ $A ]; then {python} /work/t.py; fi", ""),
+        ("#SBATCH --container-image=x\nsrun {python} /work/t.py", ""),
+    ],
+)
+def test_the_python_that_a_job_script_names_by_its_path_is_asked_for_what_it_imports(
+    text: str, folder: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(text.format(python=sys.executable) + "\n")
+    options = with_launch_line(ExamineOptions(), of_job_script(str(script), {}), str(script))
+    assert options.module[:3] == ((sys.executable, "", folder) if folder else ())
+
+
 @pytest.mark.parametrize("words", ['"torchrun", "/work/t.py"', '"bash", "-c", "cd /work && torchrun t.py"'])
 def test_a_program_of_a_container_is_not_looked_for_on_the_host(words: str, tmp_path: Path) -> None:
     manifest = tmp_path / "job.yaml"

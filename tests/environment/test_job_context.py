@@ -147,6 +147,9 @@ def test_no_environment_is_too_strange(environ: Environ, text: str) -> None:
         assert detected.shares_host
 
 
+STATEFUL_SET = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "REPLICAS": "4"}
+
+
 @pytest.mark.parametrize(
     ("environ", "variable"),
     [
@@ -162,6 +165,19 @@ def test_no_environment_is_too_strange(environ: Environ, text: str) -> None:
         ({"CLOUD_WORKER_COUNT": "2", "CLOUD_WORKER_RANK": "1"}, "CLOUD_WORKER_COUNT=2"),
         ({"NUM_MACHINES": "2", "NODE_RANK": "1"}, "NUM_MACHINES=2"),
         ({"NEW_PLATFORM_NUM_HOSTS": "3", "NEW_PLATFORM_HOST_INDEX": "2"}, "NEW_PLATFORM_NUM_HOSTS=3"),
+        ({**STATEFUL_SET, "HOSTNAME": "train-0"}, "REPLICAS=4"),
+        ({"REPLICAS": "2", "POD_INDEX": "1"}, "REPLICAS=2"),
+        ({"NOMAD_ALLOC_INDEX": "1", "NOMAD_JOB_NAME": "train"}, "NOMAD_ALLOC_INDEX=1"),
+        ({"CCP_NODES": "2 N1 8 N2 8", "CCP_JOBID": "12", "CCP_TASKID": "1"}, "CCP_NODES=2 N1 8 N2 8"),
+        ({"ALPS_APP_PE": "0", "ALPS_APP_DEPTH": "1"}, "ALPS_APP_PE=0"),
+        ({"PALS_NODEID": "1", "PALS_RANKID": "4", "PALS_LOCAL_SIZE": "4"}, "PALS_NODEID=1"),
+        (
+            {"NEURON_PJRT_PROCESSES_NUM_DEVICES": "64,64", "NEURON_PJRT_PROCESS_INDEX": "0"},
+            "NEURON_PJRT_PROCESSES_NUM_DEVICES=64,64",
+        ),
+        ({"MEGASCALE_NUM_SLICES": "2", "MEGASCALE_SLICE_ID": "0"}, "MEGASCALE_NUM_SLICES=2"),
+        ({"WORKER_NUM": "4", "WORKER_RANK": "0", "WORKER_TYPE": "worker"}, "WORKER_NUM=4"),
+        ({"MACHINES": "n1,n2", "MACHINE_ID": "0"}, "MACHINES=n1,n2"),
     ],
 )
 def test_a_variable_that_states_several_hosts_makes_the_hosts_unknown(environ: Environ, variable: str) -> None:
@@ -203,6 +219,19 @@ def test_sizes_that_need_more_hosts_than_are_listed() -> None:
         {"MAKE_NPROCS": "16"},
         {"DATALOADER_WORKER_NUM": "8"},
         {"BEAKER_REPLICA_COUNT": "2", "BEAKER_REPLICA_RANK": "0", "DOCTOR_HOSTS": "a,b"},
+        {**STATEFUL_SET, "HOSTNAME": "web-55d7b-x8z2c"},
+        {**STATEFUL_SET, "REPLICAS": "1", "HOSTNAME": "train-0"},
+        {"REPLICAS": "4", "HOSTNAME": "node-2"},
+        {"KAFKA_HOSTS": "a,b", "KAFKA_CLIENT_ID": "3", "KAFKA_REPLICAS": "3"},
+        {"NOMAD_ALLOC_INDEX": "0", "NOMAD_JOB_NAME": "train"},
+        {"CCP_NODES": "1 N1 8", "CCP_JOBID": "12", "CCP_TASKID": "1"},
+        {"NEURON_PJRT_PROCESSES_NUM_DEVICES": "64", "NEURON_PJRT_PROCESS_INDEX": "0"},
+        {"MEGASCALE_NUM_SLICES": "1", "MEGASCALE_SLICE_ID": "0"},
+        {"CT_NUM_SLICES": "120", "CT_SLICE_ID": "3"},
+        {"CIRCLE_NODE_TOTAL": "4", "CIRCLE_NODE_INDEX": "1", "CI_NODE_TOTAL": "4", "CI_NODE_INDEX": "2"},
+        {"SPARK_WORKER_INSTANCES": "2", "SPARK_WORKER_ID": "1"},
+        {"HOSTS": "a,b", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"},
+        {"CLUSTER_SPEC": '{"worker": ["a:1"]}', "JOB_NAME": "worker", "TASK_INDEX": "0", "TASK_NUM": "1"},
     ],
 )
 def test_a_number_beside_which_nothing_numbers_this_host_is_no_mark_of_a_job(environ: Environ) -> None:

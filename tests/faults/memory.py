@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.faults import Row
-from tests.faults.kernel import grouped
+from tests.faults.kernel import grouped, limit
 
 SIZE = "findmnt -n -o OPTIONS /dev/shm | tr , '\\n' | grep ^size="
 
@@ -30,6 +30,7 @@ mount --bind /run/overcommit /proc/sys/vm/overcommit_memory
 """The kernel's own setting is that of all hosts of this machine: each reads its own files instead."""
 
 ROWS = [
+    Row("address-space-limit-low", *limit("as", 3 << 30), fleet="cpu", values={"observed": "3 GiB", "letter": "v"}),
     Row("shm-docker-default", *shm("64m"), values={"observed": "64 MiB"}),
     Row("shm-docker-default", *shm("64m"), fleet="cpu"),
     Row("shm-too-small", *shm("512m"), values={"observed": "512 MiB", "expected": "1 GiB", "ranks": 8}),

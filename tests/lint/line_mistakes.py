@@ -52,6 +52,19 @@ MISTAKES: dict[str, Planted] = {
     "msrun without master": Planted(
         ASCEND + "msrun --worker_num 16 --local_worker_num 8 --node_rank $R --join=True t.py #@\n",
         "master-address-local"),
+    "false under set -e": Planted(
+        "#!/bin/bash\nset -e\nfalse\ntorchrun --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "a blank behind a comma of exported interfaces": Planted(
+        "#!/bin/bash\nexport NCCL_SOCKET_IFNAME=eth0, eth1 #@\ntorchrun --nproc_per_node 8 t.py\n",
+        "launch-option-refused"),
+    "a scheme before the endpoint": Planted(
+        SBATCH + "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d "
+        "--rdzv_endpoint tcp://n1:29500 t.py #@\n",
+        "launch-option-refused"),
+    # Limits
+    "few open files": Planted("#!/bin/bash\nulimit -n 20 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-limit-low"),
+    "little address space": Planted(
+        SBATCH + "ulimit -v 700000 #@\nsrun python t.py\n", "launch-limit-low"),
     # The number of a host, and of a rank
     "one node rank for all tasks": Planted(
         SBATCH + "srun torchrun --nnodes 2 --node_rank 0 --nproc_per_node 8 --master_addr gpu01 t.py #@\n",
@@ -448,6 +461,12 @@ NOT_FOUND = {
 """What no rule is about yet; of the third, the line of the option is named, not that of its variable."""
 
 SOUND: dict[str, Planted] = {
+    "a false that ends nothing": Planted(
+        "#!/bin/bash\nset -e\nif false; then echo; fi\n! false\nfalse || true\nset +e\nfalse\n"
+        "torchrun --nproc_per_node 8 t.py\nfalse\n", ""),
+    "lists with commas, and an endpoint of another backend": Planted(
+        "#!/bin/bash\nexport NCCL_SOCKET_IFNAME=eth0,eth1, NCCL_DEBUG=INFO\nLIST=a, true\n"
+        "torchrun --nnodes 1:2 --rdzv_backend etcd --rdzv_endpoint http://n1:2379 t.py\n", ""),
     "what an exit leaves behind, and exits that may not come": Planted(
         "#!/bin/bash\n#SBATCH --mem=64G\n#SBATCH --mem=0\n[ $# -lt 9 ] || exit 1\nu() { exit 2; }\n(exit 3)\n"
         "torchrun --event-log-handler console t.py\nexit\ntorchrun --nnodes four old.py\n", ""),

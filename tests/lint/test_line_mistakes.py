@@ -47,6 +47,8 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 WITHOUT_A_CORRECTED_LINE = {
     "a directive in small letters",
     "an exit before the launch",
+    "false under set -e",
+    "a scheme before the endpoint",
     "a path without its dollar",
     "a value that a later one replaces",
     "a handler of events that torchrun lacks",

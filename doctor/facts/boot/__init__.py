@@ -31,7 +31,7 @@ from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.host_settings import HostSettings
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles, sysctl_path
-from doctor.facts.limits import Limit, ResourceLimits
+from doctor.facts.limits import CPU_TIME, NO_LIMIT, OTHERS, Limit, ResourceLimits
 from doctor.facts.memory import HostMemory, MemoryCommitment, SharedMemory
 from doctor.facts.names import HostNames
 from doctor.facts.neighbour_table import NeighbourTable
@@ -145,7 +145,8 @@ def _limit(files: BootFiles, login: LoginUser, item: str, default: Limit, scale:
 def login_limits(files: BootFiles, login: LoginUser, now: ResourceLimits) -> ResourceLimits:
     """What files set; else the kernel's and systemd's own: 1024 open files, half of threads-max processes.
 
-    Of locked memory a limit that is none of the known defaults is unknown. Raises: Unreadable.
+    Of locked memory a limit that is none of the known defaults is unknown; of the others no file is a limit as now.
+    Raises: Unreadable.
     """
     threads = files.text(sysctl_path("kernel.threads-max")).strip()
     processes = int(threads) // 2 if threads.isdecimal() else None
@@ -153,13 +154,18 @@ def login_limits(files: BootFiles, login: LoginUser, now: ResourceLimits) -> Res
     nofile = _service_limit(files, "NOFILE") or Limit(1024, now.nofile.hard)
     memlock = _service_limit(files, "MEMLOCK")
     if not _applies_limits(files):
-        return ResourceLimits(nofile=nofile, memlock=memlock or _locked_memory(now.memlock), nproc=nproc)
+        memlock = memlock or _locked_memory(now.memlock)
+        return ResourceLimits(nofile=nofile, memlock=memlock, nproc=nproc, others=now.others)
     if memlock is None and not any(_lines(files, login, "memlock")):
         memlock = _locked_memory(now.memlock)
     return ResourceLimits(
         nofile=_limit(files, login, "nofile", nofile),
         memlock=_limit(files, login, "memlock", memlock or now.memlock, 1024),
         nproc=_limit(files, login, "nproc", nproc),
+        others={
+            name: _limit(files, login, item, now.others.get(name, NO_LIMIT), 60 if name == CPU_TIME else 1024)
+            for name, (_, item) in OTHERS.items()
+        },
     )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line.call_parts import (
@@ -63,6 +64,8 @@ def _refuse_of_torchrun(options: Options) -> None:
         port = None  # the source text: its end is a part of an expansion
     if port and not (port[1].isascii() and port[1].isdecimal() and len(port[1]) < 6 and int(port[1]) < 65536):
         options.refuse(["rdzv-endpoint"], "HOST:PORT, with a port from 0 to 65535")
+    if endpoint and options.text("rdzv-backend") in ("c10d", "static") and endpoint.text.startswith("tcp://"):
+        options.refuse(["rdzv-endpoint"], printable(endpoint.text[6:], 120))
     is_static = options.text("rdzv-backend") in ("", "static") and "rdzv-backend" not in options.unresolved
     if (
         endpoint

@@ -19,7 +19,9 @@ _OTHER_ON_EACH_HOST = re.compile(
 )
 
 
-_LIMIT = re.compile(r"(?:-S )?-S?([nultf])S? ?([0-9]{1,18}|unlimited|hard)", re.ASCII)
+_LIMIT = re.compile(r"-S?([nultfsdv])S? ?([0-9]{1,18}|unlimited|hard)(?!\S)", re.ASCII)
+_KEEP_LIMITS = (*ONE_ON_EACH_HOST, "srun")
+"""Launchers whose ranks have the limits of the shell that starts them: slurm.conf(5), "PropagateResourceLimits"."""
 
 
 class NotALaunchLine(ValueError):
@@ -165,9 +167,9 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def limits(self) -> list[tuple[str, str]]:
         """What ``ulimit`` of the script sets for the ranks: the letter of the option and the value."""
-        is_own = all(call.launcher in ONE_ON_EACH_HOST for call in self.launchers)
+        is_own = all(call.launcher in _KEEP_LIMITS for call in self.launchers)
         texts = [" ".join(need.arguments) for need in self.needs if need.kind == "ulimit" and is_own]
-        return [(match[1], match[2]) for match in map(_LIMIT.fullmatch, texts) if match]
+        return [(match[1], match[2]) for text in texts if "-H" not in text for match in _LIMIT.finditer(text)]
 
     @property
     def folder(self) -> str:

@@ -93,7 +93,7 @@ class Flow:
         needed += [(tuple(argv), last)] if name in _SOURCES else []
         self.steps[before:before] = [Step(commands.start, argv, line, is_certain, end) for argv, end in needed]
         new = [*range(before, before + len(needed))]
-        ends = is_certain and name in ENDS and (name == "exit" or len(argv) > 1)
+        ends = (is_fatal if name == "false" else is_certain) and name in ENDS and (name != "exec" or len(argv) > 1)
         if ends or name in _STATEMENTS:
             new.append(len(self.steps))
             self.steps.append(Step(commands.stop, tuple(argv), line, is_certain, ALWAYS if ends else until))

@@ -10,6 +10,7 @@ from doctor.engine.texts import beginning, filled
 from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
 from doctor.job.shell.tokens import Part, Token
 from doctor.job.shell.word import Word, literal_words
+from doctor.job.variable_names import documented_variables
 from doctor.job.variables import JOB_WIDE, RANK_NUMBERS
 
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
@@ -257,16 +258,22 @@ class ShellVariables:
 
 _VALUE = re.compile(r"[0-9][0-9.,:]{0,80}|\$\S.{0,200}|`.{0,200}", re.ASCII)
 _HOST = re.compile(r"localhost|[A-Za-z][\w-]{0,60}[0-9](?:\.[\w.-]{1,200})?", re.ASCII)
+_OF_LIST = re.compile(r"[a-z0-9][\w.:,-]{0,200}", re.ASCII)
 _NEVER_EMPTY = frozenset((*JOB_WIDE, *RANK_NUMBERS, *SIZE_VARIABLES))
 
 
 def value_apart(assignment: Token, following: Token | Word) -> str:
-    """What stands behind ``NAME=`` and a space and is its value, as no command begins so; else empty."""
+    """What stands behind ``NAME=`` and a space and is its value, as no command begins so; else empty.
+
+    So is what stands behind the comma of a list, ``NCCL_SOCKET_IFNAME=eth0, eth1``.
+    """
     name, equals, rest = assignment.keyword.partition("=")
     if isinstance(following, Word):
         text = following.text
     else:
         text = "".join(part.source or part.text for part in following.parts)
+    if rest.endswith(",") and name in documented_variables():
+        return text if _OF_LIST.fullmatch(text) else ""
     if not equals or rest:
         return ""
     is_value = (name in _NEVER_EMPTY or text[:1].isdigit()) and _VALUE.fullmatch(text)

@@ -12,8 +12,8 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 
-FOLDERS, ENDS = ("cd", "pushd", "popd"), ("exit", "exec")
-"""Commands that change the folder of the shell, and that end it."""
+FOLDERS, ENDS = ("cd", "pushd", "popd"), ("exit", "exec", "false")
+"""Commands that change the folder of the shell, and that end it: ``false`` by ``set -e``."""
 _LONGEST_PATH = 4096
 _OF_OWN_FOLDER = re.compile(r"\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b")
 

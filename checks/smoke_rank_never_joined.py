@@ -18,11 +18,10 @@ LOOPBACK = (
 REMEDIES = (
     DEVICE_MEMORY,
     (
-        r"\bTORCH_DISTRIBUTED_DEBUG is DETAIL on (.{1,300}) and not on ",
+        r"\b([A-Z][A-Z0-9_]{2,60}) is \S{1,60} on (\S{1,60}) and (?:not set|\S{1,60}) on ",
         (
-            "`unset TORCH_DISTRIBUTED_DEBUG` before the program in the job's script; where the script does not set it, "
-            "`grep -rs TORCH_DISTRIBUTED_DEBUG /etc/environment /etc/profile.d ~/.bashrc` on {0} prints the file that "
-            "does. Or `export TORCH_DISTRIBUTED_DEBUG=DETAIL` on all hosts."
+            "`unset {0}` before the program in the job's script, or set it alike on all hosts; where the script does "
+            "not set it, `grep -rs {0} /etc/environment /etc/profile.d ~/.bashrc` on {1} prints the file that does."
         ),
     ),
     (

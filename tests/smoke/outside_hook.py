@@ -19,6 +19,7 @@ from typing import Any
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 plain_import = builtins.__import__
 wrapped: list[bool] = []
+kept: dict[Any, Any] = {}
 
 
 def strike(fault: dict[str, Any]) -> None:
@@ -167,6 +168,28 @@ def changed(tensor: Any, fault: dict[str, Any]) -> Any:
         flat.copy_(flat.to(torch.bfloat16).to(flat.dtype) if flat.is_floating_point() else flat + 1)
     elif damage == "negated":
         flat.copy_(-flat if flat.dtype.is_signed else flat + 1)
+    elif damage == "cut":
+        flat[3 * len(flat) // 4 :] = 0
+    elif damage == "half twice":
+        half = len(flat) // 2
+        flat[half : 2 * half] = flat[:half].clone()
+    elif damage == "stale":  # what the call before brought, of as many elements
+        mine, key = flat.clone(), (len(flat), flat.dtype)
+        flat.copy_(kept.get(key, mine))
+        kept[key] = mine
+    elif damage in ("exponent", "sign"):
+        flat[place] *= 2 if damage == "exponent" else -1
+    elif damage == "reversed":
+        raw = flat[place : place + 16].clone().view(torch.uint8).view(-1, flat.element_size())
+        flat[place : place + 16] = raw.flip(1).contiguous().view(-1).view(flat.dtype)
+    elif damage == "transposed":
+        side = int(len(flat) ** 0.5)
+        flat[: side * side] = flat[: side * side].view(side, side).t().reshape(-1).clone()
+    elif damage == "clipped":
+        limit = float(flat.abs().max()) / 4
+        flat.copy_(flat.clamp(-limit, limit) if flat.is_floating_point() else flat // 2)
+    elif damage == "short":  # ten bits of a number's mantissa
+        flat.copy_((flat.view(torch.int32) & -8192).view(torch.float32) if flat.dtype == torch.float32 else flat)
     elif damage == "nan":
         flat[place] = float("nan") if flat.is_floating_point() else flat[place] + 1
     return tensor

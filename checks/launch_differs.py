@@ -5,7 +5,7 @@ from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.addresses import means_own_host
 from doctor.facts.names import is_address, normalize_host
 from doctor.job import LaunchConfig
-from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, TORCH_DEBUG
+from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, comparable
 
 IN_ENVIRONMENT = (
     "Set {0} once, where the job is launched, and pass it on to all hosts: a line in one host's ~/.bashrc, or an "
@@ -71,9 +71,7 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
 
 
 def _normalized(variable: str, value: str) -> str:
-    if variable == TORCH_DEBUG:  # the other levels only print
-        return "DETAIL" if value.upper() == "DETAIL" else ""
-    return normalize_host(value) if is_address(value) else value.lower().partition(".")[0]
+    return normalize_host(value) if is_address(value) else comparable(variable, value).partition(".")[0]
 
 
 def _drop_master(hosts_by_value: dict[str, list[str]]) -> None:

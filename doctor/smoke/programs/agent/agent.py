@@ -14,7 +14,7 @@ from doctor.remote.runtime.reading import find_interpreter
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.file_wait import lasting_file_waits
-from doctor.smoke.programs.agent.interpreters import job_variables, rank_environment, unnamed_file
+from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment, unnamed_file
 from doctor.smoke.programs.agent.network import (
     halted_connections,
     interface_addresses,
@@ -29,6 +29,7 @@ from doctor.smoke.programs.agent.procfs import accelerators, hidden_accelerators
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor, rank_processes
 from doctor.smoke.programs.agent.rank_watcher import RankWatcher
 from doctor.smoke.programs.agent.stacks import dump_stacks
+from doctor.smoke.programs.job_variables import job_variables
 from doctor.smoke.programs.recorder_page import PAGE_SIZE
 
 PATIENCE = 15.0  # seconds without an order of the controller, which sends one every other second

@@ -31,7 +31,7 @@ from doctor.job.launch_line.read import (
 )
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
-from doctor.job.shell.word import ENDS, FOLDERS, ShellCommand, ShellText, Step, UnreadText, Word, unread
+from doctor.job.shell.word import ASKS_FOR_FILES, ENDS, FOLDERS, ShellCommand, ShellText, Step, UnreadText, Word, unread
 
 _MOST_LINES = 256
 _REACHING = """
@@ -47,6 +47,8 @@ _HARMLESS = """
 date env free head hostname id lscpu nproc npu-smi nvidia-smi printenv pwd shopt type uname which whoami
 """
 _CHANGE_NOTHING = frozenset(_HARMLESS.split())
+_ASKS = re.compile(r"-[defrsx] [^-\s][^\s]*(?: \])?")
+"""Arguments of ``[`` and ``test`` that ask for one file."""
 _MAKES_NO_FILES = _CHANGE_NOTHING | {"alias", "conda", "mamba", "mkdir", "ml", "module"}
 """Commands before a launch line that neither change the folder nor make a file which it needs."""
 
@@ -202,24 +204,49 @@ def _is_written(path: str, text: str) -> bool:
     return re.search(rf"(?:>|\btee\b)[^\n;|&]{{0,200}}{name}", text) is not None
 
 
+def _not_called(shell: ShellText, text: str, line: int) -> Iterator[ScriptNeed]:
+    """The function around a launch line that nothing in the text calls; none where something else may start ranks."""
+    around = [(name, lines) for name, lines in shell.not_called.items() if lines[0] <= line <= lines[1]]
+    for name, (first, last) in () if shell.unread else around[:1]:
+        commands, lines = [command for command in shell.commands if command.argv], text.splitlines()
+        is_named = any(name == word.text for command in commands for word in command.argv)
+        named = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+        is_named |= any(named.search(part) for part in (*lines[: first - 1], *lines[last:]))
+        starting = [command for command in commands if starts_ranks(command.argv) or command.argv[0].unresolved]
+        if not is_named and all(first <= command.line <= last for command in starting):
+            yield ScriptNeed("()", (name,), first, "", True)
+
+
 def _needs(shell: ShellText, place: int, text: str) -> Iterator[ScriptNeed]:
     """What a shell needs to reach a command, as far as none before it may bring that."""
+    yield from _not_called(shell, text, shell.commands[place].line)
     for step in shell.steps:
         (name, *arguments), folder = [word.text for word in step.argv], shell.folder_at(step)
         ends = step.place <= place <= step.until and name not in ENDS
         is_open = folder[1] or any(word.unresolved or word.text[:1] == "~" for word in step.argv[1:])
         if is_open or not arguments or not (ends or (name == "ulimit" and step.is_certain and step.place <= place)):
             continue
-        is_folder = name[:1] == ">" or name in FOLDERS
+        if name in ASKS_FOR_FILES and not _ASKS.fullmatch(" ".join(arguments)):
+            continue
+        if name == "type" and (step.place == place or _may_be_there(arguments[0], shell.commands[step.place], text)):
+            continue
+        is_folder = name[:1] == ">" or name in (*FOLDERS, *ASKS_FOR_FILES)
         makes = (
             _MAKES_NO_FILES - {"mkdir"}
             if is_folder
             else _CHANGE_NOTHING | {"mkdir"}
-            if name == "$"
+            if name in ("$", "type")
             else _MAKES_NO_FILES
         )
-        if _names_before(shell, step.place, step.line) <= makes and (is_folder or not _is_written(arguments[0], text)):
+        path = arguments[name in ASKS_FOR_FILES]
+        if _names_before(shell, step.place, step.line) <= makes and (is_folder or not _is_written(path, text)):
             yield ScriptNeed(name, tuple(arguments), step.line, folder[0], ends)
+
+
+def _may_be_there(name: str, command: ShellCommand, text: str) -> bool:
+    """Whether the text may bring a command: by a function, an alias or its PATH."""
+    is_defined = re.search(rf"(?:function\s+|alias\s+)?(?<![\w-]){re.escape(name)}\s*(?:\(\s*\)|\{{|=)", text)
+    return is_defined is not None or "PATH" in command.environ or "PATH" in command.unresolved
 
 
 def _is_service(line: LaunchLine) -> bool:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from doctor.job.shell.blocks import Block
 from doctor.job.shell.tokens import Token
 from doctor.job.shell.variables import ShellVariables
-from doctor.job.shell.word import ENDS, FOLDERS, Step, Word
+from doctor.job.shell.word import ASKS_FOR_FILES, ENDS, FOLDERS, Step, Word
 
 ALWAYS = 1 << 30
-_STATEMENTS = (*FOLDERS, "source", ".", "ulimit")
+_STATEMENTS = (*FOLDERS, "source", ".", "ulimit", *ASKS_FOR_FILES)
 _LONG = {"errexit": "e", "nounset": "u"}
 _NAME = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
 
@@ -86,6 +86,8 @@ class Flow:
         ends = is_certain and name in ENDS and (name == "exit" or len(argv) > 1)
         if ends or name in _STATEMENTS:
             self.steps.append(Step(commands.stop, tuple(argv), line, is_certain, ALWAYS if ends else until))
+        if argv and len(commands) == 1 and is_certain:
+            self.steps.append(Step(commands.start, (Word("type"), argv[0]), line, is_certain, until))
         last = commands.stop - 1 if commands else -1
         needed = [((Word(operator), *argv), max(last, until)) for operator, argv in files if operator]
         needed += [((Word("$"), Word(name)), ALWAYS) for name in unbound if is_certain and not self._is_tested]

@@ -121,6 +121,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Whether it still waits for connections, so that only one of its threads holds up what it was asked."""
     awaits_request: bool = False
     """Whether its main thread waits where it accepts connections, and no answer is due over one of them."""
+    gets_results: bool = False
+    """Its main thread waits for another of its threads, and has run within the interval, or that one has ended."""
     thread: int = 0
     """The thread that was looked at: the main one, whose number is ``pid``, or another that works for it."""
     off_cpu: float = -1.0

@@ -144,6 +144,11 @@ class ProcessReport(msgspec.Struct, frozen=True):
         return bool(self.group or self.links or self.devices) or max(self.tcp, default=-1) >= 0
 
     @property
+    def took_messages(self) -> bool:
+        """Bytes reached it or left it over TCP, from the first look to the last."""
+        return min(self.tcp, default=-1) >= 0 and self.tcp[-1] > self.tcp[0]
+
+    @property
     def took_no_message(self) -> bool:
         """It is certain that no message reached it or left it, from the first look to the last."""
         return len(set(zip(self.shared, self.tcp, strict=False))) == 1 and self.shared[0] >= 0

@@ -16,7 +16,7 @@ from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
-from doctor.environment.launch_trials import is_here, launch_refusals, script_refused, starts_here, with_app_file
+from doctor.environment.launch_trials import before_line, is_here, launch_refusals, starts_here, with_app_file
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
     hosts_not_given,
@@ -184,11 +184,17 @@ def of_this_shell(environ: Mapping[str, str]) -> JobEnvironment:
 
 
 def of_launch_line(
-    argv: Sequence[str], environ: Mapping[str, str], *, tries: bool = False, is_next: bool = False
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    tries: bool = False,
+    is_next: bool = False,
+    written: LaunchLine | None = None,
 ) -> JobEnvironment:
     """The environment of the program that a launch line starts from this shell. Raises: InputError.
 
-    ``tries``: the launcher is asked whether it would start it; ``is_next``: as in `launch_refusals`.
+    ``tries``: the launcher is asked whether it would start it; ``is_next``: as in `launch_refusals`. ``written``: the
+    line as the script has it that runs next on this host.
     """
     try:
         line = read_launch_line(argv, environ)
@@ -200,6 +206,9 @@ def of_launch_line(
         line = msgspec.structs.replace(
             line, problems=(*line.problems, *launch_refusals(line, argv, environ, is_next=is_next))
         )
+    if written:
+        problems = (*line.problems, *written.problems, *before_line(written, environ))
+        line = msgspec.structs.replace(line, problems=tuple(dict.fromkeys(problems)))
     source = _with_line(line, environ, "the launch line")
     return msgspec.structs.replace(
         source,
@@ -276,12 +285,10 @@ def _of_line_of_script(
     environ: Mapping[str, str],
     is_next: bool,
 ) -> JobEnvironment:
-    job_line = script_line
     by_scheduler = script.resources != Resources()
-    is_tried = is_next and not (script_line.problems or script_line.conditional)
-    is_tried &= not by_scheduler or batch_allocation(environ) is not None  # else it runs on other hosts
-    if is_tried and (refused := script_refused(script_line, environ)):
-        job_line = msgspec.structs.replace(script_line, problems=(refused,))
+    is_tried = is_next and (not by_scheduler or batch_allocation(environ) is not None)  # else it runs on other hosts
+    refused = before_line(script_line, environ) if is_tried else ()
+    job_line = msgspec.structs.replace(script_line, problems=(*script_line.problems, *refused))
     if inner:
         container = inner.line.container or script_line.container
         job_line = msgspec.structs.replace(inner.line, line=script_line.line, container=container)

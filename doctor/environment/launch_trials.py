@@ -28,7 +28,7 @@ from doctor.job.launch_line.commands import is_plain, launcher_rows, wrapper_row
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import split_options
-from doctor.job.shell.word import literal_words
+from doctor.job.shell.word import ASKS_FOR_FILES, literal_words
 from doctor.job.variable_names import is_misspelt, is_one_slip
 
 _NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
@@ -59,7 +59,8 @@ _OF_STEP = {
     **dict.fromkeys(("cd", "pushd"), 'cd "$@"'),
     **dict.fromkeys(("source", "."), 'IFS=:; for folder in $PATH; do test -r "$folder/$1" && exit; done; : < "$1"'),
     **dict.fromkeys(("<", "<>"), ': < "$1"'),
-    "ulimit": 'ulimit "$@"',
+    **{name: f'{name} "$@"' for name in ("ulimit", *ASKS_FOR_FILES)},
+    "type": 'type "$1" > /dev/null',
     "$": 'declare -p "$1" > /dev/null',
 }
 """By what a script does before its launch line: the same for bash alone, with nothing of the script run."""
@@ -264,7 +265,8 @@ def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProble
         done = _tried(trial, environ, need.folder)
         if done is not None and done.returncode:
             text = re.sub(r"(?m)^bash: line \d+: ", "", plain_lines(done.stderr.decode("utf-8", "replace")))
-            return OptionProblem("bash", TRIAL, filled("line {0}: {1}", need.line, _message(text)), shlex.join(trial))
+            reason = _message(text) or filled("{0}: not found", arguments[kind in ASKS_FOR_FILES])
+            return OptionProblem("bash", TRIAL, filled("line {0}: {1}", need.line, reason), shlex.join(trial))
     path = line.environ.get("PATH", environ.get("PATH", ""))
     if not line.is_first or "PATH=" in line.unresolved:
         return wrapper_refused(line, environ, is_of_script=True)
@@ -272,6 +274,16 @@ def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProble
         return wrapper_refused(line, environ, is_of_script=True)
     ask = shlex.join(("env", f"PATH={path}", "/bin/sh", "-c", 'type "$0"', absent))
     return OptionProblem("bash", TRIAL, filled("line {0}: {1}", line.line, filled("{0}: not found", absent)), ask)
+
+
+def before_line(line: LaunchLine, environ: Mapping[str, str]) -> tuple[OptionProblem, ...]:
+    """What ends a script before its launch line on this host, beside the problems that the line has."""
+    for need in line.needs:
+        if need.kind == "()":
+            name = f"{need.arguments[0]}()"
+            return (OptionProblem("bash", name, filled("in line {0}", need.line), filled("a call of it")),)
+    refused = None if line.problems or line.conditional else script_refused(line, environ)
+    return (refused,) if refused else ()
 
 
 def _folder_of(arguments: Sequence[str]) -> tuple[str, ...]:

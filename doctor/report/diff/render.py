@@ -34,8 +34,8 @@ MAX_VALUE = 160
 CONTEXT = 20
 """Characters on both sides of what differs in long values."""
 CATEGORIES = frozenset((
-    "cards", "code", "drivers", "environment", "files", "firewall", "firmware", "interfaces", "kernel", "launch",
-    "libraries", "limits", "login", "modules", "mounts", "names", "packages", "shell", "sources", "system",
+    "cards", "code", "devices", "drivers", "environment", "files", "firewall", "firmware", "interfaces", "kernel",
+    "launch", "libraries", "limits", "login", "modules", "mounts", "names", "packages", "shell", "sources", "system",
 ))  # fmt: skip
 """Those whose names are words."""
 

@@ -14,7 +14,7 @@ from doctor.remote.runtime.reading import find_interpreter
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.file_wait import lasting_file_waits
-from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment, unnamed_file
+from doctor.smoke.programs.agent.interpreters import rank_environment, unnamed_file
 from doctor.smoke.programs.agent.network import (
     halted_connections,
     interface_addresses,

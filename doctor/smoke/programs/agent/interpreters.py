@@ -3,8 +3,6 @@
 import fcntl
 import json
 import os
-import re
-import shlex
 
 from doctor.remote.runtime.processes import die_with_parent, fork_child
 from doctor.smoke.programs.agent.network import interface_to, interface_with
@@ -58,23 +56,6 @@ def run_interpreter(parent, argv, environ, inherited):
     except OSError as error:
         os.write(2, ("%s: %s\n" % (argv[0], error.strerror)).encode("ascii", "replace"))
         os._exit(127)
-
-
-def job_variables(environ):
-    """The variables of an environment that change how ranks communicate, each bounded, at most 64."""
-    names = sorted(name for name in environ if JOB_VARIABLE.match(name) and environ[name])
-    return dict((name, environ[name][:256]) for name in names[:64])
-
-
-def interpreter_argv(python):
-    """The job's interpreter as words; without a name, the first python3 or python of the host."""
-    if python:
-        return shlex.split(python)
-    for name in ("python3", "python"):
-        for folder in os.environ.get("PATH", "").split(":") + ["/usr/local/bin", "/usr/bin"]:
-            if os.access(os.path.join(folder or ".", name), os.X_OK):
-                return [os.path.join(folder or ".", name)]
-    return ["python3"]
 
 
 SMALL_BUFFER = "16"  # MB; each process group takes twice as much of an NPU's memory, and 200 is the default

@@ -1,8 +1,9 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
-from doctor import ERROR, Finding, Skip, check, filled
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.facts.names import is_address, normalize_host
+from doctor.facts.shell_variables import ShellVariables
 from doctor.job import LaunchConfig
 from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, TORCH_DEBUG
 
@@ -19,7 +20,7 @@ IN_FILES = (
 
 
 @check(severity=ERROR, area="ranks")
-def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
+def launch_differs(launch: LaunchConfig, shells: PerHost[ShellVariables] | None) -> Iterator[Finding]:
     """All hosts have the same rendezvous address, number of ranks, and settings that ranks must share.
 
     ## Why it matters
@@ -54,8 +55,8 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
         )
     if launch.differing:
         return
-    environs = {host: launch.environ_of(host) for host in {**launch.env_by_host, **launch.files}}
-    if not launch.env_by_host and not any(launch.files.values()):
+    environs = {host: launch.environ_of(host) for host in {**launch.env_by_host, **launch.files, **launch.shells}}
+    if not launch.env_by_host and not any((*launch.files.values(), *launch.shells.values())):
         raise Skip("only `doctor node` reads each host's own environment")
     set_by_files = {host: launch.set_by_files(host) for host in launch.files}
     for variable in (*JOB_WIDE, *EQUAL_EVERYWHERE):

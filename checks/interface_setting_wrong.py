@@ -3,9 +3,9 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.gpu import GpuCards
+from doctor.facts.host_variables import comment_out
 from doctor.facts.interfaces import Interfaces, export_commands
 from doctor.facts.npu import NpuInventory
-from doctor.facts.shell_variables import comment_out
 from doctor.facts.socket_peers import FleetSockets
 from doctor.job import LaunchConfig
 from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS, TENSORPIPE_INTERFACE

@@ -2,8 +2,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor.facts.host_variables import ShellVariables
 from doctor.facts.names import is_address, normalize_host
-from doctor.facts.shell_variables import ShellVariables
 from doctor.job import LaunchConfig
 from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, TORCH_DEBUG
 

@@ -15,7 +15,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import beginning, filled
 from doctor.remote.runtime.processes import run_tool
-from doctor.remote.runtime.reading import effective_time, find_tool, matching_paths
+from doctor.remote.runtime.reading import effective_time, find_interpreter, matching_paths
 from doctor.remote.runtime.streams import last_lines
 
 UNDECIDED = "<version>"
@@ -84,7 +84,8 @@ def find_python(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the path of the job's interpreter; empty when there is none."""
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    return {"asked": requested, "path": find_tool(requested or "python3", path) or ""}
+    python = find_interpreter(requested, arguments.get("launcher", ""), path)
+    return {"asked": requested, "path": python or ""}
 
 
 class JobPython(Fact, frozen=True):
@@ -112,7 +113,7 @@ def ask_interpreter(
     """
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = find_tool(requested or "python3", path)
+    python = find_interpreter(requested, arguments.get("launcher", ""), path)
     answer: dict[str, Any] = {"asked": requested, "path": python or ""}
     if not python:
         return answer, []
@@ -306,7 +307,7 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
 
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = shutil.which(requested or "python3", path=path)
+    python = find_interpreter(requested, arguments.get("launcher", ""), path)
     answer: dict[str, Any] = {"asked": requested, "path": python or "", "set_env": "", "tries": []}
     if not python:
         return answer

@@ -123,10 +123,11 @@ def _arguments(
     login = msgspec.to_builtins(options.login) if options.login else None
     is_of_job = bool(options.job_environ) or options.gates_job
     program, output, *files = (
-        os.path.abspath(path) if path and (is_local or os.path.isabs(path)) else ""
+        os.path.abspath(path) if path and (is_local or options.launch.by_login or os.path.isabs(path)) else ""
         for path in (options.program, options.output, *options.files)
     )
     module = [os.path.abspath(part) if part == "." or "/" in part else part for part in options.module]
+    is_likely = options.launch.by_login and not is_local
     return {
         **msgspec.to_builtins(inputs),
         "login": login,
@@ -134,7 +135,9 @@ def _arguments(
         "program": program,
         "files": sorted({*files} - {""}),
         "is_started": options.is_started,
-        "module": module if is_local or _is_sure_elsewhere(options) else (),
+        "is_likely": is_likely,
+        "launcher": (module or [""])[0],
+        "module": module if is_local or is_likely or _is_sure_elsewhere(options) else (),
         "output": output,
         "counts_gpus": options.counts_gpus,
         "environ": at_start(options.job_environ or caller, is_of_job, options.launch.launchers[:1] == ("srun",)),

@@ -255,11 +255,11 @@ def launch_on_hosts(options: LaunchOptions, records: Mapping[str, HostRecord]) -
     files: dict[str, dict[str, str]] = {}
     shells: dict[str, dict[str, str]] = {}
     if "NcclFiles" in read:
-        from doctor.facts.job_paths import NcclFiles
+        from doctor.facts.host_variables import NcclFiles
 
         files = {host: fact.variables for host, fact in FactCache(records).fleet(NcclFiles).items()}
     if options.by_login and "ShellVariables" in read:
-        from doctor.facts.shell_variables import ShellVariables
+        from doctor.facts.host_variables import ShellVariables
 
         shells = {host: fact.variables for host, fact in FactCache(records).fleet(ShellVariables).items()}
     return job.LaunchConfig.from_options(options, files, shells)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.fact import Fact
-from doctor.facts.shell_variables import comment_out
+from doctor.facts.host_variables import comment_out
 from doctor.job import LaunchConfig
 from tests.checks.launch_lines import config
 from tests.checks.network import GPUS, NPUS, alike_hosts, interfaces, link, named

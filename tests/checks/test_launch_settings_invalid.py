@@ -12,7 +12,7 @@ from doctor.engine.fact import Fact, Output, PerHost, Visit
 from doctor.engine.record import HostRecord, LaunchOptions
 from doctor.engine.result import Outcome, Severity, Status
 from doctor.facts.gpu import GpuCards
-from doctor.facts.job_paths import NcclFiles
+from doctor.facts.host_variables import NcclFiles
 from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.fact import Absent
-from doctor.facts.job_paths import NcclFiles, read_nccl_files, read_paths
+from doctor.facts.host_variables import NcclFiles, read_nccl_files
+from doctor.facts.job_paths import read_paths
 from tests.facts.answers import answered
 
 

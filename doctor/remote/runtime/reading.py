@@ -131,6 +131,26 @@ def find_tool(name, path):
     return None
 
 
+def interpreter_of(path):
+    """The interpreter that a script's first line names; empty where it names none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            command = file.readline(256).strip(b"\n").split(b" ") if file.read(2) == b"#!" else []
+    except OSError:
+        return ""
+    return os.fsdecode(next(filter(None, command), b""))
+
+
+def find_interpreter(requested, launcher, path):
+    """The job's interpreter: the requested one, else that of the launcher's script, else python3; None without one."""
+    script = find_tool(launcher, path) if launcher and not requested else None
+    for named in (script or "", interpreter_of(script) if script else ""):
+        if os.path.basename(named).startswith("python") and os.access(named, os.X_OK):
+            return named
+    return find_tool(requested or "python3", path)
+
+
 def thread_schedule(folder):
     """(nanoseconds that a thread ran, that it waited for a CPU, turns) so far; None where the kernel counts none.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.facts.shell_variables import ShellVariables, read_shell_variables
+from doctor.facts.host_variables import ShellVariables, read_shell_variables
 from tests.facts.answers import answered
 
 

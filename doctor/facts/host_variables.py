@@ -14,6 +14,8 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.variables import communication
 
+_GPU_FILES = ("nvidia", "kfd", "dxg")
+
 
 def read_shell_variables(arguments: ProbeArguments) -> dict[str, str]:
     """Runs on the host: the variables of communication libraries, each bounded."""
@@ -40,7 +42,7 @@ class ShellVariables(Fact, frozen=True):
 
 def read_nccl_files(arguments: ProbeArguments) -> dict[str, str] | None:
     """Runs on the host: the files of variables that NCCL reads, in its order; None without a device file of a GPU."""
-    if not any(name.startswith(("nvidia", "kfd", "dxg")) for name in os.listdir("/dev")):
+    if not any(name.startswith(_GPU_FILES) for name in os.listdir("/dev")):
         return None
     environ = dict(os.environ, **arguments.get("environ", {}))
     paths = (environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf"), "/etc/nccl.conf")

@@ -273,10 +273,6 @@ def _state_of_output(path: str) -> str:
 _UNUSABLE = ("without interpreter", "text", "broken", "shadowed")
 
 
-def _unless_missing(state: str) -> str:
-    return "elsewhere" if state == "missing" else state
-
-
 def _code_checksum(path: str) -> str:
     """Of a program's lines but comments and empty ones; empty where it cannot be read, or is larger than 1 MiB."""
     import hashlib
@@ -294,8 +290,10 @@ def _code_checksum(path: str) -> str:
 def find_program(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: whether the file that the launch line starts, and those that it names, are there for the job.
 
-    A file may also be meant beside the program. Python starts a folder only by its ``__main__.py``. ``is_likely``: a
-    shell on each host starts the line, perhaps in another folder: what is not there may be elsewhere.
+    A file may also be meant beside the program. Python starts a folder only by its ``__main__.py``.
+
+    ``likely``: paths in the caller's folder, or ``.``: a shell on each host starts the line, perhaps in another folder.
+    What is not there may be elsewhere.
     """
     path = arguments.get("program", "")
     names = arguments.get("files", [])
@@ -310,16 +308,19 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
         state = _state_of_started(path)
     module = arguments.get("module")
     environ = dict(arguments.get("environ", {}))
-    likely = arguments.get("is_likely")
-    if likely:
+    likely = arguments.get("likely", [])
+    if "." in likely:
         environ.pop("PYTHONPATH", None)  # that of the caller's shell
     if module and (module[1] or state == "there"):
         files.update(_states_of_modules(environ, path, *module))
-    if module and likely:
+    if module and "." in likely:
         tool = find_tool(module[0], os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin")
         files[module[0]] = _state_of_started(tool) if tool else "missing"
-    if likely:
-        state, files = _unless_missing(state), {name: _unless_missing(files[name]) for name in files}
+    for name in (*likely, *[name for name in files if "." in likely and not name.startswith("/")]):
+        if files.get(name) == "missing":
+            files[name] = "elsewhere"
+    if path in likely and state == "missing":
+        state = "elsewhere"
     output = arguments.get("output", "")
     if output:
         files[output] = _state_of_output(output)

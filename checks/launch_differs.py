@@ -21,7 +21,10 @@ IN_FILES = (
 )
 
 
-@check(severity=ERROR, area="ranks")
+ADVISORY = ("shells", "programs")
+
+
+@check(severity=ERROR, area="ranks", advisory=ADVISORY)
 def launch_differs(
     launch: LaunchConfig, shells: PerHost[ShellVariables] | None, programs: PerHost[JobProgram] | None
 ) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     that cannot make its folder for logs starts none.
 
     ## What to do
-    - Some: on {host}, `findmnt -T {path}` names the file system that should hold the program. Where it is a shared one,
+    - File: on {host}, `findmnt -T {path}` names the file system that should hold the program. Where it is a shared one,
       mount it there as on {holder}. Else copy the program: `rsync -a --mkpath {holder}:{path} {path}`.
     - No GPU: write the number of ranks on each host in place of gpu, such as `torchrun --nproc-per-node 1`.
     - Module: on {holder}, `python3 -c "import importlib.util as u; print(u.find_spec('{module}').origin)"` prints where
@@ -48,13 +48,14 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     - Command: a shell of {host} does not find {path}. `command -v {path}` on {holder} prints where it is: install it on
       {host}, too, and add its folder to the PATH at the top of ~/.bashrc: `export PATH=<folder>:$PATH`.
     - Mode: on {host}, `chmod +x {path}`.
-    - Interpreter: on {host}, `head -n 1 {path} | cat -A` shows it. With `^M` at its end: `dos2unix {path}`.
+    - Interpreter: on {host}, `head -n 1 "$(command -v {path})" | cat -A` shows it. With `^M` at its end: `dos2unix
+      {path}`.
     - Header: `sed -i '1i #!/usr/bin/env python3' {path}` of a program in Python, `#!/bin/bash` of one of the shell: a
       shell reads a file without it, torchrun, mpirun and srun do not ("Exec format error").
     - Text: `python3 -m py_compile {path}` shows the line. Correct it, or start the program with the Python it is for.
     - Name: rename {path}, and correct what imports it: Python takes it for the module of that name, which PyTorch
       needs.
-    - All: correct the path in the launch line, or in the variable that has it; or run the command in the folder that
+    - Path: correct the path in the launch line, or in the variable that has it; or run the command in the folder that
       holds it.
 
     ## Source
@@ -115,7 +116,7 @@ def _case(path: str, lacking: str, holder: str | None, module: str | None) -> st
         return "Command"
     if module:
         return "Module" if holder else "No module"
-    return _CASES.get(lacking, "Some" if holder else "All")
+    return _CASES.get(lacking, "File" if holder else "Path")
 
 
 def _expected(path: str, lacking: str, is_program: bool) -> str:

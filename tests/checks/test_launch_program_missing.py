@@ -248,7 +248,7 @@ def test_what_other_hosts_find_is_asked_where_they_surely_start_this_python(
         ("echo without a first line\n", "text", ""),  # the shell that starts it reads it
         ("\x7fELF\x02\x01\x01\x00", "there", ""),
         ("#!/bin/sh\r\n", "without interpreter", "`dos2unix {}`"),
-        ("#!/opt/none/bash -e\n", "without interpreter", "`head -n 1 {} | cat -A`"),
+        ("#!/opt/none/bash -e\n", "without interpreter", '`head -n 1 "$(command -v {})" | cat -A`'),
     ],
 )
 def test_the_interpreter_of_a_script(text: str, state: str, remedy: str, tmp_path: Path) -> None:

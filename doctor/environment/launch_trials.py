@@ -411,9 +411,21 @@ def _message(text: str) -> str:
     return printable(" ".join(dict.fromkeys(line.strip() for line in lines)), _MOST_LETTERS)
 
 
+_BY_LOGIN = ("torchrun", "accelerate", "msrun", "openmpi", "deepspeed", "ssh")
+
+
 def is_here(call: LaunchCall) -> bool:
     """No host is named but this one, as localhost."""
     return all(map(means_own_host, call.hosts))
+
+
+def starts_by_login(line: LaunchLine, environ: Mapping[str, str]) -> bool:
+    """The outermost launcher is called by a shell on each host, or reaches the hosts over SSH.
+
+    A scheduler's processes have the environment of its daemon, or of the caller.
+    """
+    first = line.launchers[0].launcher if line.launchers else ""
+    return first in _BY_LOGIN and batch_allocation(environ) is None
 
 
 def starts_here(line: LaunchLine, environ: Mapping[str, str], default_hostfile: str = DEFAULT_HOSTFILE) -> bool:

@@ -211,6 +211,20 @@ def test_a_launcher_without_hosts_starts_its_ranks_here(line: str, environ: dict
     assert not here or not job_environment.hosts
 
 
+@pytest.mark.parametrize(
+    ("line", "environ", "by_login"),
+    [
+        ("torchrun --nnodes 2 t.py", {}, True),
+        ("mpirun -H a,b python t.py", {}, True),
+        ("srun torchrun t.py", {}, False),
+        ("torchrun --nnodes 2 t.py", {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]"}, False),
+        ("python t.py", {}, False),
+    ],
+)
+def test_a_shell_on_each_host_starts_the_ranks(line: str, environ: dict[str, str], by_login: bool) -> None:
+    assert of_launch_line(shlex.split(line), environ).complete(LaunchOptions()).by_login is by_login
+
+
 def test_deepspeed_has_a_hostfile_of_its_own(tmp_path: Path) -> None:
     call = read_launch_line(["deepspeed", "t.py"], {})
     assert not starts_here(call, {}, str(tmp_path))

@@ -16,6 +16,7 @@ CAUSES = {
     "device-ip-families-mixed": ("npu",),
     "device-ip-segment-wrong": ("npu",),
     "gateway-outside-segment": ("npu",),
+    "device-ip-conflict": ("watched=address",),
 }
 ADVISORY = ("gateways",)
 

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.addresses import plain_address
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.visit import Reachability
@@ -9,6 +9,10 @@ ONE_HOST = "only one host: no other can have its address"
 VIRTUAL_SERVICE = ("lo", "kube-ipvs0", "nodelocaldns")
 """Interfaces with addresses of services, which each host of a cluster may have."""
 LOOPBACK, IPV4 = "lo", 4
+LOOK = (
+    "`arping -c 3 -I {0} {1}` on a third host, with the name of its own interface, prints two hardware addresses as "
+    "long as both have it."
+)
 
 
 @check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
@@ -23,8 +27,7 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
     {address} leads to {host} in the list of hosts. On {holder}: `ip address del {address}/{prefix} dev {interface}`,
     and delete the line that sets it at boot, which `grep -rnwF {address} /etc/netplan /etc/network /etc/NetworkManager
     /etc/systemd/network /etc/sysconfig 2>/dev/null` prints with its file. Should {holder} keep it, give {host} another
-    one. Where it is not on lo, `arping -c 3 -I {interface} {address}` from a third host, with the name of its own
-    interface, prints two hardware addresses as long as both have it.
+    one. {look}
 
     ## Source
     RFC 5227 (IPv4 address conflict detection), RFC 4862 section 5.4 (duplicate address detection of IPv6). Compared are
@@ -68,6 +71,7 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
             other_address=reach[holder].address,
             interface=entry.interface,
             prefix=entry.prefix,
+            look="" if entry.interface == LOOPBACK else filled(LOOK, entry.interface, reach[host].address),
             observed=f"{host}, {holder}",
             expected=host,
         )

@@ -22,7 +22,8 @@ def host_name_repeated(names: PerHost[HostNames], launch: LaunchConfig) -> Itera
     ## What to do
     {remedy}
 
-    Give each host a unique name: `hostnamectl set-hostname NAME` on {host}, and the same name in /etc/hosts everywhere.
+    Give each host a unique name: `hostname NAME && echo NAME > /etc/hostname` on {host}, and the same name in
+    /etc/hosts everywhere.
 
     ## In a container
     Start the container of {host} again with a name of its own, `docker run --hostname NAME`, or with the name of its
@@ -84,4 +85,4 @@ def _remedy(hosts: list[str], names: set[str]) -> str:
         return ""
     first = strangers[0]
     rest = filled(", and so on for {0}", ", ".join(strangers[1:4])) if len(strangers) > 1 else ""
-    return filled("Give {0} its own name, on {1}: `hostnamectl set-hostname {2}`{3}.", first, first, first, rest)
+    return filled("Give {0} its own name, on {1}: `hostname {2} && echo {3} > /etc/hostname`{4}.", *[first] * 4, rest)

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.gpu import GpuCards
+from doctor.facts.host_variables import comment_out
 from doctor.facts.interfaces import Interfaces, export_commands
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets
@@ -51,6 +52,7 @@ def interface_setting_wrong(
                 expected.setdefault(key, choice.expected)
     for key, hosts in hosts_by_fault.items():
         variable, value, problem = key
+        by_shell = [host for host in hosts if launch.set_by_shell(host).get(variable) == value]
         is_address = variable in (HCCL_ADDRESS, MINDSPORE_ADDRESS)
         finding = Finding(
             "{variable} is {value}: {problem}",
@@ -60,6 +62,8 @@ def interface_setting_wrong(
             problem=problem,
             observed=value,
             expected="an address of the host itself" if is_address else expected[key],
-            exports=export_commands(variable, {host: interfaces[host] for host in hosts}, is_address),
+            exports=comment_out(variable, by_shell)
+            if by_shell
+            else export_commands(variable, {host: interfaces[host] for host in hosts}, is_address),
         )
         yield finding.as_warning(variable == TENSORPIPE_INTERFACE)

@@ -1,10 +1,14 @@
-from collections import defaultdict
+import shlex
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
-from doctor import ERROR, Finding, Skip, check, filled
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor.engine.addresses import means_own_host
+from doctor.facts.host_variables import ShellVariables
+from doctor.facts.job_paths import JobProgram
 from doctor.facts.names import is_address, normalize_host
 from doctor.job import LaunchConfig
-from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, TORCH_DEBUG
+from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, comparable
 
 IN_ENVIRONMENT = (
     "Set {0} once, where the job is launched, and pass it on to all hosts: a line in one host's ~/.bashrc, or an "
@@ -18,16 +22,22 @@ IN_FILES = (
 )
 
 
-@check(severity=ERROR, area="ranks")
-def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
-    """All hosts have the same rendezvous address, number of ranks, and settings that ranks must share.
+ADVISORY = ("shells", "programs")
+
+
+@check(severity=ERROR, area="ranks", advisory=ADVISORY)
+def launch_differs(
+    launch: LaunchConfig, shells: PerHost[ShellVariables] | None, programs: PerHost[JobProgram] | None
+) -> Iterator[Finding]:
+    """All hosts have the same program, rendezvous address, number of ranks, and settings that ranks must share.
 
     ## Why it matters
     Ranks with another MASTER_ADDR or MASTER_PORT wait for a store that no rank opens; with another WORLD_SIZE the store
     waits for ranks that do not exist. Ranks with another NCCL_ALGO, NCCL_PROTO or HCCL_OP_EXPANSION_MODE run another
     algorithm, and each waits for a message that no other sends. With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch makes a
     second group that compares each collective, and a rank waits in it for others that never join. Either way the job
-    hangs until a timeout of minutes.
+    hangs until a timeout of minutes. Ranks whose program is another one may make other groups, or a model of another
+    shape.
 
     ## What to do
     {remedy}
@@ -38,8 +48,11 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
     (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM); NCCL documentation, environment variables (NCCL_ALGO and NCCL_PROTO
     must be equal on all ranks), and its issue 969; HCCL documentation, the variables of algorithm, expansion and
     transport. Only `doctor merge` has the environment of each host's job: it cannot be read over SSH; the files of NCCL
-    can. What a launch line computes is seen where a shell on each host does it: bash(1), HOSTNAME and RANDOM. On the
-    master itself the address may be localhost, as the PyTorch operator of Kubernetes sets it.
+    can, and the variables of communication that a host's shell sets for torchrun, mpirun or pdsh outside of a
+    scheduler, where the shell that runs doctor does not set them. A program is compared without comments and empty
+    lines; it is a warning, as some lines matter to no rank. What a launch line computes is seen where a shell on each
+    host does it: bash(1), HOSTNAME and RANDOM. On the master itself the address may be localhost, as the PyTorch
+    operator of Kubernetes sets it.
     """
     for name, source in launch.differing.items():
         yield Finding(
@@ -54,8 +67,12 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
         )
     if launch.differing:
         return
-    environs = {host: launch.environ_of(host) for host in {**launch.env_by_host, **launch.files}}
-    if not launch.env_by_host and not any(launch.files.values()):
+    codes = {host: code for host, own in (programs or {}).items() if (code := own.texts.get(own.path))}
+    yield from _programs(codes, {own.path for own in (programs or {}).values()})
+    environs = {host: launch.environ_of(host) for host in {**launch.env_by_host, **launch.files, **launch.shells}}
+    if not launch.env_by_host and not any((*launch.files.values(), *launch.shells.values())):
+        if len(codes) > 1:
+            return
         raise Skip("only `doctor node` reads each host's own environment")
     set_by_files = {host: launch.set_by_files(host) for host in launch.files}
     for variable in (*JOB_WIDE, *EQUAL_EVERYWHERE):
@@ -69,15 +86,38 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
             yield from _findings(variable, hosts_by_value, in_files)
 
 
+def _programs(codes: Mapping[str, str], paths: Collection[str]) -> Iterator[Finding]:
+    """The hosts whose program is not that of most; all of them where there is no majority."""
+    counts = Counter(codes.values())
+    norm, count = counts.most_common(1)[0] if counts else ("", 0)
+    others = [host for host, code in codes.items() if code != norm or 2 * count <= len(codes)]
+    if len(counts) < 2 or len(paths) > 1:
+        return
+    holder, path = next(host for host, code in codes.items() if code == norm), *paths
+    yield Finding(
+        "{path} differs: {count} of {total} hosts have the same one",
+        hosts=others,
+        path=path,
+        count=count,
+        total=len(codes),
+        observed=filled("{0} versions", len(counts)),
+        expected="the same program on all hosts",
+        remedy=filled(
+            "Where the program of {0} is right, on each other host: `rsync -a {1}:{2} {3}`.",
+            holder,
+            holder,
+            *[shlex.quote(path)] * 2,
+        ),
+    ).as_warning()
+
+
 def _normalized(variable: str, value: str) -> str:
-    if variable == TORCH_DEBUG:  # the other levels only print
-        return "DETAIL" if value.upper() == "DETAIL" else ""
-    return normalize_host(value) if is_address(value) else value.lower().partition(".")[0]
+    return normalize_host(value) if is_address(value) else comparable(variable, value).partition(".")[0]
 
 
 def _drop_master(hosts_by_value: dict[str, list[str]]) -> None:
     """Leaves out the one host whose variable names itself as the master."""
-    here = [value for value in hosts_by_value if value == "localhost" or value.startswith("127.") or value == "::1"]
+    here = [value for value in hosts_by_value if means_own_host(value)]
     if len(here) == 1 and len(hosts_by_value[here[0]]) == 1:
         del hosts_by_value[here[0]]
 

@@ -37,7 +37,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     that cannot make its folder for logs starts none.
 
     ## What to do
-    - Some: on {host}, `findmnt -T {path}` names the file system that should hold the program. Where it is a shared one,
+    - File: on {host}, `findmnt -T {path}` names the file system that should hold the program. Where it is a shared one,
       mount it there as on {holder}. Else copy the program: `rsync -a --mkpath {holder}:{path} {path}`.
     - No GPU: write the number of ranks on each host in place of gpu, such as `torchrun --nproc-per-node 1`.
     - Module: on {holder}, `python3 -c "import importlib.util as u; print(u.find_spec('{module}').origin)"` prints where
@@ -45,14 +45,17 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
       `python3 -m pip install <package>`.
     - No module: install the package that has it, `python3 -m pip install <package>`, or name the folder that holds it:
       `export PYTHONPATH=<folder>`.
+    - Command: a shell of {host} does not find {path}. `command -v {path}` on {holder} prints where it is: install it on
+      {host}, too, and add its folder to the PATH at the top of ~/.bashrc: `export PATH=<folder>:$PATH`.
     - Mode: on {host}, `chmod +x {path}`.
-    - Interpreter: on {host}, `head -n 1 {path} | cat -A` shows it. With `^M` at its end: `dos2unix {path}`.
+    - Interpreter: on {host}, `head -n 1 "$(command -v {path})" | cat -A` shows it. With `^M` at its end: `dos2unix
+      {path}`.
     - Header: `sed -i '1i #!/usr/bin/env python3' {path}` of a program in Python, `#!/bin/bash` of one of the shell: a
       shell reads a file without it, torchrun, mpirun and srun do not ("Exec format error").
     - Text: `python3 -m py_compile {path}` shows the line. Correct it, or start the program with the Python it is for.
     - Name: rename {path}, and correct what imports it: Python takes it for the module of that name, which PyTorch
       needs.
-    - All: correct the path in the launch line, or in the variable that has it; or run the command in the folder that
+    - Path: correct the path in the launch line, or in the variable that has it; or run the command in the folder that
       holds it.
 
     ## Source
@@ -63,6 +66,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     program may look for it in a folder of its own. Of a job script absolute paths are looked for, and those behind a
     `cd` to an absolute path: where commands before the line may make the file, one that no host has is a warning. What
     starts in a container or is found on the PATH is not looked for.
+    What torchrun, accelerate or msrun starts by a shell on each host, outside of a scheduler, is looked for in the
+    folder of this command, as is the launcher in the PATH of a login; what fewer than half of the hosts have is not
+    judged.
     A module is, where torchrun or python starts it in this folder; on other hosts where srun starts all ranks, or
     mpirun a Python whose path the line names; and what the program imports first, by the interpreter that this shell
     finds for the line, which imports none of it; where PYTHONPATH is set, which a login may lack, under srun alone.
@@ -101,14 +107,16 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
                 expected=_expected(path, lacking, is_program),
                 holder=holder,
                 module=module,
-                case=_case(lacking, holder, module),
+                case=_case(path, lacking, holder, module),
             ).as_warning(not (is_program or holder or module or path in launch.launch_line or lacking in _SURE))
 
 
-def _case(lacking: str, holder: str | None, module: str | None) -> str:
+def _case(path: str, lacking: str, holder: str | None, module: str | None) -> str:
+    if "/" not in path and lacking == "missing" and not module and holder:
+        return "Command"
     if module:
         return "Module" if holder else "No module"
-    return _CASES.get(lacking, "Some" if holder else "All")
+    return _CASES.get(lacking, "File" if holder else "Path")
 
 
 def _expected(path: str, lacking: str, is_program: bool) -> str:

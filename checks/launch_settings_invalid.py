@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuCards
-from doctor.facts.job_paths import NcclFiles
+from doctor.facts.host_variables import NcclFiles
 from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.facts.python_env import PythonEnv

@@ -1,12 +1,13 @@
 import re
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.job import LaunchConfig, misspelt
 from doctor.job.variables import relevant
 
 OF_RECIPES = ("NPROC_PER_NODE", "FORCE_TORCHRUN")
 """Variables that ms-swift and LLaMA-Factory turn into a launch of torchrun."""
+PLAIN = re.compile(r"[\w.,:/+-]{1,80}", re.ASCII)
 RECIPES = re.compile(r"(?:^|[\s/])(?:swift|megatron|llamafactory-cli|lmf)\s")
 
 
@@ -19,9 +20,10 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
     seems to have no effect. With NCCL_SOCKET_IFNAM the job may take a network interface that leads nowhere.
 
     ## What to do
-    Write {expected} instead of {variable} where the job is launched, which `grep -rn {variable} .` in the folder of the
-    job prints, or in the file of NCCL that has it: `sed -i.bak 's/{variable}/{expected}/' ~/.nccl.conf /etc/nccl.conf`.
-    If the name is meant as it is, accept the finding: `doctor explain waivers`.
+    {remedy}
+
+    Write {expected} instead of {variable} where the job is launched: `grep -rn {variable} .` in the folder of the job
+    prints the line. If the name is meant as it is, accept the finding: `doctor explain waivers`.
 
     ## Source
     The names are those of NCCL, HCCL, Gloo, PyTorch, torch_npu, MindSpore and OpenMP, of their sources and documents.
@@ -50,4 +52,27 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
             variable=name,
             observed=name,
             expected=intended,
+            remedy=_remedy(launch, hosts, name, intended),
         )
+
+
+def _remedy(launch: LaunchConfig, hosts: list[str], name: str, intended: str) -> str:
+    """The line in its right form; empty where its value is unknown, or no plain word."""
+    value = launch.env.get(name, "")
+    of_files = [host for host in hosts if name in launch.files.get(host, {})]
+    if not PLAIN.fullmatch(name) or not (of_files or PLAIN.fullmatch(value)):
+        return ""
+    if of_files:
+        return filled(
+            "On {2}: `sed -i.bak 's/{0}/{1}/' $(grep -ls {0} ~/.nccl.conf /etc/nccl.conf)`.",
+            name,
+            intended,
+            ", ".join(of_files[:4]),
+        )
+    return filled(
+        "In the job's script, in place of {0}: `export {1}={2}`. `grep -rn {0} .` in the folder of the job prints the "
+        "line. If the name is meant as it is, accept the finding: `doctor explain waivers`.",
+        name,
+        intended,
+        value,
+    )

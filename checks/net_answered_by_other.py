@@ -24,8 +24,11 @@ SEARCHED = (
     "neighbour`, on {1} and on another host must show one hardware address for it."
 )
 
+NAMES_RULES = ("rules", "addresses")
+"""What only root may read names the rule; connections that were tried need none."""
 
-@check(severity=ERROR, area="network", single_host=ONE_HOST, follows_from=CAUSES)
+
+@check(severity=ERROR, area="network", single_host=ONE_HOST, follows_from=CAUSES, advisory=NAMES_RULES)
 def net_answered_by_other(
     answers: PerHost[NetworkAnswer],
     rules: PerHost[FirewallRules] | None,

@@ -10,8 +10,11 @@ from doctor.net.findings import located_failures
 
 ONE_HOST = "only one host: there is no other to connect to"
 
+NAMES_RULES = ("rules", "addresses")
+"""What only root may read names the rule; connections that were tried need none."""
 
-@check(severity=ERROR, area="network", single_host=ONE_HOST)
+
+@check(severity=ERROR, area="network", single_host=ONE_HOST, advisory=NAMES_RULES)
 def net_flows_lost(
     answers: PerHost[NetworkAnswer],
     rules: PerHost[FirewallRules] | None,

@@ -11,8 +11,11 @@ from doctor.net.findings import measured_slow_paths, slow_path_finding
 
 ONE_HOST = "only one host: there is no other to connect to"
 
+NAMES_RULES = ("rules", "addresses", "interfaces")
+"""What only root may read names the rule; connections that were tried need none."""
 
-@check(severity=ERROR, area="network", single_host=ONE_HOST)
+
+@check(severity=ERROR, area="network", single_host=ONE_HOST, advisory=NAMES_RULES)
 def net_packets_lost(
     answers: PerHost[NetworkAnswer],
     rules: PerHost[FirewallRules] | None,

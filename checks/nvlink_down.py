@@ -47,7 +47,8 @@ def nvlink_down(
     for own in links.values():
         for gpu, count in own.active.items():
             alike[gpu, own.products.get(gpu, "")][count] += 1
-    ((usual, _),) = Counter(len(own.active) + len(own.unread) for own in links.values()).most_common(1)
+    listed = Counter(len(own.active) + len(own.unread) for own in links.values())
+    usual = max(listed, key=lambda number: (listed[number], number))  # at a tie, whichever host comes first
     for host, own in links.items():
         has_switch = host in cards and cards[host].switches > 0
         if len(own.active) + len(own.unread) < usual and not has_switch:

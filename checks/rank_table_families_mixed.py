@@ -29,12 +29,15 @@ def rank_table_families_mixed(table: RankTable) -> Iterator[Finding]:
     if len(by_family) > 1:
         few_of = min(by_family, key=lambda version: (len(by_family[version]), version))
         minority = by_family[few_of]
+        tie = all(len(addresses) == len(minority) for addresses in by_family.values())
+        accused = [address for addresses in by_family.values() for address in addresses] if tie else minority
         yield Finding(
             "{count} of {total} device addresses are IPv{version}, the others are not: {which}",
-            hosts=tuple(dict.fromkeys(host for host, _ in minority)),
+            hosts=tuple(dict.fromkeys(host for host, _ in accused)),
             count=len(minority),
             total=sum(map(len, by_family.values())),
             version=few_of,
             which=limit_items(name for _, name in minority),
+            tie=tie,
         )
     table.require_fields("device_ip")

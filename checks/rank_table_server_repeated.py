@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
+from doctor.engine.addresses import means_own_host
 from doctor.job import RankTable, limit_items
 from doctor.job.rank_table.model import MAX_SERVER_ID
 
@@ -37,8 +38,7 @@ def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
             both = [first[name], server.path]
             yield Finding("the server_id {name} appears twice: {places}", hosts=(name,), name=name, places=both)
         first.setdefault(name, server.path)
-    loose = [s.server_id for s in table.servers if s.server_id.lower() == "localhost" or s.server_id.startswith("127.")]
-    loose += [s.server_id for s in table.servers if s.server_id in ("::1", "0.0.0.0")]
+    loose = [server.server_id for server in table.servers if means_own_host(server.server_id)]
     if loose and len(table.servers) > 1:
         yield Finding(
             "on every host, {ids} refers to that host itself",

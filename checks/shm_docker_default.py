@@ -35,5 +35,4 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
             "/dev/shm holds {observed}, the default of a container; expected {expected}",
             observed=bytes_text(shm.size),
             expected="more than 64 MiB",
-            container=shm.container,
         )

@@ -31,7 +31,7 @@ def smoke_input_slow(
     on the same CPU is left to that check. `doctor watch` judges the rank's own work in the whole training, as
     smoke-rank-slow does, and it is this check where the wait for the input makes up half or more of what is longer.
     """
-    slow = slow_ranks("input", paces, started, run.watched)
+    slow = slow_ranks("input", paces, started, run)
     if run.watched:
         yield from slow_rank_findings(
             run,
@@ -44,7 +44,7 @@ def smoke_input_slow(
         return
     yield from slow_rank_findings(
         run,
-        input_only(slow, paces, started),
+        input_only(slow, paces, started, run),
         "{who} took {ratio} times the median time of the peers to prepare the same input: {seconds} against {norm} "
         "(confidence {confidence})",
     )

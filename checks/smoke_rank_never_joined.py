@@ -18,11 +18,10 @@ LOOPBACK = (
 REMEDIES = (
     DEVICE_MEMORY,
     (
-        r"\bTORCH_DISTRIBUTED_DEBUG is DETAIL on (.{1,300}) and not on ",
+        r"\b([A-Z][A-Z0-9_]{2,60}) is \S{1,60} on (\S{1,60}) and (?:not set|\S{1,60}) on ",
         (
-            "`unset TORCH_DISTRIBUTED_DEBUG` before the program in the job's script; where the script does not set it, "
-            "`grep -rs TORCH_DISTRIBUTED_DEBUG /etc/environment /etc/profile.d ~/.bashrc` on {0} prints the file that "
-            "does. Or `export TORCH_DISTRIBUTED_DEBUG=DETAIL` on all hosts."
+            "`unset {0}` before the program in the job's script, or set it alike on all hosts; where the script does "
+            "not set it, `grep -rs {0} /etc/environment /etc/profile.d ~/.bashrc` on {1} prints the file that does."
         ),
     ),
     (
@@ -96,10 +95,11 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     can be of one host, or others of their host came. To be late is no error: when each rank that has not joined has had
     20 s in which it could run, the hosts try new connections to each other's ranks, twice, and a host that no other
     reaches is named, or a rank that is within a call which is neither torch's nor an import, or that alone sleeps in a
-    function of the kernel which waits for no other rank (a name lookup that reads a pipe), or the hosts where
-    TORCH_DISTRIBUTED_DEBUG is DETAIL, or is not, unlike on most. Where nothing is found,
-    the run goes on until its budget ends (`smoke-budget-spent`). This verdict can be wrong where all hosts but the
-    master's have the same fault of their own.
+    function of the kernel which waits for no other rank (a name lookup that reads a pipe), or the hosts with
+    another value than most of a variable that all ranks must have alike, such as TORCH_DISTRIBUTED_DEBUG=DETAIL. They
+    are named as well where all others crash as they meet them; of two hosts, and where only some crash, the crashed
+    ones too. Where nothing is found, the run goes on until its budget ends (`smoke-budget-spent`). This verdict can
+    be wrong where all hosts but the master's have the same fault of their own.
     """
     yield from failure_findings(
         run,

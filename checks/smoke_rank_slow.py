@@ -41,7 +41,9 @@ def smoke_rank_slow(
     of the median rank with the same kind of device, and more than the noise of these times makes likely for any
     rank (the confidence); never more than half of the ranks. Where a rank looks slow, all ranks do the work again, up
     to three times within two seconds, and it has to be slow each time (by half of the 10 % at least): another program
-    that has the caches of a host for a moment makes no slow rank. This verdict can be wrong where that lasts longer. In
+    that has the caches of a host for a moment makes no slow rank. Where the median
+    rank waits for a CPU for half of its time or more, a rank is slow from 50 % on: other programs use its caches then.
+    This verdict can be wrong where that lasts longer. In
     simulated healthy fleets with 12 % of noise none was called slow in 1000. `doctor watch` judges the times of the
     whole training; a rank is not named where twice the time that it waited for a CPU explains the difference. Where
     half or more of what is longer is the wait for the input, it is smoke-input-slow. Of ranks on accelerators
@@ -60,7 +62,7 @@ def smoke_rank_slow(
     that time shows it, in each of its minutes, by the same rule. A device that is slow when it has become hot is found
     so; the report has the temperatures beside. This can be wrong where another program used that host for so long.
     """
-    slow = slow_ranks("compute", paces, started, run.watched)
+    slow = slow_ranks("compute", paces, started, run)
     yield from slow_rank_findings(
         run,
         slow,

@@ -22,6 +22,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.shell_quote import placeholder_names
 from doctor.engine.texts import filled, read_table, restated, table_of, texts_within
 from doctor.report.explain.examples import EXAMPLES, EXAMPLES_FILE, ExampleFinding, read_examples
+from doctor.report.layout.advice import case_labels
 
 CHECK_TESTS = Path(__file__).with_name("checks")
 CHECKS = str(bundled_folder("checks"))
@@ -110,6 +111,24 @@ def example(check: Check, findings: list[Finding]) -> ExampleFinding:
     return ExampleFinding(best.template, values)
 
 
+def with_case(check: Check, row: ExampleFinding, findings: list[Finding]) -> ExampleFinding:
+    """An example of a page with cases, and which of them it is: that of the finding of the tests most like it."""
+    labels = {label for label in case_labels(check.section("What to do")) if label}
+    alike = [finding for finding in findings if finding.template == row.template and labels & _cases(finding)]
+    if labels & set(row.values.values()) or not alike:
+        return row
+
+    def likeness(finding: Finding) -> int:
+        return sum(_readable(finding.values.get(name)) == value for name, value in row.values.items())
+
+    [case, *_] = sorted(labels & _cases(max(alike, key=likeness)))
+    return row._replace(values=dict(sorted({**row.values, "case": case}.items())))
+
+
+def _cases(finding: Finding) -> set[str]:
+    return {value for value in finding.values.values() if isinstance(value, str)}
+
+
 def is_current(row: ExampleFinding, findings: list[Finding]) -> bool:
     """Whether a check still says this sentence; where its tests make it say nothing, the example stays."""
     return not findings or row.template in {finding.template for finding in findings}
@@ -136,6 +155,7 @@ def main(argv: list[str]) -> int:
         if name in checks and "--all" not in argv and is_current(row, fresh.get(name, []))
     }
     rows = kept | {name: example(checks[name], fresh[name]) for name in set(checks) - set(kept) if fresh.get(name)}
+    rows = {name: with_case(checks[name], row, fresh.get(name, [])) for name, row in rows.items()}
     examples = {name: {"template": row.template, "values": row.values} for name, row in sorted(rows.items())}
     document = {"examples": examples, "texts": table_of(texts_within(examples))}
     EXAMPLES_FILE.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -402,6 +402,24 @@ early_end.wait_for_end()
     assert re.fullmatch(r"doctor preflight: UNKNOWN nodes=0/3 why=interrupted exit=143 t=\S+s\n", done.stdout)
 
 
+def test_words_behind_the_two_dashes_are_no_options_of_a_preflight_that_is_stopped(tmp_path: Path) -> None:
+    """Seen: the file of the training's own ``--report`` was removed as an earlier report."""
+    results, report = tmp_path / "results.json", tmp_path / "report.json"
+    program = """
+import os, signal, sys
+from doctor.preflight import early_end
+early_end.install(sys.argv[1:])
+os.kill(os.getpid(), signal.SIGTERM)
+early_end.wait_for_end()
+"""
+    for file in (results, report):
+        file.touch()
+    line = ["preflight", "--report", str(report), "--", "python3", "train.py", "--report", str(results)]
+    line += ["--fail-exit", "7", "--profile", "prolog"]
+    done = subprocess.run([sys.executable, "-c", program, *line], cwd=ROOT, timeout=60, capture_output=True)
+    assert (done.returncode, results.exists(), report.exists()) == (143, True, False)
+
+
 @pytest.mark.parametrize("moment", ["Deadline", "PreflightReporter"])
 def test_a_signal_while_a_preflight_prepares_itself_leaves_its_line(moment: str) -> None:
     program = f"""

@@ -11,8 +11,11 @@ import pytest
 import doctor.remedy.catalog
 from doctor.cli.app import application
 from doctor.cli.fast_explain import explanation
+from doctor.engine.catalog import load_checks
 from doctor.engine.errors import CommandError
 from doctor.remedy.playbook import built_in_playbook
+from doctor.report.explain.checks import check_page
+from doctor.report.explain.examples import read_examples
 
 RULE = '''
 from doctor import ERROR, Finding, check
@@ -136,3 +139,14 @@ def test_the_quick_way_reads_our_playbooks_as_the_loader_does() -> None:
 @pytest.mark.parametrize("name", ["no-such-check", "../engine/check", "--help", "", "kernel"])
 def test_any_other_name_goes_the_long_way(name: str) -> None:
     assert explanation(name) is None
+
+
+@pytest.mark.parametrize("name", ["launch-option-refused", "launch-program-missing", "process-limit-low"])
+def test_of_a_page_with_cases_the_example_fills_its_own_case_alone(name: str) -> None:
+    check = next(check for check in load_checks() if check.name == name)
+    example = read_examples()[name]
+    page = check_page(check, (), example)
+    others = [line for line in page.split("What to do")[1].splitlines() if line.lstrip().startswith("- ")]
+    own = [line for line in others if line.strip().startswith(f"- {example.values['case']}:")]
+    assert len(own) == 1 and len(others) > 1
+    assert not [line for line in others if line not in own and str(example.values["observed"]) in line]

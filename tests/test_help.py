@@ -43,6 +43,16 @@ def test_all_else_goes_the_long_way(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_what_reads_the_job_s_environment_reads_a_launch_line(name: str) -> None:
+    """`doctor net HOSTS -- torchrun ...` was refused, as the list of such commands lacked it."""
+    group: Any = get_command(application([name]))
+    has_source = any("--job-script" in option.opts for option in group.commands[name].params)
+    before = take_launch_line([name, "--", "torchrun", "train.py"])
+    assert (before == [name]) == (has_source or name in ("watch", "rehearse"))
+    take_launch_line([name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_zero_that_stands_for_none_is_not_shown_as_a_default(name: str) -> None:
     """`--port ... [default: 0]` reads as if port 0 were tried."""
     command: Any = typer.main.get_command(application([name]))

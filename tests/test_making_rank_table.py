@@ -154,7 +154,9 @@ class TestWhatIsMade:
     def test_this_host_alone_is_called_by_its_address_not_by_what_means_every_host(self) -> None:
         facts = healthy("A2")
         facts[HostAddresses] = addresses("127.0.0.1", "172.16.0.10")
-        assert table(built_table({"localhost": facts})).servers[0].server_id == "172.16.0.10"
+        for host in ("localhost", "localhost.", "ip6-localhost", "::1", "127.0.1.1"):
+            assert table(built_table({host: facts})).servers[0].server_id == "172.16.0.10"
+        assert table(built_table({"127.example": facts})).servers[0].server_id == "127.example"
 
 
 class TestNoTable:

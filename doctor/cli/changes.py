@@ -26,7 +26,7 @@ from doctor.cli.host_options import (
     examine_options,
     validate_connection,
 )
-from doctor.cli.launch_source import SourceOptions, launch_line, with_hosts_of_line
+from doctor.cli.launch_source import SourceOptions, job_targets, launch_line
 from doctor.cli.shared_options import (
     ChecksOption,
     ConfigOption,
@@ -60,7 +60,6 @@ from doctor.session.policy import apply_policy
 from doctor.session.replay import Examination, replay
 from doctor.session.run_history import HistoryOptions, machine_name, remember
 from doctor.session.select_checks import choose_with_rounds, load_catalog
-from doctor.session.select_hosts import select_inventory
 
 LAST_GOOD = "last-good"
 SINCE_HELP = "A run of --save, a UTC time such as 2026-11-21T14:02, an age such as 2h or 7d, or last-good."
@@ -164,15 +163,12 @@ def _visit(
 ) -> Examination:
     """Reads the hosts, with a progress line. Raises: CommandError."""
     job_environment = source.read()
-    environ = job_environment.environ
-    selection = with_hosts_of_line(hosts.selection_by(connection), job_environment)
-    fleet = select_inventory(selection, scope, environ, job.ranks_per_host)
-    launch, within = job_environment.complete(job.launch()), job_environment.within(connection.within, fleet.local)
+    inventory, launch, within = job_targets(job_environment, hosts, scope, job, connection)
     options = replace(
         examine_options(connection, visit, launch, within), reads_settings=True, code=code_of_line(job_environment.line)
     )
-    inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
-    with closing(ProgressLine(len(fleet.hosts), sys.stderr)) as progress:
+    environ, table = job_environment.environ, hosts.rank_table or ""
+    with closing(ProgressLine(len(inventory.hosts), sys.stderr)) as progress:
         examination = examine(inventory, selected, options, environ, rank_table=table, progress=progress.step)
     if examination.stopped is not None:
         raise examination.stopped

@@ -21,7 +21,7 @@ from doctor.cli.host_options import (
     validate_connection,
     validate_product,
 )
-from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
+from doctor.cli.launch_source import SourceOptions, job_targets
 from doctor.cli.shared_options import (
     CheckOptions,
     NoHistoryOption,
@@ -33,7 +33,7 @@ from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.result import NO_HOST
 from doctor.engine.texts import filled
-from doctor.job.variables import TABLE_VARIABLES, communication
+from doctor.job.variables import TABLE_VARIABLES
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog, made_rounds
 
@@ -118,23 +118,18 @@ def command(
         named = bool(choice.select)
         raise typer.Exit(replay_and_report(run, selected, catalog, output, named=named, connection=reached_by))
     from doctor.session.run_history import keeps_settings
-    from doctor.session.select_hosts import select_inventory
     from doctor.session.training_files import with_launch_line
 
     rounds = made_rounds(smoke, net != "off")
     selected = choose_with_rounds(catalog, choice.select, choice.ignore, rounds, _requested(compare, paths))
     job_environment = source.read()
     environ = job_environment.environ
-    if no_hosts:
-        fleet = _empty_inventory(hosts)
-    else:
-        selection = with_hosts_of_line(hosts.selection_by(connection), job_environment)
-        fleet = select_inventory(selection, scope, environ, job.ranks_per_host)
-    launch = job_environment.complete(job.launch(product))
+    fleet = _empty_inventory(hosts) if no_hosts else None
+    inventory, launch, within = job_targets(job_environment, hosts, scope, job, connection, product, fleet)
     history = history_options("check", output, no_history)
     reads_settings = bool(compare) or keeps_settings(history)
     options = replace(
-        examine_options(connection, visit, launch, job_environment.within(connection.within, fleet.local)),
+        examine_options(connection, visit, launch, within),
         paths=paths,
         net=_network_options(net, selected) if net != "off" else None,
         smoke=_smoke_options(launch, environ) if smoke else None,
@@ -142,7 +137,7 @@ def command(
         reads_settings=reads_settings,
     )
     options = with_launch_line(options, job_environment, source.job_script)
-    inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
+    table = hosts.rank_table or ""
     raise typer.Exit(
         examine_and_report(inventory, selected, options, environ, table, catalog, output, history, live=live)
     )
@@ -155,9 +150,9 @@ def _network_options(mode: str, selected: Iterable[Check]) -> NetOptions:
 
 
 def _smoke_options(launch: LaunchOptions, environ: Mapping[str, str]) -> SmokeOptions:
-    from doctor.smoke.plan import SmokeOptions
+    from doctor.smoke.plan import options_of_launch
 
-    return SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ))
+    return options_of_launch(launch, environ)
 
 
 MAX_PATHS = 64

@@ -10,15 +10,17 @@ import typer
 from msgspec.structs import replace
 
 from doctor.engine.errors import UsageError
+from doctor.engine.language import before_launch_line
 from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
-    from doctor.cli.host_options import JobOptions
+    from doctor.cli.host_options import ConnectionOptions, HostOptions, JobOptions
     from doctor.engine.record import LaunchOptions
+    from doctor.environment.inventory import Inventory
     from doctor.environment.job_environment import JobEnvironment
     from doctor.hosts.selection import HostSelection
 
-COMMANDS = ("check", "smoke", "preflight", "node", "watch", "changes", "rehearse")
+COMMANDS = ("check", "net", "smoke", "preflight", "node", "watch", "changes", "rehearse")
 """The commands that take a launch line."""
 
 _argv: list[str] = []
@@ -66,31 +68,20 @@ class SourceOptions(NamedTuple):
         return job_environment.of_this_shell(os.environ)
 
 
-def job_of_launch(launch: LaunchOptions) -> JobOptions:
-    """The options of the job with what the launch line says."""
-    from doctor.cli.host_options import JobOptions
-
-    ranks = launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0
-    # A launch for one host, run on each of several, does not say where they meet.
-    is_local = launch.max_nodes == 1 and launch.master_addr in ("127.0.0.1", "localhost")
-    return JobOptions(launch.python, ranks, "" if is_local else launch.master_addr, launch.master_port or 0)
-
-
 def take_launch_line(argv: Sequence[str]) -> list[str]:
     """The command line before ``--``; keeps the words after it for `SourceOptions.read`.
 
     Raises: UsageError for ``--`` with nothing after it.
     """
     _argv.clear()
-    before = list(argv)
+    before, after = before_launch_line(list(argv))
     command = next((word for word in before if not word.startswith("-")), "")
-    if command not in COMMANDS or "--" not in before:
-        return before
-    position = before.index("--")
-    if position + 1 == len(before):
+    if command not in COMMANDS or not after:
+        return before + after
+    if len(after) == 1:
         raise UsageError("-- with nothing after it: expected a launch line, such as torchrun --nnodes 2 train.py")
-    _argv.extend(before[position + 1 :])
-    return before[:position]
+    _argv.extend(after[1:])
+    return before
 
 
 def launch_line() -> list[str]:
@@ -103,3 +94,24 @@ def with_hosts_of_line(selection: HostSelection, source: JobEnvironment) -> Host
     if selection.names_hosts or not (source.hosts or source.hostfile):
         return selection
     return replace(selection, hosts=source.hosts) if source.hosts else replace(selection, hostfile=source.hostfile)
+
+
+def job_targets(
+    source: JobEnvironment,
+    hosts: HostOptions,
+    scope: str,
+    job: JobOptions,
+    connection: ConnectionOptions,
+    product: str = "",
+    fleet: Inventory | None = None,
+) -> tuple[Inventory, LaunchOptions, str]:
+    """The hosts, the job's settings, and the command that enters its container or namespaces. Raises: CommandError.
+
+    ``fleet``: the hosts, where options and environment do not say them.
+    """
+    from doctor.session.select_hosts import select_inventory
+
+    if fleet is None:
+        selection = with_hosts_of_line(hosts.selection_by(connection), source)
+        fleet = select_inventory(selection, scope, source.environ, job.ranks_per_host)
+    return source.annotate(fleet), source.complete(job.launch(product)), source.within(connection.within, fleet.local)

@@ -12,7 +12,7 @@ import typer
 from doctor.cli.host_options import ProductOption, validate_product
 from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option_groups
 from doctor.engine.errors import UsageError
-from doctor.engine.language import localized_filled, phrase
+from doctor.engine.language import before_launch_line, localized_filled, phrase
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import NO_HOST
 from doctor.engine.streams import print_stderr
@@ -92,5 +92,5 @@ def _leave_out(why: str) -> None:
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """Files, and the words after ``--``, which the parser hands over as one list."""
-    after = len(sys.argv) - 1 - sys.argv.index("--") if "--" in sys.argv else 0
-    return arguments[: len(arguments) - after], arguments[len(arguments) - after :]
+    first = len(arguments) - len(before_launch_line(sys.argv)[1][1:])
+    return arguments[:first], arguments[first:]

@@ -26,7 +26,7 @@ from doctor.cli.host_options import (
     validate_connection,
     validate_product,
 )
-from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
+from doctor.cli.launch_source import SourceOptions, job_targets
 from doctor.cli.shared_options import (
     CheckOptions,
     NoHistoryOption,
@@ -41,7 +41,6 @@ from doctor.net.host_groups import topology_of
 from doctor.net.plan import NetOptions, tries_devices
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
-from doctor.session.select_hosts import select_inventory
 
 MODES = ("quick", "full")
 DEVICE_NETWORK = (
@@ -124,15 +123,8 @@ def command(
         reached_by = connection_words(connection, VisitOptions(sudo))
         raise typer.Exit(replay_and_report(run, selected, catalog, output, command="net", connection=reached_by))
     job_environment = source.read()
-    environ = job_environment.environ
-    selection = with_hosts_of_line(hosts.selection_by(connection), job_environment)
-    fleet = select_inventory(selection, scope, environ, job.ranks_per_host)
-    require_two_hosts(fleet.hosts, fleet.hosts_unknown)
-
-    launch, within = (
-        job_environment.complete(job.launch(product)),
-        job_environment.within(connection.within, fleet.local),
-    )
+    inventory, launch, within = job_targets(job_environment, hosts, scope, job, connection, product)
+    require_two_hosts(inventory.hosts, inventory.hosts_unknown)
     visit = VisitOptions(sudo, timeout, workers=workers)
     options = replace(
         examine_options(connection, visit, launch, within),
@@ -146,7 +138,7 @@ def command(
             topology=topology_of(topology) if topology else "",
         ),
     )
-    inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
+    environ, table = job_environment.environ, hosts.rank_table or ""
     history = history_options("net", output, no_history)
     raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history, "net"))
 

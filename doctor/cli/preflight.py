@@ -157,10 +157,7 @@ def command(
     options = within_time_left(options, read.time_left_s)
     if read.label:
         selection = with_hosts_of_line(options.hosts, read)
-        within = read.within(options.within, is_local=options.scope == "local")
-        options = msgspec.structs.replace(
-            options, source=read, job_script=source.job_script or "", hosts=selection, within=within
-        )
+        options = msgspec.structs.replace(options, source=read, job_script=source.job_script or "", hosts=selection)
     raise typer.Exit(run_preflight(options))
 
 

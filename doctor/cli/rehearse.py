@@ -77,13 +77,11 @@ def _evaluate(result: RehearsalResult) -> tuple[tuple[CheckFinding, ...], int]:
     for view in result.views:
         alike = by_host.setdefault(view.host, of_one_host(view.variables))
         by_host[view.host] = {name: value for name, value in alike.items() if view.variables.get(name) == value}
-    if not by_host:
-        return (), 0
     catalog = load_catalog([])
     names = {*of_launch_alone(catalog, [LaunchConfig])} - OF_RANKS
-    source = of_launch_line(result.line.argv, result.line.environ)
+    source = of_launch_line(result.line.argv, result.line.environ, written=result.line.written)
     launch = _with_ranks(source.complete(LaunchOptions()), by_host)
-    hosts = {host: HostRecord(Visit()) for host in by_host}
+    hosts = {host: HostRecord(Visit()) for host in by_host or [""]}
     report = replay(Run(SCHEMA, "", "", 0.0, hosts, launch=launch), [check for check in catalog if check.name in names])
     findings = tuple(
         CheckFinding(
@@ -96,4 +94,4 @@ def _evaluate(result: RehearsalResult) -> tuple[tuple[CheckFinding, ...], int]:
 
 
 def _with_ranks(launch: LaunchOptions, by_host: dict[str, dict[str, str]]) -> LaunchOptions:
-    return replace(launch, environ={**launch.environ, **next(iter(by_host.values()))}, by_host=by_host)
+    return replace(launch, environ={**launch.environ, **next(iter(by_host.values()), {})}, by_host=by_host)

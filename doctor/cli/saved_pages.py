@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 HELP = os.path.join(os.path.dirname(__file__), "help.txt")
 """Saved output of ``doctor --help``; a test fails when it is stale."""
 PAGES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "report", "explain", "pages.txt")
-"""A line of `FIELDS` for each check; then for each a form feed, its name, and its page, which is wrapped when shown."""
+"""A line for each check: name, severity, area, claim and bytes of its file, between tabs; then for each a form feed,
+its name, and its page, which is wrapped when shown."""
 START = "\f"
-FIELDS = ("name", "severity", "area", "claim", "bytes")
-"""Separated by tabs; the last is the size of the check's file."""
 
 
 def saved_answer(argv: list[str], environ: Mapping[str, str]) -> str | None:
@@ -38,7 +37,7 @@ def saved_answer(argv: list[str], environ: Mapping[str, str]) -> str | None:
 
 
 def saved_rows() -> dict[str, list[str]]:
-    """`FIELDS` by name of the check; empty where the file is missing."""
+    """The fields of its line by name of the check; empty where the file is missing."""
     rows: dict[str, list[str]] = {}
     try:
         with open(PAGES, encoding="utf-8") as file:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
+from msgspec.structs import replace
 
 from doctor.cli.baseline_files import add_to_baseline, compared_baseline
 from doctor.cli.host_options import (
@@ -24,7 +25,7 @@ from doctor.cli.host_options import (
     ssh_options,
     validate_connection,
 )
-from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
+from doctor.cli.launch_source import SourceOptions, job_targets, with_hosts_of_line
 from doctor.cli.shared_options import (
     CheckOptions,
     NoHistoryOption,
@@ -37,11 +38,11 @@ from doctor.cli.shared_options import (
 from doctor.engine.check import Check
 from doctor.engine.errors import UsageError, require_one_of, require_utf_8
 from doctor.engine.quantities import parse_bytes
+from doctor.engine.record import LaunchOptions
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.hosts.nodeset import InventoryError, validate_host
 from doctor.hosts.selection import HostSelection
-from doctor.job.variables import communication
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.connection import ssh_to
 from doctor.session.examine import examine, examine_smoke
@@ -49,8 +50,7 @@ from doctor.session.examine_options import ExamineOptions
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks, print_warning
 from doctor.session.select_checks import choose_checks, load_catalog
-from doctor.session.select_hosts import select_inventory
-from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions, read_layout
+from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions, options_of_launch, read_layout
 from doctor.smoke.run.channels import start_agents
 from doctor.smoke.run.early_start import take_early
 from doctor.smoke.triage.screening import needs_screening
@@ -126,23 +126,22 @@ def command(
     validate_output(output, choice.checks)
     require_one_of("--scope", scope, SCOPES)
     job_environment = source.read()
-    environ, launch = job_environment.environ, job_environment.complete(job.launch())
-    smoke_options = parse_smoke_options(training, job_of_launch(launch), environ)
+    environ = job_environment.environ
+    smoke_options = parse_smoke_options(training, job_environment.complete(job.launch()), environ)
     if output.from_file:
         run, catalog = load_saved_run(output.from_file), load_catalog(choice.checks)
         selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
         reached_by = connection_words(connection, VisitOptions())
         raise typer.Exit(replay_and_report(run, selected, catalog, output, command="smoke", connection=reached_by))
-    warn_of_time_left(smoke_options, launch.time_left_s)
-    selection, ssh = with_hosts_of_line(hosts.selection_by(connection), job_environment), ssh_options(connection)
     # An empty name is that of a variable that is not set, and no leave to test.
-    fleet = None if when_idle is None else _idle_node(when_idle, selection)
-    fleet = fleet or select_inventory(selection, scope, environ, job.ranks_per_host)
-    fleet = job_environment.annotate(fleet)
-    ssh = ssh_to(fleet, ssh, connection.transport)
+    selection = with_hosts_of_line(hosts.selection_by(connection), job_environment)
+    idle = None if when_idle is None else _idle_node(when_idle, selection)
+    fleet, launch, within = job_targets(job_environment, hosts, scope, job, connection, fleet=idle)
+    warn_of_time_left(smoke_options, launch.time_left_s)
+    ssh = ssh_to(fleet, ssh_options(connection), connection.transport)
     # The agents of a screening are started cell by cell.
     screened = needs_screening(len(fleet.hosts), smoke_options.cell_size)
-    smoke_checks_only = not (any(choice) or connection.within or screened)
+    smoke_checks_only = not (any(choice) or within or screened)
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
     transport = None
@@ -157,9 +156,7 @@ def command(
 
     catalog = load_catalog(choice.checks)
     selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)
-    options = ExamineOptions(
-        transport=connection.transport, ssh=ssh, within=connection.within, launch=launch, smoke=smoke_options
-    )
+    options = ExamineOptions(transport=connection.transport, ssh=ssh, within=within, launch=launch, smoke=smoke_options)
     progress = ProgressLine(len(fleet.hosts), sys.stderr)
     events = start_events(output, fleet.hosts, selected, fleet.source)
     step, stage = combine_callbacks(progress.step, events.host), combine_callbacks(progress.stage, events.stage)
@@ -215,12 +212,13 @@ def _load_meanwhile(checks: Iterable[Check]) -> Iterator[object]:
 
 
 def parse_smoke_options(
-    training: TrainingOptions, job: JobOptions, environ: Mapping[str, str] | None = None
+    training: TrainingOptions, launch: LaunchOptions, environ: Mapping[str, str] = os.environ
 ) -> SmokeOptions:
     """The options of the command line as a `SmokeOptions`; ``environ``: the job's. Raises: CommandError."""
     require_one_of("--backend", training.backend, BACKENDS)
     require_one_of("--env", training.env, ENVIRONMENTS)
-    sent = {"--python": job.python, "--interface": training.interface, "--master-addr": job.master_addr}
+    of_launch = options_of_launch(launch, environ if training.env == "job" else {})
+    sent = {"--python": launch.python, "--interface": training.interface, "--master-addr": of_launch.master_addr}
     for option, value in sent.items():
         require_utf_8(option, value)
     try:
@@ -228,9 +226,9 @@ def parse_smoke_options(
             read_layout(text)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return SmokeOptions(
-        backend=None if training.backend == "auto" else training.backend,  # type: ignore[arg-type]
-        ranks_per_host=job.ranks_per_host,
+    return replace(
+        of_launch,
+        backend=None if training.backend == "auto" else training.backend,
         devices=device_numbers(training.devices),
         layouts=tuple(training.layout),
         native=training.native,
@@ -238,16 +236,12 @@ def parse_smoke_options(
         steps=training.steps,
         seed=training.seed,
         max_bytes=_bytes(training.max_bytes),
-        master_addr=job.master_addr,
-        master_port=job.master_port,
         budget=training.budget,
-        python=job.python,
         interface=training.interface,
         baseline=compared_baseline(training.baseline, training.save_baseline),
         soak=time_option("--for", training.soak, 0.0),
         cell_size=_cell_size(training.cells),
-        environment=training.env,  # type: ignore[arg-type]
-        variables=communication(os.environ if environ is None else environ) if training.env == "job" else {},
+        environment=training.env,
     )
 
 

@@ -17,7 +17,6 @@ import msgspec
 import typer
 
 from doctor import __version__
-from doctor.cli.host_options import JobOptions
 from doctor.cli.main import main as run_command
 from doctor.cli.main import run_guarded, run_parser
 from doctor.cli.shared_options import (
@@ -98,7 +97,7 @@ def command(
     """
     del local_rank  # torch.distributed.launch adds it to every command line; the environment has it, too
     _validate(training, output)
-    smoke_options = parse_smoke_options(training, JobOptions())
+    smoke_options = parse_smoke_options(training, LaunchOptions())
     if any(choice):  # what is refused is refused here, and so on every rank
         choose_checks(load_catalog(choice.checks), choice.select, choice.ignore, roots=True)
 

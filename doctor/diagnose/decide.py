@@ -46,6 +46,7 @@ from doctor.diagnose.rules.silent_ranks import (
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import common_target, divergence, ended_by, gave_up_last, lateness, named_peer
 from doctor.diagnose.signature import ERROR_ROLES, Signature
+from doctor.engine.addresses import means_own_host
 from doctor.engine.texts import beginning, filled, joined
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
@@ -372,7 +373,7 @@ def _logless_peers(case: Case) -> set[str]:
     """The peers without a log whose connections ended, as the lines of those that lost them name them."""
     lost = (event for event in case.events if case.role(event) == "victim")
     peers = set(filter(None, (named_peer(case, event) for event in lost))).difference(map(culprit_of, case.processes))
-    return {_NEIGHBOR if peer.host.startswith("127.") else peer.name for peer in peers}
+    return {_NEIGHBOR if means_own_host(peer.host) else peer.name for peer in peers}
 
 
 def _without_reason(case: Case) -> tuple[str, list[str]]:

@@ -12,6 +12,7 @@ from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process, name_of_local_rank
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.signature import ERROR_ROLES, Signature
+from doctor.engine.addresses import means_own_host
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 
@@ -58,7 +59,7 @@ class FailureBlock(msgspec.Struct):
     @property
     def is_placed(self) -> bool:
         """Its host is known by a name that tells it from others."""
-        return bool(self.host) and not self.host.startswith("localhost")
+        return bool(self.host) and not means_own_host(self.host)
 
     @property
     def seconds(self) -> float:
@@ -228,12 +229,16 @@ def ended_well_ranks(reports: Sequence[Event]) -> dict[int, FailureBlock]:
 
 
 def place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
-    """Gives processes that only their pid tells apart the rank that the launcher's report shows for it."""
-    blocks = failure_blocks(reports)
-    rank_of_pid = {block.pid: block.rank for block in blocks if block.rank is not None and block.pid}
+    """Gives processes that only their pid tells apart the rank that the launcher's report shows for it.
+
+    Of several with one pid, as those of containers often have, the one of its host: else it is not known.
+    """
+    by_pid = lists_by_key((block.pid, block) for block in failure_blocks(reports) if block.rank is not None)
     for process in processes:
-        if process.rank is None and process.pid in rank_of_pid:
-            process.rank = rank_of_pid[process.pid]
+        listed = by_pid.get(process.pid, []) if process.pid and process.rank is None else []
+        ranks = {block.rank for block in [block for block in listed if block.host == process.host] or listed}
+        if len(ranks) == 1:
+            process.rank = ranks.pop()
 
 
 def place_on_hosts(processes: Sequence[Process], reports: Sequence[Event], catalog: Catalog) -> None:

@@ -188,9 +188,9 @@ class Pattern(msgspec.Struct, frozen=True, dict=True):
         return self.literals[0]
 
     @cached_property
-    def encoded(self) -> bytes:
-        """The literal as it stands in a log."""
-        return self.literal.encode()
+    def encoded(self) -> tuple[bytes, ...]:
+        """The literals as they stand in a log."""
+        return tuple(literal.encode() for literal in self.literals)
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -223,8 +223,8 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
     for signature in loaded.values():
         for field in ("explains", "wrong_beside", "field_of", "kernel_faults"):
             names: tuple[str, ...] = getattr(signature, field)
-            known = fault_rows() if field == "kernel_faults" else loaded
-            absent = next((name for name in names if name not in known), "")
+            allowed = fault_rows() if field == "kernel_faults" else loaded
+            absent = next((name for name in names if name not in allowed), "")
             if absent:
                 problem = f"{field} {printable_excerpt(absent)!r}"
                 raise SignatureError(filled("{0}: {1}; expected a signature's id", signature.id, problem))

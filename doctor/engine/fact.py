@@ -86,7 +86,8 @@ class ProbeArguments(TypedDict, total=False):
     ``environ``, the job's variables that are read at a start (`doctor.job.variables.at_start`), ``program``, the file
     that its launch line starts, ``is_started``, that it is run itself, or its ``module``, ``output``, where its
     launcher writes logs, ``counts_gpus``, that the GPUs of a host are its number of ranks, and ``files``, the
-    configurations that the line names.
+    configurations that the line names; ``likely``, those of these paths that a shell on each host may start elsewhere,
+    ``.`` for its folder; ``launcher``, whose interpreter is the job's.
     In round 2 also, by the name of the fact that is ``asked`` for, what its `Fact.plan` returned for this host.
     """
 
@@ -108,6 +109,8 @@ class ProbeArguments(TypedDict, total=False):
     output: str
     counts_gpus: bool
     files: list[str]
+    likely: list[str]
+    launcher: str
     job: str
 
 

@@ -99,7 +99,7 @@ def take_option(argv: list[str], environ: Mapping[str, str]) -> list[str]:
 
     What follows ``--`` is another program's. Raises: UsageError for a language that there is none of.
     """
-    remaining, after = _before_launch_line(argv)
+    remaining, after = before_launch_line(argv)
     requested, source = environ.get(VARIABLE) or "auto", VARIABLE
     kept: list[str] = []
     remaining.reverse()
@@ -121,7 +121,8 @@ def take_option(argv: list[str], environ: Mapping[str, str]) -> list[str]:
     return kept + after
 
 
-def _before_launch_line(argv: list[str]) -> tuple[list[str], list[str]]:
+def before_launch_line(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The words of doctor, and those from ``--`` on, behind which another program's stand."""
     place = argv.index("--") if "--" in argv else len(argv)
     return argv[:place], argv[place:]
 

@@ -22,7 +22,7 @@ def _hide(text: str) -> str:
 
 def without_secrets(report: Report) -> Report:
     """The report with `doctor.engine.secrets.HIDDEN` in place of tokens, passwords and private keys in its texts."""
-    if not any(report is known for known in _last):
+    if not any(report is redacted for redacted in _last):
         _last[:] = [report, _hidden(report)]
     return _last[1]
 

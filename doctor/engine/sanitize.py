@@ -165,7 +165,9 @@ def parse_problem(error: BaseException, limit: int = 300, data: bytes = b"") -> 
     malformed, colon, place = text.partition("JSON is malformed: ")
     if malformed or not colon:
         return text
-    what, _, byte = place.removesuffix(")").rpartition(" (byte ")
+    problem, _, byte = place.removesuffix(")").rpartition(" (byte ")
     return (
-        filled("JSON is malformed: {0} (byte {1})", what, byte) if byte.isdecimal() and what in JSON_PROBLEMS else text
+        filled("JSON is malformed: {0} (byte {1})", problem, byte)
+        if byte.isdecimal() and problem in JSON_PROBLEMS
+        else text
     )

@@ -31,10 +31,10 @@ class Catalogue:
         that have one. A comma stays where words are between the values: it is that of a list of names.
         """
         exact = self.texts.get(english)
-        known = origin(english) if exact is None and english and depth < MAX_DEPTH else None
-        if known is None:
+        made_of = origin(english) if exact is None and english and depth < MAX_DEPTH else None
+        if made_of is None:
             return exact or english
-        template, values = known
+        template, values = made_of
         if callable(values):
             return values(self.filled(template, depth + 1))
         texts = {name: self.filled(value, depth + 1) for name, value in values.items()}

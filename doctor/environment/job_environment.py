@@ -16,7 +16,14 @@ from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
-from doctor.environment.launch_trials import is_here, launch_refusals, script_refused, starts_here, with_app_file
+from doctor.environment.launch_trials import (
+    before_line,
+    is_here,
+    launch_refusals,
+    starts_by_login,
+    starts_here,
+    with_app_file,
+)
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
     hosts_not_given,
@@ -29,6 +36,7 @@ from doctor.environment.outer_launcher import (
     store_not_opened,
 )
 from doctor.environment.schedulers import batch_allocation
+from doctor.environment.script_shell import shell_refused
 from doctor.environment.slurm_tasks import first_task_host
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
@@ -86,6 +94,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     time_left_s: float | None = None
     """Until the scheduler ends the job that doctor runs in; not for a job script, whose job is another one."""
     starts_here: bool = False
+    """As in `LaunchOptions`."""
+    by_login: bool = False
     """As in `LaunchOptions`."""
     enter: tuple[str, ...] = ()
     """Command prefix that enters the process's namespaces on this host; empty where they are those of doctor."""
@@ -158,6 +168,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             outer_by_directive=by_directive,
             node_rank=same_node_rank(line, tasks),
             starts_here=self.starts_here,
+            by_login=self.by_login,
             store_by_name=_store_by_name(call),
             announces_name=_store_by_name(call, "local-addr"),
             refused=tuple(
@@ -184,11 +195,17 @@ def of_this_shell(environ: Mapping[str, str]) -> JobEnvironment:
 
 
 def of_launch_line(
-    argv: Sequence[str], environ: Mapping[str, str], *, tries: bool = False, is_next: bool = False
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    tries: bool = False,
+    is_next: bool = False,
+    written: LaunchLine | None = None,
 ) -> JobEnvironment:
     """The environment of the program that a launch line starts from this shell. Raises: InputError.
 
-    ``tries``: the launcher is asked whether it would start it; ``is_next``: as in `launch_refusals`.
+    ``tries``: the launcher is asked whether it would start it; ``is_next``: as in `launch_refusals`. ``written``: the
+    line as the script has it that runs next on this host.
     """
     try:
         line = read_launch_line(argv, environ)
@@ -200,12 +217,16 @@ def of_launch_line(
         line = msgspec.structs.replace(
             line, problems=(*line.problems, *launch_refusals(line, argv, environ, is_next=is_next))
         )
+    if written:
+        problems = (*line.problems, *written.problems, *before_line(written, environ))
+        line = msgspec.structs.replace(line, problems=tuple(dict.fromkeys(problems)))
     source = _with_line(line, environ, "the launch line")
     return msgspec.structs.replace(
         source,
         time_left_s=seconds_left(environ),
         time_limit_s=step_limit(line),
         starts_here=starts_here(line, environ),
+        by_login=starts_by_login(line, environ),
         login=launcher_login(line, environ),
     )
 
@@ -276,12 +297,10 @@ def _of_line_of_script(
     environ: Mapping[str, str],
     next_path: str,
 ) -> JobEnvironment:
-    job_line = script_line
     by_scheduler = script.resources != Resources()
-    is_tried = next_path and not (script_line.problems or script_line.conditional)
-    is_here = not by_scheduler or batch_allocation(environ) is not None  # else it runs on other hosts
-    if is_tried and is_here and (refused := script_refused(script_line, environ, next_path)):
-        job_line = msgspec.structs.replace(script_line, problems=(refused,))
+    is_tried = next_path and (not by_scheduler or batch_allocation(environ) is not None)  # else it runs on other hosts
+    refused = (shell_refused(next_path, environ) or before_line(script_line, environ)) if is_tried else ()
+    job_line = msgspec.structs.replace(script_line, problems=(*script_line.problems, *refused))
     if inner:
         container = inner.line.container or script_line.container
         job_line = msgspec.structs.replace(inner.line, line=script_line.line, container=container)

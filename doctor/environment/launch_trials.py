@@ -28,7 +28,7 @@ from doctor.job.launch_line.commands import is_plain, launcher_rows, wrapper_row
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import split_options
-from doctor.job.shell.word import literal_words
+from doctor.job.shell.word import ASKS_FOR_FILES, literal_words
 from doctor.job.variable_names import is_misspelt, is_one_slip
 
 _NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
@@ -59,7 +59,8 @@ _OF_STEP = {
     **dict.fromkeys(("cd", "pushd"), 'cd "$@"'),
     **dict.fromkeys(("source", "."), 'IFS=:; for folder in $PATH; do test -r "$folder/$1" && exit; done; : < "$1"'),
     **dict.fromkeys(("<", "<>"), ': < "$1"'),
-    "ulimit": 'ulimit "$@"',
+    **{name: f'{name} "$@"' for name in ("ulimit", *ASKS_FOR_FILES)},
+    "type": 'type "$1" > /dev/null',
     "$": 'declare -p "$1" > /dev/null',
 }
 """By what a script does before its launch line: the same for bash alone, with nothing of the script run."""
@@ -214,7 +215,7 @@ def launch_refusals(
         if os.path.isabs(needed) and "%" not in needed and not is_there(needed):
             expected = "a file that is there" if name == "input" else "a folder that is there"
             return [OptionProblem(command, f"--{name}", printable(needed, 200), expected)]
-    if (done := _tried(trial, environ)) is None:
+    if (done := run_trial(trial, environ)) is None:
         return [OptionProblem(command, TRIAL, "", shlex.join(trial))]
     text = plain_lines((done.stderr + done.stdout).decode("utf-8", "replace"))
     maps = _MAP in text or "-----" not in text  # Open MPI 4 may end with 0 where it maps nothing, and frames the reason
@@ -224,7 +225,7 @@ def launch_refusals(
     if "run as root" in text:
         return [OptionProblem(command, *_ROOT)]
     prefix = environ.get("OPAL_PREFIX") if "unknown option" in text else ""  # without its files it knows no option
-    reason = _message(text) or filled("exit code {0}", done.returncode)
+    reason = trial_message(text) or filled("exit code {0}", done.returncode)
     reason = f"OPAL_PREFIX={printable(prefix, 100)}: {reason}" if prefix else reason
     return [OptionProblem(command, WAITS if _WAITS.search(text) else TRIAL, reason, shlex.join(trial))]
 
@@ -254,41 +255,18 @@ def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str])
     return None
 
 
-def _shell_refused(path: str, environ: Mapping[str, str]) -> OptionProblem | None:
-    """What the ``sh`` of a script's first line says of its text, which it reads and does not run; dash is no bash.
-
-    A warning, unless that shell runs this process: a user may start the script by ``bash``.
+def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProblem | None:
+    """What ends a script on this host before its launch line runs: a file or a folder that is not there, a limit that
+    cannot be raised, a variable that nothing sets, a launcher or a Python that its PATH does not have.
     """
-    text = read_bounded_text(path) if os.path.isfile(path) else ""
-    match = re.match(r"#! ?(/\S{0,100}/(?:da)?sh)[ \t]*(?:-[a-z]+)?\n", text)
-    if match is None or "extglob" in text:
-        return None
-    shell, sets = match[1], re.search(r"(?m)^set -[a-z]*o pipefail\b", text)
-    for words in [["-n", path], *([["-c", "set -o pipefail"]] if sets else [])]:
-        done = _tried([shell, *words], environ)
-        if done is not None and done.returncode:
-            reason = _message(plain_lines(done.stderr.decode("utf-8", "replace")))
-            runs_this = os.path.realpath(f"/proc/{os.getppid()}/exe") == os.path.realpath(shell)
-            return OptionProblem(
-                os.path.basename(shell), TRIAL if runs_this else WAITS, reason, shlex.join([shell, *words])
-            )
-    return None
-
-
-def script_refused(line: LaunchLine, environ: Mapping[str, str], path: str) -> OptionProblem | None:
-    """What ends a script on this host before its launch line runs: its shell's syntax, a file or a folder that is not
-    there, a limit that cannot be raised, a variable that nothing sets, a launcher or a Python that its PATH does not
-    have.
-    """
-    if refused := _shell_refused(path, environ):
-        return refused
     for need in [need for need in line.needs if need.ends][:_MOST_STEPS]:
         kind, arguments = (need.kind, need.arguments) if need.kind in _OF_STEP else ("cd", _folder_of(need.arguments))
         trial = ["bash", "-c", _OF_STEP[kind], "bash", *arguments]
-        done = _tried(trial, environ, need.folder)
+        done = run_trial(trial, environ, need.folder)
         if done is not None and done.returncode:
             text = re.sub(r"(?m)^bash: line \d+: ", "", plain_lines(done.stderr.decode("utf-8", "replace")))
-            return OptionProblem("bash", TRIAL, filled("line {0}: {1}", need.line, _message(text)), shlex.join(trial))
+            reason = trial_message(text) or filled("{0}: not found", arguments[kind in ASKS_FOR_FILES])
+            return OptionProblem("bash", TRIAL, filled("line {0}: {1}", need.line, reason), shlex.join(trial))
     path = line.environ.get("PATH", environ.get("PATH", ""))
     if not line.is_first or "PATH=" in line.unresolved:
         return wrapper_refused(line, environ, is_of_script=True)
@@ -296,6 +274,16 @@ def script_refused(line: LaunchLine, environ: Mapping[str, str], path: str) -> O
         return wrapper_refused(line, environ, is_of_script=True)
     ask = shlex.join(("env", f"PATH={path}", "/bin/sh", "-c", 'type "$0"', absent))
     return OptionProblem("bash", TRIAL, filled("line {0}: {1}", line.line, filled("{0}: not found", absent)), ask)
+
+
+def before_line(line: LaunchLine, environ: Mapping[str, str]) -> tuple[OptionProblem, ...]:
+    """What ends a script before its launch line on this host, beside the problems that the line has."""
+    for need in line.needs:
+        if need.kind == "()":
+            name = f"{need.arguments[0]}()"
+            return (OptionProblem("bash", name, filled("in line {0}", need.line), filled("a call of it")),)
+    refused = None if line.problems or line.conditional else script_refused(line, environ)
+    return (refused,) if refused else ()
 
 
 def _folder_of(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -321,14 +309,14 @@ def wrapper_refused(
         trial[-2:] = [":"]
         if any(shutil.which(name, path=_path(line, environ)) is None for name in names):
             return None
-    done = _tried(trial, environ)
+    done = run_trial(trial, environ)
     if done is None:
         return OptionProblem(trial[0], TRIAL, "", shlex.join(trial))
-    reason = _message(plain_lines(done.stderr.decode("utf-8", "replace"))) or filled("{0}: not found", launcher)
+    reason = trial_message(plain_lines(done.stderr.decode("utf-8", "replace"))) or filled("{0}: not found", launcher)
     return OptionProblem(trial[0], TRIAL, reason, shlex.join(trial)) if done.returncode else None
 
 
-def _tried(
+def run_trial(
     trial: Sequence[str], environ: Mapping[str, str], folder: str = ""
 ) -> subprocess.CompletedProcess[bytes] | None:
     """What a trial ended with, in English; None where it did not start, or did not end in time."""
@@ -417,15 +405,27 @@ def _leads_here(name: str) -> tuple[str, bool]:
     return name, False
 
 
-def _message(text: str) -> str:
+def trial_message(text: str) -> str:
     """The first errors of a launcher, in one line."""
     lines = [re.sub(r"^\S+: (?:error|fatal): ", "", line) for line in text.splitlines() if re.search(r"\w", line)]
     return printable(" ".join(dict.fromkeys(line.strip() for line in lines)), _MOST_LETTERS)
 
 
+_BY_LOGIN = ("torchrun", "accelerate", "msrun", "openmpi", "deepspeed", "ssh")
+
+
 def is_here(call: LaunchCall) -> bool:
     """No host is named but this one, as localhost."""
     return all(map(means_own_host, call.hosts))
+
+
+def starts_by_login(line: LaunchLine, environ: Mapping[str, str]) -> bool:
+    """The outermost launcher is called by a shell on each host, or reaches the hosts over SSH.
+
+    A scheduler's processes have the environment of its daemon, or of the caller.
+    """
+    first = line.launchers[0].launcher if line.launchers else ""
+    return first in _BY_LOGIN and batch_allocation(environ) is None
 
 
 def starts_here(line: LaunchLine, environ: Mapping[str, str], default_hostfile: str = DEFAULT_HOSTFILE) -> bool:

@@ -65,6 +65,11 @@ KERNEL_FILES = (
     "/sys/module/apparmor/parameters/enabled", "/sys/module/overlay/parameters/*", "/sys/module/vfio*/parameters/*",
 )  # fmt: skip
 """Small files whose content is one setting each; a zero of an interface or a card is what everybody has."""
+DEVICE_FILES = (
+    "/dev/davinci*", "/dev/devmm_svm", "/dev/hisi_hdc", "/dev/kfd", "/dev/dri/renderD*", "/dev/infiniband/[ru]*",
+    "/dev/null", "/dev/zero", "/dev/urandom",
+)  # fmt: skip
+"""Files that stand for devices, but for those that the first use of a device makes."""
 STATUS_NAMES = (
     ("Umask", "umask"), ("Groups", "groups"), ("CapBnd", "bounding capabilities"), ("Seccomp", "seccomp"),
     ("NoNewPrivs", "no new privileges"), ("Cpus_allowed_list", "CPUs"), ("Mems_allowed_list", "NUMA nodes"),
@@ -76,7 +81,7 @@ LOGIN_FILES = (
     ("/proc/self/timerslack_ns", "timer slack"), ("/proc/self/personality", "personality"),
 )  # fmt: skip
 MAX_ROWS = 4096
-STATE_CATEGORIES = ("login", "kernel", "files", "interfaces")
+STATE_CATEGORIES = ("login", "kernel", "files", "interfaces", "devices")
 
 
 def _login() -> dict:  # type: ignore[type-arg]
@@ -105,6 +110,14 @@ def _kernel() -> dict:  # type: ignore[type-arg]
             if value and (value.strip("0, ") or not each.match(path)) and len(values) < MAX_ROWS:
                 values[path] = value
     return values
+
+
+def _devices() -> dict:  # type: ignore[type-arg]
+    """Mode and owners of each file of `DEVICE_FILES`."""
+    import glob
+
+    states = {path: os.lstat(path) for pattern in DEVICE_FILES for path in sorted(glob.glob(pattern))[:256]}
+    return {path: "%o %d %d" % (state.st_mode, state.st_uid, state.st_gid) for path, state in states.items()}  # noqa: UP031
 
 
 def _address(text: str) -> str:
@@ -147,6 +160,7 @@ def read_host_state(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
         "files": read_file_states(FURTHER_FILES, True),
         "routers": _routers(),
         "neighbours": _neighbours(),
+        "devices": _devices(),
     }
 
 
@@ -160,7 +174,7 @@ class HostState(Fact, frozen=True):
          "files": {"/root/.bashrc": "571 bytes, CRC-32 5a1c9e07",
                    "/etc/os-release": "../usr/lib/os-release, 267 bytes, CRC-32 a01c9e07"},
          "routers": [["eth0", "0.0.0.0/0", "via 10.0.0.1 metric 100"]],
-         "neighbours": [["eth0", "10.0.0.9", "02:00:00:00:00:07"]]}
+         "neighbours": [["eth0", "10.0.0.9", "02:00:00:00:00:07"]], "devices": {"/dev/davinci0": "20660 0 1990"}}
     """
 
     probe = ask(read_host_state, timeout=30)
@@ -175,7 +189,8 @@ class HostState(Fact, frozen=True):
         neighbours = _by_name("neighbour {1} of {0}", raw.neighbours, "{2}")
         kernel = {name: value for name, value in raw.kernel.items() if not _OF_CONTAINERS.match(name)}
         interfaces = {name: ", ".join(sorted(values)) for name, values in {**routers, **neighbours}.items()}
-        return cls({"login": raw.login, "kernel": kernel, "files": raw.files, "interfaces": interfaces})
+        given = {"login": raw.login, "kernel": kernel, "files": raw.files, "interfaces": interfaces}
+        return cls(given if raw.devices is None else {**given, "devices": raw.devices})
 
 
 class _Tables(msgspec.Struct):
@@ -184,6 +199,8 @@ class _Tables(msgspec.Struct):
     files: dict[str, str]
     routers: list[tuple[str, str, str]]
     neighbours: list[tuple[str, str, str]]
+    devices: dict[str, str] | None = None
+    """None: of a run that did not read them."""
 
 
 _OF_CONTAINERS = re.compile(f"/(?:sys/class/net|proc/sys/net/ipv[46]/conf)/(?:{'|'.join(CONTAINER_INTERFACES)})")

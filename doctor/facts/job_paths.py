@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.remote.runtime.processes import run_tool
-from doctor.remote.runtime.reading import find_tool
+from doctor.remote.runtime.reading import find_interpreter, find_tool, interpreter_of
 
 
 def _checksum(path: str, size: int, end: float) -> str:
@@ -219,9 +217,8 @@ def _states_of_modules(
     folders = environ.get("PYTHONPATH", "").split(":") if not os.path.isabs(folder) else []
     if any(part and not os.path.isabs(part) for part in folders):
         return {}
-    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    tool = find_tool(launcher, path) or ""
-    python = tool if os.path.basename(tool).startswith("python") else _interpreter_of(tool)
+    tool = (find_interpreter(launcher, os.environ.get("PATH", "")) or [""])[0]
+    python = tool if os.path.basename(tool).startswith("python") else interpreter_of(tool)
     if not os.path.basename(python).startswith("python") or not os.access(python, os.X_OK):
         return {}
     command = [
@@ -245,7 +242,7 @@ def _state_of_started(path: str) -> str:
     """Whether the kernel runs a program: its mode, and the interpreter that its first line names."""
     if not os.access(path, os.X_OK):
         return "not executable"
-    interpreter = _interpreter_of(path)
+    interpreter = interpreter_of(path)
     if interpreter:
         return "there" if os.path.exists(interpreter) else "without interpreter"
     return "text" if _is_text(path) else "there"
@@ -262,17 +259,6 @@ def _is_text(path: str) -> bool:
     return not beginning.startswith(b"#!") and beginning.isascii() and b"\0" not in beginning
 
 
-def _interpreter_of(path: str) -> str:
-    """The interpreter that a script's first line names; empty where it names none."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with os.fdopen(fd, "rb") as file:
-            command = file.readline(256).strip(b"\n").split(b" ") if file.read(2) == b"#!" else []
-    except OSError:
-        return ""
-    return os.fsdecode(next(filter(None, command), b""))
-
-
 def _state_of_output(path: str) -> str:
     """Whether a folder can be made there."""
     while not os.path.lexists(path) and os.path.dirname(path) != path:
@@ -286,10 +272,27 @@ def _state_of_output(path: str) -> str:
 _UNUSABLE = ("without interpreter", "text", "broken", "shadowed")
 
 
+def _code_checksum(path: str) -> str:
+    """Of a program's lines but comments and empty ones; empty where it cannot be read, or is larger than 1 MiB."""
+    import hashlib
+
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            text = file.read((1 << 20) + 1)
+    except OSError:
+        return ""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
+    return hashlib.sha256(b"\n".join(lines)).hexdigest() if len(text) <= 1 << 20 else ""
+
+
 def find_program(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: whether the file that the launch line starts, and those that it names, are there for the job.
 
     A file may also be meant beside the program. Python starts a folder only by its ``__main__.py``.
+
+    ``likely``: paths in the caller's folder, or ``.``: a shell on each host starts the line, perhaps in another folder.
+    What is not there may be elsewhere.
     """
     path = arguments.get("program", "")
     names = arguments.get("files", [])
@@ -303,12 +306,25 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
     if state == "there" and arguments.get("is_started"):
         state = _state_of_started(path)
     module = arguments.get("module")
+    environ = dict(arguments.get("environ", {}))
+    likely = arguments.get("likely", [])
+    if "." in likely:
+        environ.pop("PYTHONPATH", None)  # that of the caller's shell
     if module and (module[1] or state == "there"):
-        files.update(_states_of_modules(arguments.get("environ", {}), path, *module))
+        files.update(_states_of_modules(environ, path, *module))
+    if module and "." in likely:
+        tool = find_tool(module[0], os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin")
+        files[module[0]] = _state_of_started(tool) if tool else "missing"
+    for name in (*likely, *[name for name in files if "." in likely and not name.startswith("/")]):
+        if files.get(name) == "missing":
+            files[name] = "elsewhere"
+    if path in likely and state == "missing":
+        state = "elsewhere"
     output = arguments.get("output", "")
     if output:
         files[output] = _state_of_output(output)
-    answer: dict[str, object] = {"path": path, "state": state, "files": files}
+    texts = {path: _code_checksum(path)} if state == "there" and path.endswith(".py") else {}
+    answer: dict[str, object] = {"path": path, "state": state, "files": files, "texts": texts}
     if arguments.get("counts_gpus"):
         folders = [folder for folder in ("/dev", "/dev/dri") if os.path.isdir(folder)]
         answer["has_gpus"] = any(name.startswith(_GPU_FILES) for folder in folders for name in os.listdir(folder))
@@ -333,6 +349,8 @@ class JobProgram(Fact, frozen=True):
     elsewhere, file that is shadowed, as Python takes it for another one, and folder for logs, which is there or
     blocked."""
 
+    texts: dict[str, str] = {}
+    """The checksum of the program's lines, without comments."""
     has_gpus: bool | None = None
     """Of a launch line that starts a rank for each GPU; None: another one."""
 
@@ -349,54 +367,6 @@ class JobProgram(Fact, frozen=True):
             if state not in ("there", "missing", "folder", "blocked", "not executable", "elsewhere", *_UNUSABLE):
                 raise Unreadable(f"{path}: {state}")
         return program
-
-
-def read_nccl_files(arguments: ProbeArguments) -> dict[str, str] | None:
-    """Runs on the host: the files of variables that NCCL reads, in its order; None without a device file of a GPU."""
-    if not any(name.startswith(_GPU_FILES[:3]) for name in os.listdir("/dev")):
-        return None
-    environ = dict(os.environ, **arguments.get("environ", {}))
-    paths = (environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf"), "/etc/nccl.conf")
-    texts = {}
-    for path in paths:
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        except OSError:  # NCCL passes over it, too
-            continue
-        with os.fdopen(fd, "rb") as file:
-            texts[path] = file.read(1 << 16).decode("utf-8", "replace") if stat.S_ISREG(os.fstat(fd).st_mode) else ""
-    return texts
-
-
-class NcclFiles(Fact, frozen=True):
-    r"""The variables that NCCL's own files set on a host with GPUs, where its environment has no such variable.
-
-    Raw output, as JSON::
-
-        {"/etc/nccl.conf": "NCCL_SOCKET_IFNAME=eth0\n"}
-
-    Source: NCCL documentation, "Environment Variables", and src/misc/param.cc (``initEnvFunc``): NCCL_CONF_FILE, else
-    ~/.nccl.conf, then /etc/nccl.conf; a line sets what no line before it sets.
-    """
-
-    probe = ask(read_nccl_files, job=True)
-
-    variables: dict[str, str]
-    paths: dict[str, str]
-    """By variable, the file that sets it."""
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> NcclFiles:
-        if (texts := msgspec.convert(answer.json(), dict[str, str] | None)) is None:
-            raise Absent("no GPU: NCCL has no settings to read")
-        variables: dict[str, str] = {}
-        paths: dict[str, str] = {}
-        for path, text in texts.items():
-            for line in text.splitlines():
-                name, equals, value = line.partition("=")
-                if equals and re.fullmatch(r"NCCL_[A-Z0-9_]{1,60}", name, re.ASCII) and name not in paths:
-                    variables[name], paths[name] = printable(value, 256), printable(path, 200)
-        return cls(variables=variables, paths=paths)
 
 
 class PathState(msgspec.Struct, frozen=True):

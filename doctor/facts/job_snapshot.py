@@ -124,7 +124,7 @@ def below(top):
     for folder, folders, names in os.walk(top):
         folders[:] = sorted(name for name in folders if name[0] not in "._" and folder.count("/") < top.count("/") + 6)
         for name in sorted(names):
-            if name.endswith(".py") and bounded():
+            if (name.endswith(".py") or compiled(name)) and bounded():
                 yield os.path.join(folder, name)
         if cut_sources:
             return

@@ -61,12 +61,12 @@ def _own_options(settings: dict, folder: str) -> list:  # type: ignore[type-arg]
         options += ["-o", setting]
     options += ["-o", "LogLevel=INFO", "-o", "ConnectionAttempts=1"]
     if settings.get("stricthostkeychecking", "ask") not in ("true", "yes", "ask"):
-        known = os.path.join(folder, "known_hosts")
-        with open(known, "ab") as copy:
+        copied_keys = os.path.join(folder, "known_hosts")
+        with open(copied_keys, "ab") as copy:
             for path in settings.get("userknownhostsfile", "").split():
                 with contextlib.suppress(OSError), open(os.path.expanduser(path), "rb") as file:
                     copy.write(file.read(1 << 22) + b"\n")
-        options += ["-o", "UserKnownHostsFile=" + known]
+        options += ["-o", "UserKnownHostsFile=" + copied_keys]
     return options
 
 

@@ -57,19 +57,7 @@ def measure_shm(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     if not os.path.isdir("/dev/shm"):
         return {"there": False}
     usage = os.statvfs("/dev/shm")
-    inside = os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv")
-    try:
-        with open("/proc/1/cgroup") as file:
-            text = file.read()
-        inside = inside or any(word in text for word in ("docker", "kubepods", "containerd", "/lxc"))
-    except OSError:
-        pass
-    return {
-        "there": True,
-        "size": usage.f_blocks * usage.f_frsize,
-        "free": usage.f_bavail * usage.f_frsize,
-        "container": inside,
-    }
+    return {"there": True, "size": usage.f_blocks * usage.f_frsize, "free": usage.f_bavail * usage.f_frsize}
 
 
 class SharedMemory(Fact, frozen=True):
@@ -77,7 +65,7 @@ class SharedMemory(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"there": true, "size": 67108864, "free": 67104768, "container": true}
+        {"there": true, "size": 67108864, "free": 67104768}
     """
 
     probe = ask(measure_shm, job=True)
@@ -86,15 +74,13 @@ class SharedMemory(Fact, frozen=True):
     """Bytes; 0 stands for a /dev/shm without a limit of its own."""
     free: int
     """Bytes."""
-    container: bool
-    """It is that of a container, as far as is known."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SharedMemory:
         data = answer.json()
         if not data["there"]:
             raise Absent("there is no /dev/shm")
-        return msgspec.convert({key: data[key] for key in ("size", "free", "container")}, cls)
+        return msgspec.convert({key: data[key] for key in ("size", "free")}, cls)
 
     @property
     def limited(self) -> bool:

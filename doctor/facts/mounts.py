@@ -30,7 +30,7 @@ DISK_KINDS = frozenset(
     ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat", "tmpfs", "hugetlbfs")
 )
 """Types of file systems on disks of the host, or in its memory."""
-PASSED_OVER = re.compile(r"/(?:var/lib/(?:kubelet|docker|containers)|run|snap|etc|dev/shm|proc|sys)(?:/|$)")
+PASSED_OVER = re.compile(r"/(?:var/lib/(?:kubelet|docker|containers)|run|snap|etc|proc|sys)(?:/|$)")
 """Folders where mounts come and go with each container or login, or have a fact for themselves."""
 MAX_MOUNTS = 64
 MAX_OPTIONS = 2000

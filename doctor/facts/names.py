@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import msgspec
 
-from doctor.engine.addresses import is_plain_address, plain_address
+from doctor.engine.addresses import is_plain_address, means_own_host, plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import beginning, filled
 
@@ -236,7 +236,7 @@ class HostNames(Fact, frozen=True):
         if any(
             normalize_host(address) in map(normalize_host, addresses)
             for address in master_addresses
-            if not normalize_host(address).startswith("127.")
+            if not means_own_host(address)
         ):
             return True
         return not is_address(master) and short_name(master) == short_name(self.own)

@@ -15,7 +15,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import beginning, filled
 from doctor.remote.runtime.processes import run_tool
-from doctor.remote.runtime.reading import effective_time, find_tool, matching_paths
+from doctor.remote.runtime.reading import effective_time, find_interpreter, find_tool, matching_paths
 from doctor.remote.runtime.streams import last_lines
 
 UNDECIDED = "<version>"
@@ -83,8 +83,8 @@ end: two fifths of the CPU time of an import of torch.
 def find_python(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the path of the job's interpreter; empty when there is none."""
     requested = arguments.get("python", "")
-    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    return {"asked": requested, "path": find_tool(requested or "python3", path) or ""}
+    python = find_interpreter(requested, os.environ.get("PATH", ""), arguments.get("launcher", ""))
+    return {"asked": requested, "path": (python or [""])[0]}
 
 
 class JobPython(Fact, frozen=True):
@@ -111,12 +111,11 @@ def ask_interpreter(
     No lines: there is no such interpreter, or it failed, as the answer says. ``ends``: what the last line begins with.
     """
     requested = arguments.get("python", "")
-    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = find_tool(requested or "python3", path)
-    answer: dict[str, Any] = {"asked": requested, "path": python or ""}
+    python = find_interpreter(requested, os.environ.get("PATH", ""), arguments.get("launcher", ""))
+    answer: dict[str, Any] = {"asked": requested, "path": (python or [""])[0]}
     if not python:
         return answer, []
-    code, out, err = run_tool([python, "-c", program], dict(os.environ), seconds)
+    code, out, err = run_tool([*python, "-c", program], dict(os.environ), seconds)
     lines = [line.split(" ", 3) for line in out.decode("utf-8", "replace").splitlines() if line.startswith("doctor ")]
     if code or not lines or lines[-1][1] not in ends:
         errors = err.decode("utf-8", "replace").strip().splitlines()
@@ -302,12 +301,9 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
 
     The last one, where no other went well, is without the job's variables.
     """
-    import shutil
-
     requested = arguments.get("python", "")
-    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = shutil.which(requested or "python3", path=path)
-    answer: dict[str, Any] = {"asked": requested, "path": python or "", "set_env": "", "tries": []}
+    python = find_interpreter(requested, os.environ.get("PATH", ""), arguments.get("launcher", ""))
+    answer: dict[str, Any] = {"asked": requested, "path": (python or [""])[0], "set_env": "", "tries": []}
     if not python:
         return answer
     folder = str(arguments.get("import_folder") or "")
@@ -324,8 +320,8 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
     runs += [(runs[-1][0], {name: "" for name in variables if name != "PATH"})] if variables else []
     for script, environ in runs:
         line = '. "$0" >/dev/null 2>&1; exec "$@"' if script else 'exec "$@"'
-        shell = shutil.which("bash") or "/bin/sh"
-        command = [shell, "-c", line, script, python, "-c", IMPORT_TORCH, *folders]
+        shell = find_tool("bash", os.environ.get("PATH", "")) or "/bin/sh"
+        command = [shell, "-c", line, script, *python, "-c", IMPORT_TORCH, *folders]
         answer["tries"].append(_attempt(command, environ, 40))
         if answer["tries"][-1].get("code", 0) == 0:  # it went well, or took too long
             break

@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from doctor.engine.addresses import means_own_host
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Absent, Fact, Unreadable
+from doctor.engine.grouping import lists_by_key
+from doctor.engine.sanitize import number_ranges
 from doctor.engine.texts import filled
 from doctor.facts.control_group import ControlGroup
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.gpu import GpuCards
+from doctor.facts.gpu import GpuCards, GpuInventory
+from doctor.facts.hccn.link_state import DeviceFec, DeviceMtu
+from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.host_settings import HostSettings, NetworkCards
 from doctor.facts.host_state import STATE_CATEGORIES, HostState
 from doctor.facts.interfaces import Interfaces, Link
@@ -40,6 +45,8 @@ class SettingSource(NamedTuple):
     category: str
     fact: type[Fact]
     values: Callable[[Any], Values | None]
+    names: str = ""
+    """How the names of its values begin; empty: as those of no other source of the category."""
 
 
 def _system(fact: HostSettings) -> Values:
@@ -64,12 +71,14 @@ def _limits(fact: ResourceLimits) -> Values:
 
 
 def _mounts(fact: MountTable) -> Values:
-    return {mount.target: _mount(mount) for mount in (*fact.disks, *fact.mounts)}
+    mounts = {mount.target: _mount(mount) for mount in (*fact.disks, *fact.mounts)}
+    return {filled("options of {0}", name) if name == "/dev/shm" else name: text for name, text in mounts.items()}
 
 
 def _mount(mount: Mount) -> str:
     """Without what differs at each mount: descriptors and process numbers (autofs, FUSE)."""
-    options = [word for word in mount.options if not word.startswith(("fd=", "pgrp=", "pipe_ino=", "timeout="))]
+    own = ("fd=", "pgrp=", "pipe_ino=", "timeout=", *(("size=",) if mount.target == "/dev/shm" else ()))
+    options = [word for word in mount.options if not word.startswith(own)]
     return f"{mount.source} {mount.kind} {','.join(sorted(options))}"
 
 
@@ -111,7 +120,7 @@ def _loopback(fact: Interfaces) -> Values:
     more = [
         f"{address.address}/{address.prefix}"
         for address in fact.addresses
-        if address.interface in names and not address.address.startswith("127.") and address.address != "::1"
+        if address.interface in names and not means_own_host(address.address)
     ]
     return values | ({"loopback addresses": ", ".join(more)} if more else {})
 
@@ -170,6 +179,24 @@ def _python(fact: PythonEnv) -> Values:
     return {"interpreter": f"{fact.path} {fact.version}", **packages}
 
 
+def _alike(values: Mapping[int, object]) -> str:
+    """One setting of each device: what all have, else by value the devices."""
+    devices = lists_by_key((str(value), device) for device, value in sorted(values.items()))
+    parts = (f"{value} ({number_ranges(those)})" for value, those in devices.items())
+    return "".join(devices) if len(devices) == 1 else ", ".join(parts)
+
+
+def _gpus(fact: GpuInventory) -> Values:
+    """Of all GPUs each setting that an operator chooses. What the driver could not read is not known to be gone."""
+    fields = ("name", "persistence", "mig", "compute_mode", "ecc_mode", "power_limit", "vbios")
+    read = {name: {gpu.index: getattr(gpu, name) for gpu in fact.gpus} for name in fields}
+    known = {
+        name: {at: value for at, value in by_gpu.items() if value not in (None, "")} for name, by_gpu in read.items()
+    }
+    values = {"GPU " + name.replace("_", " "): _alike(by_gpu) for name, by_gpu in known.items() if by_gpu}
+    return {UNREAD: "others", **values} if any(gpu.failed or gpu.strange for gpu in fact.gpus) else values
+
+
 def _of_category(category: str) -> Callable[[HostSnapshot | HostState], Values | None]:
     return lambda fact: fact.values.get(category)
 
@@ -179,9 +206,14 @@ SOURCES: tuple[SettingSource, ...] = (
     SettingSource("python", PythonEnv, _python),
     SettingSource("libraries", JobSnapshot, lambda fact: fact.libraries),
     SettingSource("sources", JobSnapshot, lambda fact: fact.sources),
-    SettingSource("drivers", NpuVersions, _npu_versions),
-    SettingSource("drivers", CannVersion, lambda fact: {"CANN": fact.version}),
-    SettingSource("drivers", GpuCards, lambda fact: {"GPU driver": fact.driver} if fact.driver else {}),
+    SettingSource("drivers", NpuVersions, _npu_versions, "NPU"),
+    SettingSource("drivers", CannVersion, lambda fact: {"CANN": fact.version}, "CANN"),
+    SettingSource("drivers", GpuCards, lambda fact: {"GPU driver": fact.driver} if fact.driver else {}, "GPU"),
+    SettingSource("devices", GpuCards, lambda fact: {"GPUs": str(fact.pci)}, "GPUs"),
+    SettingSource("devices", GpuInventory, _gpus, "GPU "),
+    SettingSource("devices", TlsSwitches, lambda fact: {"NPU TLS switch": _alike(fact.by_npu)}, "NPU TLS"),
+    SettingSource("devices", DeviceMtu, lambda fact: {"NPU MTU": _alike(fact.by_npu)}, "NPU MTU"),
+    SettingSource("devices", DeviceFec, lambda fact: {"NPU FEC": _alike(fact.by_npu)}, "NPU FEC"),
     SettingSource("system", HostSettings, _system),
     SettingSource("system", HostMemory, lambda fact: {"memory": filled("{0} GiB", fact.total >> 30)}),
     SettingSource("system", ControlGroup, _control_group),
@@ -205,8 +237,11 @@ SOURCES: tuple[SettingSource, ...] = (
 )
 """Of several sources of one category all are read; a name that two have must have one value in both."""
 
-READ_FOR_CHANGES: tuple[type[Fact], ...] = tuple(dict.fromkeys(source.fact for source in SOURCES))
-"""What a run reads that is to be compared with later ones."""
+READ_FOR_CHANGES: tuple[type[Fact], ...] = tuple(
+    dict.fromkeys(source.fact for source in SOURCES if source.category != "devices")
+)
+"""What a run reads that is to be compared with later ones. The settings of devices come from slow tools: only where a
+check reads them, too."""
 
 
 def settings_of(host: str, facts: FactCache) -> dict[str, dict[str, Values]]:
@@ -242,5 +277,5 @@ def reading_facts(category: str, name: str) -> frozenset[type[Fact]]:
         source.fact
         for source in SOURCES
         if source.category == category and source.fact not in (HostSnapshot, HostState, JobSnapshot)
-        if category != "drivers" or source.fact.__name__[:3].lower() == name[:3].lower()
+        if name.startswith(source.names)
     )

@@ -9,25 +9,27 @@ import zlib
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, ask
+from doctor.remote.runtime.reading import read_text
 
 CATEGORIES = ("sysctl", "packages", "environment", "firmware", "modules")
 FILES = "files"
 """A category that each host has for itself."""
 SETTING_FILES = (
     "/etc/hosts", "/etc/hosts.*", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf",
-    "/etc/hccn.conf", "/etc/nccl.conf", "/etc/ascend_*.info", "/usr/local/Ascend/*/latest",
-    "/usr/local/Ascend/latest", "/etc/environment", "/etc/profile", "/etc/profile.d/*", "/etc/bash*rc",
-    "/etc/localtime", "/etc/timezone", "/etc/fstab", "/etc/exports", "/etc/nfs*.conf", "/etc/auto.*",
-    "/etc/lustre.conf", "/etc/idmapd.conf", "/etc/security/limits.conf", "/etc/security/limits.d/*", "/etc/pam.d/*",
-    "/etc/systemd/*.conf", "/etc/systemd/system/*.d/*.conf", "/etc/ssh/ssh*_config", "/etc/ssh/ssh*_config.d/*",
-    "/etc/chrony*.conf", "/etc/ntp.conf", "/etc/ld.so.conf", "/etc/ld.so.conf.d/*", "/etc/ld.so.preload",
-    "/etc/modprobe.d/*", "/etc/modules-load.d/*", "/etc/udev/rules.d/*", "/etc/rdma/*", "/etc/rdma/modules/*",
-    "/etc/libibverbs.d/*", "/etc/netplan/*", "/etc/network/interfaces", "/etc/network/interfaces.d/*",
-    "/etc/sysconfig/network-scripts/*", "/etc/nftables.conf", "/etc/iptables/*", "/etc/sysconfig/*tables",
-    "/etc/ufw/*.rules", "/etc/firewalld/zones/*", "/etc/docker/daemon.json", "/etc/containerd/config.toml",
-    "/etc/nvidia-container-runtime/config.toml", "/etc/slurm*/*.conf", "/etc/enroot/*.conf", "/etc/openmpi/*.conf",
-    "/etc/tuned/active_profile", "/etc/selinux/config", "/etc/sysctl.conf", "/etc/sysctl.d/*", "/etc/crontab",
-    "/etc/cron.d/*", "/etc/rc.local", "/etc/systemd/system/*.wants/*", "/etc/default/grub",
+    "/etc/hccn.conf", "/etc/nccl.conf", "/etc/ascend_*.info", "/usr/local/Ascend/*/latest", "/usr/local/Ascend/latest",
+    "/etc/environment", "/etc/profile", "/etc/profile.d/*", "/etc/bash*rc", "/etc/localtime", "/etc/timezone",
+    "/etc/fstab", "/etc/exports", "/etc/nfs*.conf", "/etc/auto.*", "/etc/lustre.conf", "/etc/idmapd.conf",
+    "/etc/security/limits.conf", "/etc/security/limits.d/*", "/etc/pam.d/*", "/etc/systemd/*.conf",
+    "/etc/systemd/system/*.d/*.conf", "/etc/ssh/ssh*_config", "/etc/ssh/ssh*_config.d/*", "/etc/chrony*.conf",
+    "/etc/chrony/*.conf", "/etc/chrony/*.d/*", "/etc/ntp*.conf", "/etc/ntp*/ntp.conf", "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d/*", "/etc/ld.so.preload", "/etc/modprobe.d/*", "/etc/modules-load.d/*", "/etc/udev/rules.d/*",
+    "/etc/rdma/*", "/etc/rdma/modules/*", "/etc/libibverbs.d/*", "/etc/netplan/*", "/etc/network/interfaces",
+    "/etc/network/interfaces.d/*", "/etc/sysconfig/network-scripts/*", "/etc/nftables.conf", "/etc/iptables/*",
+    "/etc/sysconfig/*tables", "/etc/ufw/*.rules", "/etc/firewalld/zones/*", "/etc/docker/daemon.json",
+    "/etc/containerd/config.toml", "/etc/nvidia-container-runtime/config.toml", "/etc/slurm*/*.conf",
+    "/etc/enroot/*.conf", "/etc/openmpi/*.conf", "/etc/tuned/active_profile", "/etc/selinux/config",
+    "/etc/sysctl.conf", "/etc/sysctl.d/*", "/etc/crontab", "/etc/cron.d/*", "/etc/rc.local",
+    "/etc/systemd/system/*.wants/*", "/etc/default/grub",
 )  # fmt: skip
 """Files, and links, that settings of a host come from."""
 MOST_FILES, MOST_BYTES = 1000, 1 << 20
@@ -48,6 +50,8 @@ VARIABLES = (
     "|CONDA_(DEFAULT_ENV|PREFIX)$|TZ$|LANG$|LC_ALL$|TMPDIR$|XDG_CACHE_HOME$|GLIBC_TUNABLES$|C(C|XX|UDAHOSTCXX)$"
 )
 """Beginnings of variables' names that libraries of a training, or its build, read; or whole names."""
+MODULES = "(nvidia|nv_peer|gdrdrv|amdgpu|drv_|mlx|ib_|rdma_|irdma|bnxt|efa|hns|knem|xpmem)"
+"""Beginnings of names of kernel modules that do not come and go by themselves: those without a version count, too."""
 DMI = "/sys/class/dmi/id/"
 SECRETS = "PASS|SECRET|TOKEN|CREDENTIAL|KEY"
 
@@ -137,7 +141,10 @@ def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
     firmware = {name: read_setting(DMI + name) for name in ("product_name", "bios_version", "bios_date")}
     for path in sorted(glob.glob("/sys/class/infiniband/*/fw_ver") + glob.glob("/sys/class/nvme/*/firmware_rev"))[:256]:
         firmware[" ".join(path.split("/")[3:5])] = read_setting(path)
-    modules = {path.split("/")[3]: read_setting(path) for path in sorted(glob.glob("/sys/module/*/version"))[:1000]}
+    loaded = [line.split(" ")[0] for line in read_text("/proc/modules", 1 << 20).splitlines()[:1000]]
+    modules = {name: "loaded" for name in loaded if re.match(MODULES, name)}
+    versions = sorted(glob.glob("/sys/module/*/version"))[:1000]
+    modules.update({path.split("/")[3]: read_setting(path) for path in versions})
     snapshot = {
         "sysctl": sysctl,
         "packages": _packages(),

@@ -7,7 +7,7 @@ The rules are those of the libraries' sources: c10d ``init.cpp`` and ``ProcessGr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -78,14 +78,37 @@ def gloo_choices(environ: Mapping[str, str], interfaces: Interfaces, names: Host
     """
     value = environ.get(GLOO_INTERFACE, "")
     if len(value) > 1:
-        parts = value.split(",")
-        parts = parts if parts[-1] else parts[:-1]
-        return [exact_choice("Gloo", GLOO_INTERFACE, value, part, interfaces) for part in parts]
+        return [exact_choice("Gloo", GLOO_INTERFACE, value, name, interfaces) for name in _gloo_names(value)]
     address = names.bindable_address if names else ""
     if not address:
         return []
     holder = interfaces.holder(address)
     return [SocketChoice("Gloo", address=address, interface=holder.interface if holder else "lo")]
+
+
+def _gloo_names(value: str) -> list[str]:
+    names = value.split(",")
+    return names if names[-1] else names[:-1]
+
+
+def absent_names(variable: str, value: str, links: Collection[str]) -> list[str]:
+    """The names in a value of Gloo's, NCCL's or HCCL's variable for lack of which the library ends on a host.
+
+    ``links``: the host's interfaces. A value that excludes interfaces names none.
+
+    >>> [absent_names(name, "=eth0,eth9", ["eth0"]) for name in (GLOO_INTERFACE, NCCL_INTERFACE)]
+    [['=eth0', 'eth9'], []]
+    >>> absent_names(NCCL_INTERFACE, "ib,eth9", ["eth0"]), absent_names(GLOO_INTERFACE, "eth0:1", ["eth0"])
+    (['ib', 'eth9'], [])
+    """
+    if len(value) < 2:
+        return []
+    if variable == GLOO_INTERFACE:  # an address may have a label of its own behind the name
+        return [name for name in _gloo_names(value) if name.partition(":")[0] not in links]
+    is_exact = variable == HCCL_INTERFACE
+    if value.startswith("^") or any(_is_taken(value, link, exact_prefix=is_exact) for link in links):
+        return []
+    return value.removeprefix("=").split(",")
 
 
 def tensorpipe_choice(environ: Mapping[str, str], interfaces: Interfaces) -> list[SocketChoice]:
@@ -122,10 +145,8 @@ def _explain_name(name: str, interfaces: Interfaces) -> tuple[str, str]:
 
 def nccl_choice(environ: Mapping[str, str], interfaces: Interfaces) -> SocketChoice:
     """NCCL's first interface: prefixes, ``=`` for whole names, ``^`` for all others; else ib, others, docker, lo."""
-    value = environ.get(NCCL_INTERFACE, "")
-    family = {"AF_INET": False, "AF_INET6": True}.get(environ.get("NCCL_SOCKET_FAMILY", ""))
-    usable = [entry for entry in _running(interfaces) if family is None or entry.is_ipv6 == family]
-    usable = [entry for entry in usable if not (entry.is_ipv6 and is_loopback(entry.address))]
+    value, family = environ.get(NCCL_INTERFACE, ""), _nccl_family(environ)
+    usable = _usable_by_nccl(interfaces, family)
     if len(value) > 1:
         entry = _first_match(value, usable, exact_prefix=False)
         if entry:
@@ -139,17 +160,25 @@ def nccl_choice(environ: Mapping[str, str], interfaces: Interfaces) -> SocketCho
     return SocketChoice("NCCL", problem=problem, expected="an interface with a carrier and an address")
 
 
+def _nccl_family(environ: Mapping[str, str]) -> bool | None:
+    """Whether it is IPv6; None: either."""
+    return {"AF_INET": False, "AF_INET6": True}.get(environ.get("NCCL_SOCKET_FAMILY", ""))
+
+
+def _usable_by_nccl(interfaces: Interfaces, family: bool | None) -> list[LinkAddress]:
+    usable = [entry for entry in _running(interfaces) if family in (None, entry.is_ipv6)]
+    return [entry for entry in usable if not (entry.is_ipv6 and is_loopback(entry.address))]
+
+
 def nccl_choices(environ: Mapping[str, str], interfaces: Interfaces) -> list[SocketChoice]:
     """All interfaces over which NCCL's sockets send: those that its variable takes, up to 16, each once; else none.
 
     The first is that of `nccl_choice`. Source: ``ncclFindInterfaces`` and ``findInterfaces`` in NCCL's misc/socket.cc.
     """
     value = environ.get(NCCL_INTERFACE, "")
-    family = {"AF_INET": False, "AF_INET6": True}.get(environ.get("NCCL_SOCKET_FAMILY", ""))
     by_interface: dict[str, LinkAddress] = {}
-    for entry in _running(interfaces) if len(value) > 1 else ():
-        is_usable = family in (None, entry.is_ipv6) and not (entry.is_ipv6 and is_loopback(entry.address))
-        if is_usable and _first_match(value, [entry], exact_prefix=False):
+    for entry in _usable_by_nccl(interfaces, _nccl_family(environ)) if len(value) > 1 else ():
+        if _is_taken(value, entry.label, exact_prefix=False):
             by_interface.setdefault(entry.interface, entry)
     entries = list(by_interface.values())[:MAX_NCCL_INTERFACES]
     return [SocketChoice("NCCL", NCCL_INTERFACE, value, entry.address, entry.interface) for entry in entries]
@@ -211,20 +240,18 @@ def _running(interfaces: Interfaces) -> list[LinkAddress]:
 
 
 def _first_match(value: str, usable: Iterable[LinkAddress], *, exact_prefix: bool) -> LinkAddress | None:
+    return next((entry for entry in usable if _is_taken(value, entry.label, exact_prefix=exact_prefix)), None)
+
+
+def _is_taken(value: str, name: str, *, exact_prefix: bool) -> bool:
     """``exact_prefix``: HCCL compares ``=NAME`` no further than the interface's own name is long."""
-    inverted = value.startswith("^")
-    value = value.removeprefix("^")
-    exact = value.startswith("=")
-    entries = [word.partition(":")[0] for word in value.removeprefix("=").split(",")]
-    entries = [word for word in entries if word]
-    for entry in usable:
-        if exact:
-            matches = any(word == entry.label or (exact_prefix and word.startswith(entry.label)) for word in entries)
-        else:
-            matches = any(entry.label.startswith(word) for word in entries) or not entries
-        if matches != inverted:
-            return entry
-    return None
+    rest = value.removeprefix("^")
+    entries = [word for part in rest.removeprefix("=").split(",") if (word := part.partition(":")[0])]
+    if rest.startswith("="):
+        matches = any(word == name or (exact_prefix and word.startswith(name)) for word in entries)
+    else:
+        matches = any(name.startswith(word) for word in entries) or not entries
+    return matches != value.startswith("^")
 
 
 def _no_match(library: str, variable: str, value: str, interfaces: Interfaces, family: str) -> SocketChoice:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -19,7 +18,6 @@ from doctor.report.layout.formatting import clean, count_noun, format_time, wrap
 from doctor.report.layout.host_names import Fleet
 
 SCHEMA = "doctor.history/1"
-SCHEMA_FILE = Path(__file__).parents[1] / "report" / "schema" / "doctor.history.1.json"
 MAX_SHOWN_RUNS = 10
 """Runs that the page lists; the newest."""
 MAX_SHOWN_TRACKS = 40

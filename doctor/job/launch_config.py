@@ -105,6 +105,8 @@ class LaunchConfig(LaunchSettings, frozen=True):
     """`BY_HOST` of `doctor.job.variables` in each host's own environment, where `doctor merge` joins hosts' files."""
     files: dict[str, dict[str, str]] = {}
     """By host, what NCCL's own files set there: it counts where the environment does not set it."""
+    shells: dict[str, dict[str, str]] = {}
+    """By host, what the shell that starts the ranks there sets, where the caller's environment does not."""
 
     def environ_of(self, host: str) -> dict[str, str]:
         """The variables that the job has on a host: the host's own where they are known, else the caller's."""
@@ -115,10 +117,15 @@ class LaunchConfig(LaunchSettings, frozen=True):
         environment = self._environment(host) if host in self.files else {}
         return {name: value for name, value in self.files.get(host, {}).items() if name not in environment}
 
+    def set_by_shell(self, host: str) -> dict[str, str]:
+        """What the shell that starts the ranks on a host sets, and the caller's environment does not."""
+        shell = self.shells.get(host, {}) if host not in self.env_by_host else {}
+        return {name: value for name, value in shell.items() if name not in self.env}
+
     def _environment(self, host: str) -> dict[str, str]:
         host_environ = self.env_by_host.get(host)
         if host_environ is None:
-            return self.env
+            return {**self.env, **self.set_by_shell(host)}
         return {**{name: value for name, value in self.env.items() if name not in _BY_HOST}, **host_environ}
 
     def master_of(self, host: str) -> str:
@@ -276,8 +283,10 @@ class LaunchConfig(LaunchSettings, frozen=True):
         return option if is_option else "MASTER_PORT"
 
     @classmethod
-    def from_options(cls, options: LaunchOptions, files: Mapping[str, dict[str, str]] = {}) -> LaunchConfig:
-        """The settings that a run keeps, and what NCCL's ``files`` on the hosts set. Options win over variables.
+    def from_options(
+        cls, options: LaunchOptions, files: Mapping[str, dict[str, str]] = {}, shells: Mapping[str, dict[str, str]] = {}
+    ) -> LaunchConfig:
+        """The settings that a run keeps, and what NCCL's ``files`` and ``shells`` on the hosts set. Options win.
 
         Never raises: what cannot be used is kept in ``problems``.
 
@@ -315,6 +324,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
             problems=tuple(sorted(problems)),
             env_by_host=options.by_host,
             files=dict(files),
+            shells=dict(shells),
             **line,
         )
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.addresses import numeric_ipv4, parse_address
+from doctor.engine.addresses import means_own_host, numeric_ipv4, parse_address
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
@@ -117,8 +117,8 @@ def refused(environ: Mapping[str, str], on_bad: OnBad, family: Family = "", *, a
     >>> refused({"NCCL_P2P_DISABLE": "true", "NCCL_CROSS_NIC": "2"}, "ignored")[0].expected
     'a whole number: NCCL reads 0 there'
     """
-    known = {name: value_rows()[name] for name in sorted(environ) if name in value_rows()}
-    rows = {name: row for name, row in known.items() if row.beside not in environ}
+    judged = {name: value_rows()[name] for name in sorted(environ) if name in value_rows()}
+    rows = {name: row for name, row in judged.items() if row.beside not in environ}
     effects = {name: "ignored" if alone and row.among_ranks else row.on_bad for name, row in rows.items()}
     refusals = {name: row.refuse(environ[name], family) for name, row in rows.items() if effects[name] == on_bad}
     return [EnvSetting(name, printable(environ[name], 80), text) for name, text in refusals.items() if text]
@@ -262,8 +262,7 @@ def expected_host(value: str) -> str:
     name = re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", value, re.ASCII)
     right = (
         parse_address(value)
-        or value.startswith("127.")
-        or value in ("::1", "0.0.0.0", "::")
+        or means_own_host(value)
         or numeric_ipv4(value)
         or (name and not re.fullmatch(r"[0-9.]+|(?:MASTER|HEAD|MAIN|RDZV|LEADER)_[A-Z0-9_]+", value))  # without its $
     )

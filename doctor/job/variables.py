@@ -94,6 +94,9 @@ EQUAL_EVERYWHERE = (
     "HCCL_SOCKET_FAMILY",
     "HCCL_WHITELIST_DISABLE",
     "GLOO_DEVICE_TRANSPORT",
+    "GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER",
+    "TORCH_GLOO_LAZY_INIT",
+    "TORCH_DIST_INIT_BARRIER",
     "MS_ENABLE_LCCL",
     "MS_ENABLE_RECOVERY",
     TORCH_DEBUG,
@@ -103,11 +106,19 @@ EQUAL_EVERYWHERE = (
 BY_HOST = (*JOB_WIDE, *INTERFACE_VARIABLES, *VISIBLE_DEVICES, *EQUAL_EVERYWHERE)
 """What each host's own environment may have with another value."""
 
+_AS_UNSET = {
+    TORCH_DEBUG: ("off", "info"),
+    "GLOO_DEVICE_TRANSPORT": ("tcp",),
+    "TORCH_GLOO_LAZY_INIT": ("0", "false"),
+    "TORCH_DIST_INIT_BARRIER": ("0",),
+}
+"""Values with which torch does what it does without the variable, or only prints more."""
+
 _NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE, *SIZE_VARIABLES, "SLURM_JOB_ID", OF_STEP))
 _FAMILIES = re.compile(
-    r"(HCCL|NCCL|GLOO|TP|TORCH_HCCL|TORCH_NCCL|TORCH_GLOO|TORCH_FR|TORCH_DISTRIBUTED|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
+    r"(HCCL|NCCL|GLOO|TP|TORCH_(HCCL|NCCL|GLOO|FR|DIST|DISTRIBUTED)|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
 )
-_COMMUNICATION = re.compile(r"(NCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+")
+_COMMUNICATION = re.compile(r"(NCCL|GLOO|HCCL|TP|TORCH_(NCCL|HCCL|DIST|DISTRIBUTED|GLOO))_[A-Z0-9_]+")
 _AT_START = re.compile(
     r"(TORCH|PYTORCH|OMP|GOMP|KMP|MKL|OPENBLAS)_[A-Z0-9_]+|PYTHON[A-Z0-9]+|GLOO_DEVICE_TRANSPORT|NCCL_CONF_FILE|LD_(LIBRARY_PATH|PRELOAD)"
 )
@@ -146,6 +157,16 @@ def communication(environ: Mapping[str, str]) -> dict[str, str]:
     """
     names = sorted(name for name in environ if _COMMUNICATION.fullmatch(name) and environ[name])
     return {name: printable(environ[name], 256) for name in names[:64] if not _SECRET.search(name)}
+
+
+def comparable(name: str, value: str) -> str:
+    """What ranks must have alike of a variable's value; empty: as where it is not set.
+
+    >>> comparable("TORCH_DISTRIBUTED_DEBUG", "INFO"), comparable("NCCL_ALGO", "Ring")
+    ('', 'ring')
+    """
+    lower = value.lower()
+    return "" if lower in _AS_UNSET.get(name, ()) else lower
 
 
 def at_start(environ: Mapping[str, str], with_path: bool, with_libraries: bool = False) -> dict[str, str]:

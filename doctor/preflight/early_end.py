@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 
 from doctor.engine import interrupts
+from doctor.engine.language import before_launch_line
 from doctor.engine.quantities import parse_time_limit
 from doctor.engine.texts import filled
 from doctor.remote.runtime.rank_variables import RANK_VARIABLES
@@ -39,8 +40,8 @@ class EarlyEnd:
     """Prints the line of a preflight that did not come to print it itself, and ends the process."""
 
     def __init__(self, argv: list[str]) -> None:
-        self.argv = argv
-        self.deadline = time.monotonic() - interrupts.process_age() + _budget(argv)
+        self.argv, _ = before_launch_line(argv)
+        self.deadline = time.monotonic() - interrupts.process_age() + _budget(self.argv)
         """By the monotonic clock."""
         self.hosts: tuple[str, ...] = ()
         """The hosts of the list; empty: this host alone, or not read yet."""
@@ -192,8 +193,6 @@ def _argument(argv: list[str]) -> str:
     """HOSTS, the word that is neither an option nor an option's value; empty where it is not given."""
     arguments = iter(argv[1:])
     for word in arguments:
-        if word == "--":
-            return ""
         if not word.startswith("-"):
             return word
         if "=" not in word and word not in SWITCHES:

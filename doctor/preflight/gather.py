@@ -19,7 +19,6 @@ from doctor.engine.language import localized
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.job_context import JobContext, Scope, choose_scope, detect
-from doctor.job.variables import communication
 from doctor.preflight.gathered import Gathered, GatherProgress, NotReady
 from doctor.preflight.options import TRAINING_TIERS, PreflightOptions, Tier, checks_of_tier, left_out, tests_network
 from doctor.session import named_files
@@ -76,17 +75,18 @@ def gather(
     if scope == "local" and options.scope == "auto" and progress.gathered.tier in TRAINING_TIERS:
         progress.update(tier="standard")
         progress.add_notes("rank 0 runs the smoke run on all hosts; this process checks only its own host")
-    inventory = _select_hosts(options, environ, context, scope)
+    job = _job_context(options, context)
+    inventory = _select_hosts(options, environ, job, scope)
     job_is_meant = scope == "cluster" and not options.hosts.names_hosts
-    progress.update(inventory=inventory, hosts_unknown=context.hosts_unknown if job_is_meant else "")
+    progress.update(inventory=inventory, hosts_unknown=job.hosts_unknown if job_is_meant else "")
     _select_checks(options, environ, progress)
     examination = _examine(options, environ, budget, progress, inventory, context.rank_table_path)
     if job_is_meant and inventory.local:
         from doctor.facts.memory import device_count
 
         devices = max(map(device_count, examination.run.hosts.values()), default=0)
-        context = _detect_context(options, environ, progress, devices)
-        progress.update(hosts_unknown=context.hosts_unknown)
+        job = _job_context(options, _detect_context(options, environ, progress, devices), devices)
+        progress.update(hosts_unknown=job.hosts_unknown)
     return progress.gathered
 
 
@@ -153,10 +153,21 @@ def local_host_name(environ: Mapping[str, str]) -> str:
 def _detect_context(
     options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress, devices: int = 0
 ) -> JobContext:
-    each = options.launch.ranks_per_host
-    context = detect(environ, ranks_per_host=each if isinstance(each, int) else 0, devices=devices)
+    context = detect(environ, ranks_per_host=_ranks_per_host(options), devices=devices)
     progress.update(context=context)
     return context
+
+
+def _ranks_per_host(options: PreflightOptions) -> int:
+    each = options.launch.ranks_per_host
+    return each if isinstance(each, int) else 0
+
+
+def _job_context(options: PreflightOptions, context: JobContext, devices: int = 0) -> JobContext:
+    """Of the environment that the options name, where this process itself is in no job."""
+    if options.source is None or context.tag != "no-job":
+        return context
+    return detect(options.source.environ, ranks_per_host=_ranks_per_host(options), devices=devices)
 
 
 def _wait_for_table(context: JobContext, budget: TimeBudget, progress: GatherProgress) -> None:
@@ -297,11 +308,12 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
     from doctor.session.replay import EvaluationLimit
 
     seconds = budget.visit_seconds(len(gathered.hosts))
+    is_local = gathered.inventory is not None and gathered.inventory.local
     examined = ExamineOptions(
         transport=options.transport,
         ssh=options.ssh,
         sudo=options.sudo,
-        within=options.within,
+        within=options.source.within(options.within, is_local) if options.source else options.within,
         timeout=min(60.0, seconds),
         budget=seconds,
         evaluation=EvaluationLimit(budget.evaluation_end),
@@ -352,14 +364,7 @@ def _launch(options: PreflightOptions) -> LaunchOptions:
 
 
 def _smoke_options(options: PreflightOptions, tier: Tier) -> SmokeOptions:
-    from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions
+    from doctor.smoke.plan import DEVICE_SECONDS, options_of_launch
 
-    launch = _launch(options)
-    return SmokeOptions(
-        python=launch.python,
-        ranks_per_host=launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0,
-        master_addr=launch.master_addr,
-        master_port=launch.master_port or 0,
-        device_seconds=DEVICE_SECONDS if tier == "deep" else 0.0,
-        variables=communication(options.source.environ if options.source else os.environ),
-    )
+    smoke = options_of_launch(_launch(options), options.source.environ if options.source else os.environ)
+    return msgspec.structs.replace(smoke, device_seconds=DEVICE_SECONDS) if tier == "deep" else smoke

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from doctor.engine.addresses import means_own_host
 from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
@@ -277,7 +278,7 @@ def _ipv4(host_addresses: HostAddresses) -> set[str]:
 
 def server_id(finder: FactFinder, host: str, ip: str, names: Mapping[str, str]) -> str:
     """The host's name in the inventory; where that means every host to itself, its address or its own name."""
-    if host.lower() != "localhost" and not host.startswith("127.") and host != "::1":
+    if not means_own_host(host):
         return host
     try:
         return ip or validate_host(names.get(host, ""), "the host's own name")

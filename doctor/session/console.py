@@ -7,6 +7,7 @@ import sys
 import tempfile
 import traceback
 
+from doctor.engine.language import before_launch_line
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled
@@ -17,7 +18,7 @@ BUG_EXIT_CODE = 70
 def report_own_bug(error: Exception) -> int:
     """Reports it in one line, saves the traceback in a file, and returns the exit code."""
     text = hide_secrets("".join(traceback.format_exception(error)))
-    if "--debug" in sys.argv:
+    if "--debug" in before_launch_line(sys.argv)[0]:
         print_stderr(text)
     where = "and no file could be written"
     try:

@@ -122,9 +122,11 @@ def _arguments(
     """What questions on the hosts get: what the run keeps, how the launcher logs in, and what a job starts with."""
     login = msgspec.to_builtins(options.login) if options.login else None
     is_of_job = bool(options.job_environ) or options.gates_job
+    paths = (options.program, options.output, *options.files)
+    likely = [path for path in (*paths, *options.module[2:3]) if path and not os.path.isabs(path)]
+    likely = likely if options.launch.by_login and not is_local else []
     program, output, *files = (
-        os.path.abspath(path) if path and (is_local or os.path.isabs(path)) else ""
-        for path in (options.program, options.output, *options.files)
+        os.path.abspath(path) if path and (is_local or path in likely or os.path.isabs(path)) else "" for path in paths
     )
     module = [os.path.abspath(part) if part == "." or "/" in part else part for part in options.module]
     return {
@@ -134,7 +136,9 @@ def _arguments(
         "program": program,
         "files": sorted({*files} - {""}),
         "is_started": options.is_started,
-        "module": module if is_local or _is_sure_elsewhere(options) else (),
+        "likely": [path if path == "." else os.path.abspath(path) for path in likely],
+        "launcher": (module or [""])[0],
+        "module": module if is_local or "." in likely or _is_sure_elsewhere(options) else (),
         "output": output,
         "counts_gpus": options.counts_gpus,
         "environ": at_start(options.job_environ or caller, is_of_job, options.launch.launchers[:1] == ("srun",)),

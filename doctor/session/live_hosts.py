@@ -32,7 +32,7 @@ class LiveHosts:
         self._began = time.monotonic()
         self._answers: dict[str, tuple[float, str]] = {}
         """By host: after how many seconds, and why it could not be reached; empty where it answered."""
-        self._found: list[str] = []
+        self._notes: list[str] = []
         self._stage = ""
         self.live = True
         """As of `doctor.report.layout.progress_line.ProgressLine`, in whose place it stands."""
@@ -49,7 +49,7 @@ class LiveHosts:
         self._stage = filled("{0} done after {1} s", name, f"{seconds:.1f}") if name else "starting"
 
     def note(self, text: str) -> None:
-        self._found.append(text)
+        self._notes.append(text)
 
     def close(self) -> None:
         """The terminal as it was. May be called twice."""
@@ -83,7 +83,7 @@ class LiveHosts:
             state,
             (localized("host"), localized("after"), localized("state")),
             rows,
-            tuple(self._found),
+            tuple(self._notes),
             FOOTER,
         )
 

@@ -250,13 +250,19 @@ class RunIntent(Mapping[type, object]):
 
 
 def launch_on_hosts(options: LaunchOptions, records: Mapping[str, HostRecord]) -> job.LaunchConfig:
-    """The job's settings, with those of NCCL's files on the hosts."""
-    if not any("NcclFiles" in record.outputs for record in records.values()):
-        return job.LaunchConfig.from_options(options)
-    from doctor.facts.job_paths import NcclFiles
+    """The job's settings, with those of NCCL's files on the hosts and of the shells that start the ranks there."""
+    read = {name for record in records.values() for name in record.outputs}
+    files: dict[str, dict[str, str]] = {}
+    shells: dict[str, dict[str, str]] = {}
+    if "NcclFiles" in read:
+        from doctor.facts.host_variables import NcclFiles
 
-    files = FactCache(records).fleet(NcclFiles)
-    return job.LaunchConfig.from_options(options, {host: fact.variables for host, fact in files.items()})
+        files = {host: fact.variables for host, fact in FactCache(records).fleet(NcclFiles).items()}
+    if options.by_login and "ShellVariables" in read:
+        from doctor.facts.host_variables import ShellVariables
+
+        shells = {host: fact.variables for host, fact in FactCache(records).fleet(ShellVariables).items()}
+    return job.LaunchConfig.from_options(options, files, shells)
 
 
 def _rank_table(run: Run) -> object:
@@ -307,8 +313,8 @@ def with_listed_hosts(run: Run, names: Iterable[str]) -> Run:
     from doctor.collect.merge.hosts import HostIdentity, match_hosts
 
     others = [HostIdentity(host, run.hosts[host].visit.name) for host in run.hosts.keys() - named.keys()]
-    known = match_hosts(listed, others)
-    absent = [name for name in listed if name not in known]
+    matches = match_hosts(listed, others)
+    absent = [name for name in listed if name not in matches]
     records = dict.fromkeys(absent, HostRecord(Visit("no-file", NO_RECORD)))
     return msgspec.structs.replace(run, hosts={**run.hosts, **records}) if absent else run
 

@@ -44,4 +44,8 @@ def select_inventory(
     if scope == "local" or selection.names_hosts:
         return inventory
     context = detect(environ, read_text_file, ranks_per_host=ranks_per_host)
-    return msgspec.structs.replace(inventory, hosts_unknown=context.hosts_unknown)
+    unknown = context.hosts_unknown
+    if inventory.local and context.hosts and len(context.hosts) > 1:  # of a platform whose hosts may not be reachable
+        text = "{0} names {1} hosts of the job, and this host alone was checked"
+        unknown = filled(text, context.hosts_source, len(context.hosts))
+    return msgspec.structs.replace(inventory, hosts_unknown=unknown or context.hosts_error)

@@ -186,7 +186,9 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
     if changes or not folder or _behind_cd(source) or not re.match("torchrun|python", os.path.basename(command)):
         return ()
     has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script
-    if has_path or not line.is_module:  # another Python of a host says nothing of what this one imports
+    if has_path or not (
+        line.is_module or source.by_login
+    ):  # another Python of a host says nothing of what this one imports
         command = shutil.which(command, path=source.environ.get("PATH", "")) or (command if line.is_module else "")
     return (command, line.program if line.is_module else "", *folder, *_needs(line)) if command else ()
 
@@ -262,8 +264,8 @@ def _where_it_starts(source: JobEnvironment, paths: Sequence[str]) -> list[str]:
     folder = _start_folder(line)
     is_known = folder is not None and (os.path.isabs(folder) or not source.is_of_script)
     keeps_folder = any(call.launcher in _KEEP_FOLDER for call in line.launchers[:1])
-    known = [os.path.join(folder or "", path) for path in paths if is_known or os.path.isabs(path)]
-    return [os.path.abspath(path) for path in known] if keeps_folder else known
+    placed = [os.path.join(folder or "", path) for path in paths if is_known or os.path.isabs(path)]
+    return [os.path.abspath(path) for path in placed] if keeps_folder else placed
 
 
 def _start_folder(line: LaunchLine) -> str | None:

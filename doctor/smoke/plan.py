@@ -10,8 +10,10 @@ import msgspec
 
 from doctor.engine.addresses import means_own_host
 from doctor.engine.pairwise_blame import folded
+from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled
+from doctor.job.variables import communication
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan, SmokeSettings
 from doctor.smoke.programs import RANKS_ON_SINGLE_HOST
 from doctor.smoke.programs.process_groups import Plan, PlannedLayout, PlannedRank, partitions, why_no_group
@@ -84,6 +86,22 @@ class SmokeOptions(SmokeSettings, frozen=True, kw_only=True):
         ]
         result = tuple(word for option, value in options if value for word in (option, str(value)))
         return (*result, "--native") if self.native else result
+
+
+def options_of_launch(launch: LaunchOptions, environ: Mapping[str, str]) -> SmokeOptions:
+    """What the job's launch settles. A launch for one host, run on each of several, does not say where they meet.
+
+    >>> options_of_launch(LaunchOptions(max_nodes=1, master_addr="127.0.0.1", master_port=29500), {}).words
+    ()
+    """
+    is_local = launch.max_nodes == 1 and means_own_host(launch.master_addr)
+    return SmokeOptions(
+        python=launch.python,
+        ranks_per_host=launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0,
+        master_addr="" if is_local else launch.master_addr,
+        master_port=launch.master_port or 0,
+        variables=communication(environ),
+    )
 
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:

@@ -34,7 +34,7 @@ class LivePace:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
         self._next = LOOK_SECONDS
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     def _read(self) -> None:
         with contextlib.suppress(OSError, CommandError):
@@ -54,8 +54,8 @@ class LivePace:
             f"{row.part} {row.ranks} {row.hosts}": line
             for row, line in zip(report.slow, pace_lines(report), strict=True)
         }
-        lines = [line for place, line in by_place.items() if place not in self._said]
-        self._said.update(by_place)
+        lines = [line for place, line in by_place.items() if place not in self._reported]
+        self._reported.update(by_place)
         return lines
 
     def _compare(self, training: Training, newest: int = 0) -> PaceComparison | None:

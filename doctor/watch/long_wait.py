@@ -59,11 +59,11 @@ def quiet_sentence(without_sign: Mapping[int, tuple[float, str]], store_port: st
         ranks_by_peer.setdefault(peer, []).append(rank)
     texts = []
     for peer, ranks in ranks_by_peer.items():
-        what = filled("for {0}", peer) if peer else "in no collective, and at rest"
+        purpose = filled("for {0}", peer) if peer else "in no collective, and at rest"
         if store_port and peer.endswith(f":{store_port}"):
-            what = filled("for the job's store at {0}, as for a key that no rank has set", peer)
+            purpose = filled("for the job's store at {0}, as for a key that no rank has set", peer)
         seconds = min(without_sign[rank][0] for rank in ranks)
-        texts.append(filled("{0} waited {1}, without a sign for {2} s", rank_names(ranks), what, f"{seconds:.0f}"))
+        texts.append(filled("{0} waited {1}, without a sign for {2} s", rank_names(ranks), purpose, f"{seconds:.0f}"))
     return filled("When the job was ended, {0}.", joined("; ", texts)) if texts else ""
 
 

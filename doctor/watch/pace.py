@@ -151,8 +151,8 @@ class StepPace:
                 for rank, microseconds in zip(ranks, entered, strict=True):
                     spent[rank] += max(_since(microseconds, latest), 0)
             if on_device:
-                whole = max(_since(_latest(now[-1]), _latest(before[-1])), 0)
-                spent = {rank: whole + self._inputs.get(rank, {}).get(step, 0) for rank in ranks}
+                elapsed = max(_since(_latest(now[-1]), _latest(before[-1])), 0)
+                spent = {rank: elapsed + self._inputs.get(rank, {}).get(step, 0) for rank in ranks}
             for rank in ranks:
                 waited = min(self._inputs.get(rank, {}).get(step, 0), spent[rank])
                 work[rank].append((waited / 1e6, (spent[rank] - waited) / 1e6))

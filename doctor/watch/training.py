@@ -345,8 +345,8 @@ class Training:
         pace = filled(", {0} steps/s", f"{step / seconds:.2f}") if step else ""
         hosts = len(set(self.hosts.values()))
         on_hosts = filled(" on {0} hosts", hosts) if hosts > 1 else ""
-        known, world = len(self.hosts), count_noun(self.world, "rank")
-        line = filled("{0} of {1}{2}, step {3}{4}, {5} s", known, world, on_hosts, step, pace, f"{seconds:.0f}")
+        answered, world = len(self.hosts), count_noun(self.world, "rank")
+        line = filled("{0} of {1}{2}, step {3}{4}, {5} s", answered, world, on_hosts, step, pace, f"{seconds:.0f}")
         return joined("; ", filter(None, (line, self.verdict())))
 
     def long_waits(self) -> list[str]:

@@ -371,12 +371,12 @@ class TrainingWatch:
         """Seconds for which the ranks that wait may do so: the limits of their own groups."""
         if failure.kind == "never-joined":
             return self._longest_rendezvous()
-        known = [
+        timeouts = [
             self.timeouts[group]
             for rank in failure.waiting_ranks
             if (group := self.snapshots[rank].group) in self.timeouts
         ]
-        return min(known, default=LONG_WORK * self.patience)
+        return min(timeouts, default=LONG_WORK * self.patience)
 
     def _past_limit(self, failure: Failure) -> bool:
         waited = max((self.snapshots[rank].age for rank in failure.waiting_ranks), default=0.0)

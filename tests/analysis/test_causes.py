@@ -74,6 +74,12 @@ def test_a_trial_that_did_not_pass_on_the_host_settles_nothing(check: str, chang
     assert unread_rules([outcome for outcome in whole.values() if outcome.check != check], a=reason).unknown
 
 
+@pytest.mark.parametrize("check", TRIALS)
+def test_a_trial_is_judged_by_what_was_tried_alone(check: str) -> None:
+    """An ordinary user may not read a firewall: what names the rule that blocks must make no trial unknown."""
+    assert [need.parameter for need in CHECKS[check].needs if not need.advisory] == ["answers"]
+
+
 BY_NPU = {"unreachable": {"link-down": ("npu",)}}
 
 

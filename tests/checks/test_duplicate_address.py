@@ -95,6 +95,9 @@ def test_a_hosts_own_address_on_the_loopback_of_another_host() -> None:
     assert messages(outcome) == [
         ("a b", "b has the address of a, 10.0.0.1, on lo: what it sends to a comes back to itself")
     ]
+    assert outcome.findings[0].values["look"] == "", "no other host sees an address on lo"
+    outcome = run_check({"a": A, "b": B}, {"a": [("eth0", A)], "b": [("eth0", B), ("eth1", A)]})
+    assert outcome.findings[0].values["look"].startswith("`arping -c 3 -I eth1 10.0.0.1` on a third host")
 
 
 def test_a_service_that_two_hosts_have_beside_their_own_is_none() -> None:

@@ -219,6 +219,17 @@ def test_a_host_that_cannot_be_met() -> None:
     assert outcome.unknown["w1"].text == "doctor found no network that it shares with w3"
 
 
+@pytest.mark.parametrize("device", ["lo", "eth1"])
+def test_a_host_whose_address_another_one_has(device: str) -> None:
+    """On the loopback of the other it is still its owner's for all; elsewhere the duplicate is what must be mended."""
+    hosts = {f"w{number}": host(number) for number in (1, 2, 3)}
+    own = hosts["w2"][1].interfaces
+    hosts["w2"][1] = HostAddresses(interfaces=(*own, InterfaceAddress(device, "10.1.0.3", 32)))
+    outcome = run_check("firewall-blocks-job", hosts)
+    assert outcome.status is (Status.PASSED if device == "lo" else Status.UNKNOWN)
+    assert {why.root_cause for why in outcome.unknown.values()} <= {"duplicate-address"}
+
+
 # ---- not known
 
 

@@ -24,7 +24,7 @@ def test_a_single_host_is_skipped() -> None:
 
 def test_the_host_whose_name_another_has_is_told_to_take_its_own_again() -> None:
     (finding,) = run_check("host-name-repeated", {"a": called("a"), "b": called("a"), "c": called("c")}).findings
-    assert "on b: `hostnamectl set-hostname b`" in finding.values["remedy"]
+    assert "on b: `hostname b && echo b > /etc/hostname`" in finding.values["remedy"]
     (finding,) = run_check("host-name-repeated", {"10.0.0.1": called("a"), "10.0.0.2": called("a")}).findings
     assert finding.values["remedy"] == ""
 

@@ -1,6 +1,12 @@
+import os
+import re
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from doctor.engine.fact import Fact
+from doctor.facts.host_variables import comment_out
 from doctor.job import LaunchConfig
 from tests.checks.launch_lines import config
 from tests.checks.network import GPUS, NPUS, alike_hosts, interfaces, link, named
@@ -174,3 +180,21 @@ def test_open_mpi_as_it_was_measured(parameter: str, value: str, names: set[str]
     assert {name for name in (NAME, "interface-unreachable") if run_check(name, hosts, launch).findings} == names
     variable = job(**{f"OMPI_MCA_{parameter}": value})
     assert not any(run_check(name, hosts, variable).findings for name in (NAME, "interface-unreachable"))
+
+
+def test_what_a_start_up_file_sets_is_mended_in_the_file() -> None:
+    launch = LaunchConfig(shells={"w1": {}, "w2": {"GLOO_SOCKET_IFNAME": "eth9"}})
+    outcome = run_check(NAME, fleet(2, HOST), launch)
+    assert messages(outcome) == [("w2", "GLOO_SOCKET_IFNAME is eth9: there is no interface eth9")]
+    assert "sed -i.bak" in outcome.findings[0].values["exports"]
+    named_by_caller = LaunchConfig(shells=launch.shells, env={"GLOO_SOCKET_IFNAME": "eth0"})
+    assert messages(run_check(NAME, fleet(2, HOST), named_by_caller)) == []
+
+
+def test_the_command_makes_the_line_a_comment(tmp_path: Path) -> None:
+    (command,) = re.findall(r"`([^`]+)`", comment_out("GLOO_SOCKET_IFNAME", ["w2"]))
+    kept = "export GLOO_SOCKET_IFNAME_OLD=eth9\nalias x=GLOO_SOCKET_IFNAME=1\n"
+    (tmp_path / ".bashrc").write_text("export GLOO_SOCKET_IFNAME=eth9\n" + kept)
+    mine = re.sub(r" /etc/[^ )]+", "", command)
+    subprocess.run(["sh", "-ec", mine], env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]}, check=True)
+    assert (tmp_path / ".bashrc").read_text() == "#export GLOO_SOCKET_IFNAME=eth9\n" + kept

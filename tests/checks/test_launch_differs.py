@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,11 +10,14 @@ import pytest
 
 from doctor.engine.errors import InputError
 from doctor.engine.evaluate import FactCache, evaluate_check
+from doctor.engine.fact import Fact
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Outcome, Status
 from doctor.environment.job_environment import of_job_script
+from doctor.facts.job_paths import JobProgram
 from doctor.job import LaunchConfig
 from doctor.session.training_files import followed
+from tests.checks.run_check import run_check as check_hosts
 from tests.checks.tables import check, list_messages
 
 
@@ -59,7 +63,8 @@ def test_a_name_with_and_without_its_domain_is_one_name() -> None:
 
 def test_the_master_alone_may_look_for_itself() -> None:
     here = {**JOB, "MASTER_ADDR": "localhost"}
-    assert run_check(w1=here, w2=JOB, w3=JOB).findings == ()
+    for address in ("localhost", "ip6-localhost", "::1", "127.0.0.1", "0.0.0.0"):
+        assert run_check(w1={**JOB, "MASTER_ADDR": address}, w2=JOB, w3=JOB).findings == ()
     assert [finding.hosts for finding in run_check(w1=here, w2=here, w3=JOB).findings] == [("w3",)]
 
 
@@ -155,3 +160,19 @@ def test_what_the_environment_sets_beside_a_file_is_looked_for_in_the_environmen
     (finding,) = outcome.findings
     assert (finding.hosts, finding.values["observed"]) == (("w1",), "ring")
     assert "`grep -n NCCL_ALGO ~/.bashrc" in finding.values["remedy"]
+
+
+def program(text: str) -> list[Fact]:
+    return [JobProgram(path="/w/train.py", state="there", texts={"/w/train.py": text})]
+
+
+@pytest.mark.parametrize(
+    ("texts", "blamed"),
+    [(("a", "a", "b"), ["w3"]), (("a", "b"), ["w1", "w2"]), (("a", "a"), []), (("a", ""), [])],
+)
+def test_the_host_whose_program_is_another_one(texts: Sequence[str], blamed: list[str]) -> None:
+    """As a warning; a host where it could not be read is compared with none."""
+    hosts = {f"w{number}": program(text) for number, text in enumerate(texts, 1)}
+    outcome = check_hosts("launch-differs", hosts)
+    assert [host for finding in outcome.findings for host in finding.hosts] == blamed
+    assert all(finding.is_warning and "/w/train.py differs" in str(finding) for finding in outcome.findings)

@@ -255,6 +255,15 @@ ENDED = [
     "set -e\ncd absent\nLAUNCH",
     "exit 0\nLAUNCH",
     "exec echo\nLAUNCH",
+    "set -e\nset_up_all\nLAUNCH",
+    "set_up_all || exit 1\nLAUNCH",
+    "set_up_all && LAUNCH",
+    "set -e\n./absent.sh\nLAUNCH",
+    "[ -f absent.yaml ] || exit 1\nLAUNCH",
+    "test -d /absent || { echo no; exit 1; }\nLAUNCH",
+    "set -e\n[ -s absent ]\nLAUNCH",
+    "go() {\nLAUNCH\n}\necho done",
+    "source functions.sh\nset -e\nset_up_all\nLAUNCH",
 ]
 REACHED = [
     "ulimit -n 99999999999\nLAUNCH",
@@ -290,6 +299,29 @@ REACHED = [
     "(exit 1)\nLAUNCH",
     "LAUNCH\nexit 0\ntorchrun --nnodes four old.py",
     "exec LAUNCH",
+    "set_up_all\nLAUNCH",
+    "set -e\nset_up_all || true\nLAUNCH",
+    "set -e\nif set_up_all; then echo; fi\nLAUNCH",
+    "set -e\nset_up_all() { true; }\nset_up_all\nLAUNCH",
+    "set -e\nset_up_all() { false; }\nset_up_all() { true; }\nset_up_all\nLAUNCH",
+    "shopt -s expand_aliases\nset -e\nalias set_up_all=true\nset_up_all\nLAUNCH",
+    "mkdir tools\ncp /bin/true tools/aid\nexport PATH=$PWD/tools:$PATH\nset -e\naid\nLAUNCH",
+    "set -e\nPATH=$PWD:$PATH\ncp /bin/true aid\naid\nLAUNCH",
+    "touch made.yaml\n[ -f made.yaml ] || exit 1\nLAUNCH",
+    "[ -f job.sh ] || exit 1\nLAUNCH",
+    "[ ! -f /absent ] || exit 1\nLAUNCH",
+    "[ -f /absent ] && exit 1\nLAUNCH",
+    "[ -d /absent ] || mkdir -p made\nLAUNCH",
+    "[ -f /absent -o -f job.sh ] || exit 1\nLAUNCH",
+    "set -e\n[ -f job.sh ]\nLAUNCH",
+    "go() {\nLAUNCH\n}\ntrap go EXIT",
+    "go() {\nLAUNCH\n}\nfor step in go; do $step; done",
+    "go() {\nLAUNCH\n}\neval go",
+    "go() {\nLAUNCH\n}\nexport -f go\nbash -c go",
+    "go() {\nLAUNCH\n}\n[ $# = 9 ] || go",
+    "other() {\ntorchrun --nnodes four old.py\n}\nLAUNCH",
+    "source functions.sh\nset -e\nof_file\nLAUNCH",
+    "source functions.sh\nstart t.py",
 ]
 
 
@@ -302,6 +334,7 @@ def test_what_ends_a_job_script_before_its_launch_line_ends_it_in_bash(
     folder.mkdir()
     Path("beside.sh").write_text(f"export BESIDE=1 PATH={folder}:$PATH\n")
     Path("moves.sh").write_text("cd bin\n")
+    Path("functions.sh").write_text('of_file() { export A=1; }\nstart() { torchrun "$@"; }\n')
     (folder / "torchrun").write_text(f"#!/bin/sh\n: > {tmp_path}/reached\n")
     (folder / "torchrun").chmod(0o755)
     Path("job.sh").write_text("#!/bin/bash\n" + text.replace("LAUNCH", "torchrun t.py") + "\n")

@@ -197,8 +197,8 @@ def test_whose_python_and_folder_are_sure(monkeypatch: pytest.MonkeyPatch, tmp_p
         (tmp_path / name).chmod(0o755)
     for words, module in (
         ("srun python3 t.py", (str(tmp_path / "python3"), "", str(tmp_path))),
-        ("torchrun t.py", (str(tmp_path / "torchrun"), "", ".", "torch.distributed.run")),
-        ("torchrun --rdzv-backend etcd t.py", (str(tmp_path / "torchrun"), "", ".", "torch.distributed.run", "etcd")),
+        ("torchrun t.py", ("torchrun", "", ".", "torch.distributed.run")),
+        ("torchrun --rdzv-backend etcd t.py", ("torchrun", "", ".", "torch.distributed.run", "etcd")),
         ("python3.99 t.py", ()),
         ("srun --task-prolog=/p python3 t.py", ()),
         ("srun --container-image=x python3 t.py", ()),
@@ -216,8 +216,8 @@ def test_whose_python_and_folder_are_sure(monkeypatch: pytest.MonkeyPatch, tmp_p
         ("mpirun -np 4 python3 t.py", False),  # each host has the Python of its login
         ("mpirun -np 4 {}/python3 t.py", True),
         ("deepspeed t.py", False),
-        ("torchrun {}/t.py", False),
-        ("torchrun t.py", False),
+        ("torchrun {}/t.py", True),  # what a shell on each host starts, as far as most hosts have it
+        ("torchrun t.py", True),
         ("python3 t.py", False),
         ("srun --chdir /x python3 {}/t.py", True),
         ("srun python3 {}/t.py --workdir /x", False),
@@ -236,7 +236,7 @@ def test_what_other_hosts_find_is_asked_where_they_surely_start_this_python(
     assert bool(_arguments(inputs, options, {}, is_local=False)["module"]) is is_asked
     own = msgspec.structs.replace(options, job_environ={"PYTHONPATH": "/opt/lib"})  # srun alone passes it on
     passed_on = _arguments(inputs, own, {}, is_local=False)
-    assert bool(passed_on["module"]) is (is_asked and words.startswith("srun"))
+    assert bool(passed_on["module"]) is (is_asked and words.startswith(("srun", "torchrun")))
     assert passed_on["environ"] == {"PYTHONPATH": "/opt/lib"}
 
 
@@ -248,7 +248,7 @@ def test_what_other_hosts_find_is_asked_where_they_surely_start_this_python(
         ("echo without a first line\n", "text", ""),  # the shell that starts it reads it
         ("\x7fELF\x02\x01\x01\x00", "there", ""),
         ("#!/bin/sh\r\n", "without interpreter", "`dos2unix {}`"),
-        ("#!/opt/none/bash -e\n", "without interpreter", "`head -n 1 {} | cat -A`"),
+        ("#!/opt/none/bash -e\n", "without interpreter", '`head -n 1 "$(command -v {})" | cat -A`'),
     ],
 )
 def test_the_interpreter_of_a_script(text: str, state: str, remedy: str, tmp_path: Path) -> None:
@@ -539,3 +539,51 @@ def test_a_program_of_a_folder_that_the_shell_cannot_enter_may_be_in_its_own(tmp
     for folder, state in ((tmp_path, "missing"), (tmp_path / "absent", "elsewhere")):
         asked = find_program({"program": f"{folder}/t.py", "files": [str(folder)]})
         assert answered(JobProgram, asked).state == state
+
+
+def hosts_that_start(folder: Path, monkeypatch: pytest.MonkeyPatch, *lacking: str) -> dict[str, list[JobProgram]]:
+    """Three hosts with torchrun, a program and its module, and one that lacks some of them; each asked as over SSH."""
+    facts = {}
+    for number in range(1, 5):
+        own = folder / f"w{number}"
+        (own / "bin").mkdir(parents=True)
+        files = {"train.py": "from model import build\n", "model.py": "", "bin/torchrun": f"#!{sys.executable}\n"}
+        for name, text in files.items():
+            (own / name).write_text(text)
+            (own / name).chmod(0o755)
+        for name in lacking if number == 4 else ():
+            (own / name).unlink()
+        monkeypatch.chdir(own)
+        monkeypatch.setenv("PATH", f"{own}/bin:/bin")
+        line = ["torchrun", "--nnodes", "4", "train.py"]
+        options = with_launch_line(ExamineOptions(launch=LaunchOptions()), of_launch_line(line, {}))
+        options = msgspec.structs.replace(options, launch=of_launch_line(line, {}).complete(options.launch))
+        asked = find_program(_arguments(ProbeInputs(), options, {}, is_local=False))
+        text = msgspec.json.encode(asked).decode().replace(str(own), "/w")
+        facts[f"w{number}"] = [answered(JobProgram, msgspec.json.decode(text))]
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("lacking", "message", "remedy"),
+    [
+        ("train.py", "/w/train.py is not there", "rsync -a --mkpath w1:/w/train.py /w/train.py"),
+        ("model.py", "import model: Python does not find it", "find_spec('model')"),
+        ("bin/torchrun", "torchrun is not there", "`command -v torchrun` on w1"),
+    ],
+)
+def test_a_relative_line_that_a_shell_on_each_host_starts(
+    lacking: str, message: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is that of this command, where most hosts have the program there; else nothing is said of it."""
+    outcome = run_check("launch-program-missing", hosts_that_start(tmp_path, monkeypatch, lacking))
+    assert messages(outcome) == [("w4", message)]
+    assert remedy in advice("launch-program-missing", outcome)
+
+
+def test_a_folder_that_the_other_hosts_do_not_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = hosts_that_start(tmp_path, monkeypatch, "train.py", "model.py")
+    there, elsewhere = facts["w1"], facts["w4"]
+    hosts = {"w1": there, "w2": elsewhere, "w3": elsewhere}
+    assert messages(run_check("launch-program-missing", hosts)) == []
+    assert messages(run_check("launch-program-missing", {"w1": there, "w2": there, "w3": there})) == []

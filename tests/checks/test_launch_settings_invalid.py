@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
@@ -10,7 +12,7 @@ from doctor.engine.fact import Fact, Output, PerHost, Visit
 from doctor.engine.record import HostRecord, LaunchOptions
 from doctor.engine.result import Outcome, Severity, Status
 from doctor.facts.gpu import GpuCards
-from doctor.facts.job_paths import NcclFiles
+from doctor.facts.host_variables import NcclFiles
 from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv
@@ -240,3 +242,18 @@ def test_files_that_differ_hang_the_ranks() -> None:
         "launch-variable-misspelt", run_check.fleet(1), LaunchConfig(files={"w1": {"NCCL_AGLO": "x"}})
     )
     assert run_check.messages(named) == [("w1", "no library reads NCCL_AGLO; the name is NCCL_ALGO")]
+
+
+def test_what_one_hosts_shell_sets_is_its_environment() -> None:
+    """Of communication alone: torchrun gives its ranks MASTER_ADDR, whatever the shell has."""
+    outputs = [json.dumps({"NCCL_ALGO": value, "MASTER_ADDR": "old"} if value else {}) for value in ("", "", "Ring")]
+    records = {
+        f"w{number}": HostRecord(Visit(), {"ShellVariables": {"": Output(out=text)}})
+        for number, text in enumerate(outputs, 1)
+    }
+    launch = launch_on_hosts(LaunchOptions(launchers=("torchrun",), by_login=True), records)
+    outcome = run_check.run_check("launch-differs", run_check.fleet(3), launch)
+    assert run_check.messages(outcome) == [("w3", "NCCL_ALGO is ring; expected not set")]
+    for options in (LaunchOptions(launchers=("srun",)), LaunchOptions(environ={"NCCL_ALGO": "Tree"}, by_login=True)):
+        launch = launch_on_hosts(options, records)
+        assert run_check.run_check("launch-differs", run_check.fleet(3), launch).findings == ()

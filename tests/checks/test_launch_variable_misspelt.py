@@ -88,3 +88,21 @@ def test_the_right_name_may_be_in_a_file_of_nccl_or_in_the_hosts_environment() -
     environs = {"w1": {"NCCL_PROTO": "LL"}, "w2": {"NCCL_ALGO": "Ring"}, "w3": {"NCCL_AGLO": "Ring"}}
     outcome = run_check("launch-variable-misspelt", LaunchConfig(files=files, env_by_host=environs))
     assert [(finding.values["variable"], finding.hosts) for finding in outcome.findings] == [("NCCL_AGLO", ("w1",))]
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [("300", "`export HCCL_CONNECT_TIMEOUT=300`"), ("$(reboot)", ""), ("3`00", ""), ("3 0", "")],
+)
+def test_the_remedy_is_the_line_with_the_right_name(value: str, remedy: str) -> None:
+    """A value that is no plain word is left to the page, which prints no value."""
+    launch = LaunchConfig(env={"HCCL_CONECT_TIMEOUT": value})
+    (finding,) = run_check("launch-variable-misspelt", launch).findings
+    assert remedy in finding.values["remedy"]
+    assert bool(finding.values["remedy"]) == bool(remedy)
+
+
+def test_a_file_of_nccl_is_mended_where_it_is() -> None:
+    launch = LaunchConfig(files={"w1": {"NCCL_AGLO": "Ring"}, "w2": {"NCCL_ALGO": "Ring"}})
+    (finding,) = run_check("launch-variable-misspelt", launch).findings
+    assert finding.values["remedy"].startswith("On w1: `sed -i.bak 's/NCCL_AGLO/NCCL_ALGO/' $(grep -ls NCCL_AGLO ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.engine.result import Status
+from doctor.engine.result import Status, accused_hosts
 from tests.checks.tables import a1, list_messages, run_check
 
 NAME = "rank-table-families-mixed"
@@ -14,6 +14,15 @@ def test_the_smaller_part_is_named() -> None:
     outcome = run_check(NAME, value)
     assert list_messages(outcome) == ["1 of 16 device addresses are IPv6, the others are not: rank 8 (2001:db8::1)"]
     assert outcome.findings[0].hosts == ("172.16.0.11",)
+
+
+def test_at_a_tie_no_host_is_the_guilty_one() -> None:
+    value = a1(2)
+    for number, device in enumerate(value["server_list"][1]["device"]):
+        device["device_ip"] = f"2001:db8::{number + 1}"
+    (finding,) = run_check(NAME, value).findings
+    assert finding.hosts == ("172.16.0.10", "172.16.0.11")
+    assert accused_hosts(finding, 2) == ()
 
 
 def test_all_ipv6_is_fine() -> None:

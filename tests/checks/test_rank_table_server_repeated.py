@@ -23,6 +23,11 @@ NAME = "rank-table-server-repeated"
             ["localhost", "n1"],
             "on every host, localhost refers to that host itself | expected the host's own address or name",
         ),
+        (["::", "n1"], "on every host, :: refers to that host itself | expected the host's own address or name"),
+        (
+            ["ip6-localhost", "n1"],
+            "on every host, ip6-localhost refers to that host itself | expected the host's own address or name",
+        ),
     ],
 )
 def test_ids_that_mean_no_one_host(ids: list[str], message: str) -> None:

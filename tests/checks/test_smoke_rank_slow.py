@@ -40,6 +40,13 @@ def test_a_slow_rank_is_named_with_how_slow_and_how_sure() -> None:
     assert "nvidia-smi -q" in page(NAME, finding)
 
 
+@pytest.mark.parametrize(("waited", "ratio", "named"), [(0.8, 1.3, []), (0.8, 1.7, [2]), (0.3, 1.3, [2])])
+def test_where_all_wait_for_cpus_other_programs_have_the_caches(waited: float, ratio: float, named: list[int]) -> None:
+    run = msgspec.structs.replace(ran(4, 2), cpu_quotas={rank: QuotaUse(waited=waited) for rank in range(4)})
+    found = findings_of(NAME, run, pace(run, fleet(4, r2=ratio)), started(run))
+    assert [finding.values["ranks"] for finding in found] == [named] * bool(named)
+
+
 def test_ranks_of_one_host_are_one_finding() -> None:
     run = ran(8, 4)
     (finding,) = findings_of(NAME, run, pace(run, fleet(8, r2=1.2, r3=1.3)))

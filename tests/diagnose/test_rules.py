@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from doctor.diagnose.decide import diagnose
@@ -232,6 +234,23 @@ def test_a_rank_that_only_the_launcher_reports_is_silent_and_the_last_to_report_
     others = [f"[rank1]: {TIMED_OUT}", f"[rank2]: {TIMED_OUT}", f"[rank3]: {CLOSED}"]
     diagnosis = logs(train="\n".join([*others, BLOCK]))
     assert named(diagnosis) == [("rank-silent", "silence", [0])]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2)])
+def test_processes_of_two_hosts_with_one_pid_are_two(order: Sequence[int]) -> None:
+    """As in containers, which number their processes alike. Seen: both were rank 8, on the host of the other."""
+    block = BLOCK.partition("\n[1]")[0].replace("-15", "1")
+    texts = {
+        "n1/plog/plog-70_20261120115900.log": f"2026-11-20 11:59:59 {TIMED_OUT}\n",
+        "n2/plog/plog-70_20261120115900.log": "2026-11-20 11:59:00 OSError: [Errno 28] No space left on device\n",
+        "n1/torchrun.log": block,
+        "n2/torchrun.log": block.replace(": n1", ": n2").replace(": 0 (local", ": 8 (local"),
+    }
+    items = [list(texts.items())[place] for place in order]
+    readings = [scan(name, [text.encode()], MATCHER, file=i, year=2026) for i, (name, text) in enumerate(items)]
+    diagnosis = diagnose(readings, SIGNATURES)
+    assert [(c.rank, c.host) for cause in diagnosis.causes for c in cause.culprits] == [(8, "n2")]
+    assert [(c.rank, c.host) for item in diagnosis.waiting for c in item.culprits] == [(0, "n1")]
 
 
 def test_of_two_silent_ranks_either_may_be_the_culprit_and_of_three_none_is_named() -> None:

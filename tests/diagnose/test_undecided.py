@@ -85,6 +85,7 @@ def test_logs_that_were_given_are_not_asked_for() -> None:
     ("peer", "failed", "said"),
     [
         ("127.0.0.1", 1, "another rank of the same host ended early, most likely with exit code 0"),
+        ("::1", 1, "another rank of the same host ended early, most likely with exit code 0"),
         ("127.0.0.1", 4, "the connection to another rank of the same host ended, and not why"),
         ("10.0.0.2", 1, "the connection to host 10.0.0.2 ended, and not why"),
     ],

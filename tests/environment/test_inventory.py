@@ -453,6 +453,20 @@ def resolved(text: str) -> Inventory:
         ({"LSB_JOBID": "1", "LSB_BATCH_JID": "1"}, "local", ""),
         ({"LSB_JOBID": "1", "DOCTOR_HOSTS": "a,b"}, "auto", ""),
         ({"WORLD_SIZE": "16", "MASTER_ADDR": "10.0.0.1"}, "auto", "the names of the job's hosts are unknown"),
+        (
+            {"VC_WORKER_HOSTS": "n1,n2", "VC_TASK_INDEX": "0"},
+            "auto",
+            "VC_WORKER_HOSTS names 2 hosts of the job, and this",
+        ),
+        ({"VC_WORKER_HOSTS": "n1", "VC_TASK_INDEX": "0"}, "auto", ""),
+        ({"VC_WORKER_HOSTS": "n1,n2", "VC_TASK_INDEX": "0", "DOCTOR_HOSTS": "n1"}, "auto", ""),
+        (
+            {"SM_HOSTS": '["algo-1", "algo-2"]', "SM_CURRENT_HOST": "algo-1"},
+            "auto",
+            "SM_HOSTS names 2 hosts of the job",
+        ),
+        ({"SM_HOSTS": '["algo-1"', "SM_CURRENT_HOST": "algo-1"}, "auto", "is not JSON"),
+        ({"SM_HOSTS": '["algo-1", "algo-2"]', "SM_CURRENT_HOST": "algo-1"}, "local", ""),
     ],
 )
 def test_hosts_that_nothing_lists(

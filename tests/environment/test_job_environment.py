@@ -89,6 +89,14 @@ def test_a_job_script(tmp_path: Path) -> None:
     assert "line 5" in job_environment.label
 
 
+@pytest.mark.parametrize(("directive", "step", "limit"), [("0", "60", 3600), ("10", "0", 600), ("0", "0", None)])
+def test_a_limit_of_zero_is_none(tmp_path: Path, directive: str, step: str, limit: int | None) -> None:
+    """sbatch(1): "A time limit of zero requests that no time limit be imposed"."""
+    path = tmp_path / "job.sh"
+    path.write_text(f"#!/bin/bash\n#SBATCH --time={directive}\nsrun --time={step} torchrun t.py\n")
+    assert of_job_script(str(path), {}).time_limit_s == limit
+
+
 SAVED = [
     "A=1\nB=x y\n",
     "A=1\0B=x y\0",
@@ -201,6 +209,20 @@ def test_a_launcher_without_hosts_starts_its_ranks_here(line: str, environ: dict
     assert job_environment.starts_here is here
     assert job_environment.complete(LaunchOptions()).starts_here is here
     assert not here or not job_environment.hosts
+
+
+@pytest.mark.parametrize(
+    ("line", "environ", "by_login"),
+    [
+        ("torchrun --nnodes 2 t.py", {}, True),
+        ("mpirun -H a,b python t.py", {}, True),
+        ("srun torchrun t.py", {}, False),
+        ("torchrun --nnodes 2 t.py", {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]"}, False),
+        ("python t.py", {}, False),
+    ],
+)
+def test_a_shell_on_each_host_starts_the_ranks(line: str, environ: dict[str, str], by_login: bool) -> None:
+    assert of_launch_line(shlex.split(line), environ).complete(LaunchOptions()).by_login is by_login
 
 
 def test_deepspeed_has_a_hostfile_of_its_own(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from doctor.facts.boot import FORMS, LoginUser, describe_login, kernel_settings,
 from doctor.facts.boot.files import BootFiles
 from doctor.facts.boot.firewall import BootFirewall, firewall_rules
 from doctor.facts.boot.link_mtu import LinkFiles, interfaces, read_link_files
+from doctor.facts.container import JobContainer
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.boot_rules import _simple_commands
 from doctor.facts.firewall.rules import Chain, Rule, RuleTable
@@ -26,10 +27,13 @@ from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.interfaces import Interfaces, Link
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
 from doctor.facts.limits import Limit, ResourceLimits
-from doctor.facts.memory import HostMemory, SharedMemory
+from doctor.facts.memory import HostMemory
 from doctor.facts.neighbour_table import NeighbourTable
 from tests.checks.gpu_hosts import gpu, gpus, manager
+from tests.facts.answers import answered
 from tests.facts.garbage import runs_on_python_3_6
+from tests.facts.test_container import HOST
+from tests.facts.test_container import answer as container_answer
 
 KERNEL = {
     "/proc/sys/kernel/osrelease": "6.1.0-1",
@@ -217,7 +221,7 @@ class TestFiles:
 
 
 class TestSharedMemory:
-    NOW = SharedMemory(size=4 * GIB, free=4 * GIB, container=False)
+    VIEW = answered(JobContainer, container_answer(root="ext4", namespaces=HOST))
 
     @pytest.mark.parametrize(
         ("line", "size"),
@@ -229,15 +233,22 @@ class TestSharedMemory:
         ],
     )
     def test_its_size_is_that_of_the_file_or_half_of_the_memory(self, line: str, size: int) -> None:
-        assert services.shared_memory(files({"/etc/fstab": line}), MEMORY, self.NOW).size == size
+        assert services.shared_memory(files({"/etc/fstab": line}), MEMORY, self.VIEW).size == size
 
     def test_who_mounts_it_without_systemd_is_not_known(self) -> None:
         with pytest.raises(Unreadable, match="no line of /etc/fstab"):
-            services.shared_memory(files({"/proc/1/comm": "init"}), MEMORY, self.NOW)
+            services.shared_memory(files({"/proc/1/comm": "init"}), MEMORY, self.VIEW)
 
-    def test_that_of_a_container_is_set_outside(self) -> None:
+    @pytest.mark.parametrize("variable", ["KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER"])
+    def test_that_of_a_container_is_set_outside(self, variable: str) -> None:
+        """Also where no file of Docker or Podman marks it, and the control group is that of any process."""
+        view = answered(JobContainer, container_answer(variables={variable: "10.0.0.1"}))
         with pytest.raises(Unreadable, match="container"):
-            services.shared_memory(files(), MEMORY, SharedMemory(size=64 * MIB, free=1, container=True))
+            services.shared_memory(files(), MEMORY, view)
+
+    def test_a_mark_that_an_image_left_on_a_machine_is_no_container(self) -> None:
+        view = answered(JobContainer, container_answer(marks=["/.dockerenv"], root="ext4", namespaces=HOST))
+        assert services.shared_memory(files(), MEMORY, view).size == 32 * GIB
 
 
 class TestLimits:

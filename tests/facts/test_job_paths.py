@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.fact import Absent
-from doctor.facts.job_paths import NcclFiles, read_nccl_files, read_paths
+from doctor.facts.host_variables import NcclFiles, read_nccl_files
+from doctor.facts.job_paths import read_paths
 from tests.facts.answers import answered
 
 
@@ -50,7 +51,7 @@ def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:
 
 def test_the_files_of_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in src/misc/param.cc of NCCL: what an earlier file sets stays."""
-    monkeypatch.setattr("doctor.facts.job_paths._GPU_FILES", ("null",))
+    monkeypatch.setattr("doctor.facts.host_variables._GPU_FILES", ("null",))
     mine = tmp_path / "mine"
     mine.write_text("# a remark\nNCCL_ALGO=Rings\r\nNCCL_NET\nLD_PRELOAD=/x\nNCCL_ALGO=Tree\nNCCL_DEBUG=\x1b[31mINFO\n")
     asked = read_nccl_files({"environ": {"NCCL_CONF_FILE": str(mine)}})
@@ -66,5 +67,5 @@ def test_the_files_of_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_no_files_of_nccl_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doctor.facts.job_paths._GPU_FILES", ("absent",))
+    monkeypatch.setattr("doctor.facts.host_variables._GPU_FILES", ("absent",))
     assert isinstance(answered(NcclFiles, read_nccl_files({})), Absent)

@@ -90,16 +90,20 @@ def test_a_dead_name_server_costs_a_reason_and_no_more() -> None:
 class TestIsMaster:
     NAMES = HostNames(
         own="n1.example",
-        names={"n1.example": NameResolution(("10.0.0.1",)), "m": NameResolution(("10.0.0.1",))},
+        names={
+            "n1.example": NameResolution(("10.0.0.1",)),
+            "m": NameResolution(("10.0.0.1",)),
+            "l6": NameResolution(("::1",)),
+        },
         fleet=2,
     )
-    ADDRESSES = ("127.0.0.1", "10.0.0.1", "fd00::1")
+    ADDRESSES = ("127.0.0.1", "::1", "10.0.0.1", "fd00::1")
 
     @pytest.mark.parametrize("master", ["n1", "N1.other", "m", "10.0.0.1", "fd00:0:0::1"])
     def test_by_name_by_address_and_by_look_up(self, master: str) -> None:
         assert self.NAMES.is_master(master, self.ADDRESSES)
 
-    @pytest.mark.parametrize("master", ["n2", "10.0.0.2", "127.0.0.1", "10"])
+    @pytest.mark.parametrize("master", ["n2", "10.0.0.2", "127.0.0.1", "10", "::1", "l6"])
     def test_another(self, master: str) -> None:
         assert not self.NAMES.is_master(master, self.ADDRESSES)
 

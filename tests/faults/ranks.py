@@ -183,6 +183,14 @@ def program_line(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     return Prepared(["--hosts", ",".join(fleet.hosts), "--", *launch, "/usr/share/common-licenses/BSD"])
 
 
+def code_line(fleet: Any, folder: Path, healthy: bool) -> Prepared:
+    """A launch whose program is a file of Python that every host has; the fault adds a line on one."""
+    launch = ["torchrun", "--nnodes", "4", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{fleet.hosts[0]}:29400"]
+    return Prepared(
+        ["--hosts", ",".join(fleet.hosts), "--", *launch, str(min(Path("/usr/lib").glob("python3*/this.py")))]
+    )
+
+
 def told_ranks(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     """Node files of hosts of which two have the same RANK."""
     by_host = {host: {"RANK": str(number)} for number, host in enumerate(fleet.hosts)}
@@ -299,6 +307,16 @@ ROWS = [
         fleet="cpu",
         prepare=merged_run,
         values={"variable": "MASTER_ADDR", "observed": "sb0004"},
+    ),
+    Row(
+        "launch-differs",
+        "f=$(ls /usr/lib/python3*/this.py | head -n 1)\ncp $f /run/this.py\necho 'x = 1' >>/run/this.py\n"
+        "mount --bind /run/this.py $f",
+        "umount /usr/lib/python3*/this.py",
+        clause="same program",
+        fleet="cpu",
+        prepare=code_line,
+        values={"count": 3, "total": 4},
     ),
     Row("rank-numbers-wrong", "", fleet="cpu", prepare=told_ranks, blamed=[0, 1], values={"variable": "RANK"}),
     setting(

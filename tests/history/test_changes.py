@@ -26,7 +26,7 @@ from doctor.history.kept_values import UnusableValues, decode_values, encode_val
 from doctor.history.run_record import RunRecord, make_record
 from doctor.report.diff.rank_changes import RankedChange, rank_changes
 from doctor.report.diff.render import change_line
-from doctor.report.diff.render_changes import SCHEMA_FILE, ChangesPage, render, render_json
+from doctor.report.diff.render_changes import ChangesPage, render, render_json
 from doctor.report.diff.values import (
     RunValues,
     UnreadCategories,
@@ -39,7 +39,9 @@ from doctor.report.layout.host_names import Fleet
 from doctor.session import code_revision
 from doctor.session.code_revision import code_of_line
 from tests.history.seeded_changes import JOB_CHANGES, JobChange
+from tests.hosts.gpu import GPU, REPORT_HEAD
 from tests.report import reports as example_reports
+from tests.schemas import schema_file
 
 CHECKS = load_checks()
 HOSTS = ("n1", "n2", "n3")
@@ -133,6 +135,28 @@ def test_routes_beside_those_of_addresses_and_what_delays_packets_are_settings()
         "route 10.99.0.0/16": "eth0",
         "default route": "eth0",
     }
+
+
+def _devices(fact: str, text: str) -> Mapping[str, str]:
+    record = HostRecord(Visit(), {fact: {"": Output(code=0, out=text)}})
+    return settings_of("n1", FactCache({"n1": record}))[fact]["devices"]
+
+
+def test_what_an_operator_sets_of_gpus_is_a_setting_of_the_host() -> None:
+    gpus = [GPU.format(number=number) for number in range(4)]
+    gpus[3] = gpus[3].replace("700.00 W", "500.00 W").replace("<persistence_mode>Enabled", "<persistence_mode>Disabled")
+    settings = _devices("GpuInventory", REPORT_HEAD + "".join(gpus) + "</nvidia_smi_log>")
+    assert settings["GPU power limit"] == "700.0 (0-2), 500.0 (3)"
+    assert settings["GPU persistence"] == "True (0-2), False (3)" and settings["GPU mig"] == "Disabled"
+    assert "UNREAD" not in settings and not any("temperature" in name for name in settings)
+
+
+def test_what_a_driver_could_not_read_of_a_gpu_is_not_gone() -> None:
+    lost = GPU.format(number=1).replace("<persistence_mode>Enabled", "<persistence_mode>Unknown Error")
+    before = GPU.format(number=0) + GPU.format(number=1)
+    texts = [REPORT_HEAD + gpus + "</nvidia_smi_log>" for gpus in (before, GPU.format(number=0) + lost)]
+    was, now = (values(n1={"devices": _devices("GpuInventory", text)}) for text in texts)
+    assert compare_values(was, now) == ()
 
 
 def test_why_this_run_did_not_read_a_category() -> None:
@@ -283,7 +307,7 @@ def test_text_and_document() -> None:
     assert "sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 3 hosts" in text
     assert "packages x: not there -> 1 2, on n3" in text
     document = json.loads(render_json(page, 0))
-    jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8"))).validate(document)
+    jsonschema.Draft202012Validator(json.loads(schema_file("changes").read_text("utf-8"))).validate(document)
     assert document["changes"][0]["name"] == "net.core.somaxconn"
 
 

@@ -23,11 +23,11 @@ from doctor.engine.report_parts import FindingAge
 from doctor.environment.job_context import JobContext
 from doctor.history import run_store
 from doctor.preflight.run import RunKeeper
-from doctor.report.formats.json import SCHEMA_FILE
 from doctor.session import run_history
 from doctor.session.run_history import HistoryOptions, join_unless_blocked, remember
 from tests import preloaded
 from tests.history.runs import CHECKS, LINK, at, report
+from tests.schemas import schema_file
 
 SITE_CHECK = '''
 from doctor import WARNING, Finding, check
@@ -99,7 +99,7 @@ def test_a_preflight_is_kept_after_its_line_and_its_report_has_the_ages(
         done = doctor(*arguments, cwd=tmp_path, XDG_STATE_HOME=str(state))
         assert done.stdout.count("\n") == 1
     document = json.loads((tmp_path / "r.json").read_text())
-    jsonschema.validate(document, json.loads(SCHEMA_FILE.read_text("utf-8")))
+    jsonschema.validate(document, json.loads(schema_file("report").read_text("utf-8")))
     (finding,) = (finding for outcome in document["outcomes"] for finding in outcome["findings"])
     (age,) = finding["ages"]
     assert (age["state"], age["runs"], age["at_least"]) == ("present", 2, True)

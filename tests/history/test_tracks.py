@@ -8,10 +8,11 @@ import jsonschema
 import pytest
 
 from doctor.engine.output_encoding import display_width
-from doctor.history.render_history import SCHEMA_FILE, render, render_json
+from doctor.history.render_history import render, render_json
 from doctor.history.run_record import RunRecord
 from doctor.history.tracks import HistoryPage, Track, history_page
 from tests.history.runs import DRIVER, LINK, at, record
+from tests.schemas import schema_file
 
 
 def row(states: str) -> list[RunRecord]:
@@ -106,7 +107,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, subject: str) -> None:
 
 def test_the_document_is_as_its_schema_says() -> None:
     document = json.loads(render_json(page_of_all()))
-    jsonschema.validate(document, json.loads(SCHEMA_FILE.read_text("utf-8")))
+    jsonschema.validate(document, json.loads(schema_file("history").read_text("utf-8")))
     assert len(document["runs"]) == 30
     assert len(document["tracks"][0]["states"]) == 30
 

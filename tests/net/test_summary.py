@@ -13,11 +13,12 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.summary import summarise_test
 from doctor.report.diff.load import decode
 from doctor.report.formats import prometheus
-from doctor.report.formats.json import SCHEMA_FILE, encode
+from doctor.report.formats.json import encode
 from doctor.report.formats.registry import RenderContext
 from tests.checks.net_answers import HEALTHY, answers
 from tests.checks.test_net_path_slow import measured
 from tests.report import rendering
+from tests.schemas import schema_file
 
 FAILED = answers([["-odo", "o-do", "dd-d", "ood-"]] * 2)
 
@@ -33,7 +34,7 @@ def test_the_document_is_what_its_schema_says_and_reads_back_equal() -> None:
         report = reported(facts)
         assert isinstance(report.net, NetSummary)
         data = encode(report, 0)
-        jsonschema.validate(json.loads(data), json.loads(SCHEMA_FILE.read_text()))
+        jsonschema.validate(json.loads(data), json.loads(schema_file("report").read_text()))
         assert decode(data, "report.json").net == report.net
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.fleet import Fleet
+from tests.preloaded import run
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,6 +122,32 @@ def test_a_shell_that_names_hosts_has_a_tmpdir_of_its_own(preflight: Callable[..
     """Outside a job nothing carries it to other hosts; within one it is missed there."""
     flight = preflight("--select", "disk-full,folder-not-writable", env={"TMPDIR": str(tmp_path)})
     assert (flight.code, flight.word, flight.err) == (0, "OK", ""), flight.line
+
+
+@pytest.mark.parametrize(("is_apart", "word"), [(True, "WARN"), (False, "OK")])
+def test_the_namespaces_of_the_process_of_like_are_judged(is_apart: bool, word: str) -> None:
+    """Seen: without --scope local doctor's own network was judged, and that of the job has no loopback."""
+    argv = [*(["unshare", "--net"] if is_apart else []), "sh", "-c", "echo started; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline()
+        line = [sys.executable, "-m", "doctor", "preflight", "--like", str(process.pid), "--select", "loopback-down"]
+        done = run(line, env=CLEAN, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        process.kill()
+    assert done.stdout.split()[2] == word, done
+
+
+def test_the_hosts_of_a_saved_environment_are_those_of_the_job(tmp_path: Path) -> None:
+    """Seen: this host alone was checked, and the job of two others might start."""
+    saved = tmp_path / "job.env"
+    line = [sys.executable, "-m", "doctor", "preflight", "--env-file", str(saved), "--select", "host-unreachable"]
+    for text, expected in (
+        ("SLURM_JOB_ID=5\nSLURM_JOB_NODELIST=x[1-2].invalid\nSLURM_JOB_NUM_NODES=2\n", ("FAIL", "nodes=0/2")),
+        ("RANK=0\nWORLD_SIZE=4\nMASTER_ADDR=10.0.0.1\nMASTER_PORT=29500\n", ("UNKNOWN", "nodes=1/1")),
+        ("RANK=0\nWORLD_SIZE=4\nMASTER_ADDR=127.0.0.1\nMASTER_PORT=29500\n", ("OK", "nodes=1/1")),
+    ):
+        saved.write_text(text)
+        done = run(line, env=CLEAN, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert tuple(done.stdout.split()[2:4]) == expected, done
 
 
 def test_quiet_says_the_line_alone(preflight: Callable[..., Flight], broken: str) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import run_tool
-from doctor.remote.runtime.reading import find_tool, matches, matching_paths
+from doctor.remote.runtime.reading import find_interpreter, find_tool, matches, matching_paths
 from tests.facts.garbage import JSON
 
 ROOT = Path(__file__).parents[2]
@@ -130,3 +130,26 @@ def test_folders_of_sys_that_are_closed_are_not_empty() -> None:
     hide = "mount -t tmpfs none /sys; mkdir -p /sys/bus/pci/devices; chmod 700 /sys/bus"
     argv = ["unshare", "--mount", "sh", "-c", f'{hide}; exec "$0" -c "$1" "$2"', sys.executable, program, str(ROOT)]
     assert subprocess.run(argv, capture_output=True, text=True).stdout == "closed\n"
+
+
+def test_an_interpreter_is_a_file_or_a_command_line_and_no_folder(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    (first / "python3").mkdir(parents=True)  # a folder of that name in a folder of the PATH
+    for program in (second / "python3", second / "conda", second / "my python"):
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("")
+        program.chmod(0o755)
+    path = f"{first}:{second}"
+    assert find_interpreter("", path) == [str(second / "python3")]
+    assert find_interpreter("conda run -n 'e 1' python", path) == [str(second / "conda"), "run", "-n", "e 1", "python"]
+    assert find_interpreter(str(second / "my python"), path) == [str(second / "my python")]
+    assert find_interpreter("missing run", path) is None
+    assert find_interpreter("it's not quoted", path) is None
+
+
+def test_without_python3_the_interpreter_is_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "doctor.remote.runtime.reading.find_tool", lambda name, path: "/x/python" if name == "python" else None
+    )
+    assert find_interpreter("", "") == ["/x/python"]
+    assert find_interpreter("python3", "") is None

@@ -14,14 +14,15 @@ from doctor.engine import language
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
 from doctor.report.diff.compare import ReportDifference, compare
-from doctor.report.diff.render import SCHEMA_FILE, render, render_json, render_markdown
+from doctor.report.diff.render import render, render_json, render_markdown
 from tests.examples import examples
 from tests.report import reports as example_reports
 from tests.report.strategies import reports
 from tests.report.test_markdown import check_tame
+from tests.schemas import schema_file
 
 HOSTS = example_reports.HOSTS[:4]
-VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
+VALID = jsonschema.Draft202012Validator(json.loads(schema_file("diff").read_text("utf-8")))
 
 
 def down(host: str, npu: int = 0) -> Finding:

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report, Severity
-from doctor.report.formats.json import SCHEMA_FILE, encode, to_json_value
+from doctor.report.formats.json import encode, to_json_value
 from tests.examples import examples
 from tests.report import reports as example_reports
 from tests.report.strategies import reports
+from tests.schemas import schema_file
 
-SCHEMA = json.loads(SCHEMA_FILE.read_text("utf-8"))
+SCHEMA = json.loads(schema_file("report").read_text("utf-8"))
 VALID = jsonschema.Draft202012Validator(SCHEMA)
 
 

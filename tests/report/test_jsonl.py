@@ -13,15 +13,16 @@ from doctor.engine.exit_code import exit_code
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.result import Report
-from doctor.report.formats.json import SCHEMA_FILE, encode
+from doctor.report.formats.json import encode
 from doctor.report.formats.jsonl import EventStream, render
 from doctor.report.formats.registry import RenderContext
 from tests.examples import examples
 from tests.report import reports as example_reports
 from tests.report.rendering import context
 from tests.report.strategies import reports
+from tests.schemas import schema_file
 
-SCHEMA = json.loads(SCHEMA_FILE.read_text("utf-8"))
+SCHEMA = json.loads(schema_file("report").read_text("utf-8"))
 OUTCOME = jsonschema.Draft202012Validator({"$ref": "#/$defs/outcome", "$defs": SCHEMA["$defs"]})
 
 

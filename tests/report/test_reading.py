@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from doctor.engine.exit_code import exit_code, verdict
 from doctor.engine.result import Finding, Report, Status, Waived
 from doctor.report.diff.load import BadReport, decode
-from doctor.report.formats.json import SCHEMA_FILE, encode
+from doctor.report.formats.json import encode
 from tests.examples import examples
 from tests.report import rendering
 from tests.report import reports as example_reports
 from tests.report.strategies import reports
+from tests.schemas import schema_file
 
-VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
+VALID = jsonschema.Draft202012Validator(json.loads(schema_file("report").read_text("utf-8")))
 
 
 def again(report: Report) -> Report:

@@ -16,13 +16,14 @@ from doctor.engine.quantities import bytes_text
 from doctor.engine.result import Report
 from doctor.engine.smoke_summary import SoakErrors, SoakFigures, SoakLink
 from doctor.report.diff.load import decode
-from doctor.report.formats.json import SCHEMA_FILE, encode
+from doctor.report.formats.json import encode
 from doctor.report.layout.smoke_section import MAX_STACK_LINES, ranks_in_words, smoke_lines
 from doctor.smoke.model import Failure
 from tests.examples import examples
 from tests.report import rendering, reports
+from tests.schemas import schema_file
 
-VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
+VALID = jsonschema.Draft202012Validator(json.loads(schema_file("report").read_text("utf-8")))
 
 
 def lines(report: Report, **more: Any) -> list[str]:

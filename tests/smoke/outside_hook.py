@@ -19,6 +19,7 @@ from typing import Any
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 plain_import = builtins.__import__
 wrapped: list[bool] = []
+kept: dict[Any, Any] = {}
 
 
 def strike(fault: dict[str, Any]) -> None:
@@ -141,6 +142,43 @@ def corrupt(baseline: Any, fault: dict[str, Any], first: Any, rest: Any, more: A
     return result
 
 
+def leave_stale(flat: Any, _: int) -> None:
+    """What the call before brought, of as many elements."""
+    mine, key = flat.clone(), (len(flat), flat.dtype)
+    flat.copy_(kept.get(key, mine))
+    kept[key] = mine
+
+
+def reverse_bytes(flat: Any, place: int) -> None:
+    raw = flat[place : place + 16].clone().view(sys.modules["torch"].uint8).view(-1, flat.element_size())
+    flat[place : place + 16] = raw.flip(1).contiguous().view(-1).view(flat.dtype)
+
+
+def transpose(flat: Any, _: int) -> None:
+    side = int(len(flat) ** 0.5)
+    flat[: side * side] = flat[: side * side].view(side, side).t().reshape(-1).clone()
+
+
+def shorten(flat: Any, _: int) -> None:
+    """To ten bits of a number's mantissa."""
+    torch = sys.modules["torch"]
+    if flat.dtype == torch.float32:
+        flat.copy_((flat.view(torch.int32) & -8192).view(torch.float32))
+
+
+DAMAGES: "dict[str, Callable[[Any, int], object]]" = {
+    "cut": lambda flat, _: flat[3 * len(flat) // 4 :].zero_(),
+    "half twice": lambda flat, _: flat[len(flat) // 2 :].copy_(flat[: len(flat) - len(flat) // 2].clone()),
+    "negated": lambda flat, _: flat.copy_(-flat if flat.dtype.is_signed else flat + 1),
+    "stale": leave_stale,
+    "exponent": lambda flat, place: flat[place].copy_(flat[place] * 2),
+    "reversed": reverse_bytes,
+    "transposed": transpose,
+    "clipped": lambda flat, _: flat.clamp_(max=flat.max() // 4),
+    "short": shorten,
+}
+
+
 def changed(tensor: Any, fault: dict[str, Any]) -> Any:
     torch, flat = sys.modules["torch"], tensor.reshape(-1)
     damage, place = fault["how"], fault["place"] % max(1, flat.numel())
@@ -165,8 +203,8 @@ def changed(tensor: Any, fault: dict[str, Any]) -> Any:
         flat.copy_((flat * 1.01).to(flat.dtype) if flat.is_floating_point() else flat + 1)
     elif damage == "rounded":
         flat.copy_(flat.to(torch.bfloat16).to(flat.dtype) if flat.is_floating_point() else flat + 1)
-    elif damage == "negated":
-        flat.copy_(-flat if flat.dtype.is_signed else flat + 1)
+    elif damage in DAMAGES:
+        DAMAGES[damage](flat, place)
     elif damage == "nan":
         flat[place] = float("nan") if flat.is_floating_point() else flat[place] + 1
     return tensor

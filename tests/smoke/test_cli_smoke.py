@@ -17,14 +17,14 @@ import jsonschema
 import pytest
 
 from doctor.cli import smoke
-from doctor.cli.host_options import JobOptions
 from doctor.engine.errors import CommandError
-from doctor.report.formats.json import SCHEMA_FILE
+from doctor.engine.record import LaunchOptions
 from doctor.session.select_checks import choose_checks, load_catalog
+from tests.schemas import schema_file
 from tests.smoke.interpreter import visible_folders
 from tests.test_cli import CLEAN, ROOT, doctor
 
-SCHEMA = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
+SCHEMA = jsonschema.Draft202012Validator(json.loads(schema_file("report").read_text("utf-8")))
 TWO = ("smoke", "--ranks-per-host", "2")
 
 needs_torch = pytest.mark.skipif(
@@ -196,7 +196,7 @@ def test_what_cannot_be_is_one_line_and_exit_2(arguments: tuple[str, ...], outpu
 
 def test_sizes_and_lists() -> None:
     def wish(**fields: Any) -> Any:
-        return smoke.parse_smoke_options(smoke.TrainingOptions(**fields), JobOptions(python="p", master_port=5))
+        return smoke.parse_smoke_options(smoke.TrainingOptions(**fields), LaunchOptions(python="p", master_port=5))
 
     assert [wish(max_bytes=text).max_bytes for text in ("4", "64K", "64kib", "4M", "2G")] == [
         4,
@@ -270,6 +270,22 @@ def test_an_option_that_is_not_utf_8_is_refused_in_one_line(option: str) -> None
     done = subprocess.run(arguments, cwd=ROOT, env=CLEAN, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"doctor: {option} '/x\\udcff': expected UTF-8\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_ranks_start_in_the_namespaces_of_the_process_of_like(is_apart: bool, tmp_path: Path) -> None:
+    """Seen: `smoke --like PID` was healthy in doctor's own network, and that of the job had not even a loopback."""
+    python, network = tmp_path / "python", tmp_path / "network"
+    python.write_text(f"#!/bin/sh\nreadlink /proc/self/ns/net > {network}\nexit 3\n")
+    python.chmod(0o755)
+    argv = [*(["unshare", "--net"] if is_apart else []), "sh", "-c", "echo started; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline()
+        job_network = os.readlink(f"/proc/{process.pid}/ns/net")
+        done = doctor("smoke", "--like", str(process.pid), "--ranks-per-host", "1", "--python", str(python))
+        process.kill()
+    assert (done.returncode, network.read_text().strip()) == (10, job_network), done
 
 
 @pytest.mark.sample

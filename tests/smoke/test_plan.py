@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.cli.launch_source import job_of_launch
 from doctor.engine.record import LaunchOptions
 from doctor.environment.job_context import detect
 from doctor.smoke.model import STAGES, Layout, SmokePlan
@@ -24,6 +23,7 @@ from doctor.smoke.plan import (
     build_plan,
     default_layouts,
     left_unused,
+    options_of_launch,
     parse_layout,
     plan_as_dict,
 )
@@ -60,9 +60,10 @@ def test_several_hosts_do_not_meet_at_an_address_that_each_of_them_has() -> None
             build_plan(hosts, SmokeOptions(master_addr=address))
         assert build_plan(ONE_HOST, SmokeOptions(master_addr=address)).master_addr == address
     assert build_plan(hosts, SmokeOptions(master_addr="10.0.0.1")).master_addr == "10.0.0.1"
-    for nodes, address in ((1, "127.0.0.1"), (1, "10.0.0.1"), (2, "127.0.0.1")):
-        expected = "" if (nodes, address) == (1, "127.0.0.1") else address
-        assert job_of_launch(LaunchOptions(max_nodes=nodes, master_addr=address)).master_addr == expected
+    for nodes, address in ((1, "10.0.0.1"), (2, "127.0.0.1"), (1, "")):
+        assert options_of_launch(LaunchOptions(max_nodes=nodes, master_addr=address), {}).master_addr == address
+    for address in ("127.0.0.1", "localhost", "ip6-localhost", "::1", "0.0.0.0"):
+        assert options_of_launch(LaunchOptions(max_nodes=1, master_addr=address), {}).master_addr == ""
 
 
 def test_native_is_asked_for() -> None:

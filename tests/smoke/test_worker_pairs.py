@@ -44,6 +44,18 @@ def test_the_first_rank_of_each_host_meets_the_others() -> None:
     assert all(event["bytes"] == 1 << 20 for event in first)
 
 
+DETAIL = """
+os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+import torch.distributed
+torch.distributed.set_debug_level_from_env()
+"""
+
+
+def test_where_torch_compares_the_numbers_of_calls_messages_are_none_of_them() -> None:
+    ranks = Ranks(3, ["pairs", "teardown"], DETAIL, hosts=["a", "a", "b"])
+    assert len(ranks.of("done")) == 3, ranks.error_output
+
+
 SLOW = """
 class TracedComm(TracedComm):
     def exchange(self, out, tensor, peer):

@@ -141,6 +141,44 @@ def test_a_sleep_that_ends_before_long_holds_up_nobody_for_ever(
 
 
 @pytest.mark.parametrize(
+    ("calls", "switches", "tcp", "odd"),
+    [
+        ("running sleep sleep", (3, 5, 5), 5000, []),  # one sleep, which began within the look: a long step
+        ("futex sleep sleep", (3, 5, 9), 5000, [2]),  # it asks again and again
+        ("running sleep futex", (3, 5, 5), 5000, [2]),
+        ("sleep sleep sleep", (3, 9, 9), 9000, []),  # it went through a step before
+        ("sleep sleep sleep", (3, 9, 9), 5000, [2]),
+    ],
+)
+def test_a_sleep_that_began_within_the_look_ends_by_itself(
+    calls: str, switches: tuple[int, ...], tcp: int, odd: list[int]
+) -> None:
+    seen = [
+        msgspec.structs.replace(look, call=call, switches=count)
+        for look, call, count in zip(looks(), calls.split(), switches, strict=True)
+    ]
+    own = rank(2, seen, COMPUTES, sleeps_for=5.0, tcp=[5000, tcp, tcp])
+    finding = judged(rank(0, None, WAITS), rank(1, None, WAITS), own, rank(3, None, WAITS))
+    assert odd_rank_numbers(finding) == odd
+    assert odd or "in 5 s at most: look again" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("observed_looks", "gets_results", "odd"),
+    [
+        (looks("sleep", switches=2), True, []),  # a producer, which sleeps between two objects
+        (looks("sleep", switches=2), False, [2]),
+        (looks("read", file="/tmp/fifo"), True, [2]),  # the main thread only looks after it
+    ],
+)
+def test_a_thread_whose_results_reach_the_main_one_holds_up_nobody(
+    observed_looks: list[Look], gets_results: bool, odd: list[int]
+) -> None:
+    own = rank(2, observed_looks, COMPUTES, thread=999, gets_results=gets_results)
+    assert odd_rank_numbers(judged(rank(0, None, WAITS), rank(1, None, WAITS), own, rank(3, None, WAITS))) == odd
+
+
+@pytest.mark.parametrize(
     ("observed_looks", "text"),
     [
         (looks("accept", file="socket"), "waits for a request, which may come yet"),

@@ -25,9 +25,9 @@ from doctor.watch.rehearsal import conduct
 from doctor.watch.rehearsal.conduct import first_runs
 from doctor.watch.rehearsal.judge import judge
 from doctor.watch.rehearsal.rank_view import HostPlace, RankView, StubAnswer, view_of
-from doctor.watch.rehearsal.rehearsal_page import SCHEMA_FILE
 from doctor.watch.rehearsal.substitute import CannotRehearse, rehearsed_line
 from tests.hosts.fleet import Fleet
+from tests.schemas import schema_file
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = {
@@ -51,7 +51,7 @@ def rehearse(folder: Path, *line: str, options: Sequence[str] = (), **environ: s
     done = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=110)
     assert done.stdout, done.stderr
     document = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8"))).validate(document)
+    jsonschema.Draft202012Validator(json.loads(schema_file("rehearsal").read_text("utf-8"))).validate(document)
     return done.returncode, document
 
 
@@ -388,6 +388,32 @@ def test_scripts_that_start_themselves_or_another(program: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("set -e\nset_up_all\nLAUNCH", "line 2: type: set_up_all: not found"),
+        ("[ -f absent.yaml ] || exit 1\nLAUNCH", "line 1: absent.yaml: not found"),
+        ("exit 0\nLAUNCH", "exit in line 1; expected it behind line 2"),
+        ("go() {\nLAUNCH\n}\necho go", ""),  # whether its name is all that is printed is not followed
+        ("go() {\nLAUNCH\n}\necho done", "go() in line 1; expected a call of it"),
+        ("source ./functions.sh\nset_up\nstart train.py", ""),
+        ("set -e\n[ -f train.py ] || exit 1\nset_up() { export A=1; }\nset_up\nLAUNCH", ""),
+    ],
+)
+def test_what_ends_a_script_before_its_launch_line_is_an_error(text: str, told: str, program: Path) -> None:
+    start = f'{sys.executable} "$@"'
+    program.with_name("functions.sh").write_text(f"set_up() {{ export RANK=0 A=1; }}\nstart() {{ {start}; }}\n")
+    line = text.replace("LAUNCH", f"RANK=0 WORLD_SIZE=1 {sys.executable} train.py")
+    program.with_name("run.sh").write_text(line + "\n")
+    code, document = rehearse(program.parent, "bash", "run.sh", options=("--for", "60"))
+    assert left_behind(program.parent, "functions.sh", "run.sh") == []
+    errors = [row["message"] for row in document["checks"] if row["severity"] == "error"]
+    assert (code, len(errors)) == ((10, 1) if told else (0, 0)), document
+    assert told in "".join(errors)
+    subprocess.run(["bash", "run.sh"], cwd=program.parent, env=CLEAN, capture_output=True, check=False, timeout=60)
+    assert (program.parent / "STARTED").exists() or told or "echo go" in text
+
+
+@pytest.mark.parametrize(
     ("text", "new_text"),
     [
         ("torchrun --nnodes=$1 $(cd $(dirname $0); pwd)/train.py", "torchrun --log_dir=LOGS/log --nnodes=$1 $(cd $(dirname $0); pwd)/STUB.py"),
@@ -627,7 +653,13 @@ def test_numbers_of_ranks() -> None:
         ("GLOO_SOCKET_IFNAME", "eth", "eth"),
         ("GLOO_SOCKET_IFNAME", "eth0,bond0", ""),
         ("NCCL_SOCKET_IFNAME", "eth", ""),
+        ("GLOO_SOCKET_IFNAME", "=eth0", "=eth0"),
+        ("GLOO_SOCKET_IFNAME", "^docker", "^docker"),
+        ("GLOO_SOCKET_IFNAME", "eth0:1", ""),
+        ("GLOO_SOCKET_IFNAME", "eth0,", ""),
+        ("GLOO_SOCKET_IFNAME", ",eth0", "''"),
         ("NCCL_SOCKET_IFNAME", "=eth", "eth"),
+        ("NCCL_SOCKET_IFNAME", "=eth0,eth9", ""),
         ("NCCL_SOCKET_IFNAME", "ib,eth", ""),
         ("NCCL_SOCKET_IFNAME", "ib", "ib"),
         ("HCCL_SOCKET_IFNAME", "^docker,lo", ""),

@@ -3,16 +3,13 @@
 import os
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.remote.runtime.reading import matching_paths, require_sys
+from doctor.remote.runtime.reading import find_tool, matching_paths, require_sys
 
 
 def absent_tool(tool, path):
     """Why a command cannot be run: none of its tools is in a directory of the PATH; empty when it can be."""
-    if not tool:
+    if not tool or any(find_tool(name, path) for name in tool.split()):
         return ""
-    for directory in path.split(":"):
-        if directory and any(os.access(os.path.join(directory, name), os.X_OK) for name in tool.split()):
-            return ""
     return filled("{0} is not installed", tool.split()[0])
 
 

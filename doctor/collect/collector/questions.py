@@ -19,7 +19,9 @@ from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.processes import fork_child, run_tool
 from doctor.remote.runtime.reading import (
     effective_time,
+    find_interpreter,
     find_tool,
+    interpreter_of,
     matching_paths,
     names_in,
     read_text,
@@ -33,7 +35,9 @@ HELPERS = (
     connect_all,
     driver_values,
     effective_time,
+    find_interpreter,
     find_tool,
+    interpreter_of,
     matching_paths,
     kernel_records,
     table_address,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from doctor.engine.addresses import means_own_host
 from doctor.facts.names import is_address, normalize_host, short_name
 
 
@@ -17,9 +18,6 @@ class HostIdentity(msgspec.Struct, frozen=True):
     self_name: str = ""
     """What it calls itself."""
     addresses: tuple[str, ...] = ()
-
-
-Keys = Callable[[HostIdentity], Iterable[str]]
 
 
 def match_hosts(expected: Sequence[str], identities: Sequence[HostIdentity]) -> dict[str, int]:
@@ -57,7 +55,7 @@ def _all_names(identity: HostIdentity) -> Iterable[str]:
 
 def _routable_addresses(identity: HostIdentity) -> Iterable[str]:
     addresses = (normalize_host(address.partition("%")[0]) for address in identity.addresses)
-    return (address for address in addresses if not (address.startswith("127.") or address == "::1"))
+    return (address for address in addresses if not means_own_host(address))
 
 
 def _is_equal(name: str, other: str) -> bool:

@@ -227,8 +227,8 @@ def _are_ranks(numbers: Sequence[str], members: Sequence[Collection[int]]) -> bo
     """Whether the ends of the names of dumps of one prefix can be ranks of the jobs that these dumps name."""
     if len(set(numbers)) < len(numbers) or any(text != str(int(text)) for text in numbers):
         return False
-    known = [(int(text), ranks) for text, ranks in zip(numbers, members, strict=True) if ranks]
-    return all(rank in ranks for rank, ranks in known) if known else len(numbers) > 1
+    numbered = [(int(text), ranks) for text, ranks in zip(numbers, members, strict=True) if ranks]
+    return all(rank in ranks for rank, ranks in numbered) if numbered else len(numbers) > 1
 
 
 def own_logs(summaries: Sequence[FileSummary], names: Sequence[NameHints]) -> set[int]:

@@ -50,8 +50,8 @@ class Matcher:
         self.quoted = frozenset(item.id for item in signatures if "quoted" in item.traits)
         """Signatures of exceptions that say themselves what is wrong."""
         patterns: list[Candidate] = [(item, pattern) for item in signatures for pattern in item.compiled]
-        quiet = [pattern.encoded for signature, pattern in patterns if signature.quiet]
-        pairs = [([literal.encode() for literal in pair[1].literals], pair) for pair in patterns]
+        quiet = [pattern.encoded[0] for signature, pattern in patterns if signature.quiet]
+        pairs = [(pair[1].encoded, pair) for pair in patterns]
         index = ShapeIndex(pairs, quiet)  # type: ignore[no-untyped-call]
         self.candidates: Callable[[bytes], tuple[Candidate, ...]] = index.candidates
         """The patterns that a line of this shape may match; those for a number are not among them."""
@@ -72,9 +72,11 @@ class Matcher:
         hot = {shape: items for shape, items in chosen.items() if any(item[0].id not in self.benign for item in items)}
         counts: Counter[bytes] = Counter()
         for shape, count in Counter(filter(hot.__contains__, shapes)).items():
-            counts.update(dict.fromkeys((pattern.encoded for _, pattern in hot[shape]), count))
+            counts.update(dict.fromkeys((pattern.encoded[0] for _, pattern in hot[shape]), count))
         absent = {literal for literal, count in counts.items() if count > _MANY_LINES and literal not in block}
-        rest = ((shape, tuple(item for item in items if item[1].encoded not in absent)) for shape, items in hot.items())
+        rest = (
+            (shape, tuple(item for item in items if item[1].encoded[0] not in absent)) for shape, items in hot.items()
+        )
         return {shape: items for shape, items in rest if items} if absent else hot
 
     def matches(self, text: str, candidates: Iterable[Candidate]) -> dict[str, dict[str, str]]:

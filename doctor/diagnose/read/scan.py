@@ -247,7 +247,7 @@ class _Scanner:
                 selected = (*selected, *numbered[index])
             if (selected or self.tracebacks) and (line := lines[index]) and not self.matcher.is_quiet(line):
                 line = shown_part(line) if b"\r" in line else line  # type: ignore[no-untyped-call]
-                if self.tracebacks or any(pattern.encoded in line for _, pattern in selected):
+                if self.tracebacks or any(all(text in line for text in pattern.encoded) for _, pattern in selected):
                     self._read_line(_Line(lines, index, self.summary.lines + index + 1), line[:MAX_LINE], selected)
             index += 1
 

@@ -107,6 +107,8 @@ _RANK = re.compile(
     rf"|^{MPIRUN_LABEL}|{COPIED.pattern}"
 )
 _LOCAL_RANK = re.compile(r"^\[(?:default|[a-z_]{1,20})(?P<local>\d{1,4})\]:")
+_HEAD = 400
+"""Bytes of a line in which its stamp is looked for."""
 _CLOCK = re.compile(rb"\d\d:\d\d:\d")  # in the head of a line that shows a time
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
@@ -193,8 +195,8 @@ def read_stamp(text: str, year: int) -> Stamp:
 
 def first_time(lines: Iterable[bytes], year: int) -> float | None:
     """The time that the first line shows of those that show one."""
-    heads = (line[:400] for line in lines)
-    stamps = (read_stamp(head.decode("utf-8", "replace"), year).time for head in heads if _CLOCK.search(head))
+    heads = (line[:_HEAD].decode("utf-8", "replace") for line in lines if _CLOCK.search(line, 0, _HEAD))
+    stamps = (read_stamp(head, year).time for head in heads)
     return next((time for time in stamps if time is not None), None)
 
 
@@ -214,7 +216,10 @@ class TimesAbove:
         if last < first or place < first:
             place, time = first, None
         for above in range(at, last, -1):
-            if (seconds := first_time(lines[above : above + 1], self._year)) is not None:
+            if (
+                _CLOCK.search(lines[above], 0, _HEAD)
+                and (seconds := first_time([lines[above]], self._year)) is not None
+            ):
                 place, time = above, seconds
                 break
         self._last = lines, at, place, time

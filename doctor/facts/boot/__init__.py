@@ -21,6 +21,7 @@ from doctor.facts.access import JobAccess
 from doctor.facts.boot import kernel_settings, link_mtu, npu_ports, services
 from doctor.facts.boot.files import SERVICE_LIMIT_FILES, BootFiles
 from doctor.facts.boot.firewall import BootFirewall, firewall_rules
+from doctor.facts.container import JobContainer
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.hccn.conf import HccnConf
@@ -217,7 +218,7 @@ def _hccn(fact: type[Fact], build: Callable[..., Fact]) -> BootForm:
 _QUEUES = BootForm(ListenQueues, (SysctlFiles, BootFiles, HostMemory), kernel_settings.listen_queues)
 _PORTS = BootForm(ReservedPorts, (SysctlFiles, BootFiles), kernel_settings.reserved_ports)
 _NAMES = BootForm(HostNames, (BootFiles, services.CloudSetting, HostNames), services.host_names, keeps_now=True)
-_SHM = BootForm(SharedMemory, (BootFiles, HostMemory, SharedMemory), services.shared_memory)
+_SHM = BootForm(SharedMemory, (BootFiles, HostMemory, JobContainer), services.shared_memory)
 _LIMITS = BootForm(ResourceLimits, (BootFiles, LoginUser, ResourceLimits), login_limits)
 _ADDRESSES = _hccn(DeviceAddresses, npu_ports.device_addresses)
 _GATEWAYS = _hccn(DeviceGateways, npu_ports.device_gateways)

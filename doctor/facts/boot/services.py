@@ -10,6 +10,7 @@ from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, as
 from doctor.engine.quantities import parse_bytes
 from doctor.engine.texts import beginning, filled
 from doctor.facts.boot.files import CLOCK_SERVICES, UNIT_FOLDERS, BootFiles
+from doctor.facts.container import JobContainer
 from doctor.facts.gpu import GpuInventory
 from doctor.facts.memory import HostMemory, SharedMemory
 from doctor.facts.names import HostNames
@@ -141,9 +142,9 @@ def _tmpfs_size(options: str, memory: HostMemory) -> int:
     return size
 
 
-def shared_memory(files: BootFiles, memory: HostMemory, now: SharedMemory) -> SharedMemory:
+def shared_memory(files: BootFiles, memory: HostMemory, view: JobContainer) -> SharedMemory:
     """/dev/shm as /etc/fstab or its unit mounts it; systemd gives it half of the memory. Raises: Unreadable."""
-    if now.container:
+    if view.engine:
         raise Unreadable("/dev/shm of a container: its size is set where the container is started")
     lines = [line.split() for line in files.text("/etc/fstab").splitlines() if not line.lstrip().startswith("#")]
     options = [fields[3] if len(fields) > 3 else "" for fields in lines if len(fields) > 1 and fields[1] == "/dev/shm"]
@@ -153,4 +154,4 @@ def shared_memory(files: BootFiles, memory: HostMemory, now: SharedMemory) -> Sh
     if not options and files.init != "systemd":
         raise Unreadable("no line of /etc/fstab is for /dev/shm: what mounts it at boot sets its size")
     size = _tmpfs_size(options[-1] if options else "", memory)
-    return SharedMemory(size=size, free=size, container=False)
+    return SharedMemory(size=size, free=size)

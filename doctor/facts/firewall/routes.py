@@ -66,9 +66,20 @@ class _FleetAddresses:
     """The addresses of all hosts, by host and by network."""
 
     def __init__(self, addresses: PerHost[HostAddresses]) -> None:
-        count = Counter(address for host_addresses in addresses.values() for address in set(host_addresses.addresses))
+        lists = addresses.values()
+        holders = Counter(address for listed in lists for address in set(listed.addresses))
+        owners = Counter(
+            address
+            for listed in lists
+            for address in {one.address for one in listed.interfaces if one.interface != "lo"}
+        )
+        # One that a second host has on lo is still its owner's, which the others meet there.
         self.entries = {
-            host: tuple(entry for entry, address in _external_entries(host_addresses) if count[address] == 1)
+            host: tuple(
+                entry
+                for entry, address in _external_entries(host_addresses)
+                if holders[address] == 1 or (entry.device != "lo" and owners[address] == 1)
+            )
             for host, host_addresses in addresses.items()
         }
         self.hosts = {id(host_addresses): host for host, host_addresses in addresses.items()}
@@ -181,7 +192,9 @@ def find_routes(host_addresses: HostAddresses, addresses: PerHost[HostAddresses]
     if not complete_routes:
         reachable_hosts = max((set(route.peer_addresses) for route in every), key=len, default=set())
         lost = limit_items(sorted(set(fleet.entries) - reachable_hosts - {host}))
-        raise Unreadable(filled("doctor found no network that it shares with {0}", ", ".join(lost)))
+        raise Unreadable(
+            filled("doctor found no network that it shares with {0}", ", ".join(lost)), "duplicate-address"
+        )
     numbers = [int(ipaddress.ip_address(master_address)) for master_address in master.addresses]
     families = {6 if ":" in master_address else 4 for master_address in master.addresses} or {4}
     sought = [

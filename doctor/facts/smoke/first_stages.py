@@ -27,8 +27,8 @@ class TorchImported(RankEvent, frozen=True, tag="imported"):
     """The backend can be used on this host."""
     text: str = ""
     """Why it cannot."""
-    detail: bool = False
-    """TORCH_DISTRIBUTED_DEBUG is DETAIL: every group gets a second one, in which all its ranks have to take part."""
+    variables: dict[str, str] = {}
+    """By which its environment sets how ranks communicate."""
 
 
 class ConnectFailed(RankEvent, frozen=True, tag="try"):

@@ -151,7 +151,7 @@ def _slurm(texts: list[str]) -> Resources:
         ranks=ranks,
         ranks_per_node=each,
         problems=_problems(options),
-        time_limit_s=slurm_seconds(options.text("time")),
+        time_limit_s=slurm_seconds(options.text("time")) or None,  # 0: without a limit
         gpus_per_node=_slurm_gpus(options, each or (1 if least and least == most == ranks else 0)),
         options=options.as_texts(),
         unresolved=options.unresolved,

@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from doctor.job.launch_line.model import ScriptNeed
-from doctor.job.shell.word import ENDS, FOLDERS, ShellText, Step
+from doctor.job.launch_line.read import starts_ranks
+from doctor.job.shell.word import ASKS_FOR_FILES, ENDS, FOLDERS, ShellText, Step
 
 _HARMLESS = """
 date env free head hostname id lscpu nproc npu-smi nvidia-smi printenv pwd shopt type uname which whoami
@@ -18,6 +19,10 @@ _MAKES_NO_FILES = _CHANGE_NOTHING | {"alias", "conda", "mamba", "mkdir", "ml", "
 """Commands before a launch line that neither change the folder nor make a file which it needs."""
 _MAKES_NO_FOLDERS = _MAKES_NO_FILES - {"mkdir"}
 _SETS_NOTHING = _CHANGE_NOTHING | {"mkdir"}
+_ASKS = re.compile(r"-[defrsx] [^-\s][^\s]*(?: \])?")
+"""Arguments of ``[`` and ``test`` that ask for one file."""
+_DEFINED = re.compile(r"(?<![\w-])([\w.+-]{1,100})\s{0,20}(?:\(\s{0,20}\)|\{|=)")
+_WORD = re.compile(r"[\w-]+")
 _WRITES = re.compile(r"(?:>|\btee\b)[^\n;|&]*")
 _MOST_WRITTEN = 1 << 16
 """Letters behind ``>`` and ``tee``; a script with more may write any file."""
@@ -36,7 +41,11 @@ class ScriptText:
         }
         self.end = next((step for step in shell.steps if step.argv[0].text in ENDS), None)
         """Where the shell surely ends."""
-        self._needs = list(self._each_need())
+        self._defined = set(_DEFINED.findall(text))
+        """Functions, aliases and variables."""
+        self._lines = text.splitlines()
+        self._uncalled: dict[str, bool] = {}
+        self._needs = sorted(self._each_need(), key=lambda entry: entry[0].place)
 
     def folder_at(self, place: int) -> str:
         """The folder in which a command runs; empty: as before the script, or not known."""
@@ -46,7 +55,8 @@ class ScriptText:
         """What a shell needs to reach a command, as far as none before it may bring that, and its limits."""
         before = self._needs[: bisect_right(self._needs, place, key=lambda entry: entry[0].place)]
         chosen = ((ends if place <= step.until else limit) for step, ends, limit in before)
-        return tuple(need for need in chosen if need is not None)
+        uncalled = self._function_not_called(self._shell.commands[place].line)
+        return (*uncalled, *(need for need in chosen if need is not None))
 
     def makes_files(self, place: int) -> bool:
         """Whether a command before this one may make a file, or change the folder."""
@@ -76,13 +86,43 @@ class ScriptText:
     def _each_need(self) -> Iterator[tuple[Step, ScriptNeed, ScriptNeed | None]]:
         """Each step, its need where it ends the shell, and elsewhere: a limit that the ranks inherit."""
         for step, (folder, unknown) in zip(self._shell.steps, self._folders, strict=False):
-            name, *arguments = (word.text for word in step.argv)
+            (name, *arguments), place = [word.text for word in step.argv], step.place
             is_open = unknown or any(word.unresolved or word.text[:1] == "~" for word in step.argv[1:])
             is_limit = name == "ulimit" and step.is_certain
-            if is_open or not arguments or name in ENDS or not (is_limit or step.place <= step.until):
+            if is_open or not arguments or name in ENDS or not (is_limit or place <= step.until):
                 continue
-            is_folder = ">" in name or name in FOLDERS
-            makes = _MAKES_NO_FOLDERS if is_folder else _SETS_NOTHING if name == "$" else _MAKES_NO_FILES
-            if self._are_all(makes, step.place, step.line) and (is_folder or not self.is_written(arguments[0])):
+            if name in ASKS_FOR_FILES and not _ASKS.fullmatch(" ".join(arguments)):
+                continue
+            if name == "type":
+                if self._may_be_there(arguments[0], place):
+                    continue
+                step = step._replace(place=place + 1)  # the command itself is asked for by others
+            is_folder = ">" in name or name in (*FOLDERS, *ASKS_FOR_FILES)
+            makes = _MAKES_NO_FOLDERS if is_folder else _SETS_NOTHING if name in ("$", "type") else _MAKES_NO_FILES
+            path = arguments[name in ASKS_FOR_FILES]
+            if self._are_all(makes, place, step.line) and (is_folder or not self.is_written(path)):
                 need = ScriptNeed(name, tuple(arguments), step.line, folder, True)
                 yield step, need, need._replace(ends=False) if is_limit else None
+
+    def _may_be_there(self, name: str, place: int) -> bool:
+        """Whether the text may bring a command: by a function, an alias or its PATH."""
+        command = self._shell.commands[place]
+        return name in self._defined or "PATH" in command.environ or "PATH" in command.unresolved
+
+    def _function_not_called(self, line: int) -> list[ScriptNeed]:
+        """The function around a line that nothing in the text calls; none where something else may start ranks."""
+        functions = () if self._shell.unread else self._shell.not_called.items()
+        name, lines = next(((name, lines) for name, lines in functions if lines[0] <= line <= lines[1]), ("", (0, 0)))
+        if name and name not in self._uncalled:
+            self._uncalled[name] = self._is_never_named(name, lines)
+        return [ScriptNeed("()", (name,), lines[0], "", True)] if self._uncalled.get(name) else []
+
+    def _is_never_named(self, name: str, lines: tuple[int, int]) -> bool:
+        """Whether nothing outside the function has its name, and all that may start ranks is in it."""
+        first, last = lines
+        commands = [command for command in self._shell.commands if command.argv]
+        outside = (*self._lines[: first - 1], *self._lines[last:])
+        is_named = any(name == word.text for command in commands for word in command.argv)
+        is_named = is_named or any(name in part and name in _WORD.findall(part) for part in outside)
+        starting = [command for command in commands if starts_ranks(command.argv) or command.argv[0].unresolved]
+        return not is_named and all(first <= command.line <= last for command in starting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 
 from doctor.job.shell.tokens import Token
 
@@ -42,10 +43,15 @@ def is_arithmetic(token: Token) -> bool:
     return len(token.parts) == 1 and token.parts[0].kind == "unresolved" and token.parts[0].text.startswith("((")
 
 
-def without_functions(tokens: list[Token]) -> tuple[list[Token], dict[str, list[Token]]]:
-    """The tokens without the functions that the text calls by name, and the bodies of these."""
+def without_functions(
+    tokens: list[Token], also_called: Set[str] = frozenset()
+) -> tuple[list[Token], dict[str, list[Token]], dict[str, tuple[int, int]]]:
+    """The tokens without the functions that the text calls by name, the bodies of these, and the lines of others.
+
+    ``also_called``: words of the text around it.
+    """
     spans: dict[str, tuple[int, int, int]] = {}
-    called: set[str] = set()
+    called = set(also_called)
     before, position = ";", 0
     while position < len(tokens):
         token = tokens[position]
@@ -53,7 +59,7 @@ def without_functions(tokens: list[Token]) -> tuple[list[Token], dict[str, list[
         if body:
             name = tokens[position + (token.keyword == "function")].keyword
             if name in spans:
-                return tokens, {}  # defined twice: which one runs is not followed
+                return tokens, {}, {}  # defined twice: which one runs is not followed
             spans[name] = (position, *body)
             before, position = ";", body[0]
             continue
@@ -65,7 +71,9 @@ def without_functions(tokens: list[Token]) -> tuple[list[Token], dict[str, list[
         if start >= end:  # one within another belongs to it
             kept += tokens[end:start]
             end = last + 1
-    return kept + tokens[end:], {name: tokens[spans[name][1] : spans[name][2]] for name in spans.keys() & called}
+    others = {name: (tokens[spans[name][0]].line, tokens[spans[name][2]].line) for name in spans.keys() - called}
+    called_bodies = {name: tokens[span[1] : span[2]] for name, span in spans.items() if name in called}
+    return kept + tokens[end:], called_bodies, others
 
 
 def _body(tokens: list[Token], position: int) -> tuple[int, int] | None:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from doctor.job.shell.blocks import Block
 from doctor.job.shell.tokens import Token
 from doctor.job.shell.variables import ShellVariables
-from doctor.job.shell.word import ENDS, FOLDERS, Step, Word
+from doctor.job.shell.word import ASKS_FOR_FILES, ENDS, FOLDERS, Step, Word
 
 ALWAYS = 1 << 30
-_STATEMENTS = (*FOLDERS, "ulimit")
+_STATEMENTS = (*FOLDERS, "ulimit", *ASKS_FOR_FILES)
 _SOURCES = ("source", ".")
 _MOST_JOINED = 64
 _LONG = {"errexit": "e", "nounset": "u"}
@@ -89,6 +89,7 @@ class Flow:
         until = ALWAYS if is_fatal else -1
         last = max(commands.stop - 1 if commands else -1, until)
         needed = [((Word(operator), *argv), last) for operator, argv in files if operator]
+        needed += [((Word("type"), argv[0]), until)] if argv and len(commands) == 1 and is_certain else []
         needed += [((Word("$"), Word(name)), ALWAYS) for name in unbound if is_certain and not self._is_tested]
         needed += [(tuple(argv), last)] if name in _SOURCES else []
         self.steps[before:before] = [Step(commands.start, argv, line, is_certain, end) for argv, end in needed]

@@ -72,8 +72,8 @@ def evaluate(
         shell.run()
         loops = shell.assigned_in_loops
     mistakes = (*shell.mistakes[:_MOST_UNREAD], *name_mistakes(text, shell.variables, shell.commands, shell.functions))
-    read = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
-    return ShellText(*read, mistakes=mistakes, steps=tuple(shell.flow.steps[:_MOST_COMMANDS]))
+    steps = tuple(shell.flow.steps[:_MOST_COMMANDS])
+    return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes, steps, shell.uncalled)
 
 
 class _Evaluation:
@@ -84,7 +84,8 @@ class _Evaluation:
         loops: Mapping[int, set[str]],
         read_file: Callable[[str], str | None],
     ) -> None:
-        self.tokens, self.functions = without_functions(tokens)
+        self.words = {token.keyword for token in tokens}
+        self.tokens, self.functions, self.uncalled = without_functions(tokens)
         self.not_called = dict(self.functions)
         self.left = _MOST_FOLLOWED
         self.read_file = read_file
@@ -103,7 +104,7 @@ class _Evaluation:
         self.last_is_test = False
         self.argument_changes = False
         """``set`` or ``shift`` was read."""
-        self.depth = 0
+        self.depth, self.function_follows = 0, False
         self.sourced: list[str] = []
         self.flow = Flow()
         self.mistakes: list[tuple[str, str, str]] = []
@@ -117,11 +118,9 @@ class _Evaluation:
     def _run(self, tokens: list[Token]) -> None:
         for command, operator in self._simple_commands(tokens):
             line = command[0].line if command else 0
-            if len(self.commands) >= _MOST_COMMANDS:
-                self._note("...", filled("more than {0} commands", _MOST_COMMANDS), line)
-                return
-            if len(self.blocks) > _DEEPEST:
-                self._note("...", filled("blocks nested deeper than {0}", _DEEPEST), line)
+            is_long, deepest = len(self.commands) >= _MOST_COMMANDS, filled("blocks nested deeper than {0}", _DEEPEST)
+            if is_long or len(self.blocks) > _DEEPEST:
+                self._note("...", filled("more than {0} commands", _MOST_COMMANDS) if is_long else deepest, line)
                 return
             if command:
                 begin, unbound = (len(self.commands), len(self.flow.steps)), self.flow.unbound(command, self.variables)
@@ -171,8 +170,6 @@ class _Evaluation:
             self._close()
             self.function_follows = is_function
         return command
-
-    function_follows = False
 
     def _open(self, keyword: str, line: int, certain: bool) -> None:
         if keyword == "{" and self.function_follows:
@@ -368,12 +365,14 @@ class _Evaluation:
         """Runs another text in this shell."""
         try:
             tokens = [token._replace(line=line) for token in tokenize(text)]
+            if self.depth >= _DEEPEST_TEXT:
+                raise UnreadableShell("is not followed", line)
         except UnreadableShell as error:
             self._note(command, error.reason, line)
             return
-        if self.depth >= _DEEPEST_TEXT:
-            self._note(command, "is not followed", line)
-            return
+        self.words |= {token.keyword for token in tokens}
+        tokens, functions, _ = without_functions(tokens, self.words)
+        self.functions, self.not_called = self.functions | functions, self.not_called | functions
         self._nested(tokens)
 
     def _nested(self, tokens: list[Token]) -> None:

@@ -14,6 +14,7 @@ from doctor.engine.sanitize import printable
 
 FOLDERS, ENDS = ("cd", "pushd", "popd"), ("exit", "exec", "false")
 """Commands that change the folder of the shell, and that end it: ``false`` by ``set -e``."""
+ASKS_FOR_FILES = ("[", "test")
 _LONGEST_PATH = 4096
 _OF_OWN_FOLDER = re.compile(r"\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b")
 
@@ -77,7 +78,8 @@ class Step(NamedTuple):
     place: int
     """How many commands stand before what it is about."""
     argv: tuple[Word, ...]
-    """``cd``, ``source``, ``ulimit``, ``exit``, with its arguments; ``>`` and a file; ``$`` and a variable."""
+    """``cd``, ``source``, ``ulimit``, ``[``, ``exit``, with its arguments; ``>`` and a file; ``$`` and a variable;
+    ``type`` and a command that it starts."""
     line: int
     is_certain: bool
     """It surely runs in this shell."""
@@ -92,11 +94,13 @@ class ShellText(msgspec.Struct, frozen=True):
     unread: tuple[UnreadText, ...] = ()
     sourced: tuple[str, ...] = ()
     """Paths of the files that were followed."""
-    refused: bool = False
-    """No shell accepts the text: ``unread`` says where and why."""
     mistakes: tuple[tuple[str, str, str], ...] = ()
     """What the shell refuses, or takes for empty: command or variable, text, what was meant."""
     steps: tuple[Step, ...] = ()
+    not_called: Mapping[str, tuple[int, int]] = {}
+    """Functions that no command calls by name: their first and last line."""
+    refused: bool = False
+    """No shell accepts the text: ``unread`` says where and why."""
 
     @property
     def moves(self) -> list[Step]:

@@ -131,6 +131,43 @@ def find_tool(name, path):
     return None
 
 
+def interpreter_of(path):
+    """The interpreter that a script's first line names; empty where it names none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            command = file.readline(256).strip(b"\n").split(b" ") if file.read(2) == b"#!" else []
+    except OSError:
+        return ""
+    return os.fsdecode(next(filter(None, command), b""))
+
+
+def find_interpreter(name, path, launcher=""):
+    """The words that start the job's interpreter: a file, or a command line; without a name the interpreter of the
+    launcher's script, else python3, else python.
+
+    None where nothing is found for the first of them.
+    """
+    path += ":/usr/local/bin:/usr/bin"
+    script = find_tool(launcher, path) if launcher and not name else None
+    for named in (script or "", interpreter_of(script) if script else ""):
+        if os.path.basename(named).startswith("python") and os.access(named, os.X_OK):
+            return [named]
+    command = [name]
+    if " " in name and not find_tool(name, path):
+        import shlex
+
+        try:
+            command = shlex.split(name)
+        except ValueError:
+            return None
+    for first in command[:1] if name else ("python3", "python"):
+        program = find_tool(first, path)
+        if program:
+            return [program] + command[1:]
+    return None
+
+
 def thread_schedule(folder):
     """(nanoseconds that a thread ran, that it waited for a CPU, turns) so far; None where the kernel counts none.
 

@@ -180,8 +180,10 @@ class _Net(msgspec.Struct, frozen=True):
 
 def _path_speed(fields: dict[str, float | None]) -> dict[str, float | None]:
     """The fields of a path's speed, whole numbers as such. Raises: msgspec.ValidationError."""
-    whole = {name: int(value) if value is not None and value.is_integer() else value for name, value in fields.items()}
-    return msgspec.structs.asdict(msgspec.convert(whole, PathSpeed))
+    numbers = {
+        name: int(value) if value is not None and value.is_integer() else value for name, value in fields.items()
+    }
+    return msgspec.structs.asdict(msgspec.convert(numbers, PathSpeed))
 
 
 def decode(data: bytes, name: str) -> Report:

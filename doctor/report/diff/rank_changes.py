@@ -15,8 +15,8 @@ from doctor.report.diff.values import ValueChange
 
 ORDER = (
     *("code", "launch", "environment", "shell", "python", "libraries", "sources", "drivers", "firmware", "modules"),
-    *("system", "names", "login", "limits", "kernel", "files", "interfaces", "cards", "firewall", "mounts"),
-    *("sysctl", "packages"),
+    *("devices", "system", "names", "login", "limits", "kernel", "files", "interfaces", "cards", "firewall"),
+    *("mounts", "sysctl", "packages"),
 )
 """Categories, nearest to the job first: what is left where no check speaks for one change more than for another."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -22,7 +21,6 @@ from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.summary_lines import summary_lines
 
 SCHEMA = "doctor.diff/1"
-SCHEMA_FILE = Path(__file__).parents[1] / "schema" / "doctor.diff.1.json"
 MAX_LINES = 8
 """Lines for one check and one kind of change, and checks that are named in one line."""
 _ROW_NAMES = {"findings": "diff: findings", "before": "diff: before", "now": "diff: now"}
@@ -36,8 +34,8 @@ MAX_VALUE = 160
 CONTEXT = 20
 """Characters on both sides of what differs in long values."""
 CATEGORIES = frozenset((
-    "cards", "code", "drivers", "environment", "files", "firewall", "firmware", "interfaces", "kernel", "launch",
-    "libraries", "limits", "login", "modules", "mounts", "names", "packages", "shell", "sources", "system",
+    "cards", "code", "devices", "drivers", "environment", "files", "firewall", "firmware", "interfaces", "kernel",
+    "launch", "libraries", "limits", "login", "modules", "mounts", "names", "packages", "shell", "sources", "system",
 ))  # fmt: skip
 """Those whose names are words."""
 

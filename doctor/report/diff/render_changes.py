@@ -6,7 +6,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -21,7 +20,6 @@ from doctor.report.layout.formatting import count_noun, format_time
 from doctor.report.layout.host_names import Fleet
 
 SCHEMA = "doctor.changes/1"
-SCHEMA_FILE = Path(__file__).parents[1] / "schema" / "doctor.changes.1.json"
 MAX_SHOWN = 30
 """Changes in the text; the document has all."""
 MAX_ALIKE = 8

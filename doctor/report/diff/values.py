@@ -21,8 +21,6 @@ from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 from doctor.engine.texts import filled
 from doctor.facts.settings import UNREAD, settings_of
 
-JOB = ("code", "launch", "environment")
-"""Categories of the job itself, which no host has."""
 PER_RUN = frozenset(
     ("SLURM_JOB_ID", "SLURM_STEP_ID", "MASTER_PORT", "MS_SCHED_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK")
 )
@@ -102,8 +100,8 @@ def compare_values(before: RunValues, now: RunValues) -> tuple[ValueChange, ...]
         for category, name, old, new in _host_differences(before.hosts.get(host, {}), now.hosts[host]):
             alike.setdefault((category, name, old, new), {})[host] = None
     changes = [ValueChange(*key, tuple(hosts)) for key, hosts in alike.items()]
-    whole = {_came_or_went(change, "interfaces", -1) for change in changes if "router" not in change.name} - {None}
-    changes = [change for change in changes if not whole & {_came_or_went(change, *part) for part in _PARTS}]
+    interfaces = {_came_or_went(change, "interfaces", -1) for change in changes if "router" not in change.name} - {None}
+    changes = [change for change in changes if not interfaces & {_came_or_went(change, *part) for part in _PARTS}]
     return tuple(sorted(changes, key=lambda change: (change.category, change.name, change.hosts)))
 
 

@@ -10,7 +10,6 @@ import enum
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,7 +31,6 @@ from doctor.report.layout.tally import coverage, tally
 from doctor.smoke.model import Failure
 
 SCHEMA = "doctor.report/1"
-SCHEMA_FILE = Path(__file__).parents[1] / "schema" / "doctor.report.1.json"
 MAX_DEPTH = 50
 MAX_LINE = 160
 """Characters of a line with several members, or with a whole value that is not plain."""

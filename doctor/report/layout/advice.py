@@ -66,7 +66,7 @@ _KERNEL_SETTINGS = (
 _OF_ROOT = (
     r"modprobe|rmmod|systemctl (?!status)|u?mount |tc qdisc (?:del|add)|hccn_tool .{0,200}(?:-s |-cfg recovery)"
     r"|npu-smi set|nvidia-smi (?:.{0,200}-r\b|-pm|.{0,200}-c |nvlink -re)|(?:apt|dnf|apt-mark) |reboot|usermod|useradd"
-    r"|hostnamectl|tuned-adm|(?:echo|printf|sed -i) [^>]{0,200}(?:>{1,2} ?| )/etc/|chown|sh \./NVIDIA"
+    r"|hostnamectl|hostname (?!-)|tuned-adm|(?:echo|printf|sed -i) [^>]{0,200}(?:>{1,2} ?| )/etc/|chown|sh \./NVIDIA"
     r"|\./Ascend-\S{1,80}driver|ipmitool (?:chassis |power )|flint|dkms"
 )
 _CHANGES = re.compile(f"{_KERNEL_SETTINGS}|{_OF_ROOT}")
@@ -220,7 +220,7 @@ def fill_advice(template: str, values: Mapping[str, str], texts: Mapping[str, st
     parts = re.split(r"(`[^`]*`)", template)
     texts = values if texts is None else texts
     filled = (_fill_command(part, values) if part.startswith("`") else _fill_text(part, texts) for part in parts)
-    return with_tool_paths(without_loose_spaces("".join(filled)).rstrip())
+    return with_tool_paths(without_loose_spaces("".join(filled)).strip())
 
 
 def with_tool_paths(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from doctor.engine.addresses import means_own_host
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.pairwise_blame import blame, partners
 from doctor.engine.texts import filled
@@ -57,7 +58,7 @@ class AddressOwners:
         """The one host beside its owner that has this address as well; empty where none has, or several have it."""
         holders = self._holders.get(address, [])
         others = [host for host in holders if host != owner]
-        return others[0] if len(others) == 1 and owner in holders and not address.startswith(("127.", "::1")) else ""
+        return others[0] if len(others) == 1 and owner in holders and not means_own_host(address) else ""
 
     def taken(self, now: AddressOwners) -> list[tuple[str, str, str]]:
         """(holder, address, owner): addresses that were one host's alone and that another host has as well by now."""
@@ -66,7 +67,7 @@ class AddressOwners:
 
     def host(self, address: str, asker: str) -> str:
         """The host that ``asker`` reaches at this address; the address itself where its owner is not known."""
-        if address.startswith("127.") or address == "::1":
+        if means_own_host(address):
             return asker
         return self._owner.get(address, address)
 

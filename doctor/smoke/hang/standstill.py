@@ -46,7 +46,6 @@ RUNNING = "running"
 """Stands for the function of the kernel of a main thread that sleeps in none."""
 LEAST_RUN, MOSTLY = 1.0, 0.5
 """Seconds on a CPU, and their share of what it could have had, from which on it ran most of the time."""
-NOBODY: Mapping[int, str] = MappingProxyType({})
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
 
@@ -239,14 +238,14 @@ def _otherwise_than_recorded(failure: Failure, error: str, members: tuple[int, .
     if (received in right) == (expected in right):
         return None
     sender = members[(members.index(aborted) + 1) % len(members)]
-    ranks, told = (aborted, sender) if received in right else (sender, aborted)
+    ranks, partner = (aborted, sender) if received in right else (sender, aborted)
     why = filled(
         "By their records all ranks are in {0} #{1} ({2} x {3}), whose messages have {4} bytes: rank {5} was sent {6} "
         "bytes by rank {7} and expected {8}.",
         failure.op, failure.seq, failure.numel, failure.dtype, " or ".join(map(str, right)), aborted, received, sender,
         expected,
     )  # fmt: skip
-    text = filled("made another call than recorded: the data does not fit that of rank {0}", told)
+    text = filled("made another call than recorded: the data does not fit that of rank {0}", partner)
     concerned = msgspec.structs.replace(failure, evidence=(*failure.evidence, why), waiting_ranks=members)
     return blame(concerned, "left", (ranks,), text)
 

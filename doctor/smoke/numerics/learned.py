@@ -130,13 +130,17 @@ def _differing(group: Sequence[LearnedParameters], hosts: Mapping[int, str] | No
     errors = {event.rank: event.error for event in group if event.error is not None}
     nearest = min(errors.values(), default=0.0)
     wrong = tuple(sorted(rank for rank, error in errors.items() if error > CLEAR * nearest))
-    known = len(errors) == len(group) > len(wrong) > 0
-    if not known and len({event.code_path for event in group}) == 1 and len(_bits(group)) < len(group):
+    is_decided = len(errors) == len(group) > len(wrong) > 0
+    if not is_decided and len({event.code_path for event in group}) == 1 and len(_bits(group)) < len(group):
         parts = majority_split({event.rank: (event.params, event.gradient) for event in group}, hosts=hosts)
-        known, wrong = parts is not None and not parts.tie, parts.differing if parts else ()
-    sent = senders_to(wrong, "all_reduce", everyone, backend) if known and len({e.gradient for e in group}) > 1 else ()
+        is_decided, wrong = parts is not None and not parts.tie, parts.differing if parts else ()
+    sent = (
+        senders_to(wrong, "all_reduce", everyone, backend)
+        if is_decided and len({e.gradient for e in group}) > 1
+        else ()
+    )
     return LearnedWrong(
-        wrong if known else everyone, everyone, max(errors.values(), default=None), senders=tuple(sorted(sent))
+        wrong if is_decided else everyone, everyone, max(errors.values(), default=None), senders=tuple(sorted(sent))
     )
 
 

@@ -7,12 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from doctor.analysis.majority import split
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.pairwise_blame import folded
+from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke.first_stages import SmokeStart, TorchImported
+from doctor.job.variables import EQUAL_EVERYWHERE, comparable
 
 NOT_INSTALLED = "not installed"
 PACKAGES = ("torch", "numpy", "Python")
+OF_OTHERS = {"gloo": ("NCCL_", "HCCL_"), "nccl": ("HCCL_",), "hccl": ("NCCL_",)}
+"""By backend: how variables begin that its ranks do not read."""
+MOST_SIDES = 3
 
 
 def versions_by_host(started: Mapping[str, SmokeStart]) -> dict[str, dict[str, str]]:
@@ -56,21 +62,33 @@ def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[lis
     )
 
 
-def unlike_debug(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[list[str], str]:
-    """Hosts with another TORCH_DISTRIBUTED_DEBUG=DETAIL than most, or those with it at a tie, and a sentence of it.
-
-    Empty where all have the same.
+def unlike_interpreters(imported: Mapping[str, Iterable[TorchImported]], backend: str) -> tuple[list[str], str]:
+    """Hosts of `minority_torch`; else those with another value than most of a variable that all ranks of this backend
+    must have alike, or with one at a tie. With a sentence of it.
     """
-    with_it = {host: any(event.detail for event in events) for host, events in imported.items() if events}
-    parts = split(sorted(with_it), with_it.__getitem__, False)
-    if parts is None:
-        return [], ""
-    names = (folded([host for host, detail in with_it.items() if detail is value]) for value in (True, False))
-    return list(parts.differing), filled(
-        "TORCH_DISTRIBUTED_DEBUG is DETAIL on {0} and not on {1}: with it, torch makes a second group, where each rank "
-        "waits for all others",
-        *names,
-    )
+    hosts, sentence = minority_torch(imported)
+    if hosts:
+        return hosts, sentence
+    texts = list[str]()
+    for name in EQUAL_EVERYWHERE:
+        values = {
+            host: joined(" and ", sorted({comparable(name, event.variables.get(name, "")) for event in events}))
+            for host, events in sorted(imported.items())
+            if events and not name.startswith(OF_OTHERS.get(backend, ()))
+        }
+        if parts := split(values, values.__getitem__, ""):
+            hosts += parts.differing
+            sides = lists_by_key((values[host], host) for host in (*parts.differing, *parts.agreeing))
+            side_texts = [
+                filled("{0} on {1}", strip_control_chars(value, 60) or "not set", folded(some))
+                for value, some in list(sides.items())[-MOST_SIDES:]
+            ]
+            texts.append(filled("{0} is {1}", name, joined(" and ", side_texts)))
+    texts = texts[:MOST_SIDES] and [
+        *texts[:MOST_SIDES],
+        "ranks that differ in it wait for each other for ever, or crash",
+    ]
+    return list(dict.fromkeys(hosts)), joined(": ", texts)
 
 
 def _version(name: str, text: str | None) -> str:

@@ -13,7 +13,6 @@ from doctor.analysis.collectives.waits import ONE_WAY
 from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import beginning, filled, joined
 from doctor.facts.smoke.collectives import CollectiveWrong
-from doctor.facts.smoke.first_stages import TorchImported
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (
     idle_cpu_sentences,
@@ -37,9 +36,9 @@ from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.numerics.collective_values import without_part
 from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
 from doctor.smoke.protocol import AgentMessage, DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
-from doctor.smoke.results.environments import minority_torch, unlike_debug
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
+from doctor.smoke.run.unlike_ranks import crashed_by_unlike, ranks_of, unlike, with_unlike
 
 ANSWER = 0.7
 """Seconds for agents to answer."""
@@ -83,7 +82,7 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
             (progress.errors[key] for key in progress.keys(failure.culprit_ranks) if key in progress.errors), ""
         )
         members = next((ranks for name, ranks in progress.groups.values() if name == failure.group), ())
-        failure = explain_wrong_size(failure, finished, error, members)
+        failure = crashed_by_unlike(explain_wrong_size(failure, finished, error, members), plan, progress)
     if failure.kind in PRESSED and not _is_an_error(failure):
         failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan), len(plan.ranks_by_host))
     if failure.kind == "never-joined":
@@ -95,7 +94,7 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     if failure.kind == "network":
         failure = _with_named_peers(failure, run)
         failure = _with_links(failure, run, finished)
-        failure = _with_versions(failure, plan, progress)
+        failure = with_unlike(failure, plan, progress)
     if failure.kind in ("network", "budget") and not failure.parts:
         failure = _with_delays(failure, run)
     return _with_logs(failure, progress)
@@ -124,7 +123,7 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
 
     A rank is named where it is within a call that is neither torch's nor an import, or where it alone sleeps in a
     function of the kernel that waits for no other rank, such as a name lookup that reads a pipe. A host that holds back
-    what it sends, or a link where new connections get no answer, twice, and a host of another debug level.
+    what it sends, or a link where new connections get no answer, twice, and a host that `unlike_interpreters` names.
     """
     failure = _with_stacks(failure, run.channels)
     if foreign := foreign_calls(failure):
@@ -138,9 +137,9 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
         return held_back
     if lasting := _lasting_links(run, {}):
         return _because_of_links(failure, run.plan, lasting)
-    hosts, sentence = unlike_debug(_imported(run.progress))
-    ranks = [place.rank for place in run.plan.places if place.host in hosts]
-    return blame(failure, failure.kind, ranks, joined(": ", (failure.text, sentence))) if hosts else None
+    hosts, sentence = unlike(run.plan, run.progress)
+    text = joined(": ", (failure.text, sentence))
+    return blame(failure, failure.kind, ranks_of(run.plan, hosts), text) if hosts else None
 
 
 def _lasting_links(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evidence.Probe]]) -> _LinkEvidence | None:
@@ -154,7 +153,7 @@ def _lasting_links(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
 
 def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -> Failure:
     sentences = links.sentences()
-    ranks = [place.rank for place in plan.places if place.host in links.cut]
+    ranks = ranks_of(plan, links.cut)
     text = joined(": ", (failure.text, joined("; ", sentences[-len(links.cut) or None :][:3])))
     failure = failure.blaming(ranks, certainty="evidence", text=text, evidence=failure.evidence + sentences)
     return msgspec.structs.replace(failure, links=links.between_hosts, parts=links.parts)
@@ -233,7 +232,7 @@ def _with_delays(failure: Failure, run: ObservedRun) -> Failure:
     culprits = {run.plan.host_of(rank) for rank in failure.culprit_ranks}
     if not texts or (failure.text and not failure.links and culprits == texts.keys()):
         return failure
-    ranks = [place.rank for place in run.plan.places if place.host in texts]
+    ranks = ranks_of(run.plan, texts)
     text = joined(": ", filter(None, (failure.text, joined("; ", sorted(texts.values())[:4]))))
     return blame(msgspec.structs.replace(failure, links=()), failure.kind, ranks, text)
 
@@ -387,36 +386,17 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
         failure = msgspec.structs.replace(failure, links=(), evidence=(*failure.evidence, *links.sentences()))
         return blame(failure, "network", run.plan.ranks_by_host[holder], text)
     if links.refusing and not links.parts:
-        ranks = [place.rank for place in run.plan.places if place.host in links.refusing]
+        ranks = ranks_of(run.plan, links.refusing)
         text = joined("; ", list(links.refusing.values())[:4])
         failure = msgspec.structs.replace(failure, links=(), evidence=(*failure.evidence, *links.sentences()))
         return blame(failure, "network", ranks, text)
-    culprits = tuple(place.rank for place in run.plan.places if place.host in links.cut) or failure.culprit_ranks
+    culprits = tuple(ranks_of(run.plan, links.cut)) or failure.culprit_ranks
     return failure.blaming(
         () if links.parts else culprits,
         links=links.between_hosts or tuple(sorted(stuck)) or failure.links,
         parts=links.parts,
         evidence=(*failure.evidence, *links.sentences(), *roomless.values()),
     )
-
-
-def _with_versions(failure: Failure, plan: SmokePlan, progress: StageProgress) -> Failure:
-    """Bytes that do not arrive between different versions of torch: the ranks of the rarer version are the cause.
-
-    Not where a connection was found to be cut: then that is why.
-    """
-    hosts, sentence = minority_torch(_imported(progress))
-    if not hosts or failure.links:
-        return failure
-    culprits = [place.rank for place in plan.places if place.host in hosts]
-    return failure.blaming(culprits, evidence=(sentence, *failure.evidence))
-
-
-def _imported(progress: StageProgress) -> dict[str, list[TorchImported]]:
-    return {
-        host: [event for event in events if isinstance(event, TorchImported)]
-        for host, events in progress.events.items()
-    }
 
 
 def _with_logs(failure: Failure, progress: StageProgress) -> Failure:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from statistics import median
 
 from doctor.analysis.outliers.pairs import PathOutlier
 from doctor.analysis.outliers.peers import (
     MIN_TIMES,
+    SLOW,
     OwnWork,
     Straggler,
     WorkPart,
@@ -25,19 +27,24 @@ from doctor.smoke.speed.link_speeds import compare_pairs
 
 ALIKE = 1.1
 """Slow in two respects, and by less than this apart: one cause."""
+CROWDED, CROWDED_SLOW = 0.5, 1.5
+"""Share of its time that the median rank waits for a CPU from which on only what takes so many times as long is slow:
+whoever had the CPU has emptied its caches, and more often those of one rank than of another."""
 MOST_SURE = 0.9999
 """More is not said: the ranks' noise is not as well known as that."""
 
 
 def slow_ranks(
-    kind: WorkPart, paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None, watched: bool = False
+    kind: WorkPart, paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None, run: SmokeRun
 ) -> dict[int, Straggler]:
     """The slow ranks among those with the same kind of device, the slowest first.
 
-    ``watched``: the times are those of a whole training, and a rank is slow by one part of its own work; otherwise
+    Of a watched run the times are those of a whole training, and a rank is slow by one part of its own work; otherwise
     those of a moment, or of several, and each of these has to show that a rank is slow. Raises: Skip when no rank has a
     peer; Unreadable when there are too few times to say anything.
     """
+    watched, waited = run.watched, [use.waited for use in run.cpu_quotas.values()]
+    least = CROWDED_SLOW if waited and median(waited) >= CROWDED else SLOW
     measured: dict[int, dict[int, tuple[float, ...]]] = {}
     watched_work = {
         event.rank: OwnWork(event.input, event.compute, event.starved)
@@ -62,16 +69,19 @@ def slow_ranks(
         if watched:
             slow |= stragglers_by_part({rank: watched_work[rank] for rank in group})[kind]
         else:
-            slow |= find_confirmed_stragglers(by_attempt({rank: times[rank] for rank in group}))
+            slow |= find_confirmed_stragglers(by_attempt({rank: times[rank] for rank in group}), least)
     return dict(sorted(slow.items(), key=lambda item: -item[1].ratio))
 
 
 def input_only(
-    slow_input: Mapping[int, Straggler], paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None
+    slow_input: Mapping[int, Straggler],
+    paces: Mapping[str, SmokePace],
+    starts: Mapping[str, SmokeStart] | None,
+    run: SmokeRun,
 ) -> dict[int, Straggler]:
     """Those that are not as slow in computing: a slow CPU is not the input's fault."""
     try:
-        computing = slow_ranks("compute", paces, starts)
+        computing = slow_ranks("compute", paces, starts, run)
     except Unreadable:
         computing = {}
     return {

@@ -133,7 +133,7 @@ class Activity(msgspec.Struct, frozen=True):
     turns: bool = False
     """It computes at one place, and does nothing that the kernel sees: a long computation, or a wait on its CPU."""
     unmoved: bool = False
-    """Its main thread did not run at all."""
+    """Its main thread did not run at all, or not since the sleep began that it is in."""
     rests: bool = False
     """None of its threads ran, nor a process below it or that it waits for."""
     is_between_two: bool = False
@@ -182,7 +182,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
     if kind in _HOLDS and (held := _held_process(rank)):
         text = filled(_HOLDS[kind][not held[1]], *held)
-    unmoved = first.ran == last.ran and first.switches == last.switches
+    is_new = kind == "sleep" and _is_one_sleep(looks) and (first.call != last.call or rank.took_messages)
+    unmoved = is_new or (first.ran, first.switches) == (last.ran, last.switches)
     is_between_two = any(
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
@@ -237,6 +238,8 @@ def _answering(rank: ProcessReport) -> str:
 
 def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_children: float) -> bool:
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
+    if rank.gets_results and not unmoved:
+        return True
     if kind in ("child", "file") and not unmoved:
         return True  # it moved: the child, or the call, is another one by now
     if kind == "child":
@@ -384,7 +387,7 @@ def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, 
     same = {(look.call, look.file) for look in looks}
     if ran > _BUSY * seconds:
         return "compute", "computes"
-    if len(same) > 1:
+    if len(same) > 1 and not _is_one_sleep(looks):
         calls = {look.call for look in looks} - {"?"}
         moves = filled("sleeps again and again, as one that polls") if "sleep" in calls else "moves"
         return "unknown", moves if calls else "is not readable"
@@ -410,6 +413,11 @@ def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, 
             "is blocked in {0}", last.call
         )
     return "unknown", filled("is in {0}", last.call) if last.call != "?" else "cannot be read"
+
+
+def _is_one_sleep(looks: Sequence[Look]) -> bool:
+    """It has not woken up since the last look but one."""
+    return [(look.call, look.switches) for look in looks[-2:]] == [("sleep", looks[-1].switches)] * 2
 
 
 def _is_terminal(file: str) -> bool:

@@ -121,6 +121,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Whether it still waits for connections, so that only one of its threads holds up what it was asked."""
     awaits_request: bool = False
     """Whether its main thread waits where it accepts connections, and no answer is due over one of them."""
+    gets_results: bool = False
+    """Its main thread waits for another of its threads, and has run within the interval, or that one has ended."""
     thread: int = 0
     """The thread that was looked at: the main one, whose number is ``pid``, or another that works for it."""
     off_cpu: float = -1.0
@@ -140,6 +142,11 @@ class ProcessReport(msgspec.Struct, frozen=True):
     def is_connected(self) -> bool:
         """Something shows that it takes part in a job: a connection, memory that it shares, or a device."""
         return bool(self.group or self.links or self.devices) or max(self.tcp, default=-1) >= 0
+
+    @property
+    def took_messages(self) -> bool:
+        """Bytes reached it or left it over TCP, from the first look to the last."""
+        return min(self.tcp, default=-1) >= 0 and self.tcp[-1] > self.tcp[0]
 
     @property
     def took_no_message(self) -> bool:

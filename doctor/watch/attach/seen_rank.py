@@ -86,11 +86,9 @@ class SeenRank(msgspec.Struct, frozen=True):
     @property
     def goes_on(self) -> bool:
         """It may make steps that take long: it ran, at no one place alone, and bytes reached or left it."""
-        has_messages = min(self.report.tcp, default=-1) >= 0 and self.report.tcp[-1] > self.report.tcp[0]
         is_apart = self.does.kind == "compute" and not self.does.turns
-        return (
-            has_messages and not (self.does.unmoved or self.does.spins) and (is_apart or self.does.kind in _MAY_GO_ON)
-        )
+        has_moved = self.report.took_messages and not (self.does.unmoved or self.does.spins)
+        return has_moved and (is_apart or self.does.kind in _MAY_GO_ON)
 
     @property
     def outer_frames(self) -> tuple[Frame, ...]:

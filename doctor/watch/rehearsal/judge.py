@@ -19,6 +19,7 @@ from doctor.engine.texts import beginning, filled
 from doctor.facts.names import short_name
 from doctor.facts.rdma import chosen_ports
 from doctor.facts.smoke.first_stages import CpuBinding
+from doctor.facts.socket_choice import absent_names
 from doctor.job.variables import EQUAL_EVERYWHERE, GLOO_INTERFACE, HCCL_INTERFACE, JOB_WIDE, NCCL_INTERFACE
 from doctor.smoke.speed.shared_cpus import shared_cpus
 from doctor.watch.rehearsal.rank_view import LOCAL_NAMES, RANK_NAMES, SIZE_NAMES, RankView
@@ -179,20 +180,12 @@ def _stores(views: Sequence[RankView]) -> Iterator[Misfit]:
 
 
 def _links(views: Sequence[RankView]) -> Iterator[Misfit]:
-    """Variables that name an interface which the rank's host lacks: Gloo compares whole names, NCCL and HCCL how they
-    begin. The addresses of interfaces are judged by `doctor check`.
-    """
+    """Variables that name an interface which the rank's host lacks; their addresses are judged by `doctor check`."""
     for view in views:
         for variable in (GLOO_INTERFACE, *((NCCL_INTERFACE, HCCL_INTERFACE) if view.device else ())):
-            setting = view.variables.get(variable, "").strip(",")
-            names, is_whole = setting.lstrip("=").split(","), variable == GLOO_INTERFACE or setting[:1] == "="
-            absent = [
-                name
-                for name in names
-                if not (name in view.links if is_whole else any(link.startswith(name) for link in view.links))
-            ]
-            if setting and view.links and setting[0] != "^" and (absent == names or (absent and is_whole)):
-                problem = filled("there is no interface {0}", ", ".join(absent))
+            setting = view.variables.get(variable, "")
+            if absent := absent_names(variable, setting, view.links) if view.links else []:
+                problem = filled("there is no interface {0}", ", ".join(absent) or "''")
                 text = filled("{0}: {1} is {2}: {3}", describe_ranks([view]), variable, _excerpt(setting), problem)
                 yield _misfit("error", variable, text, [view])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -18,7 +17,6 @@ from doctor.watch.rehearsal.judge import Misfit
 from doctor.watch.rehearsal.rank_view import RankView
 
 SCHEMA = "doctor.rehearsal/1"
-SCHEMA_FILE = Path(__file__).parents[2] / "report" / "schema" / "doctor.rehearsal.1.json"
 MAX_RANKS = 32
 """Ranks in the text; the document has all."""
 MAX_CPUS = 30

@@ -27,6 +27,7 @@ from doctor.job.launch_line.read import SHELLS, starts_ranks
 from doctor.job.launch_line.recipes import in_full
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.word import ShellCommand, ShellText, literal_words
+from doctor.session.training_files import followed
 from doctor.watch.rehearsal.rank_text import TextRefused, restarting_itself, runs_python, with_stub
 
 _OF_BATCH = ("output", "error", "input", "open-mode", "array", "requeue", "no-requeue", "export", "wrap", "parsable",
@@ -81,6 +82,8 @@ class Rehearsed(NamedTuple):
     """The folder in which the program starts, by ``cd`` or an option of the launcher, seen from ``folder``."""
     is_whole: bool = False
     """All of the script at ``where`` is run."""
+    written: LaunchLine | None = None
+    """The line as the script has it, with what the script needs before it; None where all of the script is run."""
 
 
 def rehearsed_line(argv: Sequence[str], environ: Mapping[str, str], stub: str, logs: str) -> Rehearsed:
@@ -205,9 +208,9 @@ def _of_text(
     path: str, text: str, environ: Mapping[str, str], arguments: Sequence[str], stub: str, logs: str, depth: int = 0
 ) -> Rehearsed:
     """The launch line of a shell text, or of the one script that it starts. ``path``: of the script."""
-    name, script_arguments = printable(path, 200), literal_words(arguments)
+    name, script_arguments, read_file = printable(path, 200), literal_words(arguments), followed(path, environ)[1]
     try:
-        script = read_job_script(text, environ, script_arguments)
+        script = read_job_script(text, environ, script_arguments, read_file)
     except (ValueError, NotAJobScript) as error:
         raise CannotRehearse(filled("{0}: {1}", name, error)) from None
     inner_scripts = script.scripts if len(script.scripts) == 1 and depth < _DEEPEST else ()
@@ -217,7 +220,8 @@ def _of_text(
     takes_hosts = any(call.launcher in STARTS_TASKS for call in job_line.launchers)
     if script.resources.scheduler == "slurm" and takes_hosts and "SLURM_JOB_ID" not in environ:
         raise _needs_allocation([path, *arguments], script.resources.options)
-    command, folder = _known_command(evaluate(text, environ, script_arguments), job_line.line, path)
+    shell = evaluate(text, environ, script_arguments, read_file=read_file)
+    command, folder = _known_command(shell, job_line.line, path)
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
     new_argv = [word.text for word in command.argv]
     del new_argv[: new_argv[:1] == ["exec"]]
@@ -225,9 +229,9 @@ def _of_text(
     if _is_script(line, new_argv):
         inner_path = os.path.join(os.path.abspath(folder), line.program) if folder else line.program
         inner = _of_script(replace(line, program=inner_path), inside, stub, logs, depth + 1)
-        return inner._replace(folder=os.path.join(folder, inner.folder) if inner.folder else folder)
+        return inner._replace(folder=os.path.join(folder, inner.folder), written=None) if folder else inner
     rehearsed = _replaced(new_argv, inside, line, stub, logs, folder)
-    return rehearsed._replace(where=filled("{0}, line {1}", name, job_line.line), folder=folder)
+    return rehearsed._replace(where=filled("{0}, line {1}", name, job_line.line), folder=folder, written=job_line)
 
 
 def _known_command(shell: ShellText, number: int, path: str) -> tuple[ShellCommand, str]:

@@ -10,10 +10,11 @@ import time
 from doctor.remote.runtime.controller import OrderedProgram
 from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.processes import become_reaper
+from doctor.remote.runtime.reading import find_interpreter
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.file_wait import lasting_file_waits
-from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment, unnamed_file
+from doctor.smoke.programs.agent.interpreters import rank_environment, unnamed_file
 from doctor.smoke.programs.agent.network import (
     halted_connections,
     interface_addresses,
@@ -28,6 +29,7 @@ from doctor.smoke.programs.agent.procfs import accelerators, hidden_accelerators
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor, rank_processes
 from doctor.smoke.programs.agent.rank_watcher import RankWatcher
 from doctor.smoke.programs.agent.stacks import dump_stacks
+from doctor.smoke.programs.job_variables import job_variables
 from doctor.smoke.programs.recorder_page import PAGE_SIZE
 
 PATIENCE = 15.0  # seconds without an order of the controller, which sends one every other second
@@ -165,7 +167,10 @@ class Agent(OrderedProgram):
         """Starts the interpreter that becomes the ranks ("fork"), or one for each of them ("exec")."""
         if seconds:
             self.deadline = time.monotonic() + seconds
-        argv, environ = interpreter_argv(python), rank_environment(plan, master, self.mark, peer)
+        argv, environ = (
+            find_interpreter(python, os.environ.get("PATH", "")) or [python or "python3"],
+            rank_environment(plan, master, self.mark, peer),
+        )
         early = self.take_early(mine if start == "fork" and hosts_store else None, argv, environ)
         files = early.files if early else InheritedFiles(mine, self.watcher)
         memory = mmap.mmap(files.recorders, PAGE_SIZE * len(mine))
@@ -203,7 +208,10 @@ class Agent(OrderedProgram):
         """
         if not self.store or any(accelerators().values()):
             return
-        argv, environ = interpreter_argv(python), rank_environment(plan, ["", 0], self.mark)
+        argv, environ = (
+            find_interpreter(python, os.environ.get("PATH", "")) or [python or "python3"],
+            rank_environment(plan, ["", 0], self.mark),
+        )
         try:
             files = InheritedFiles(mine, self.watcher)
             inherited = files.of(mine) + [self.store.fileno()]

@@ -3,14 +3,11 @@
 import fcntl
 import json
 import os
-import re
-import shlex
 
 from doctor.remote.runtime.processes import die_with_parent, fork_child
 from doctor.smoke.programs.agent.network import interface_to, interface_with
+from doctor.smoke.programs.job_variables import job_variables
 
-JOB_VARIABLE = re.compile(r"(NCCL|RCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+$")
-"""Variables by which a job sets how its ranks communicate."""
 # What interpreters are started with is one line: conda run refuses an argument of several.
 BOOT = (
     "import gc,sys;gc.disable();%sf=sys.stdin.buffer;exec(compile(f.read(int(f.readline())),'worker.py','exec'));main()"
@@ -59,23 +56,6 @@ def run_interpreter(parent, argv, environ, inherited):
     except OSError as error:
         os.write(2, ("%s: %s\n" % (argv[0], error.strerror)).encode("ascii", "replace"))
         os._exit(127)
-
-
-def interpreter_argv(python):
-    """The job's interpreter as words; without a name, the first python3 or python of the host."""
-    if python:
-        return shlex.split(python)
-    for name in ("python3", "python"):
-        for folder in os.environ.get("PATH", "").split(":") + ["/usr/local/bin", "/usr/bin"]:
-            if os.access(os.path.join(folder or ".", name), os.X_OK):
-                return [os.path.join(folder or ".", name)]
-    return ["python3"]
-
-
-def job_variables(environ):
-    """The variables of an environment that change how ranks communicate, each bounded, at most 64."""
-    names = sorted(name for name in environ if JOB_VARIABLE.match(name) and environ[name])
-    return dict((name, environ[name][:256]) for name in names[:64])
 
 
 SMALL_BUFFER = "16"  # MB; each process group takes twice as much of an NPU's memory, and 200 is the default

@@ -69,11 +69,22 @@ class TracedComm:
         self.timeout, self.synchronize, self.device, self.plan = timeout, synchronize, device, plan or {}
         self.modes = TorchModes()
         self.store: Any = None
+        self.messages: Any = None
+        """The group of messages between two ranks; None: the world's."""
         self.agreements = self.collections = 0
         self.world = ProcessGroup(0, "world", list(range(world_size)), None)
         self.groups = {tuple(self.world.ranks): self.world}
         self.gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
         self.scatter_from = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+    def part_messages(self) -> None:
+        """Gives messages a group of their own where torch compares the numbers of calls that ranks have made.
+
+        TORCH_DISTRIBUTED_DEBUG=DETAIL (torch, ProcessGroupWrapper.cpp) counts messages as well, of which not every rank
+        has as many: the next collective of their group would fail. Every rank of the world calls this.
+        """
+        if dist.get_debug_level() == dist.DebugLevel.DETAIL:
+            self.messages = dist.new_group(timeout=self.timeout)
 
     def group(self, name: str, ranks: Sequence[int], together: bool = False) -> ProcessGroup:
         """The group of these ranks. Every rank of the world calls this in the same order, member or not.
@@ -244,23 +255,25 @@ class TracedComm:
 
     def send(self, tensor: torch.Tensor, peer: int) -> None:
         number = message_group(self.rank, peer, self.size)
-        self.run_traced("send", tensor, None, lambda: dist.send(tensor, peer), peer, number)
+        self.run_traced("send", tensor, None, lambda: dist.send(tensor, peer, self.messages), peer, number)
 
     def recv(self, tensor: torch.Tensor, peer: int) -> None:
         number = message_group(peer, self.rank, self.size)
-        self.run_traced("recv", tensor, None, lambda: dist.recv(tensor, peer), peer, number)
+        self.run_traced("recv", tensor, None, lambda: dist.recv(tensor, peer, self.messages), peer, number)
 
     def exchange(self, out: torch.Tensor, tensor: torch.Tensor, peer: int) -> None:
         """Sends and receives at once; recorded as an all_to_all of two ranks."""
         low, high = sorted((self.rank, peer))
 
         def send_and_receive() -> None:
+            ways = [(dist.isend, tensor), (dist.irecv, out)]
             if self.batches_elsewhere():
-                ways = [(dist.isend, tensor), (dist.irecv, out)]
-                for work in [way(message, peer) for way, message in (ways if self.rank == low else ways[::-1])]:
+                for work in [
+                    way(message, peer, self.messages) for way, message in (ways if self.rank == low else ways[::-1])
+                ]:
                     work.wait()
                 return
-            operations = [dist.P2POp(dist.isend, tensor, peer), dist.P2POp(dist.irecv, out, peer)]
+            operations = [dist.P2POp(way, message, peer, self.messages) for way, message in ways]
             for work in dist.batch_isend_irecv(operations):
                 work.wait()
 

@@ -17,6 +17,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from doctor.remote.runtime.host_texts import filled
+from doctor.smoke.programs.job_variables import job_variables
 from doctor.smoke.programs.worker.orders import EventWriter, Orders
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def load_libraries(orders: Orders, events: EventWriter) -> None:
         numpy=numpy.__version__ if numpy else None,
         python=".".join(map(str, sys.version_info[:3])),
         backend_ok=available,
-        detail=os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL",
+        variables=job_variables(os.environ),
         text="" if available else filled("this torch was built without {0}", backend),
     )
     if not available:

@@ -116,6 +116,7 @@ def run_rank(orders: Orders, rank: int, events: EventWriter, recorder: FlightRec
     timeout = timedelta(seconds=plan["timeout"])
     comm = TracedComm(rank, len(plan["places"]), recorder, events, timeout, synchronize, device, plan)
     comm.store = store
+    comm.part_messages()
     seconds = round(time.monotonic() - started, 3)
     events.emit(
         "joined", seconds=seconds, host=socket.gethostname(), device=identity, torch=torch.__version__,

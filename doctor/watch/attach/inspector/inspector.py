@@ -94,6 +94,8 @@ def described(entry):
         "children": [],
         "children_ran": [],
         "looks": [],
+        "gets_results": False,
+        "main_switches": 0,
         "tcp": [],
         "shared": [],
         "stacks": [],
@@ -173,7 +175,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
         entry["answering"] = helpers.names(entry["pid"])
         entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)
         entry["takes_requests"] = bool(entry["requests"]) and takes_requests(entry["pid"])
-        ports = entry.pop("ports")
+        ports, _ = entry.pop("ports"), entry.pop("main_switches")
         entry["awaits_request"] = bool(ports) and owes_no_answer(entry["pid"], ports, times)
         entry["off_cpu"] = seconds_off_cpu(entry["thread"])
         entry["native"] = calls.get(entry["thread"], [])
@@ -192,7 +194,7 @@ def add_look(ranks, number, helpers):
     carried, sums = bytes_by_owner(socket_owners(pids), by_socket), {}
     until = time.monotonic() + SUM_SECONDS
     for entry in ranks:
-        entry["looks"].append(look(entry["thread"], by_socket))
+        add_look_at(entry, by_socket)
         call = (entry["looks"][-1] or {}).get("call")
         if number in (0, LOOKS - 1) and call != "running":
             ran = descendants_ran(entry["pid"])
@@ -201,6 +203,16 @@ def add_look(ranks, number, helpers):
             entry["ports"] += accepting_ports(entry["pid"])
         entry["tcp"].append(carried.get(entry["pid"], -1))
         entry["shared"].append(shared_sum(entry["pid"], memory_maps(entry["pid"]), by_socket, sums, until))
+
+
+def add_look_at(entry, by_socket):
+    """Of the thread that works; where that has ended, of the main one, which waited for it."""
+    seen, switches = look(entry["thread"], by_socket), status_number(entry["pid"], "voluntary_ctxt_switches")
+    if entry["thread"] != entry["pid"]:
+        entry["gets_results"] |= not seen or bool(entry["looks"] and switches != entry["main_switches"])
+        seen = seen or look(entry["pid"], by_socket)
+    entry["main_switches"] = switches
+    entry["looks"].append(seen)
 
 
 def add_stacks(ranks, spy, deadline):

@@ -1,0 +1,57 @@
+"""Failures of ranks whose interpreters differ from the others in what all must have alike. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from doctor.engine.sanitize import rank_names
+from doctor.engine.texts import filled, joined
+from doctor.facts.smoke.first_stages import TorchImported
+from doctor.smoke.hang.standstill import blame
+from doctor.smoke.model import Failure, SmokePlan
+from doctor.smoke.results.environments import unlike_interpreters
+from doctor.smoke.run.progress import StageProgress
+
+CRASH = re.compile(r"signal (?:4|6|7|8|11)\b")
+"""Of native code, as of bytes that it does not expect."""
+
+
+def with_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress) -> Failure:
+    """Bytes that do not arrive between ranks of unlike interpreters: those that differ from most are the cause.
+
+    Not where a connection was found to be cut: then that is why.
+    """
+    hosts, sentence = unlike(plan, progress)
+    if not hosts or failure.links:
+        return failure
+    return failure.blaming(ranks_of(plan, hosts), evidence=(sentence, *failure.evidence))
+
+
+def crashed_by_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress) -> Failure:
+    """Ranks that crash as they meet ranks of unlike interpreters, whose bytes they may not understand.
+
+    Where all others crashed, those that differ are the cause; where one host alone or some did, it may be either.
+    """
+    hosts, sentence = unlike(plan, progress)
+    others = set(plan.ranks_by_host).difference(hosts)
+    crashed = {plan.host_of(rank) for rank in failure.culprit_ranks}
+    if not (hosts and crashed & others) or failure.stage != "rendezvous" or not CRASH.match(failure.text):
+        return failure
+    known = others <= crashed and len(others) > 1
+    text = joined("; ", (filled("{0}: {1}", rank_names(failure.culprit_ranks), failure.text), sentence))
+    return blame(failure, "never-joined", ranks_of(plan, hosts if known else {*hosts, *crashed}), text)
+
+
+def ranks_of(plan: SmokePlan, hosts: Collection[str]) -> list[int]:
+    """The ranks on these hosts."""
+    return [place.rank for place in plan.places if place.host in hosts]
+
+
+def unlike(plan: SmokePlan, progress: StageProgress) -> tuple[list[str], str]:
+    """The hosts whose ranks differ from most, and a sentence of it, by what each said when it had imported torch."""
+    imported = {
+        host: [event for event in events if isinstance(event, TorchImported)]
+        for host, events in progress.events.items()
+    }
+    return unlike_interpreters(imported, plan.backend)

@@ -17,7 +17,6 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.environment.launch_trials import (
-    before_line,
     is_here,
     launch_refusals,
     starts_by_login,
@@ -36,7 +35,7 @@ from doctor.environment.outer_launcher import (
     store_not_opened,
 )
 from doctor.environment.schedulers import batch_allocation
-from doctor.environment.script_shell import shell_refused
+from doctor.environment.script_trials import before_line, shell_refused
 from doctor.environment.slurm_tasks import first_task_host
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options

@@ -28,7 +28,7 @@ from doctor.job.launch_line.commands import is_plain, launcher_rows, wrapper_row
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import split_options
-from doctor.job.shell.word import ASKS_FOR_FILES, literal_words
+from doctor.job.shell.word import literal_words
 from doctor.job.variable_names import is_misspelt, is_one_slip
 
 _NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
@@ -55,16 +55,6 @@ _STREAMS = {"output": "SLURM_STDOUTMODE", "error": "SLURM_STDERRMODE", "input": 
 _WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact")
 """Of a step that srun would try to start again."""
 _MAP = "JOB MAP"
-_OF_STEP = {
-    **dict.fromkeys(("cd", "pushd"), 'cd "$@"'),
-    **dict.fromkeys(("source", "."), 'IFS=:; for folder in $PATH; do test -r "$folder/$1" && exit; done; : < "$1"'),
-    **dict.fromkeys(("<", "<>"), ': < "$1"'),
-    **{name: f'{name} "$@"' for name in ("ulimit", *ASKS_FOR_FILES)},
-    "type": 'type "$1" > /dev/null',
-    "$": 'declare -p "$1" > /dev/null',
-}
-"""By what a script does before its launch line: the same for bash alone, with nothing of the script run."""
-_MOST_STEPS = 16
 _OWN_NETWORK = "out-of-band communications"
 """Of mpirun where the interface for its daemons is not on this host: the host that starts the line may have it."""
 _INTERACTIVE = "4294967290"
@@ -253,41 +243,6 @@ def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str])
         if absent:
             return OptionProblem(call.command, TRIAL, filled("{0}: not found", absent), shlex.join(("ls", path)))
     return None
-
-
-def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProblem | None:
-    """What ends a script on this host before its launch line runs: a file or a folder that is not there, a limit that
-    cannot be raised, a variable that nothing sets, a launcher or a Python that its PATH does not have.
-    """
-    for need in [need for need in line.needs if need.ends][:_MOST_STEPS]:
-        kind, arguments = (need.kind, need.arguments) if need.kind in _OF_STEP else ("cd", _folder_of(need.arguments))
-        trial = ["bash", "-c", _OF_STEP[kind], "bash", *arguments]
-        done = run_trial(trial, environ, need.folder)
-        if done is not None and done.returncode:
-            text = re.sub(r"(?m)^bash: line \d+: ", "", plain_lines(done.stderr.decode("utf-8", "replace")))
-            reason = trial_message(text) or filled("{0}: not found", arguments[kind in ASKS_FOR_FILES])
-            return OptionProblem("bash", TRIAL, filled("line {0}: {1}", need.line, reason), shlex.join(trial))
-    path = line.environ.get("PATH", environ.get("PATH", ""))
-    if not line.is_first or "PATH=" in line.unresolved:
-        return wrapper_refused(line, environ, is_of_script=True)
-    if not (absent := absent_command(line, {**environ, "PATH": path}, is_next=True)) or "/" in absent:
-        return wrapper_refused(line, environ, is_of_script=True)
-    ask = shlex.join(("env", f"PATH={path}", "/bin/sh", "-c", 'type "$0"', absent))
-    return OptionProblem("bash", TRIAL, filled("line {0}: {1}", line.line, filled("{0}: not found", absent)), ask)
-
-
-def before_line(line: LaunchLine, environ: Mapping[str, str]) -> tuple[OptionProblem, ...]:
-    """What ends a script before its launch line on this host, beside the problems that the line has."""
-    for need in line.needs:
-        if need.kind == "()":
-            name = f"{need.arguments[0]}()"
-            return (OptionProblem("bash", name, filled("in line {0}", need.line), filled("a call of it")),)
-    refused = None if line.problems or line.conditional else script_refused(line, environ)
-    return (refused,) if refused else ()
-
-
-def _folder_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    return ("--", os.path.dirname(arguments[0]) or ".")
 
 
 def wrapper_refused(

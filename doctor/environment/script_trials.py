@@ -1,0 +1,91 @@
+"""Asks shells what ends a job script before its launch line, with nothing of the script run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from doctor.engine.bounded_read import plain_lines, read_bounded_text
+from doctor.engine.texts import filled
+from doctor.environment.launch_trials import (
+    TRIAL,
+    WAITS,
+    absent_command,
+    run_trial,
+    trial_message,
+    wrapper_refused,
+)
+from doctor.job.launch_line import LaunchLine
+from doctor.job.launch_line.model import OptionProblem
+from doctor.job.shell.word import ASKS_FOR_FILES
+
+_OF_STEP = {
+    **dict.fromkeys(("cd", "pushd"), 'cd "$@"'),
+    **dict.fromkeys(("source", "."), 'IFS=:; for folder in $PATH; do test -r "$folder/$1" && exit; done; : < "$1"'),
+    **dict.fromkeys(("<", "<>"), ': < "$1"'),
+    **{name: f'{name} "$@"' for name in ("ulimit", *ASKS_FOR_FILES)},
+    "type": 'type "$1" > /dev/null',
+    "$": 'declare -p "$1" > /dev/null',
+}
+"""By what a script does before its launch line: the same for bash alone, with nothing of the script run."""
+_MOST_STEPS = 16
+
+
+def shell_refused(path: str, environ: Mapping[str, str]) -> tuple[OptionProblem, ...]:
+    """What the ``sh`` of a script's first line says of its text, which it reads and does not run; dash is no bash.
+
+    A warning, unless that shell runs this process: a user may start the script by ``bash``.
+    """
+    text = read_bounded_text(path) if os.path.isfile(path) else ""
+    match = re.match(r"#! ?(/\S{0,100}/(?:da)?sh)[ \t]*(?:-[a-z]+)?\n", text)
+    if match is None or "extglob" in text:
+        return ()
+    shell, sets = match[1], re.search(r"(?m)^set -[a-z]*o pipefail\b", text)
+    for words in [["-n", path], *([["-c", "set -o pipefail"]] if sets else [])]:
+        done = run_trial([shell, *words], environ)
+        if done is not None and done.returncode:
+            reason = trial_message(plain_lines(done.stderr.decode("utf-8", "replace")))
+            runs_this = os.path.realpath(f"/proc/{os.getppid()}/exe") == os.path.realpath(shell)
+            return (
+                OptionProblem(
+                    os.path.basename(shell), TRIAL if runs_this else WAITS, reason, shlex.join([shell, *words])
+                ),
+            )
+    return ()
+
+
+def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProblem | None:
+    """What ends a script on this host before its launch line runs: a file or a folder that is not there, a limit that
+    cannot be raised, a variable that nothing sets, a launcher or a Python that its PATH does not have.
+    """
+    for need in [need for need in line.needs if need.ends][:_MOST_STEPS]:
+        kind, arguments = (need.kind, need.arguments) if need.kind in _OF_STEP else ("cd", _folder_of(need.arguments))
+        trial = ["bash", "-c", _OF_STEP[kind], "bash", *arguments]
+        done = run_trial(trial, environ, need.folder)
+        if done is not None and done.returncode:
+            text = re.sub(r"(?m)^bash: line \d+: ", "", plain_lines(done.stderr.decode("utf-8", "replace")))
+            reason = trial_message(text) or filled("{0}: not found", arguments[kind in ASKS_FOR_FILES])
+            return OptionProblem("bash", TRIAL, filled("line {0}: {1}", need.line, reason), shlex.join(trial))
+    path = line.environ.get("PATH", environ.get("PATH", ""))
+    if not line.is_first or "PATH=" in line.unresolved:
+        return wrapper_refused(line, environ, is_of_script=True)
+    if not (absent := absent_command(line, {**environ, "PATH": path}, is_next=True)) or "/" in absent:
+        return wrapper_refused(line, environ, is_of_script=True)
+    ask = shlex.join(("env", f"PATH={path}", "/bin/sh", "-c", 'type "$0"', absent))
+    return OptionProblem("bash", TRIAL, filled("line {0}: {1}", line.line, filled("{0}: not found", absent)), ask)
+
+
+def before_line(line: LaunchLine, environ: Mapping[str, str]) -> tuple[OptionProblem, ...]:
+    """What ends a script before its launch line on this host, beside the problems that the line has."""
+    for need in line.needs:
+        if need.kind == "()":
+            name = f"{need.arguments[0]}()"
+            return (OptionProblem("bash", name, filled("in line {0}", need.line), filled("a call of it")),)
+    refused = None if line.problems or line.conditional else script_refused(line, environ)
+    return (refused,) if refused else ()
+
+
+def _folder_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    return ("--", os.path.dirname(arguments[0]) or ".")

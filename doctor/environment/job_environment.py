@@ -298,7 +298,9 @@ def _of_line_of_script(
 ) -> JobEnvironment:
     by_scheduler = script.resources != Resources()
     is_tried = next_path and (not by_scheduler or batch_allocation(environ) is not None)  # else it runs on other hosts
-    refused = (shell_refused(next_path, environ) or before_line(script_line, environ)) if is_tried else ()
+    refused = (
+        (shell_refused(next_path, script_line.line, environ) or before_line(script_line, environ)) if is_tried else ()
+    )
     job_line = msgspec.structs.replace(script_line, problems=(*script_line.problems, *refused))
     if inner:
         container = inner.line.container or script_line.container

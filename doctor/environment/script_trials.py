@@ -33,20 +33,25 @@ _OF_STEP = {
 _MOST_STEPS = 16
 
 
-def shell_refused(path: str, environ: Mapping[str, str]) -> tuple[OptionProblem, ...]:
+def shell_refused(path: str, line: int, environ: Mapping[str, str]) -> tuple[OptionProblem, ...]:
     """What the ``sh`` of a script's first line says of its text, which it reads and does not run; dash is no bash.
 
-    A warning, unless that shell runs this process: a user may start the script by ``bash``.
+    A warning, unless that shell runs this process: a user may start the script by ``bash``. What stands behind the
+    ``line`` of the launch is read after it.
     """
     text = read_bounded_text(path) if os.path.isfile(path) else ""
     match = re.match(r"#! ?(/\S{0,100}/(?:da)?sh)[ \t]*(?:-[a-z]+)?\n", text)
-    if match is None or "extglob" in text:
+    if match is None or re.search(r"extglob|\bexec[ \t]+(?:/\S{0,100}/)?bash\b", text):
         return ()
-    shell, sets = match[1], re.search(r"(?m)^set -[a-z]*o pipefail\b", text)
+    shell, before = match[1], "\n".join(text.split("\n", line)[:line])
+    sets = "<<" not in before and re.search(r"(?m)^set -[a-z]*o pipefail\b", before)
     for words in [["-n", path], *([["-c", "set -o pipefail"]] if sets else [])]:
         done = run_trial([shell, *words], environ)
         if done is not None and done.returncode:
             reason = trial_message(plain_lines(done.stderr.decode("utf-8", "replace")))
+            at = re.search(r": (?:line )?([0-9]{1,7}): ", reason)
+            if words[0] == "-n" and at and int(at[1]) > line:
+                continue
             runs_this = os.path.realpath(f"/proc/{os.getppid()}/exe") == os.path.realpath(shell)
             return (
                 OptionProblem(

@@ -350,6 +350,8 @@ def test_what_ends_a_job_script_before_its_launch_line_ends_it_in_bash(
     "text",
     [
         *("A=(--standalone)\nLAUNCH", "set -euo pipefail\nLAUNCH", "function f { LAUNCH; }\nf"),
+        *("LAUNCH\nset -o pipefail", "cat <<E\nset -o pipefail\nE\nLAUNCH"),
+        *("LAUNCH\nA=(1)", '[ -n "$BASH_VERSION" ] || exec bash "$0"\nA=(1)\nLAUNCH', "cat <<E\nA=(1)\nE\nLAUNCH"),
         *("f() { LAUNCH; }\nf", ". ./beside.sh\nset -eu\nLAUNCH", 'echo "set -o pipefail"\nLAUNCH'),
     ],
 )

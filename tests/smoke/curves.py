@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any
 
-from doctor.smoke.numerics.learned import MIN_STEPS, final_level, stall_reason
+from doctor.smoke.numerics.learned import MIN_STEPS, false_alarm_rate, final_level, stall_reason
 from tests.smoke.ranks import worker
 
 LEARNING = ("learns", "learns slowly")
@@ -106,7 +106,7 @@ def main() -> int:
     print("\n".join(wrong))
     print(
         f"{len(wrong)} mistakes in {len(events)} trainings;"
-        f" with none, under {3 / options.seeds:.1%} of runs (95 %, by the rule of three)"
+        f" with none, under {false_alarm_rate(options.seeds):.1%} of runs (95 %)"
     )
     return 1 if wrong else 0
 

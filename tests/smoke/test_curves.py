@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from doctor.smoke.numerics.learned import MANY_STEPS, final_level, mean_losses, stall_reason
+from doctor.smoke.numerics.learned import MANY_STEPS, false_alarm_rate, final_level, mean_losses, stall_reason
 from tests.smoke.curves import LEARNING, STUCK, curve, levels, mistakes
 
 pytestmark = pytest.mark.torch
@@ -32,3 +34,8 @@ def test_the_levels() -> None:
 
 def test_the_loss_of_all_ranks_is_their_mean() -> None:
     assert mean_losses([(0, 4.0), (0, 5.0), (1, 3.0), (1, None)]) == [4.5, None]
+
+
+def test_the_false_alarm_rate_has_an_upper_bound() -> None:
+    """The rule of three: of n trials without an event, its rate is below 3 / n at 95 %."""
+    assert math.isclose(false_alarm_rate(1000), 0.003)

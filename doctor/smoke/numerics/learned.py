@@ -152,6 +152,8 @@ MIN_STEPS = 10
 """Steps after which a program that learns is below that."""
 MANY_STEPS = 40
 """Steps after which it is below `LOSS_OF_PLACE`."""
+SEEDS = 1000
+"""Trainings of each of seven kinds that the rule was tried on, without a mistake: ``python -m tests.smoke.curves``."""
 
 Reason = Literal["", "nothing", "place", "rose"]
 
@@ -180,3 +182,8 @@ def stall_reason(losses: Sequence[float]) -> Reason:
     if end > LOSS_OF_NOTHING - MARGIN:
         return "rose" if end > max(losses[0], LOSS_OF_NOTHING) + MARGIN else "nothing"
     return "place" if len(losses) >= MANY_STEPS and end > LOSS_OF_PLACE else ""
+
+
+def false_alarm_rate(seeds: int = SEEDS) -> float:
+    """The largest rate of false alarms that is still likely (95 %) when none was seen in so many trainings."""
+    return 3 / seeds

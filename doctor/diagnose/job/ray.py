@@ -53,10 +53,12 @@ class _Driver(msgspec.Struct):
 class _Job(msgspec.Struct):
     status: str = ""
     job_id: str | None = None
+    submission_id: str | None = None
     message: str | None = None
     error_type: str | None = None
     entrypoint: str | None = None
     driver_info: _Driver | None = None
+    driver_exit_code: int | None = None
 
     @property
     def internal_id(self) -> str:

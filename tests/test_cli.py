@@ -402,6 +402,20 @@ early_end.wait_for_end()
     assert re.fullmatch(r"doctor preflight: UNKNOWN nodes=0/3 why=interrupted exit=143 t=\S+s\n", done.stdout)
 
 
+@pytest.mark.parametrize("language", [[], ["--lang", "en"], ["--lang=zh"]])
+def test_a_preflight_is_guarded_from_its_first_moment_in_any_language(language: list[str]) -> None:
+    """Seen: with ``--lang`` before the command an early signal left no line."""
+    program = """
+import os, sys
+from doctor.preflight import early_end
+early_end.install = lambda argv: os._exit(7 if argv == ["preflight", "n1"] else 1)
+from doctor.cli.main import main
+main()
+"""
+    words = [sys.executable, "-c", program, *language, "preflight", "n1"]
+    assert subprocess.run(words, cwd=ROOT, timeout=60, capture_output=True).returncode == 7
+
+
 def test_words_behind_the_two_dashes_are_no_options_of_a_preflight_that_is_stopped(tmp_path: Path) -> None:
     """Seen: the file of the training's own ``--report`` was removed as an earlier report."""
     results, report = tmp_path / "results.json", tmp_path / "report.json"

@@ -83,20 +83,28 @@ def main() -> None:
     from doctor.engine import interrupts
 
     gc.set_threshold(50_000, 20, 100)  # the facts of many hosts stay: to look for garbage among them takes a tenth more
-    if sys.argv[1:2] == ["preflight"]:
+    argv = _from_command(sys.argv[1:])
+    if argv[:1] == ["preflight"]:
         from doctor.preflight import early_end
 
-        early_end.install(sys.argv[1:])
+        early_end.install(argv)
     else:
         interrupts.raise_on_stop()
     try:
         run_guarded(_command)
     finally:
-        if sys.argv[1:2] == ["preflight"]:
+        if argv[:1] == ["preflight"]:
             early_end.wait_for_end()
-        interrupts.hold(sys.argv[1:])
+        interrupts.hold(argv)
         # A process that ends looks for garbage first, in all that it ever loaded, for as long as it took to begin.
         gc.freeze()
+
+
+def _from_command(argv: list[str]) -> list[str]:
+    """The words from the command on; ``--lang`` may stand before it."""
+    while argv and argv[0].partition("=")[0] == "--lang":
+        argv = argv[1 if "=" in argv[0] else 2 :]
+    return argv
 
 
 def _write_saved(argv: list[str]) -> bool:

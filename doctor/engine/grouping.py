@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 KeyT = TypeVar("KeyT")
@@ -15,3 +15,18 @@ def lists_by_key(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, list[ValueT
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def all_reached(starts: Iterable[KeyT], neighbours: Mapping[KeyT, set[KeyT]]) -> set[KeyT]:
+    """All that neighbours lead to, and where it starts.
+
+    >>> sorted(all_reached([1], {1: {2}, 2: {1, 3}, 4: {1}}))
+    [1, 2, 3]
+    """
+    reached = set(starts)
+    frontier = [*reached]
+    while frontier:
+        ahead = neighbours.get(frontier.pop(), set()) - reached
+        reached |= ahead
+        frontier.extend(ahead)
+    return reached

@@ -8,13 +8,14 @@ part is a strongly connected component.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from doctor.engine.grouping import all_reached
 from doctor.engine.result import CUT_PARTS, Finding
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -134,7 +135,7 @@ def _sides(pairs: Collection[tuple[End, End, bool]]) -> list[set[End]]:
             ahead[source].add(target)
             back[target].add(source)
     failed = [pair for pair in pairs if not pair[2]]
-    sides = [_reached((pair[0] for pair in failed), ahead), _reached((pair[1] for pair in failed), back)]
+    sides = [all_reached((pair[0] for pair in failed), ahead), all_reached((pair[1] for pair in failed), back)]
     return sorted(sides, key=_by_size) if len(min(*sides, key=len)) > 1 and not sides[0] & sides[1] else []
 
 
@@ -155,21 +156,10 @@ def _components(neighbours: Mapping[End, set[End]]) -> Iterator[set[End]]:
     """The sets of ends that hang together, by neighbours that name each other."""
     waiting = dict.fromkeys(neighbours)
     while waiting:
-        reached = _reached([next(iter(waiting))], neighbours)
+        reached = all_reached([next(iter(waiting))], neighbours)
         for end in reached:
             del waiting[end]
         yield reached
-
-
-def _reached(ends: Iterable[End], neighbours: Mapping[End, set[End]]) -> set[End]:
-    """All that neighbours lead to from these ends, and they themselves."""
-    reached = set(ends)
-    frontier = [*reached]
-    while frontier:
-        ahead = neighbours.get(frontier.pop(), set()) - reached
-        reached |= ahead
-        frontier.extend(ahead)
-    return reached
 
 
 def folded(names: Collection[str]) -> str:

@@ -249,13 +249,13 @@ class _RawRun(Run, frozen=True, forbid_unknown_fields=True):
     hosts: dict[str, _RawRecord]  # type: ignore[assignment]
 
 
-def load_run(data: bytes, name: str, shared: SharedOutputs | None = None) -> Run:
+def load_run(data: bytes, name: str) -> Run:
     """A saved run of this form or an earlier one. Raises: BadRun."""
-    shared, data = shared or SharedOutputs(), data.removeprefix(UTF8_MARK)
+    data = data.removeprefix(UTF8_MARK)
     try:
         try:
             raw = msgspec.json.decode(data, type=_RawRun)
-            run = _run_of(raw, _records(raw.hosts, shared))
+            run = _run_of(raw, _records(raw.hosts, SharedOutputs()))
         except msgspec.ValidationError:
             run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:

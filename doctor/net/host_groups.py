@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.errors import InputError
-from doctor.engine.grouping import lists_by_key
+from doctor.engine.grouping import all_reached, lists_by_key
 from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled
@@ -23,6 +24,8 @@ from doctor.net.grid import Grid, mask_of, members
 
 MAX_GROUPS = 512
 MAX_CONF_BYTES = 1 << 20
+MAX_SWITCHES = 2048
+"""Lines that are read: each may lead to all others."""
 PART = "hosts"
 """The kind of a part that the matrix itself shows: its hosts reach each other, and no other host."""
 _LABELS = {"host": "host {0}", PART: "hosts {0}", "subnet": "subnet {0}", "switch": "switch {0}"}
@@ -68,15 +71,15 @@ def switches_of_topology(text: str, hosts: Sequence[str]) -> tuple[HostGroup, ..
     """
     places = {name.lower(): place for place, name in enumerate(hosts)}
     direct: dict[str, set[int]] = {}
-    below: dict[str, list[str]] = {}
-    for fields in _switch_lines(text):
+    below: dict[str, set[str]] = {}
+    for fields in islice(_switch_lines(text), MAX_SWITCHES):
         name = fields["switchname"]
         nodes = _expanded(fields.get("nodes", ""))
         direct.setdefault(name, set()).update(places[node.lower()] for node in nodes if node.lower() in places)
-        below.setdefault(name, []).extend(_expanded(fields.get("switches", "")))
+        below.setdefault(name, set()).update(_expanded(fields.get("switches", "")))
     groups: list[HostGroup] = []
     for name in direct:
-        members = _members(name, direct, below)
+        members = set[int]().union(*(direct.get(switch, set()) for switch in all_reached([name], below)))
         if 1 < len(members) < len(hosts):
             groups.append(HostGroup("switch", printable(name, 60), tuple(sorted(members))))
     return tuple(sorted(groups, key=lambda group: (len(group.hosts), group.hosts))[:MAX_GROUPS])
@@ -173,20 +176,6 @@ def _reached(start: int, rows: Sequence[int], within: int) -> int:
         frontier = ahead & within & ~reached
         reached |= frontier
     return reached
-
-
-def _members(name: str, direct: Mapping[str, set[int]], below: Mapping[str, Iterable[str]]) -> set[int]:
-    """All hosts under a switch, whichever way the switches below it are wired."""
-    members: set[int] = set()
-    visited: set[str] = set()
-    pending = [name]
-    while pending:
-        switch = pending.pop()
-        if switch not in visited:
-            visited.add(switch)
-            members |= direct.get(switch, set())
-            pending.extend(below.get(switch, ()))
-    return members
 
 
 FILE = "topology.conf"

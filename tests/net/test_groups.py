@@ -47,3 +47,9 @@ def test_what_is_not_understood_makes_no_group(text: str) -> None:
 def test_hosts_of_unknown_place_are_in_no_group() -> None:
     groups = group_by("subnet", ["10.0.0.0/24", None, "10.0.0.0/24", "", "10.0.1.0/24"])
     assert [(group.label, group.hosts) for group in groups] == [("subnet 10.0.0.0/24", (0, 2))]
+
+
+def test_lines_beyond_the_limit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time grows with the square of their number: 60 s for a chain of switches in a file of 1 MiB."""
+    monkeypatch.setattr("doctor.net.host_groups.MAX_SWITCHES", 2)
+    assert [group.label for group in switches_of_topology(TOPOLOGY, HOSTS)] == ["switch leaf1", "switch leaf2"]

@@ -181,7 +181,8 @@ def _python(fact: PythonEnv) -> Values:
 def _alike(values: Mapping[int, object]) -> str:
     """One setting of each device: what all have, else by value the devices."""
     devices = lists_by_key((str(value), device) for device, value in sorted(values.items()))
-    return ", ".join(f"{value} ({number_ranges(devices[value])})" if len(devices) > 1 else value for value in devices)
+    parts = (filled("{0} ({1})", value, number_ranges(those)) for value, those in devices.items())
+    return "".join(devices) if len(devices) == 1 else ", ".join(parts)
 
 
 def _gpus(fact: GpuInventory) -> Values:

@@ -17,6 +17,7 @@ from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, Run
 from doctor.engine.result import Severity
 from doctor.engine.streams import write_stdout
 from doctor.environment.job_environment import of_launch_line
+from doctor.environment.launch_trials import before_line
 from doctor.job import LaunchConfig
 from doctor.job.variables import of_one_host
 from doctor.session.replay import replay
@@ -79,7 +80,10 @@ def _evaluate(result: RehearsalResult) -> tuple[tuple[CheckFinding, ...], int]:
         by_host[view.host] = {name: value for name, value in alike.items() if view.variables.get(name) == value}
     catalog = load_catalog([])
     names = {*of_launch_alone(catalog, [LaunchConfig])} - OF_RANKS
-    source = of_launch_line(result.line.argv, result.line.environ, written=result.line.written)
+    source, written = of_launch_line(result.line.argv, result.line.environ), result.line.written
+    if source.line and written:
+        problems = (*source.line.problems, *written.problems, *before_line(written, result.line.environ))
+        source = replace(source, line=replace(source.line, problems=tuple(dict.fromkeys(problems))))
     launch = _with_ranks(source.complete(LaunchOptions()), by_host)
     hosts = {host: HostRecord(Visit()) for host in by_host or [""]}
     report = replay(Run(SCHEMA, "", "", 0.0, hosts, launch=launch), [check for check in catalog if check.name in names])

@@ -194,17 +194,11 @@ def of_this_shell(environ: Mapping[str, str]) -> JobEnvironment:
 
 
 def of_launch_line(
-    argv: Sequence[str],
-    environ: Mapping[str, str],
-    *,
-    tries: bool = False,
-    is_next: bool = False,
-    written: LaunchLine | None = None,
+    argv: Sequence[str], environ: Mapping[str, str], *, tries: bool = False, is_next: bool = False
 ) -> JobEnvironment:
     """The environment of the program that a launch line starts from this shell. Raises: InputError.
 
-    ``tries``: the launcher is asked whether it would start it; ``is_next``: as in `launch_refusals`. ``written``: the
-    line as the script has it that runs next on this host.
+    ``tries``: the launcher is asked whether it would start it; ``is_next``: as in `launch_refusals`.
     """
     try:
         line = read_launch_line(argv, environ)
@@ -216,9 +210,6 @@ def of_launch_line(
         line = msgspec.structs.replace(
             line, problems=(*line.problems, *launch_refusals(line, argv, environ, is_next=is_next))
         )
-    if written:
-        problems = (*line.problems, *written.problems, *before_line(written, environ))
-        line = msgspec.structs.replace(line, problems=tuple(dict.fromkeys(problems)))
     source = _with_line(line, environ, "the launch line")
     return msgspec.structs.replace(
         source,

@@ -11,7 +11,7 @@ from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.texts import filled
 from doctor.facts.network import CONTAINER_INTERFACES
 from doctor.facts.snapshot import read_file_states, read_setting
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import matching_paths, read_text
 
 FURTHER_FILES = (
     "/etc/os-release", "/run/systemd/resolve/*.conf", "/run/NetworkManager/resolv.conf", "/run/resolvconf/resolv.conf",
@@ -114,9 +114,7 @@ def _kernel() -> dict:  # type: ignore[type-arg]
 
 def _devices() -> dict:  # type: ignore[type-arg]
     """Mode and owners of each file of `DEVICE_FILES`."""
-    import glob
-
-    states = {path: os.lstat(path) for pattern in DEVICE_FILES for path in sorted(glob.glob(pattern))[:256]}
+    states = {path: os.lstat(path) for pattern in DEVICE_FILES for path in matching_paths(pattern)[:256]}
     return {path: "%o %d %d" % (state.st_mode, state.st_uid, state.st_gid) for path, state in states.items()}  # noqa: UP031
 
 
@@ -189,8 +187,8 @@ class HostState(Fact, frozen=True):
         neighbours = _by_name("neighbour {1} of {0}", raw.neighbours, "{2}")
         kernel = {name: value for name, value in raw.kernel.items() if not _OF_CONTAINERS.match(name)}
         interfaces = {name: ", ".join(sorted(values)) for name, values in {**routers, **neighbours}.items()}
-        given = {"login": raw.login, "kernel": kernel, "files": raw.files, "interfaces": interfaces}
-        return cls(given if raw.devices is None else {**given, "devices": raw.devices})
+        devices = {} if raw.devices is None else {"devices": raw.devices}
+        return cls({"login": raw.login, "kernel": kernel, "files": raw.files, "interfaces": interfaces, **devices})
 
 
 class _Tables(msgspec.Struct):

@@ -57,7 +57,6 @@ def record_lines(path):
     return records[path]
 def compiled(name):
     return name.endswith(".so") or ".so." in name
-own = [folder for folder in os.environ.get("PYTHONPATH", "").split(":") if folder.startswith("/")]
 for folder in sys.path[1:]:
     try:
         entries = sorted(os.listdir(folder))
@@ -78,10 +77,6 @@ for folder in sys.path[1:]:
             add(entry, os.path.join(folder, entry))
         elif compiled(entry) and "lib-dynload" not in folder:
             add(entry.split(".")[0], os.path.join(folder, entry))
-        elif folder in own and "." not in entry and os.path.isdir(os.path.join(folder, entry)):
-            for inner in sorted(os.listdir(os.path.join(folder, entry)))[:2000]:
-                if compiled(inner):
-                    add(entry, os.path.join(folder, entry, inner))
 named = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")][:32]
 wanted = tuple("lib" + name + ".so" for name in NAMES)
 for folder in named + PLACES:

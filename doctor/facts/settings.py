@@ -77,8 +77,8 @@ def _mounts(fact: MountTable) -> Values:
 
 def _mount(mount: Mount) -> str:
     """Without what differs at each mount: descriptors and process numbers (autofs, FUSE)."""
-    own = ("fd=", "pgrp=", "pipe_ino=", "timeout=", *(("size=",) if mount.target == "/dev/shm" else ()))
-    options = [word for word in mount.options if not word.startswith(own)]
+    passed_over = ("fd=", "pgrp=", "pipe_ino=", "timeout=", *(("size=",) if mount.target == "/dev/shm" else ()))
+    options = [word for word in mount.options if not word.startswith(passed_over)]
     return f"{mount.source} {mount.kind} {','.join(sorted(options))}"
 
 
@@ -182,19 +182,17 @@ def _python(fact: PythonEnv) -> Values:
 def _alike(values: Mapping[int, object]) -> str:
     """One setting of each device: what all have, else by value the devices."""
     devices = lists_by_key((str(value), device) for device, value in sorted(values.items()))
-    parts = (f"{value} ({number_ranges(those)})" for value, those in devices.items())
+    parts = (filled("{0} ({1})", value, number_ranges(those)) for value, those in devices.items())
     return "".join(devices) if len(devices) == 1 else ", ".join(parts)
 
 
 def _gpus(fact: GpuInventory) -> Values:
     """Of all GPUs each setting that an operator chooses. What the driver could not read is not known to be gone."""
-    fields = ("name", "persistence", "mig", "compute_mode", "ecc_mode", "power_limit", "vbios")
-    read = {name: {gpu.index: getattr(gpu, name) for gpu in fact.gpus} for name in fields}
-    known = {
-        name: {at: value for at, value in by_gpu.items() if value not in (None, "")} for name, by_gpu in read.items()
-    }
-    values = {"GPU " + name.replace("_", " "): _alike(by_gpu) for name, by_gpu in known.items() if by_gpu}
-    return {UNREAD: "others", **values} if any(gpu.failed or gpu.strange for gpu in fact.gpus) else values
+    values = {UNREAD: "others"} if any(gpu.failed or gpu.strange for gpu in fact.gpus) else {}
+    for field in ("name", "persistence", "mig", "compute_mode", "ecc_mode", "power_limit", "vbios"):
+        by_gpu = {gpu.index: value for gpu in fact.gpus if (value := getattr(gpu, field)) not in (None, "")}
+        values |= {"GPU " + field.replace("_", " "): _alike(by_gpu)} if by_gpu else {}
+    return values
 
 
 def _of_category(category: str) -> Callable[[HostSnapshot | HostState], Values | None]:

@@ -50,8 +50,8 @@ VARIABLES = (
     "|CONDA_(DEFAULT_ENV|PREFIX)$|TZ$|LANG$|LC_ALL$|TMPDIR$|XDG_CACHE_HOME$|GLIBC_TUNABLES$|C(C|XX|UDAHOSTCXX)$"
 )
 """Beginnings of variables' names that libraries of a training, or its build, read; or whole names."""
-MODULES = "(nvidia|nv_peer|gdrdrv|amdgpu|drv_|mlx|ib_|rdma_|irdma|bnxt|efa|hns|knem|xpmem)"
-"""Beginnings of names of kernel modules that do not come and go by themselves: those without a version count, too."""
+MODULES = r"((?:nvidia|nv_peer|gdrdrv|amdgpu|drv_|mlx|ib_|rdma_|irdma|bnxt|efa|hns|knem|xpmem)\w*) "
+"""Lines of /proc/modules of kernel modules that do not come and go by themselves: those without a version, too."""
 DMI = "/sys/class/dmi/id/"
 SECRETS = "PASS|SECRET|TOKEN|CREDENTIAL|KEY"
 
@@ -141,8 +141,7 @@ def read_snapshot(arguments: ProbeArguments) -> dict[str, dict[str, str]]:
     firmware = {name: read_setting(DMI + name) for name in ("product_name", "bios_version", "bios_date")}
     for path in sorted(glob.glob("/sys/class/infiniband/*/fw_ver") + glob.glob("/sys/class/nvme/*/firmware_rev"))[:256]:
         firmware[" ".join(path.split("/")[3:5])] = read_setting(path)
-    loaded = [line.split(" ")[0] for line in read_text("/proc/modules", 1 << 20).splitlines()[:1000]]
-    modules = {name: "loaded" for name in loaded if re.match(MODULES, name)}
+    modules = dict.fromkeys(re.findall("(?m)^" + MODULES, read_text("/proc/modules", 1 << 20))[:1000], "loaded")
     versions = sorted(glob.glob("/sys/module/*/version"))[:1000]
     modules.update({path.split("/")[3]: read_setting(path) for path in versions})
     snapshot = {

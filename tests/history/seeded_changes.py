@@ -160,7 +160,6 @@ CHANGES: tuple[HostChange, ...] = (
     HostChange("login", "mode of /tmp", "chmod 755 /tmp"),
     HostChange("limits", "open files", "echo ulimit -Sn 512 >>/root/.bashrc", everywhere=True),
     HostChange("environment", "PIP_INDEX_URL", "echo export PIP_INDEX_URL=http://x/simple >>/root/.bashrc", True),
-    HostChange("modules", "knem", "echo 'knem 16384 0 - Live 0x0' >>/run/modules", everywhere=True),
     HostChange("mounts", "options of /dev/shm", "mount -o remount,noexec /dev/shm"),
     HostChange("devices", "/dev/davinci0", "chmod 600 /dev/davinci0", everywhere=True),
     HostChange("devices", "/dev/davinci7", "rm /dev/davinci7"),
@@ -173,7 +172,6 @@ PREPARE = (
     "python3 -c 'import os; os.sched_setaffinity(1, {0})';"
     " mkdir /run/resolvconf; cat /etc/resolv.conf >/run/resolvconf/resolv.conf; cat /etc/os-release >/run/release;"
     " ln -sfn /run/resolvconf/resolv.conf /etc/resolv.conf; ln -sfn /run/release /etc/os-release;"
-    " cat /proc/modules >/run/modules; mount --bind /run/modules /proc/modules;"
     " mount -t tmpfs none /srv; ip route add 10.97.0.0/16 via 10.77.9.1;"
     f" cd {SITE}; mkdir -p datasets-3.0.dist-info datasets own/deep;"
     " echo 'x = ab' | tee datasets/load.py >own/deep/model.py; printf first >own/fused.so;"

@@ -20,6 +20,7 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, Run
 from doctor.engine.result import Finding, Outcome, Severity
 from doctor.environment.job_environment import of_launch_line
+from doctor.facts import snapshot
 from doctor.facts.settings import settings_of, unread_reason
 from doctor.history.baseline import EarlierRun, choose_baseline
 from doctor.history.kept_values import UnusableValues, decode_values, encode_values
@@ -140,6 +141,14 @@ def test_routes_beside_those_of_addresses_and_what_delays_packets_are_settings()
 def _devices(fact: str, text: str) -> Mapping[str, str]:
     record = HostRecord(Visit(), {fact: {"": Output(code=0, out=text)}})
     return settings_of("n1", FactCache({"n1": record}))[fact]["devices"]
+
+
+def test_which_modules_for_devices_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are loaded on demand, as this one by `ss`."""
+    text = "knem 16384 0 - Live 0x0\ntcp_diag 16384 0 - Live 0x0\nib_umad 40960 0 - Live 0x0\n"
+    monkeypatch.setattr(snapshot, "read_text", lambda path, limit: text if path == "/proc/modules" else "")
+    modules = snapshot.read_snapshot({})["modules"]
+    assert (modules.get("knem"), modules.get("ib_umad"), modules.get("tcp_diag")) == ("loaded", "loaded", None)
 
 
 def test_what_an_operator_sets_of_gpus_is_a_setting_of_the_host() -> None:

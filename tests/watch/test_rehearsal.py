@@ -388,7 +388,7 @@ def test_scripts_that_start_themselves_or_another(program: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("set -e\nset_up_all\nLAUNCH", "line 2: type: set_up_all: not found"),
         ("[ -f absent.yaml ] || exit 1\nLAUNCH", "line 1: absent.yaml: not found"),
@@ -399,7 +399,7 @@ def test_scripts_that_start_themselves_or_another(program: Path, monkeypatch: py
         ("set -e\n[ -f train.py ] || exit 1\nset_up() { export A=1; }\nset_up\nLAUNCH", ""),
     ],
 )
-def test_what_ends_a_script_before_its_launch_line_is_an_error(text: str, told: str, program: Path) -> None:
+def test_what_ends_a_script_before_its_launch_line_is_an_error(text: str, message: str, program: Path) -> None:
     start = f'{sys.executable} "$@"'
     program.with_name("functions.sh").write_text(f"set_up() {{ export RANK=0 A=1; }}\nstart() {{ {start}; }}\n")
     line = text.replace("LAUNCH", f"RANK=0 WORLD_SIZE=1 {sys.executable} train.py")
@@ -407,10 +407,10 @@ def test_what_ends_a_script_before_its_launch_line_is_an_error(text: str, told: 
     code, document = rehearse(program.parent, "bash", "run.sh", options=("--for", "60"))
     assert left_behind(program.parent, "functions.sh", "run.sh") == []
     errors = [row["message"] for row in document["checks"] if row["severity"] == "error"]
-    assert (code, len(errors)) == ((10, 1) if told else (0, 0)), document
-    assert told in "".join(errors)
+    assert (code, len(errors)) == ((10, 1) if message else (0, 0)), document
+    assert message in "".join(errors)
     subprocess.run(["bash", "run.sh"], cwd=program.parent, env=CLEAN, capture_output=True, check=False, timeout=60)
-    assert (program.parent / "STARTED").exists() or told or "echo go" in text
+    assert (program.parent / "STARTED").exists() or message or "echo go" in text
 
 
 @pytest.mark.parametrize(

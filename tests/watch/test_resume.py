@@ -114,6 +114,19 @@ def test_a_shard_that_is_not_there_makes_no_whole() -> None:
 
 
 @pytest.mark.parametrize(
+    ("digests", "alike"),
+    [(("2", "2"), True), (("1", "1"), True), (("1", "2"), True), (("2", "1"), False), (("3", "3"), False)],
+)
+def test_a_checkpoint_may_keep_a_value_that_each_rank_has_of_its_own_from_any_rank(
+    digests: tuple[str, str], alike: bool
+) -> None:
+    """torch.distributed.checkpoint writes a replicated tensor once, from one of the ranks that have it."""
+    saved = joined_tensors({rank: {"bn.running_mean": [digest, "float32", 4]} for rank, digest in enumerate("12")})
+    now = joined_tensors({rank: {"bn.running_mean": [digest, "float32", 4]} for rank, digest in enumerate(digests)})
+    assert now.alike(saved, "bn.running_mean") is alike
+
+
+@pytest.mark.parametrize(
     "content",
     [b"", b"[]", b"{", b'{"k":"saved","r":-1}', b'{"k":"other","r":0}', b'{"k":"saved","r":0,"w":0}',
      b'{"k":"saved","r":0,"model":7}', b'{"k":"saved","r":1e9}', b"[" * 100000],

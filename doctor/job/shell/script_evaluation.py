@@ -84,7 +84,7 @@ class _Evaluation:
         loops: Mapping[int, set[str]],
         read_file: Callable[[str], str | None],
     ) -> None:
-        self.words = {token.keyword for token in tokens}
+        self.word_texts = {token.keyword for token in tokens}
         self.tokens, self.functions, self.uncalled = without_functions(tokens)
         self.not_called = dict(self.functions)
         self.left = _MOST_FOLLOWED
@@ -370,8 +370,8 @@ class _Evaluation:
         except UnreadableShell as error:
             self._note(command, error.reason, line)
             return
-        self.words |= {token.keyword for token in tokens}
-        tokens, functions, _ = without_functions(tokens, self.words)
+        self.word_texts |= {token.keyword for token in tokens}
+        tokens, functions, _ = without_functions(tokens, self.word_texts)
         self.functions, self.not_called = self.functions | functions, self.not_called | functions
         self._nested(tokens)
 

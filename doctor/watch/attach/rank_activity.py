@@ -182,8 +182,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
     if kind in _HOLDS and (held := _held_process(rank)):
         text = filled(_HOLDS[kind][not held[1]], *held)
-    is_new = kind == "sleep" and _is_one_sleep(looks) and (first.call != last.call or rank.took_messages)
-    unmoved = is_new or (first.ran, first.switches) == (last.ran, last.switches)
+    unmoved = (first.ran, first.switches) == (last.ran, last.switches)
+    unmoved |= kind == "sleep" and _is_one_sleep(looks) and (first.call != last.call or rank.took_messages)
     is_between_two = any(
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
@@ -238,9 +238,7 @@ def _answering(rank: ProcessReport) -> str:
 
 def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_children: float) -> bool:
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
-    if rank.gets_results and not unmoved:
-        return True
-    if kind in ("child", "file") and not unmoved:
+    if (rank.gets_results or kind in ("child", "file")) and not unmoved:
         return True  # it moved: the child, or the call, is another one by now
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN
@@ -382,8 +380,7 @@ def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind
 
 
 def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, str]:
-    last = looks[-1]
-    ran = last.ran - looks[0].ran
+    last, ran = looks[-1], looks[-1].ran - looks[0].ran
     same = {(look.call, look.file) for look in looks}
     if ran > _BUSY * seconds:
         return "compute", "computes"

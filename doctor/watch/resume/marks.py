@@ -161,12 +161,16 @@ class Tensors(msgspec.Struct):
         return tuple(rank for rank in sorted(theirs.keys() & self.tables.keys()) if mine.get(rank) != theirs[rank])
 
     def alike(self, other: Tensors, name: str) -> bool | None:
-        """Whether both hold the same values under this name; None where that cannot be said. ``other``: at the save."""
+        """Whether both hold the same values under this name; None where that cannot be said. ``other``: at the save.
+
+        Of ranks with values of their own, such as a normalization's, a checkpoint may keep those of any rank for all.
+        """
         if self.other_ranks(other, name):
             return False
         mine, theirs = self.complete.get(name), other.complete.get(name)
         if mine and theirs:
-            return mine == theirs if mine[1:] == theirs[1:] else None
+            saved = {theirs, *(other.by_rank(name).values() if name in other.uneven else ())}
+            return mine in saved if mine[1:] == theirs[1:] else None
         parts, others = self.pieces.get(name, {}), other.pieces.get(name, {})
         shared = parts.keys() & others.keys()
         return all(parts[place] == others[place] for place in shared) if shared else None

@@ -207,12 +207,12 @@ def add_look(ranks, number, helpers):
 
 def add_look_at(entry, by_socket):
     """Of the thread that works; where that has ended, of the main one, which waited for it."""
-    seen, switches = look(entry["thread"], by_socket), status_number(entry["pid"], "voluntary_ctxt_switches")
+    state, switches = look(entry["thread"], by_socket), status_number(entry["pid"], "voluntary_ctxt_switches")
     if entry["thread"] != entry["pid"]:
-        entry["gets_results"] |= not seen or bool(entry["looks"] and switches != entry["main_switches"])
-        seen = seen or look(entry["pid"], by_socket)
+        entry["gets_results"] |= not state or bool(entry["looks"] and switches != entry["main_switches"])
+        state = state or look(entry["pid"], by_socket)
     entry["main_switches"] = switches
-    entry["looks"].append(seen)
+    entry["looks"].append(state)
 
 
 def add_stacks(ranks, spy, deadline):

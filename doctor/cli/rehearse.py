@@ -17,7 +17,7 @@ from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, Run
 from doctor.engine.result import Severity
 from doctor.engine.streams import write_stdout
 from doctor.environment.job_environment import of_launch_line
-from doctor.environment.launch_trials import before_line
+from doctor.environment.script_trials import before_line
 from doctor.job import LaunchConfig
 from doctor.job.variables import of_one_host
 from doctor.session.replay import replay

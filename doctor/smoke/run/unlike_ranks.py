@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+import msgspec
+
+from doctor.analysis.collectives.calls import Call, differing
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke.first_stages import TorchImported
@@ -15,6 +18,11 @@ from doctor.smoke.run.progress import StageProgress
 
 CRASH = re.compile(r"signal (?:4|6|7|8|11)\b")
 """Of native code, as of bytes that it does not expect."""
+FINGERPRINT = re.compile(
+    r"Rank (\d{1,7}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
+    r"(?:SequenceNumber=(\d{1,12}),? ?)?OpType=(\w{1,40})(?:, TensorShape=\[([\d, ]{0,80})\])?"
+)
+"""Of torch, ProcessGroupWrapper.cpp."""
 
 
 def with_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress) -> Failure:
@@ -41,6 +49,24 @@ def crashed_by_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress
     known = others <= crashed and len(others) > 1
     text = joined("; ", (filled("{0}: {1}", rank_names(failure.culprit_ranks), failure.text), sentence))
     return blame(failure, "never-joined", ranks_of(plan, hosts if known else {*hosts, *crashed}), text)
+
+
+def compared_by_torch(failure: Failure, progress: StageProgress) -> Failure:
+    """Ranks that ended as torch itself found their calls different: those of another call than most, or all at a tie.
+
+    With TORCH_DISTRIBUTED_DEBUG=DETAIL each of them says what it called, and what another one did.
+    """
+    calls = {
+        int(rank): Call(int(rank), int(number or 0), operation, size)
+        for error in progress.errors.values()
+        for rank, number, operation, size in FINGERPRINT.findall(error[:2000])
+    }
+    found = differing([call for rank, call in calls.items() if rank < progress.plan.world], ("operation", "size"))
+    if not found or not FINGERPRINT.search(failure.text):
+        return failure
+    texts = {rank: f"{call.operation} #{call.sequence} [{call.size}]".lower() for rank, call in calls.items()}
+    failure = msgspec.structs.replace(failure, calls={**failure.calls, **texts})
+    return blame(failure, "mismatch", [call.member for call in found[1].differing], failure.text)
 
 
 def ranks_of(plan: SmokePlan, hosts: Collection[str]) -> list[int]:

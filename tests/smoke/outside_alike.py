@@ -1,4 +1,4 @@
-"""Kinds of faults in what all ranks must have alike, in what a rank may call, and settings of a whole job that are none."""
+"""Kinds of faults in what all ranks must have alike, and in what a rank may call; settings of a job that are none."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ WINDOW = (
     "set -- $(ip -4 route show dev eth0 scope link | head -1); ip route change $1 dev eth0 window 600 && touch MARK"
 )
 TEMPORARY = "touch MARK; export TMPDIR=/tmp/$(head -c {0} /dev/zero | tr '\\0' d); mkdir -p $TMPDIR"
+PRODUCTS = DIST + "a = d.all_reduce; s = d.ReduceOp.SUM\nd.all_reduce = lambda t, op=s, *r, **k: "
+PRODUCTS += "a(t, d.ReduceOp.PRODUCT if op == s and t.is_floating_point() else op, *r, **k)"
 LIBC = "import ctypes; c = ctypes.CDLL(None); "
 
 
@@ -100,10 +102,7 @@ ALIKE: tuple[Case, ...] = (
     Case(
         "products for sums",
         VALUES,
-        program(
-            DIST
-            + "a = d.all_reduce; s = d.ReduceOp.SUM\nd.all_reduce = lambda t, op=s, *r, **k: a(t, d.ReduceOp.PRODUCT if op == s and t.is_floating_point() else op, *r, **k)"
-        ),
+        program(PRODUCTS),
         early=True,
     ),
     *(Case(name, DIED, {"kind": "signal", "signal": name}) for name in ("SIGPWR", "SIGIO")),

@@ -46,9 +46,9 @@ def crashed_by_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress
     crashed = {plan.host_of(rank) for rank in failure.culprit_ranks}
     if not (hosts and crashed & others) or failure.stage != "rendezvous" or not CRASH.match(failure.text):
         return failure
-    known = others <= crashed and len(others) > 1
+    all_crashed = others <= crashed and len(others) > 1
     text = joined("; ", (filled("{0}: {1}", rank_names(failure.culprit_ranks), failure.text), sentence))
-    return blame(failure, "never-joined", ranks_of(plan, hosts if known else {*hosts, *crashed}), text)
+    return blame(failure, "never-joined", ranks_of(plan, hosts if all_crashed else {*hosts, *crashed}), text)
 
 
 def compared_by_torch(failure: Failure, progress: StageProgress) -> Failure:
@@ -61,12 +61,14 @@ def compared_by_torch(failure: Failure, progress: StageProgress) -> Failure:
         for error in progress.errors.values()
         for rank, number, operation, size in FINGERPRINT.findall(error[:2000])
     }
-    found = differing([call for rank, call in calls.items() if rank < progress.plan.world], ("operation", "size"))
-    if not found or not FINGERPRINT.search(failure.text):
+    parts_by_aspect = differing(
+        [call for rank, call in calls.items() if rank < progress.plan.world], ("operation", "size")
+    )
+    if not parts_by_aspect or not FINGERPRINT.search(failure.text):
         return failure
     texts = {rank: f"{call.operation} #{call.sequence} [{call.size}]".lower() for rank, call in calls.items()}
     failure = msgspec.structs.replace(failure, calls={**failure.calls, **texts})
-    return blame(failure, "mismatch", [call.member for call in found[1].differing], failure.text)
+    return blame(failure, "mismatch", [call.member for call in parts_by_aspect[1].differing], failure.text)
 
 
 def ranks_of(plan: SmokePlan, hosts: Collection[str]) -> list[int]:

@@ -64,9 +64,16 @@ def test_where_all_others_crash_the_host_that_differs_is_the_cause() -> None:
     assert "ranks 0, 2: signal 11; TORCH_GLOO_LAZY_INIT is 1 on b" in failure.text
 
 
-def test_of_two_hosts_it_may_be_either_and_of_some_as_well() -> None:
-    assert crash((0,), {}, LATE).culprit_ranks == (0, 1)
-    assert crash((0,), {}, LATE, {}).culprit_ranks == (0, 1)
+def test_where_gloo_is_known_to_crash_by_it_one_crash_is_enough() -> None:
+    assert crash((0,), {}, LATE).culprit_ranks == (1,)
+    assert crash((0,), {}, LATE, {}).culprit_ranks == (1,)
+
+
+def test_else_of_two_hosts_it_may_be_either_and_of_some_as_well() -> None:
+    details = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+    assert crash((0,), {}, details).culprit_ranks == (0, 1)
+    assert crash((0,), {}, details, {}).culprit_ranks == (0, 1)
+    assert crash((0, 2), {}, details, {}).culprit_ranks == (1,)
 
 
 def test_a_crash_is_its_own_where_nothing_differs_or_the_host_that_differs_crashes() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from doctor.analysis.majority import split
 from doctor.engine.grouping import lists_by_key
@@ -42,13 +42,16 @@ def lacking_numpy(started: Mapping[str, SmokeStart]) -> list[str]:
     return lacking if len(lacking) < len(hosts) or any(hosts[host] != NOT_INSTALLED for host in lacking) else []
 
 
-def unlike_interpreters(imported: Mapping[str, Iterable[TorchImported]], backend: str) -> tuple[list[str], str]:
+def unlike_interpreters(
+    imported: Mapping[str, Iterable[TorchImported]], backend: str, names: Sequence[str] = ("torch", *EQUAL_EVERYWHERE)
+) -> tuple[list[str], str]:
     """Hosts whose ranks have another torch than most, or another value of a variable that all ranks must have alike.
 
     With a sentence of it. At a tie those that have the variable set, or all. ``backend``: whose ranks read it.
+    ``names``: what is compared.
     """
     hosts, texts = dict[str, None](), list[str]()
-    for name in ("torch", *EQUAL_EVERYWHERE):
+    for name in names:
         values = {
             host: joined(" and ", sorted({_alike(name, event) for event in events}))
             for host, events in sorted(imported.items())

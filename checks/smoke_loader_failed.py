@@ -15,6 +15,10 @@ REMEDIES = (
         ),
         "Raise `ulimit -n` for the job (LimitNOFILE= of its service).",
     ),
+    (
+        r"\bAF_UNIX path too long\b",
+        "A shorter path for temporary files, in the job's script: `export TMPDIR=/tmp`, or another local folder.",
+    ),
     (r"\bFile too large\b", "Raise `ulimit -f` for the job (LimitFSIZE= of its service)."),
     (
         (

@@ -97,9 +97,10 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     reaches is named, or a rank that is within a call which is neither torch's nor an import, or that alone sleeps in a
     function of the kernel which waits for no other rank (a name lookup that reads a pipe), or the hosts with
     another value than most of a variable that all ranks must have alike, such as TORCH_DISTRIBUTED_DEBUG=DETAIL. They
-    are named as well where all others crash as they meet them; of two hosts, and where only some crash, the crashed
-    ones too. Where nothing is found, the run goes on until its budget ends (`smoke-budget-spent`). This verdict can
-    be wrong where all hosts but the master's have the same fault of their own.
+    are named as well where all others crash as they meet them, or one does where gloo is known to crash by it
+    (TORCH_GLOO_LAZY_INIT); else, where some crash, or one of two hosts, both sides are. Where nothing is found, the run
+    goes on until its budget ends (`smoke-budget-spent`). This verdict can be wrong where all hosts but the master's
+    have the same fault of their own.
     """
     yield from failure_findings(
         run,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from doctor.facts.smoke.first_stages import TorchImported
-from doctor.smoke.results.environments import minority_torch, unlike_debug
+from doctor.smoke.results.environments import unlike_interpreters
 from tests.checks.smoke import alter, findings_of, ran, run_check, start_events, started
 
 NAME = "smoke_version_differs"
@@ -47,20 +47,22 @@ def test_a_single_host_is_not_compared() -> None:
 
 def test_whose_torch_is_rarer() -> None:
     imported = {host: [TorchImported(-1, 1.0, "2.13.0", "3.11.7")] for host in ("a", "b", "c")}
-    assert minority_torch(imported) == ([], "")
+    assert unlike_interpreters(imported, "gloo") == ([], "")
     imported["c"] = [TorchImported(-1, 1.0, "2.6.0", "3.11.7")]
-    hosts, sentence = minority_torch(imported)
+    hosts, sentence = unlike_interpreters(imported, "gloo")
     assert hosts == ["c"]
-    assert sentence.endswith("2.13.0 on 2 hosts; 2.6.0 on 1 host.")
-    assert minority_torch({host: imported[host] for host in ("a", "c")})[0] == ["a", "c"]
+    assert sentence.startswith("torch is 2.6.0 on c and 2.13.0 on a,b: ranks that differ in it wait")
+    assert unlike_interpreters({host: imported[host] for host in ("a", "c")}, "gloo")[0] == ["a", "c"]
 
 
 def test_whose_debug_level_makes_groups_of_its_own() -> None:
     imported = {host: [TorchImported(-1, 1.0, "2.13.0", "3.11.7")] for host in ("w1", "w2", "w3")}
-    assert unlike_debug({**imported, "w4": []}) == ([], "")
-    with_it = [TorchImported(-1, 1.0, "2.13.0", "3.11.7", detail=True)]
-    hosts, sentence = unlike_debug({**imported, "w3": with_it})
-    assert (hosts, "is DETAIL on w3 and not on w[1-2]:" in sentence) == (["w3"], True)
-    assert unlike_debug({**imported, "w2": with_it, "w3": with_it})[0] == ["w1"]
-    assert unlike_debug({"w1": imported["w1"], "w3": with_it})[0] == ["w3"], "of two, the one that sets it"
-    assert unlike_debug(dict.fromkeys(imported, with_it)) == ([], "")
+    assert unlike_interpreters({**imported, "w4": []}, "gloo") == ([], "")
+    variables = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+    with_it = [TorchImported(-1, 1.0, "2.13.0", "3.11.7", variables=variables)]
+    hosts, sentence = unlike_interpreters({**imported, "w3": with_it}, "gloo")
+    assert (hosts, "is detail on w3 and not set on w[1-2]:" in sentence) == (["w3"], True)
+    assert unlike_interpreters({**imported, "w2": with_it, "w3": with_it}, "gloo")[0] == ["w1"]
+    two = {"w1": imported["w1"], "w3": with_it}
+    assert unlike_interpreters(two, "gloo")[0] == ["w3"], "of two, the one that sets it"
+    assert unlike_interpreters(dict.fromkeys(imported, with_it), "gloo") == ([], "")

@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple
 from tests.hosts.fleet import Fleet
 from tests.smoke.campaign import busy
 from tests.smoke.interpreter import visible_folders
+from tests.smoke.outside_alike import ALIKE
 from tests.smoke.outside_cases import CASES as EARLIER
 from tests.smoke.outside_cases import NETWORK, Case
 from tests.smoke.outside_files import FILES
@@ -41,9 +42,9 @@ from tests.smoke.outside_work import WORK
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FOLDER = "/root/outside"
-CASES = (*EARLIER, *INVENTED, *HOSTS, *PAIRS, *SETTINGS, *FILES, *WORK, *STACK)
+CASES = (*EARLIER, *INVENTED, *HOSTS, *PAIRS, *SETTINGS, *FILES, *WORK, *STACK, *ALIKE)
 WRAPPER = f"{FOLDER}/python"
-LEFT = """ls -d /dev/shm/*torch_* /tmp/*/pymp-* /tmp/pymp-* /var/tmp/pymp-* 2>/dev/null
+LEFT = """ls -d /dev/shm/*torch_* /tmp/*/pymp-* /tmp/*/*/pymp-* /tmp/pymp-* /var/tmp/pymp-* 2>/dev/null
 for process in /proc/[0-9]*; do
     tr '\\0' '\\n' <$process/environ 2>/dev/null | grep -q '^DOCTOR_SMOKE=' || continue
     echo "$(cat $process/stat) $(tr '\\0' ' ' <$process/cmdline | head -c 80)"

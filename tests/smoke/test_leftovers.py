@@ -31,7 +31,7 @@ class SampleDataset(SampleDataset):
 def left_by(pids: set[int]) -> list[str]:
     """What these processes have left where torch and multiprocessing leave things."""
     names = [path.name for folder in ("/dev/shm", "/tmp") for path in Path(folder).iterdir()]
-    return [name for name in names if set(map(int, re.findall(r"(?:torch_|pymp-doctor-)(\d+)", name))) & pids]
+    return [name for name in names if set(map(int, re.findall(r"(?:torch_|pymp-d)(\d+)", name))) & pids]
 
 
 def test_a_worker_that_is_killed_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -52,19 +52,31 @@ def test_only_what_ended_processes_of_ours_made_is_removed(tmp_path: Path) -> No
     ended.wait()
     mark = Descendants("MARK")
     mark.pids.add(ended.pid)
-    mine, others, alive = (tmp_path / f"pymp-doctor-{pid}-x" for pid in (ended.pid, ended.pid + 1, os.getpid()))
+    mine, others, alive = (tmp_path / f"pymp-d{pid:07}" for pid in (ended.pid, ended.pid + 1, os.getpid()))
     for folder in (mine, others, alive):
         folder.mkdir()
         (folder / "listener").write_text("")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "file").write_text("")
-    link = tmp_path / f"pymp-doctor-{ended.pid}-link"
+    link = tmp_path / f"torch_{ended.pid}"
     link.symlink_to(elsewhere)
     mark.pids.add(os.getpid())
-    mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")
+    mark.remove(str(tmp_path), r"(?:pymp-d|torch_)(\d+)$")
     assert {path.name for path in tmp_path.iterdir()} == {others.name, alive.name, "elsewhere"}
     assert (elsewhere / "file").exists()
+
+
+def test_what_is_in_a_folder_that_a_rank_has_named_is_removed(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    mark = Descendants("MARK")
+    for folder in [str(tmp_path), 7, None, *(f"/nowhere/{number}" for number in range(99))]:
+        mark.note(ended.pid, folder)
+    (tmp_path / f"pymp-d{ended.pid:07}").mkdir()
+    mark.remove_leftovers()
+    assert not list(tmp_path.iterdir())
+    assert len(mark.folders) <= 16
 
 
 def test_what_a_killed_process_made_is_removed_before_it_has_got_a_cpu_to_end_on(tmp_path: Path) -> None:
@@ -73,9 +85,9 @@ def test_what_a_killed_process_made_is_removed_before_it_has_got_a_cpu_to_end_on
     mark.pids |= {os.getpid(), os.getppid()}
     mark.dying.add(os.getpid())
     for pid in mark.pids:
-        (tmp_path / f"pymp-doctor-{pid}-x").mkdir()
-    mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")
-    assert [path.name for path in tmp_path.iterdir()] == [f"pymp-doctor-{os.getppid()}-x"]
+        (tmp_path / f"pymp-d{pid:07}").mkdir()
+    mark.remove(str(tmp_path), r"pymp-d(\d{7})$")
+    assert [path.name for path in tmp_path.iterdir()] == [f"pymp-d{os.getppid():07}"]
 
 
 def test_what_a_process_made_is_removed_though_nobody_has_asked_how_it_ended(tmp_path: Path) -> None:
@@ -84,21 +96,21 @@ def test_what_a_process_made_is_removed_though_nobody_has_asked_how_it_ended(tmp
     os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
     mark = Descendants("MARK")
     mark.pids.add(zombie.pid)
-    (tmp_path / f"pymp-doctor-{zombie.pid}-x").mkdir()
-    mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")
+    (tmp_path / f"pymp-d{zombie.pid:07}").mkdir()
+    mark.remove(str(tmp_path), r"pymp-d(\d{7})$")
     assert not list(tmp_path.iterdir())
     zombie.wait()
 
 
 def test_what_carries_no_pid_is_never_removed(tmp_path: Path) -> None:
     """A rank whose process is not known yet has the number 0."""
-    kept = [tmp_path / name for name in ("job.json", "pymp-other-7-a", "pymp-doctor-0-a", "pymp-doctor-x-a")]
+    kept = [tmp_path / name for name in ("job.json", "pymp-other-7-a", "pymp-d0000000", "pymp-dx000001")]
     for path in kept:
         path.write_text("")
     mark = Descendants("mark")  # type: ignore[no-untyped-call]
     mark.pids.add(0)
     mark.dying.add(0)
-    mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")  # type: ignore[no-untyped-call]
+    mark.remove(str(tmp_path), r"pymp-d(\d{7})$")  # type: ignore[no-untyped-call]
     assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 

@@ -67,7 +67,7 @@ def test_what_a_case_allows_are_checks() -> None:
 
 
 LEAVES = """
-touch /dev/shm/torch_9_1; mkdir -p /tmp/pymp-doctor-9-a
+touch /dev/shm/torch_9_1; mkdir -p /tmp/pymp-d0000009
 DOCTOR_SMOKE=mark sleep 600 >/dev/null 2>&1 &
 DOCTOR_SMOKED=mark sleep 601 >/dev/null 2>&1 &
 """
@@ -77,7 +77,7 @@ def test_what_a_run_leaves_on_a_host_is_seen(fleet: Fleet) -> None:
     host = fleet.hosts[2]
     with fleet.broken(host, LEAVES):
         listed = fleet.enter(host, LEFT).stdout.splitlines()
-    assert [line.split(" ")[0] for line in listed[:2]] == ["/dev/shm/torch_9_1", "/tmp/pymp-doctor-9-a"]
+    assert [line.split(" ")[0] for line in listed[:2]] == ["/dev/shm/torch_9_1", "/tmp/pymp-d0000009"]
     assert [line.rpartition(" 0 ")[2] for line in listed[2:]] == ["sleep 600 "]
     assert not fleet.enter(host, LEFT).stdout
 

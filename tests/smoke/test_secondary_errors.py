@@ -31,6 +31,7 @@ GIVES_UP = [
     "EI9999: 2024-07-03-11:28:40.419.527  The error is 1, hccl fftsplus task timeout occurred during task execution",
     "[../gloo/transport/tcp/pair.cc:312] Read timeout [10.77.1.2]:38212",
     "Rank 2 timed out in monitoredBarrier after 30000 ms.",
+    "[Rank 0]: Ranks 3 failed to pass monitoredBarrier in 60000 ms",
     "The client socket has timed out after 60000ms while trying to connect to (10.77.1.2, 29500).",
     "EI0006: [PID: 1292363] 2025-04-08-18:07:20.444.436 Getting socket times out. Reason: Remote Rank did not send",
 ]
@@ -39,6 +40,7 @@ BROKEN = [
     "[../gloo/transport/tcp/pair.cc:534] Read error [10.77.1.2]:44749: Connection reset by peer",
     "Connection closed by peer [10.77.1.2]:38212",
     "Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection timed out, remote=[10.77.1.2]:4242",
+    "Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.",
     f"{STORE}Failed to recv, got 0 bytes. Connection was likely closed.",
     # NVIDIA/nccl issues 1514 and 2076: the code does not say so, the last error does
     NCCL.format("internal error", "ncclInternalError", "Net : Connection closed by remote peer node2<50260>"),

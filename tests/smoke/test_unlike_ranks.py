@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.facts.smoke.first_stages import TorchImported
+from doctor.facts.smoke.first_stages import RankFailed, TorchImported
 from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan
 from doctor.smoke.results.environments import unlike_interpreters
 from doctor.smoke.run.progress import StageProgress
-from doctor.smoke.run.unlike_ranks import crashed_by_unlike, with_unlike
+from doctor.smoke.run.unlike_ranks import compared_by_torch, crashed_by_unlike, with_unlike
 
 LATE, OF_NCCL = {"TORCH_GLOO_LAZY_INIT": "1"}, {"NCCL_ALGO": "Ring"}
 HARMLESS = {"TORCH_GLOO_LAZY_INIT": "0", "TORCH_DISTRIBUTED_DEBUG": "INFO", "GLOO_SOCKET_IFNAME": "eth9", **OF_NCCL}
@@ -64,9 +64,16 @@ def test_where_all_others_crash_the_host_that_differs_is_the_cause() -> None:
     assert "ranks 0, 2: signal 11; TORCH_GLOO_LAZY_INIT is 1 on b" in failure.text
 
 
-def test_of_two_hosts_it_may_be_either_and_of_some_as_well() -> None:
-    assert crash((0,), {}, LATE).culprit_ranks == (0, 1)
-    assert crash((0,), {}, LATE, {}).culprit_ranks == (0, 1)
+def test_where_gloo_is_known_to_crash_by_it_one_crash_is_enough() -> None:
+    assert crash((0,), {}, LATE).culprit_ranks == (1,)
+    assert crash((0,), {}, LATE, {}).culprit_ranks == (1,)
+
+
+def test_else_of_two_hosts_it_may_be_either_and_of_some_as_well() -> None:
+    details = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+    assert crash((0,), {}, details).culprit_ranks == (0, 1)
+    assert crash((0,), {}, details, {}).culprit_ranks == (0, 1)
+    assert crash((0, 2), {}, details, {}).culprit_ranks == (1,)
 
 
 def test_a_crash_is_its_own_where_nothing_differs_or_the_host_that_differs_crashes() -> None:
@@ -77,6 +84,33 @@ def test_a_crash_is_its_own_where_nothing_differs_or_the_host_that_differs_crash
         crash((0, 2), {}, LATE, {}, text="signal 9"),
     ):
         assert failure.kind == "dead", failure
+
+
+FINGERPRINT = "CollectiveFingerPrint(SequenceNumber=16, OpType={0}, TensorShape=[8], TensorDtypes=Float, TensorDevice)"
+
+
+@pytest.mark.parametrize(
+    ("called", "named"),
+    [
+        (("ALLREDUCE", "BROADCAST", "ALLREDUCE"), (1,)),
+        (("ALLREDUCE", "BROADCAST"), (0, 1)),
+        (("ALLREDUCE",) * 3, None),
+    ],
+)
+def test_where_torch_compares_the_calls_the_one_unlike_most_is_wrong(
+    called: tuple[str, ...], named: tuple[int, ...] | None
+) -> None:
+    count = len(called)
+    places = tuple(RankPlacement(rank, chr(97 + rank)) for rank in range(count))
+    progress = StageProgress(SmokePlan("gloo", places, (Layout(dp=count),)), 0.0)
+    sides = [f"Rank {rank} is running collective: {FINGERPRINT.format(op)}" for rank, op in enumerate(called)]
+    for rank in range(count):
+        text = f"Detected mismatch between collectives on ranks. {sides[rank]}, but {sides[rank != 1]}"
+        progress.add_event(chr(97 + rank), RankFailed(rank, "RuntimeError", text), 1.0)
+    dead = Failure("dead", tuple(range(count - 1)), text=f"exit status 13: {progress.errors[0]}")
+    failure = compared_by_torch(dead, progress)
+    assert (failure.kind, failure.culprit_ranks) == (("mismatch", named) if named else ("dead", dead.culprit_ranks))
+    assert failure.calls.get(1) == ("broadcast #16 [8]" if named else None)
 
 
 def test_bytes_that_do_not_arrive_are_laid_at_who_differs() -> None:

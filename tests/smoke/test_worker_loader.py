@@ -83,6 +83,20 @@ def test_a_full_shm_is_told_in_clear_words_and_the_run_goes_on() -> None:
     assert len(ranks.of("loader")) == len(ranks.of("pace")) == len(ranks.of("done")) == 2
 
 
+@pytest.mark.parametrize("length", [75, 76])
+def test_a_folder_for_temporary_files_may_be_as_long_as_multiprocessing_takes(tmp_path: Path, length: int) -> None:
+    """A job's own loader makes sockets in a folder of 75 letters, and waits for ever with one of 76."""
+    folder = Path("/var/tmp" if len(str(tmp_path)) > 60 else tmp_path, "t")
+    folder = folder.with_name("t" * (length - len(str(folder.parent)) - 1))
+    folder.mkdir()
+    try:
+        (event,) = Ranks(1, ["loader"], f"tempfile.tempdir = {str(folder)!r}").of("loader")
+        assert event["text"] == "" if length == 75 else "sockets need one of 75 characters" in event["text"]
+        assert not list(folder.iterdir())
+    finally:
+        folder.rmdir()
+
+
 def test_a_limit_of_a_files_size_is_told() -> None:
     faults = """
         def registered(ctx, initialize):

@@ -6,7 +6,7 @@ GAVE_UP_MESSAGES = re.compile(
     r"Timed out waiting|Socket Timeout|wait timeout after \d{1,12} ?ms"
     r"|Watchdog caught collective operation timeout|ran for \d{1,12} milliseconds before timing out"
     r"|\bEI000[26]\b|Notify register times out|Getting socket times out"
-    r"|hccl fftsplus task timeout|timed out in monitoredBarrier|client socket has timed out"
+    r"|hccl fftsplus task timeout|(?:timed out in|failed to pass) monitoredBarrier|client socket has timed out"
     r"|(?:Read|Write|Connect) timeout \[|Timeout waiting for key"
     r"|Launch kernel failed(?:, name)?: ?\S{0,300}(?:AllReduce|AllGather|ReduceScatter|Broadcast|AlltoAll|Barrier)"
 )
@@ -31,7 +31,7 @@ OF_SERVICES = re.compile(
 aiohttp, fsspec). The other end of such a connection is no rank."""
 LOST_PEER = re.compile(
     r"Connection closed by remote peer|Socket closed \[|[Ff]ailed to (?:recv, got|send, sent) 0 bytes"
-    r"|Connection was likely closed|client socket has failed to connect"
+    r"|Connection was likely closed|reached monitoredBarrier, but received errors|client socket has failed to connect"
 )
 """More of them: of gloo's pair.cc, of torch's store
 (Utils.hpp, socket.cpp), and of NCCL's socket.cc ("Net : Connection closed by remote peer node2<42830>"), whose code

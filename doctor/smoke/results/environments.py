@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from doctor.analysis.majority import split
 from doctor.engine.grouping import lists_by_key
@@ -43,52 +42,35 @@ def lacking_numpy(started: Mapping[str, SmokeStart]) -> list[str]:
     return lacking if len(lacking) < len(hosts) or any(hosts[host] != NOT_INSTALLED for host in lacking) else []
 
 
-def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[list[str], str]:
-    """Hosts with another torch than most of the fleet, or all hosts where none has a majority, and a sentence of it.
+def unlike_interpreters(
+    imported: Mapping[str, Iterable[TorchImported]], backend: str, names: Sequence[str] = ("torch", *EQUAL_EVERYWHERE)
+) -> tuple[list[str], str]:
+    """Hosts whose ranks have another torch than most, or another value of a variable that all ranks must have alike.
 
-    Empty where all have the same.
+    With a sentence of it. At a tie those that have the variable set, or all. ``backend``: whose ranks read it.
+    ``names``: what is compared.
     """
-    versions = {
-        host: joined(" and ", sorted({_version("torch", event.torch) for event in events}))
-        for host, events in imported.items()
-    }
-    parts = split([host for host, version in versions.items() if version], versions.__getitem__)
-    if parts is None:
-        return [], ""
-    counts = Counter(filter(None, versions.values())).most_common(4)
-    text = joined("; ", (filled("{0} on {1} host{2}", version, count, "s" * (count > 1)) for version, count in counts))
-    return list(parts.differing), filled(
-        "The ranks run different versions of torch, which may not understand each other: {0}.", text
-    )
-
-
-def unlike_interpreters(imported: Mapping[str, Iterable[TorchImported]], backend: str) -> tuple[list[str], str]:
-    """Hosts of `minority_torch`; else those with another value than most of a variable that all ranks of this backend
-    must have alike, or with one at a tie. With a sentence of it.
-    """
-    hosts, sentence = minority_torch(imported)
-    if hosts:
-        return hosts, sentence
-    texts = list[str]()
-    for name in EQUAL_EVERYWHERE:
+    hosts, texts = dict[str, None](), list[str]()
+    for name in names:
         values = {
-            host: joined(" and ", sorted({comparable(name, event.variables.get(name, "")) for event in events}))
+            host: joined(" and ", sorted({_alike(name, event) for event in events}))
             for host, events in sorted(imported.items())
             if events and not name.startswith(OF_OTHERS.get(backend, ()))
         }
         if parts := split(values, values.__getitem__, ""):
-            hosts += parts.differing
-            sides = lists_by_key((values[host], host) for host in (*parts.differing, *parts.agreeing))
-            side_texts = [
+            hosts |= dict.fromkeys(parts.differing)
+            by_value = lists_by_key((values[host], host) for host in (*parts.differing, *parts.agreeing))
+            sides = [
                 filled("{0} on {1}", strip_control_chars(value, 60) or "not set", folded(some))
-                for value, some in list(sides.items())[-MOST_SIDES:]
+                for value, some in list(by_value.items())[-MOST_SIDES:]
             ]
-            texts.append(filled("{0} is {1}", name, joined(" and ", side_texts)))
-    texts = texts[:MOST_SIDES] and [
-        *texts[:MOST_SIDES],
-        "ranks that differ in it wait for each other for ever, or crash",
-    ]
-    return list(dict.fromkeys(hosts)), joined(": ", texts)
+            texts.append(filled("{0} is {1}", name, joined(" and ", sides)))
+    why = ["ranks that differ in it wait for each other for ever, or crash"] * bool(texts)
+    return list(hosts), joined(": ", [*texts[:MOST_SIDES], *why])
+
+
+def _alike(name: str, event: TorchImported) -> str:
+    return _version(name, event.torch) if name == "torch" else comparable(name, event.variables.get(name, ""))
 
 
 def _version(name: str, text: str | None) -> str:

@@ -38,7 +38,7 @@ from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
 from doctor.smoke.protocol import AgentMessage, DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
-from doctor.smoke.run.unlike_ranks import crashed_by_unlike, ranks_of, unlike, with_unlike
+from doctor.smoke.run.unlike_ranks import compared_by_torch, crashed_by_unlike, ranks_of, unlike, with_unlike
 
 ANSWER = 0.7
 """Seconds for agents to answer."""
@@ -83,6 +83,7 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         )
         members = next((ranks for name, ranks in progress.groups.values() if name == failure.group), ())
         failure = crashed_by_unlike(explain_wrong_size(failure, finished, error, members), plan, progress)
+        failure = compared_by_torch(failure, progress)
     if failure.kind in PRESSED and not _is_an_error(failure):
         failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan), len(plan.ranks_by_host))
     if failure.kind == "never-joined":

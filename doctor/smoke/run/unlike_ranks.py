@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+import msgspec
+
+from doctor.analysis.collectives.calls import Call, differing
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke.first_stages import TorchImported
+from doctor.job.variables import EQUAL_EVERYWHERE
 from doctor.smoke.hang.standstill import blame
 from doctor.smoke.model import Failure, SmokePlan
 from doctor.smoke.results.environments import unlike_interpreters
@@ -15,6 +19,13 @@ from doctor.smoke.run.progress import StageProgress
 
 CRASH = re.compile(r"signal (?:4|6|7|8|11)\b")
 """Of native code, as of bytes that it does not expect."""
+CRASHING = ("TORCH_GLOO_LAZY_INIT", "GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER")
+"""Variables for which gloo crashes on other hosts than that which sets them: measured with torch 2.13."""
+FINGERPRINT = re.compile(
+    r"Rank (\d{1,7}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
+    r"(?:SequenceNumber=(\d{1,12}),? ?)?OpType=(\w{1,40})(?:, TensorShape=\[([\d, ]{0,80})\])?"
+)
+"""Of torch, ProcessGroupWrapper.cpp."""
 
 
 def with_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress) -> Failure:
@@ -31,16 +42,38 @@ def with_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress) -> F
 def crashed_by_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress) -> Failure:
     """Ranks that crash as they meet ranks of unlike interpreters, whose bytes they may not understand.
 
-    Where all others crashed, those that differ are the cause; where one host alone or some did, it may be either.
+    Where all others crashed, or gloo is known to crash by what differs, those that differ are the cause; where one host
+    alone or some did for another reason, it may be either.
     """
-    hosts, sentence = unlike(plan, progress)
+    crashing, sentence = unlike(plan, progress, CRASHING)
+    hosts, sentence = (crashing, sentence) if crashing else unlike(plan, progress)
     others = set(plan.ranks_by_host).difference(hosts)
     crashed = {plan.host_of(rank) for rank in failure.culprit_ranks}
     if not (hosts and crashed & others) or failure.stage != "rendezvous" or not CRASH.match(failure.text):
         return failure
-    known = others <= crashed and len(others) > 1
+    is_cause = bool(crashing) or (others <= crashed and len(others) > 1)
     text = joined("; ", (filled("{0}: {1}", rank_names(failure.culprit_ranks), failure.text), sentence))
-    return blame(failure, "never-joined", ranks_of(plan, hosts if known else {*hosts, *crashed}), text)
+    return blame(failure, "never-joined", ranks_of(plan, hosts if is_cause else {*hosts, *crashed}), text)
+
+
+def compared_by_torch(failure: Failure, progress: StageProgress) -> Failure:
+    """Ranks that ended as torch itself found their calls different: those of another call than most, or all at a tie.
+
+    With TORCH_DISTRIBUTED_DEBUG=DETAIL each of them says what it called, and what another one did.
+    """
+    calls = {
+        int(rank): Call(int(rank), int(number or 0), operation, size)
+        for error in progress.errors.values()
+        for rank, number, operation, size in FINGERPRINT.findall(error[:2000])
+    }
+    parts_by_aspect = differing(
+        [call for rank, call in calls.items() if rank < progress.plan.world], ("operation", "size")
+    )
+    if not parts_by_aspect or not FINGERPRINT.search(failure.text):
+        return failure
+    texts = {rank: f"{call.operation} #{call.sequence} [{call.size}]".lower() for rank, call in calls.items()}
+    failure = msgspec.structs.replace(failure, calls={**failure.calls, **texts})
+    return blame(failure, "mismatch", [call.member for call in parts_by_aspect[1].differing], failure.text)
 
 
 def ranks_of(plan: SmokePlan, hosts: Collection[str]) -> list[int]:
@@ -48,10 +81,12 @@ def ranks_of(plan: SmokePlan, hosts: Collection[str]) -> list[int]:
     return [place.rank for place in plan.places if place.host in hosts]
 
 
-def unlike(plan: SmokePlan, progress: StageProgress) -> tuple[list[str], str]:
+def unlike(
+    plan: SmokePlan, progress: StageProgress, names: Sequence[str] = ("torch", *EQUAL_EVERYWHERE)
+) -> tuple[list[str], str]:
     """The hosts whose ranks differ from most, and a sentence of it, by what each said when it had imported torch."""
     imported = {
         host: [event for event in events if isinstance(event, TorchImported)]
         for host, events in progress.events.items()
     }
-    return unlike_interpreters(imported, plan.backend)
+    return unlike_interpreters(imported, plan.backend, names)

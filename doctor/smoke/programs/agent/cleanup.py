@@ -9,6 +9,8 @@ import time
 from doctor.remote.runtime.reading import names_in, read_text
 from doctor.smoke.programs.agent.procfs import all_processes, process_status
 
+MOST_KNOWN, MOST_FOLDERS = 100000, 16
+
 
 class Descendants:
     """The processes that come from the agent.
@@ -20,6 +22,14 @@ class Descendants:
     def __init__(self, mark):
         self.mark = mark  # an environment variable that all of them have
         self.sessions, self.pids, self.dying = set(), set(), set()
+        self.folders = set(["/tmp", "/var/tmp", os.environ.get("TMPDIR") or "/tmp"])
+
+    def note(self, pid, folder):
+        """What a process says of itself: its number, and where it makes its temporary files."""
+        if isinstance(pid, int) and len(self.pids) < MOST_KNOWN:
+            self.pids.add(pid)
+        if isinstance(folder, str) and len(self.folders) < MOST_FOLDERS:
+            self.folders.add(folder)
 
     def kill_all(self):
         """Kills them all: [pid, state, command line] of those that remain.
@@ -74,8 +84,8 @@ class Descendants:
         Nothing that another process made, or one that still runs its program.
         """
         self.remove("/dev/shm", r"(?:sem\.)?torch_(\d+)_")
-        for folder in set([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]):
-            self.remove(folder, r"pymp-doctor-(\d+)-")
+        for folder in self.folders:
+            self.remove(folder, r"pymp-d(\d{7})$")
 
     def remove(self, folder, pattern):
         """What is named so in a folder, with the pid of an ended process of ours."""

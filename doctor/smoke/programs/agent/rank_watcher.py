@@ -22,7 +22,6 @@ SHARE = 20  # a turn is followed by a pause so many times as long, so that hundr
 WAITS = 0.25  # a rank that has been in one collective for so long has its sockets examined
 TAIL = 8192  # bytes kept of what a rank prints
 LONGEST_EVENT = 1 << 20  # bytes
-MOST_CHILDREN_KNOWN = 100000
 
 
 def pause_after(started, least, most=0.4):
@@ -135,10 +134,8 @@ class RankWatcher:
             return
         if kind == "part":
             self.join_parts(rank, event)
-        elif kind == "child":  # a loader worker: no more than its number is of use, and only here
-            pid = event.get("pid")
-            if isinstance(pid, int) and len(self.descendants.pids) < MOST_CHILDREN_KNOWN:
-                self.descendants.pids.add(pid)
+        elif kind == "child":  # a loader worker, or a rank that will have some: it is of use only here
+            self.descendants.note(event.get("pid"), event.get("folder"))
         elif kind == "spun":  # it goes with what the kernel says of the rank
             if rank in self.monitors:
                 self.pressure.note_spin(rank, event)

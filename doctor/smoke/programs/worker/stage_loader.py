@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import random
@@ -21,6 +22,8 @@ from doctor.smoke.programs.worker.processes import die_with_parent
 from doctor.smoke.programs.worker.values import digest
 
 LOADER_WORKERS, LOADER_BATCHES, LOADER_BATCH_ROWS = 2, 4, 4
+LISTENER, MAX_SOCKET_PATH = len("/listener-xxxxxxxx"), 107
+"""Bytes of the path of a socket by which a worker passes its tensors, and of any socket (unix(7), sun_path)."""
 ROW_NUMBERS = 1 << 14
 """Numbers in a row: enough that batches need /dev/shm."""
 
@@ -81,19 +84,27 @@ def registered(ctx: RankContext, initialize: Callable[[int], None]) -> Callable[
 
 
 @contextlib.contextmanager
-def named_leftovers() -> Iterator[None]:
+def named_leftovers(ctx: RankContext) -> Iterator[None]:
     """Semaphores and the folder of sockets get this rank's pid in their names, for the agent to remove them.
 
-    Workers that are killed have no time to do so. The folder is where multiprocessing would make one of its own.
+    Workers that are killed have no time to do so. The folder is where multiprocessing would make one of its own, and
+    its name as long. Raises: OSError where no socket can be made there: the workers would fail, and the rank wait.
     """
     config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
     config["semprefix"] = f"/torch_{os.getpid()}_"
-    folder = config["tempdir"] = tempfile.mkdtemp(prefix=f"pymp-doctor-{os.getpid()}-")
+    folder = os.path.join(tempfile.gettempdir(), f"pymp-d{os.getpid():07}")
+    too_long = len(os.fsencode(folder)) + LISTENER > MAX_SOCKET_PATH
+    if too_long and torch.multiprocessing.get_sharing_strategy() == "file_descriptor":
+        raise OSError(errno.ENAMETOOLONG, "AF_UNIX path too long")
+    ctx.emit("child", pid=os.getpid(), folder=tempfile.gettempdir())
+    with contextlib.suppress(FileExistsError):  # of an earlier process: multiprocessing makes one of another name
+        os.mkdir(folder, 0o700)
+        config["tempdir"] = folder
     try:
         yield
     finally:
-        config.pop("tempdir")
-        shutil.rmtree(folder, ignore_errors=True)
+        if config.pop("tempdir", None) == folder:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_batches(ctx: RankContext) -> tuple[torch.Tensor, list[int]]:
@@ -140,7 +151,7 @@ def stage_loader(ctx: RankContext) -> None:
     digests: dict[str, int] = {}
     seeds: list[int] = []
     try:
-        with named_leftovers():
+        with named_leftovers(ctx):
             rows, seeds = read_batches(ctx)
         columns: list[Any] = ["python", "numpy" if numpy else None, "torch"]
         digests = {name: digest(rows[:, column]) for column, name in enumerate(columns) if name}
@@ -161,6 +172,9 @@ def reached_limit(text: str) -> str:
     """The limit that an error of the loader is about: of open files, of a file, of processes, else of shared memory."""
     if "Too many open files" in text:
         return filled("ulimit -n is {0}", soft_limit(resource.RLIMIT_NOFILE))
+    if "AF_UNIX path too long" in text:
+        most = MAX_SOCKET_PATH - LISTENER - len("/pymp-xxxxxxxx")
+        return filled("TMPDIR is {0}; sockets need one of {1} characters or fewer", tempfile.gettempdir(), most)
     if "File too large" in text:  # shared memory is a file
         return filled("ulimit -f is {0} bytes", soft_limit(resource.RLIMIT_FSIZE))
     if "Resource temporarily unavailable" in text or "can't start new thread" in text:

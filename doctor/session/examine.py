@@ -127,8 +127,7 @@ def _arguments(
         for path in (options.program, options.output, *options.files)
     )
     module = [os.path.abspath(part) if part == "." or "/" in part else part for part in options.module]
-    return {
-        **msgspec.to_builtins(inputs),
+    return msgspec.to_builtins(inputs) | {
         "login": msgspec.to_builtins(options.login) if options.login else None,
         "import_folder": options.import_folder,
         "program": program,

@@ -84,7 +84,7 @@ def find_python(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the path of the job's interpreter; empty when there is none."""
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = find_interpreter(requested, arguments.get("launcher", ""), path)
+    python = find_interpreter(requested, (arguments.get("module") or ("",))[0], path)
     return {"asked": requested, "path": python or ""}
 
 
@@ -113,7 +113,7 @@ def ask_interpreter(
     """
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = find_interpreter(requested, arguments.get("launcher", ""), path)
+    python = find_interpreter(requested, (arguments.get("module") or ("",))[0], path)
     answer: dict[str, Any] = {"asked": requested, "path": python or ""}
     if not python:
         return answer, []
@@ -307,7 +307,7 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
 
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = find_interpreter(requested, arguments.get("launcher", ""), path)
+    python = find_interpreter(requested, (arguments.get("module") or ("",))[0], path)
     answer: dict[str, Any] = {"asked": requested, "path": python or "", "set_env": "", "tries": []}
     if not python:
         return answer

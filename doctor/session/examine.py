@@ -127,14 +127,14 @@ def _arguments(
         for path in (options.program, options.output, *options.files)
     )
     module = [os.path.abspath(part) if part == "." or "/" in part else part for part in options.module]
-    return msgspec.to_builtins(inputs) | {
+    return {
+        **msgspec.to_builtins(inputs),
         "login": msgspec.to_builtins(options.login) if options.login else None,
         "import_folder": options.import_folder,
         "program": program,
         "files": sorted({*files} - {""}),
         "is_started": options.is_started,
         "likely": [path if path == "." else os.path.abspath(path) for path in likely],
-        "launcher": (module or [""])[0],
         "by_login": by_login,
         "module": module if is_local or "." in likely or _is_sure_elsewhere(options) else (),
         "output": output,

@@ -67,6 +67,7 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
             hosts=(host, holder),
             holder=holder,
             host=host,
+            pair=[host, holder],
             address=reach[host].address,
             other_address=reach[holder].address,
             interface=entry.interface,

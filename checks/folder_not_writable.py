@@ -78,7 +78,11 @@ def _on_disk(disk: FileSystem, in_container: bool, written_by_most: Collection[s
                 )
         else:
             template = "{path}: this user may not write there; expected a folder that the job's user may write to"
-            remedy = filled("`ls -ld {0}` and `id` show why.", folder)
+            remedy = filled(
+                '`ls -ld {0}` and `id` show why. As the job\'s user, to own it: `sudo chown "$(id -un)" {1}`.',
+                folder,
+                folder,
+            )
             if path in NEEDED:
                 remedy = filled("`chmod 1777 {0}`, as it is for all users.", path)
         by_design = path == "/var/log" or path not in {*NEEDED, *written_by_most}

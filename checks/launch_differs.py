@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.addresses import means_own_host
-from doctor.facts.host_variables import ShellVariables
+from doctor.facts.host_variables import StartupVariables
 from doctor.facts.job_paths import JobProgram
 from doctor.facts.names import is_address, normalize_host
 from doctor.job import LaunchConfig
@@ -27,7 +27,7 @@ ADVISORY = ("shells", "programs")
 
 @check(severity=ERROR, area="ranks", advisory=ADVISORY)
 def launch_differs(
-    launch: LaunchConfig, shells: PerHost[ShellVariables] | None, programs: PerHost[JobProgram] | None
+    launch: LaunchConfig, shells: PerHost[StartupVariables] | None, programs: PerHost[JobProgram] | None
 ) -> Iterator[Finding]:
     """All hosts have the same program, rendezvous address, number of ranks, and settings that ranks must share.
 

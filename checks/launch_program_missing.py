@@ -1,3 +1,4 @@
+import posixpath
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
@@ -40,9 +41,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     - File: on {host}, `findmnt -T {path}` names the file system that should hold the program. Where it is a shared one,
       mount it there as on {holder}. Else copy the program: `rsync -a --mkpath {holder}:{path} {path}`.
     - No GPU: write the number of ranks on each host in place of gpu, such as `torchrun --nproc-per-node 1`.
-    - Module: on {holder}, `python3 -c "import importlib.util as u; print(u.find_spec('{module}').origin)"` prints where
-      it is. Mount that folder on {host}, or copy it: `rsync -a --mkpath {holder}:<folder>/ <folder>/`; of a package,
-      `python3 -m pip install <package>`.
+    - Module: on {holder}, `cd {folder} && python3 -c "import importlib.util as u;
+      print(u.find_spec('{module}').origin)"` prints where it is. Mount that folder on {host}, or copy it: `rsync -a
+      --mkpath {holder}:<folder>/ <folder>/`; of a package, `python3 -m pip install <package>`.
     - No module: install the package that has it, `python3 -m pip install <package>`, or name the folder that holds it:
       `export PYTHONPATH=<folder>`.
     - Command: a shell of {host} does not find {path}. `command -v {path}` on {holder} prints where it is: install it on
@@ -107,6 +108,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
                 expected=_expected(path, lacking, is_program),
                 holder=holder,
                 module=module,
+                folder=posixpath.dirname(programs[missing[0]].path) or ".",
                 case=_case(path, lacking, holder, module),
             ).as_warning(not (is_program or holder or module or path in launch.launch_line or lacking in _SURE))
 

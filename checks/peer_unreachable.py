@@ -22,10 +22,11 @@ from doctor.facts.socket_peers import FleetSockets, fleet_sockets
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
-ONE_HOST = "only one host: there is no other to connect to"
-TRIED_FURTHER: dict[str, tuple[str, ...]] = {"net-unreachable": (), "net-port-blocked": (), "net-answered-by-other": ()}
+ALONE = "only one host: there is no other to connect to"
+TRIED: dict[str, tuple[str, ...]] = {"net-unreachable": (), "net-port-blocked": (), "net-answered-by-other": ()}
 NO_ANSWER = "no answer"
-NAMES_CARDS = ("hardware",)
+CAUSES = {"duplicate-address": ("peers=pair",)}
+CARDS = ("hardware",)
 REFUSED_BY_KERNEL = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)))
 """As the kernel says it of its own routes: unreachable, prohibit and blackhole (ip-route(8), "Route types")."""
 SHARED_CARD = (
@@ -41,7 +42,7 @@ Pair = tuple[str, str]
 """The host that opens a connection, and the one that it goes to."""
 
 
-@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, explained_by=TRIED_FURTHER, advisory=NAMES_CARDS)
+@check(severity=ERROR, area="connectivity", single_host=ALONE, follows_from=CAUSES, explained_by=TRIED, advisory=CARDS)
 def peer_unreachable(
     connections: PerHost[PeerConnections],
     interfaces: PerHost[Interfaces],
@@ -85,7 +86,7 @@ def peer_unreachable(
     not work together in one job.
     """
     if len(interfaces) < 2:
-        raise Skip(ONE_HOST)
+        raise Skip(ALONE)
     yield from _cards_of_unreached(visits, interfaces, hardware or {})
     owners = _owners(interfaces, fleet_sockets(interfaces, names, launch, npus, gpus))
     owners.update(_master_owners(master_meanings(names, interfaces, launch)))

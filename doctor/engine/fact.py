@@ -87,7 +87,7 @@ class ProbeArguments(TypedDict, total=False):
     that its launch line starts, ``is_started``, that it is run itself, or its ``module``, ``output``, where its
     launcher writes logs, ``counts_gpus``, that the GPUs of a host are its number of ranks, and ``files``, the
     configurations that the line names; ``likely``, those of these paths that a shell on each host may start elsewhere,
-    ``.`` for its folder; ``launcher``, whose interpreter is the job's.
+    ``.`` for its folder; ``by_login``, that such shells start the ranks.
     In round 2 also, by the name of the fact that is ``asked`` for, what its `Fact.plan` returned for this host.
     """
 
@@ -110,7 +110,7 @@ class ProbeArguments(TypedDict, total=False):
     counts_gpus: bool
     files: list[str]
     likely: list[str]
-    launcher: str
+    by_login: bool
     job: str
 
 

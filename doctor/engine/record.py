@@ -54,8 +54,6 @@ class LaunchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Number of the host that the launch line is for, where it says one; with ``outer_tasks`` each has this one."""
     starts_here: bool = False
     """The launcher was given no hosts, by the line or by a scheduler: all its ranks are on the host that calls it."""
-    by_login: bool = False
-    """A shell on each host starts the ranks: what its start-up files set is in their environment."""
     store_by_name: bool = False
     """torchrun's agents find out by the hosts' own names which of them opens the store: ``--rdzv-backend c10d``."""
     announces_name: bool = False

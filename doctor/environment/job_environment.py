@@ -16,13 +16,7 @@ from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
-from doctor.environment.launch_trials import (
-    is_here,
-    launch_refusals,
-    starts_by_login,
-    starts_here,
-    with_app_file,
-)
+from doctor.environment.launch_trials import is_here, launch_refusals, starts_here, with_app_file
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
     hosts_not_given,
@@ -93,8 +87,6 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     time_left_s: float | None = None
     """Until the scheduler ends the job that doctor runs in; not for a job script, whose job is another one."""
     starts_here: bool = False
-    """As in `LaunchOptions`."""
-    by_login: bool = False
     """As in `LaunchOptions`."""
     enter: tuple[str, ...] = ()
     """Command prefix that enters the process's namespaces on this host; empty where they are those of doctor."""
@@ -167,7 +159,6 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             outer_by_directive=by_directive,
             node_rank=same_node_rank(line, tasks),
             starts_here=self.starts_here,
-            by_login=self.by_login,
             store_by_name=_store_by_name(call),
             announces_name=_store_by_name(call, "local-addr"),
             refused=tuple(
@@ -216,7 +207,6 @@ def of_launch_line(
         time_left_s=seconds_left(environ),
         time_limit_s=step_limit(line),
         starts_here=starts_here(line, environ),
-        by_login=starts_by_login(line, environ),
         login=launcher_login(line, environ),
     )
 

@@ -25,7 +25,7 @@ def list_file_systems(arguments: ProbeArguments) -> list:  # type: ignore[type-a
     for path in usual + [folder for folder in arguments.get("folders", ()) if folder not in job_folders] + job_folders:
         job_folder = path if path in job_folders else ""
         missing_folder = path if path == arguments.get("temporary_folder") and path not in job_folders else ""
-        is_written = path in written
+        is_written = path in written or path in job_folders
         while not os.path.isdir(path) and path != "/":
             path = os.path.dirname(path) or "/"
         room = os.statvfs(path)
@@ -69,7 +69,7 @@ class FileSystem(msgspec.Struct, frozen=True):
     missing_folder: str = ""
     """The job's TMPDIR, if it is not there and would lie on this file system."""
     refused: tuple[str, ...] = ()
-    """Folders on it that a job writes to, and that this user may not write to: /tmp, /dev/shm, home, logs, TMPDIR."""
+    """Folders on it that a job writes to, and that this user may not: /tmp, /dev/shm, home, logs, TMPDIR, its own."""
 
 
 class DiskSpace(Fact, frozen=True):

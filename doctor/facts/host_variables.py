@@ -17,13 +17,15 @@ from doctor.job.variables import communication
 _GPU_FILES = ("nvidia", "kfd", "dxg")
 
 
-def read_shell_variables(arguments: ProbeArguments) -> dict[str, str]:
-    """Runs on the host: the variables of communication libraries, each bounded."""
+def read_startup_variables(arguments: ProbeArguments) -> dict[str, str] | None:
+    """Runs on the host: the variables of communication, each bounded; None where no shell starts the ranks."""
+    if not arguments.get("by_login"):
+        return None
     names = sorted(name for name in os.environ if re.match(r"(NCCL|GLOO|HCCL|TP|TORCH)_[A-Z0-9_]{1,60}$", name))
     return {name: os.environ[name][:256] for name in names[:64]}
 
 
-class ShellVariables(Fact, frozen=True):
+class StartupVariables(Fact, frozen=True):
     """What the start-up files of a host's shell set for programs that are started over SSH.
 
     Raw output, as JSON::
@@ -31,13 +33,15 @@ class ShellVariables(Fact, frozen=True):
         {"GLOO_SOCKET_IFNAME": "eth1"}
     """
 
-    probe = ask(read_shell_variables)
+    probe = ask(read_startup_variables, job=True)
 
     variables: dict[str, str]
 
     @classmethod
-    def read(cls, answer: ProbeAnswer) -> ShellVariables:
-        return cls(variables=communication(msgspec.convert(answer.json(), dict[str, str])))
+    def read(cls, answer: ProbeAnswer) -> StartupVariables:
+        if (variables := msgspec.convert(answer.json(), dict[str, str] | None)) is None:
+            raise Absent("no shell on the hosts starts the ranks")
+        return cls(variables=communication(variables))
 
 
 def read_nccl_files(arguments: ProbeArguments) -> dict[str, str] | None:

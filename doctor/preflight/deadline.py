@@ -13,6 +13,7 @@ import msgspec
 
 from doctor.engine.interrupts import process_age
 from doctor.engine.language import localized, phrase
+from doctor.report.layout.progress_line import stage_words
 
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
@@ -102,8 +103,8 @@ class Heartbeat:
             self.answered += 1
 
     def stage(self, name: str, seconds: float) -> None:
-        """A stage of the smoke run is done; no name: it starts."""
-        self.activity = phrase("smoke run: {name} done", name=name) if name else localized("smoke run: starting")
+        """As `stage_words`."""
+        self.activity = stage_words(name, seconds)
 
     def text(self) -> str:
         """The line, without its end."""

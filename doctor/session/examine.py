@@ -120,24 +120,22 @@ def _arguments(
     inputs: ProbeInputs, options: ExamineOptions, caller: Mapping[str, str], *, is_local: bool
 ) -> dict[str, object]:
     """What questions on the hosts get: what the run keeps, how the launcher logs in, and what a job starts with."""
-    login = msgspec.to_builtins(options.login) if options.login else None
-    is_of_job = bool(options.job_environ) or options.gates_job
-    paths = (options.program, options.output, *options.files)
-    likely = [path for path in (*paths, *options.module[2:3]) if path and not os.path.isabs(path)]
-    likely = likely if options.launch.by_login and not is_local else []
+    is_of_job, by_login = bool(options.job_environ) or options.gates_job, options.by_login and not is_local
+    likely = options.likely_paths if by_login else []
     program, output, *files = (
-        os.path.abspath(path) if path and (is_local or path in likely or os.path.isabs(path)) else "" for path in paths
+        os.path.abspath(path) if path and (is_local or path in likely or os.path.isabs(path)) else ""
+        for path in (options.program, options.output, *options.files)
     )
     module = [os.path.abspath(part) if part == "." or "/" in part else part for part in options.module]
     return {
         **msgspec.to_builtins(inputs),
-        "login": login,
+        "login": msgspec.to_builtins(options.login) if options.login else None,
         "import_folder": options.import_folder,
         "program": program,
         "files": sorted({*files} - {""}),
         "is_started": options.is_started,
         "likely": [path if path == "." else os.path.abspath(path) for path in likely],
-        "launcher": (module or [""])[0],
+        "by_login": by_login,
         "module": module if is_local or "." in likely or _is_sure_elsewhere(options) else (),
         "output": output,
         "counts_gpus": options.counts_gpus,

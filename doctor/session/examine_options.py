@@ -53,6 +53,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the launcher of the launch line reaches the other hosts; None: not over SSH, or that is not known."""
     job_environ: Mapping[str, str] = {}
     """Of a launch line, a file or a process: all that the job has; empty: the caller's."""
+    by_login: bool = False
+    """A shell on each host starts the ranks: what its start-up files set is in their environment."""
     import_folder: str = ""
     """The folder that the job's Python looks into first: absolute; empty where no launch line tells it."""
     program: str = ""
@@ -74,6 +76,12 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Also read every setting and version that `doctor changes` compares."""
     code: Mapping[str, str] | None = None
     """See `doctor.session.replay.Examination`."""
+
+    @property
+    def likely_paths(self) -> list[str]:
+        """Relative paths of a launch line that a shell on each host starts, perhaps in another folder than this one."""
+        paths = (self.program, self.output, *self.files, *self.module[2:3])
+        return [path for path in paths if self.by_login and path and not path.startswith("/")]
 
     @property
     def connection_words(self) -> tuple[str, ...]:

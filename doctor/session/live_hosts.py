@@ -12,6 +12,7 @@ from doctor.engine.language import localized, localized_filled
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import filled
 from doctor.report.layout.formatting import duration
+from doctor.report.layout.progress_line import stage_words
 from doctor.report.layout.terminal import detect_terminal
 from doctor.report.live.live_frame import LiveRow, LiveView, render_frame
 from doctor.report.live.live_screen import LiveScreen, open_screen
@@ -45,8 +46,8 @@ class LiveHosts:
         self._answers[host] = time.monotonic() - self._began, why
 
     def stage(self, name: str, seconds: float) -> None:
-        """All ranks of the smoke run, or all hosts of the network test, have finished a stage."""
-        self._stage = filled("{0} done after {1} s", name, f"{seconds:.1f}") if name else "starting"
+        """As `stage_words`."""
+        self._stage = stage_words(name, seconds)
 
     def note(self, text: str) -> None:
         self._notes.append(text)

@@ -258,10 +258,10 @@ def launch_on_hosts(options: LaunchOptions, records: Mapping[str, HostRecord]) -
         from doctor.facts.host_variables import NcclFiles
 
         files = {host: fact.variables for host, fact in FactCache(records).fleet(NcclFiles).items()}
-    if options.by_login and "ShellVariables" in read:
-        from doctor.facts.host_variables import ShellVariables
+    if "StartupVariables" in read:
+        from doctor.facts.host_variables import StartupVariables
 
-        shells = {host: fact.variables for host, fact in FactCache(records).fleet(ShellVariables).items()}
+        shells = {host: fact.variables for host, fact in FactCache(records).fleet(StartupVariables).items()}
     return job.LaunchConfig.from_options(options, files, shells)
 
 

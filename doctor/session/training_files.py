@@ -14,6 +14,7 @@ from doctor.engine.bounded_read import plain_lines, read_bounded, refusing_unrea
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.environment.launch_trials import starts_by_login
 from doctor.job.job_script import CARRIERS, NotAJobScript, scripts_of
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
@@ -186,9 +187,7 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
     if changes or not folder or _behind_cd(source) or not re.match("torchrun|python", os.path.basename(command)):
         return ()
     has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script
-    if has_path or not (
-        line.is_module or source.by_login
-    ):  # another Python of a host says nothing of what this one imports
+    if has_path or not (line.is_module or _by_login(source)):  # another Python says nothing of what this one imports
         command = shutil.which(command, path=source.environ.get("PATH", "")) or (command if line.is_module else "")
     return (command, line.program if line.is_module else "", *folder, *_needs(line)) if command else ()
 
@@ -286,6 +285,11 @@ def _in_container(line: LaunchLine, environ: Mapping[str, str]) -> bool:
     return bool(line.container) or by_option or by_variable or elsewhere
 
 
+def _by_login(source: JobEnvironment) -> bool:
+    """Whether a shell on each host starts a line that was given, and no job script's."""
+    return source.line is not None and not source.is_of_script and starts_by_login(source.line, source.environ)
+
+
 def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: str = "") -> ExamineOptions:
     """The options with all that the launch line tells; ``script``: the job script in which it stands."""
     launch = options.launch
@@ -297,6 +301,7 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
         launch=launch,
         training=training_of_line(source.written or source.line, script, min(limits, default=None)),
         login=source.login,
+        by_login=_by_login(source),
         job_environ=source.environ,
         import_folder=import_folder(source),
         program=program_path(source),

@@ -250,6 +250,12 @@ def test_a_rule_that_cannot_be_judged_is_named(rule: str) -> None:
     assert outcome.evaluated_hosts == ("w1", "w3")
 
 
+@pytest.mark.parametrize(("most", "is_tried"), [(1, False), (511, False), (512, True), (65535, True)])
+def test_few_connections_at_a_time_do_not_try_a_rule_that_counts_them(most: int, is_tried: bool) -> None:
+    rule = f"-A INPUT -p tcp -m connlimit --connlimit-above {most} --connlimit-mask 0 --connlimit-saddr -j DROP"
+    assert look(saved(rule)).unknown["w2"].by_trial is is_tried
+
+
 def test_a_rule_that_cannot_be_judged_and_makes_no_difference() -> None:
     displayed = saved("-A INPUT -p tcp -m limit --limit 3/min -j LOG", "-A INPUT -m set --match-set x src -j ACCEPT")
     assert look(displayed).status is Status.PASSED

@@ -51,6 +51,7 @@ def test_a_folder_that_belongs_to_others() -> None:
     (tmp, home) = run_check("folder-not-writable", {"a": [DiskSpace(file_systems=rooms)]}).findings
     assert str(tmp).startswith("/tmp: this user may not write there") and "chmod 1777 /tmp" in tmp.values["remedy"]
     assert str(home).startswith("/h/me: this user may not write there") and "chmod" not in home.values["remedy"]
+    assert '`sudo chown "$(id -un)" /h/me`' in home.values["remedy"]
 
 
 def test_a_temporary_folder_of_the_job_that_is_not_there() -> None:

@@ -557,7 +557,6 @@ def hosts_that_start(folder: Path, monkeypatch: pytest.MonkeyPatch, *lacking: st
         monkeypatch.setenv("PATH", f"{own}/bin:/bin")
         line = ["torchrun", "--nnodes", "4", "train.py"]
         options = with_launch_line(ExamineOptions(launch=LaunchOptions()), of_launch_line(line, {}))
-        options = msgspec.structs.replace(options, launch=of_launch_line(line, {}).complete(options.launch))
         asked = find_program(_arguments(ProbeInputs(), options, {}, is_local=False))
         text = msgspec.json.encode(asked).decode().replace(str(own), "/w")
         facts[f"w{number}"] = [answered(JobProgram, msgspec.json.decode(text))]

@@ -248,12 +248,11 @@ def test_what_one_hosts_shell_sets_is_its_environment() -> None:
     """Of communication alone: torchrun gives its ranks MASTER_ADDR, whatever the shell has."""
     outputs = [json.dumps({"NCCL_ALGO": value, "MASTER_ADDR": "old"} if value else {}) for value in ("", "", "Ring")]
     records = {
-        f"w{number}": HostRecord(Visit(), {"ShellVariables": {"": Output(out=text)}})
+        f"w{number}": HostRecord(Visit(), {"StartupVariables": {"": Output(out=text)}})
         for number, text in enumerate(outputs, 1)
     }
-    launch = launch_on_hosts(LaunchOptions(launchers=("torchrun",), by_login=True), records)
+    launch = launch_on_hosts(LaunchOptions(launchers=("torchrun",)), records)
     outcome = run_check.run_check("launch-differs", run_check.fleet(3), launch)
     assert run_check.messages(outcome) == [("w3", "NCCL_ALGO is ring; expected not set")]
-    for options in (LaunchOptions(launchers=("srun",)), LaunchOptions(environ={"NCCL_ALGO": "Tree"}, by_login=True)):
-        launch = launch_on_hosts(options, records)
-        assert run_check.run_check("launch-differs", run_check.fleet(3), launch).findings == ()
+    launch = launch_on_hosts(LaunchOptions(environ={"NCCL_ALGO": "Tree"}), records)
+    assert run_check.run_check("launch-differs", run_check.fleet(3), launch).findings == ()

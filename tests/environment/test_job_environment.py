@@ -27,6 +27,8 @@ from doctor.environment.launch_trials import starts_here
 from doctor.environment.variables import parse_environment
 from doctor.job import LaunchConfig
 from doctor.job.launch_line import read_launch_line
+from doctor.session.examine_options import ExamineOptions
+from doctor.session.training_files import with_launch_line
 from tests.examples import examples
 
 
@@ -222,7 +224,7 @@ def test_a_launcher_without_hosts_starts_its_ranks_here(line: str, environ: dict
     ],
 )
 def test_a_shell_on_each_host_starts_the_ranks(line: str, environ: dict[str, str], by_login: bool) -> None:
-    assert of_launch_line(shlex.split(line), environ).complete(LaunchOptions()).by_login is by_login
+    assert with_launch_line(ExamineOptions(), of_launch_line(shlex.split(line), environ)).by_login is by_login
 
 
 def test_deepspeed_has_a_hostfile_of_its_own(tmp_path: Path) -> None:

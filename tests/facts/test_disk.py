@@ -45,8 +45,8 @@ def test_the_jobs_temporary_folder_is_named_where_it_is_not_there(tmp_path: Path
 
 
 def test_a_folder_that_a_job_writes_to_and_this_user_may_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refused() -> list[str]:
-        return [path for entry in list_file_systems({}) for path in entry["refused"]]
+    def refused(*folders: str) -> list[str]:
+        return [path for entry in list_file_systems({"folders": list(folders)}) for path in entry["refused"]]
 
     monkeypatch.setenv("HOME", str(tmp_path))
     assert refused() == []
@@ -54,6 +54,7 @@ def test_a_folder_that_a_job_writes_to_and_this_user_may_not(monkeypatch: pytest
     assert refused() == [str(tmp_path)]
     monkeypatch.setenv("HOME", str(tmp_path / "none"))
     assert refused() == [], "a user without a home folder"
+    assert refused(str(tmp_path)) == [str(tmp_path)], "the job's own folder"
 
 
 @pytest.mark.parametrize("observed", [[], [{**ROOT_FILE_SYSTEM, "free": 101}], [{**ROOT_FILE_SYSTEM, "free": -1}]])

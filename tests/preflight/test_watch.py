@@ -26,7 +26,9 @@ def test_a_sign_of_life_says_what_is_waited_for() -> None:
     beat.step("b", HostRecord(Visit("refused", "nothing listens")))
     assert beat.text() == "doctor preflight: 12 s, waiting for hosts, 1 of 3 hosts answered, 1 could not be reached"
     beat.stage("training", 4.0)
-    assert "smoke run: training done" in beat.text()
+    assert "smoke run: training done after 4.0 s" in beat.text()
+    beat.stage("try", 0.0)
+    assert "network test: try" in beat.text()
 
 
 def test_it_is_given_again_and_again_until_the_end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -20,6 +21,9 @@ from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.ports import Listeners, ReservedPorts
 from doctor.job import LaunchConfig, limit_items
 
+MANY_CONNECTIONS = 512
+"""Of one host of a job, for which each rank opens some to each host."""
+_COUNTED = re.compile(r"(?:\bct count over|--connlimit-above) (\d{1,9})\b")
 UNCLEAR_RULE = "depends on a rule not evaluated here"
 """Stands in the reason of a verdict that is unknown, before the rule that makes it so."""
 WILDCARDS = ("0.0.0.0", "::")
@@ -200,8 +204,12 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
 def _is_tried(doubt: Obstacle, route: Route, ports: JobPorts) -> bool:
     """Whether the network test tries what a rule is about: all peers, and all ports that the kernel may give or none.
 
-    It tries one or two of those that the kernel gives: a rule about a part of them may spare these.
+    It tries one or two of those that the kernel gives: a rule about a part of them may spare these. So may one that
+    counts connections: the test has few at a time.
     """
+    most = _COUNTED.search(doubt.position.rule)
+    if most and int(most[1]) < MANY_CONNECTIONS:
+        return False
     host_range = to_ranges([(route.local.number, route.local.number)])
     spared = difference(route.fleet_addresses, to_ranges([*doubt.peer_addresses, *host_range]))
     kernel_ports = intersect(doubt.ports, ports.free)

@@ -71,7 +71,7 @@ class _FleetAddresses:
         owners = Counter(
             address
             for listed in lists
-            for address in {one.address for one in listed.interfaces if one.interface != "lo"}
+            for address in {entry.address for entry in listed.interfaces if entry.interface != "lo"}
         )
         # One that a second host has on lo is still its owner's, which the others meet there.
         self.entries = {

@@ -21,6 +21,22 @@ QUICK_SECONDS = 1.0
 _BAR_WIDTH = 24
 
 
+def stage_words(name: str, seconds: float) -> str:
+    """All ranks of the smoke run have finished a stage, so many seconds after its start; without a name it starts.
+
+    Of 0 s: a part of the network test begins.
+
+    >>> stage_words("pairs", 2.31), stage_words("try", 0.0), stage_words("", 0.0)
+    ('smoke run: pairs done after 2.3 s', 'network test: try', 'smoke run: starting')
+    """
+    stage = clean(name, 40)
+    if not name:
+        return localized("smoke run: starting")
+    if not seconds:
+        return phrase("network test: {stage}", stage=stage)
+    return phrase("smoke run: {stage} done after {seconds} s", stage=stage, seconds=f"{seconds:.1f}")
+
+
 class ProgressLine:
     """Counts hosts as they answer, or bytes as they are read.
 
@@ -58,10 +74,9 @@ class ProgressLine:
         self.visible = True
 
     def stage(self, name: str, seconds: float) -> None:
-        """All ranks of the smoke run have finished a stage, so many seconds after its start; no name: it starts."""
+        """As `stage_words`."""
         if self.live:
-            done = phrase("{stage} done after {seconds} s", stage=clean(name, 40), seconds=f"{seconds:.1f}")
-            self.put(f"\r{localized('smoke run: ')}{done if name else localized('starting')}\x1b[K")
+            self.put(f"\r{stage_words(name, seconds)}\x1b[K")
             self.visible = True
 
     def note(self, text: str) -> None:

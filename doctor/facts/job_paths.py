@@ -307,17 +307,17 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
         state = _state_of_started(path)
     module = arguments.get("module")
     environ = dict(arguments.get("environ", {}))
-    likely = arguments.get("likely", [])
-    if "." in likely:
+    likely = list(arguments.get("likely", []))
+    is_by_shell = "." in likely
+    if is_by_shell:
         environ.pop("PYTHONPATH", None)  # that of the caller's shell
     if module and (module[1] or state == "there"):
         files.update(_states_of_modules(environ, path, *module))
-    if module and "." in likely:
+    if module and is_by_shell:
         tool = find_tool(module[0], os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin")
         files[module[0]] = _state_of_started(tool) if tool else "missing"
-    for name in (*likely, *[name for name in files if "." in likely and not name.startswith("/")]):
-        if files.get(name) == "missing":
-            files[name] = "elsewhere"
+    likely += [name for name in files if is_by_shell and not name.startswith("/")]
+    files.update({name: "elsewhere" for name in likely if files.get(name) == "missing"})
     if path in likely and state == "missing":
         state = "elsewhere"
     output = arguments.get("output", "")

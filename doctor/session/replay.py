@@ -252,16 +252,13 @@ class RunIntent(Mapping[type, object]):
 def launch_on_hosts(options: LaunchOptions, records: Mapping[str, HostRecord]) -> job.LaunchConfig:
     """The job's settings, with those of NCCL's files on the hosts and of the shells that start the ranks there."""
     read = {name for record in records.values() for name in record.outputs}
-    files: dict[str, dict[str, str]] = {}
-    shells: dict[str, dict[str, str]] = {}
-    if "NcclFiles" in read:
-        from doctor.facts.host_variables import NcclFiles
+    if not read & {"NcclFiles", "StartupVariables"}:
+        return job.LaunchConfig.from_options(options)
+    from doctor.facts.host_variables import NcclFiles, StartupVariables
 
-        files = {host: fact.variables for host, fact in FactCache(records).fleet(NcclFiles).items()}
-    if "StartupVariables" in read:
-        from doctor.facts.host_variables import StartupVariables
-
-        shells = {host: fact.variables for host, fact in FactCache(records).fleet(StartupVariables).items()}
+    facts = FactCache(records)
+    files = {host: fact.variables for host, fact in facts.fleet(NcclFiles).items()}
+    shells = {host: fact.variables for host, fact in facts.fleet(StartupVariables).items()}
     return job.LaunchConfig.from_options(options, files, shells)
 
 

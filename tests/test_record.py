@@ -164,10 +164,12 @@ def test_json_stays_json_without_its_secrets() -> None:
 def test_a_question_gets_the_given_values_by_their_names() -> None:
     assert set(ProbeArguments.__annotations__) == {
         "asked",
+        "by_login",
         "counts_gpus",
         "environ",
         "files",
         "is_started",
+        "likely",
         "login",
         "module",
         "output",

@@ -165,9 +165,9 @@ def parse_problem(error: BaseException, limit: int = 300, data: bytes = b"") -> 
     malformed, colon, place = text.partition("JSON is malformed: ")
     if malformed or not colon:
         return text
-    problem, _, byte = place.removesuffix(")").rpartition(" (byte ")
+    reason, _, byte = place.removesuffix(")").rpartition(" (byte ")
     return (
-        filled("JSON is malformed: {0} (byte {1})", problem, byte)
-        if byte.isdecimal() and problem in JSON_PROBLEMS
+        filled("JSON is malformed: {0} (byte {1})", reason, byte)
+        if byte.isdecimal() and reason in JSON_PROBLEMS
         else text
     )

@@ -21,7 +21,8 @@ def read_startup_variables(arguments: ProbeArguments) -> dict[str, str] | None:
     """Runs on the host: the variables of communication, each bounded; None where no shell starts the ranks."""
     if not arguments.get("by_login"):
         return None
-    names = sorted(name for name in os.environ if re.match(r"(NCCL|GLOO|HCCL|TP|TORCH)_[A-Z0-9_]{1,60}$", name))
+    libraries = ("NCCL_", "GLOO_", "HCCL_", "TP_", "TORCH_")
+    names = sorted(name for name in os.environ if name.startswith(libraries) and len(name) < 70)
     return {name: os.environ[name][:256] for name in names[:64]}
 
 

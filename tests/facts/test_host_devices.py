@@ -285,8 +285,8 @@ def test_the_table_of_mounts() -> None:
 
 def test_which_mounts_come_and_go() -> None:
     """By whole folders; a network file system counts wherever it is."""
-    passed_over = ("/run", "/run/user/0", "/dev/shm", "/proc/acpi", "/sys/fs/cgroup", "/snap/core/1", "/etc/hosts")
-    kept = ("/", "/runs", "/dev/shm2", "/data/run", "/var/lib/docker2", "/etcetera", "/processed", "/mnt")
+    passed_over = ("/run", "/run/user/0", "/proc/acpi", "/sys/fs/cgroup", "/snap/core/1", "/etc/hosts")
+    kept = ("/", "/runs", "/dev/shm", "/dev/shm2", "/data/run", "/var/lib/docker2", "/etcetera", "/processed", "/mnt")
     rows = "".join(f"tmpfs {target} tmpfs rw 0 0\n" for target in (*passed_over, *kept))
     table = learned(MountTable, {"/proc/self/mounts": Output(out=rows + "nas:/a /run/a nfs4 rw 0 0\n")})
     assert [mount.target for mount in table.disks] == list(kept)

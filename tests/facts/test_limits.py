@@ -24,7 +24,7 @@ def test_the_kernels_table() -> None:
         nofile=Limit(1024, 1048576),
         memlock=Limit(65536, None),
         nproc=Limit(127235, 127235),
-        others={"cpu time": Limit(None, None)},
+        others={"cpu time": Limit(None, None), "address space": Limit(None, None)},
     )
 
 

@@ -293,6 +293,7 @@ ROWS = [
         blamed=(1, 2),
         values={"holder": "sb0002", "interface": "lo"},
         says="comes back to itself",
+        also=("peer-unreachable",),
         apart=("*",),
     ),
 ]

@@ -68,7 +68,7 @@ NOT_RUN = {
     "software, and the job's own programs and settings": """
         pip {pip} {path} python sh apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git
         chmod uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP
-        {python} make mkdir command sbatch accelerate
+        {python} make mkdir command cd sbatch accelerate
         env --within DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed
         int(os {trial} dos2unix""",
     "would change this machine's clock, services, mounts or frequency": """

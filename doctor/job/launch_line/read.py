@@ -369,10 +369,10 @@ class _Reader:
             source = next((word.unresolved for word in argv if word.unresolved), "no command in the text")
             self.unresolved.setdefault("program", source)
             return
-        if self.launchers:
-            self.computed |= {word.unresolved for word in command.argv} | set(command.unresolved.values())
-            self.computed -= {part.unresolved for part in open_parts}
-            self.computed -= {piece.unresolved for value in open_values.values() for piece in value.pieces}
+        if self.launchers:  # computed on each host: what is left where all that the outer shell computes is known
+            known = evaluate(text, {**dict.fromkeys(open_values, "0"), **environ}, None, (Word("0"),) * len(open_parts))
+            inner = _command_with_launcher(known.commands) or command
+            self.computed |= {word.unresolved for word in inner.argv} | set(inner.unresolved.values())
         self._set(command.environ, {f"{name}=": source for name, source in command.unresolved.items()})
         self.removed |= command.unset
         if command.conditional:

@@ -283,7 +283,7 @@ class _JobInput:
             _names_among_hosts(inventory),
             LaunchConfig.from_options(self.launch),
             self.table,
-            environ if options.gates_job or batch_allocation(environ) else {},
+            {**environ, **options.job_environ} if options.gates_job or batch_allocation(environ) else {},
             is_carried=batch_allocation(environ) is not None or inventory.local,
         )
         self.probe_inputs = msgspec.structs.replace(probe_inputs, paths=options.paths)

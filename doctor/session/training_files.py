@@ -285,6 +285,13 @@ def _in_container(line: LaunchLine, environ: Mapping[str, str]) -> bool:
     return bool(line.container) or by_option or by_variable or elsewhere
 
 
+def _job_environ(source: JobEnvironment) -> dict[str, str]:
+    """What the ranks get, without a TMPDIR of a script whose commands may make that folder before the line."""
+    line = source.line
+    is_known = line is not None and not line.conditional and (line.is_first or not source.is_of_script)
+    return {name: value for name, value in source.environ.items() if is_known or name != "TMPDIR"}
+
+
 def _by_login(source: JobEnvironment) -> bool:
     """Whether a shell on each host starts a line that was given, and no job script's."""
     return source.line is not None and not source.is_of_script and starts_by_login(source.line, source.environ)
@@ -302,7 +309,7 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
         training=training_of_line(source.written or source.line, script, min(limits, default=None)),
         login=source.login,
         by_login=_by_login(source),
-        job_environ=source.environ,
+        job_environ=_job_environ(source),
         import_folder=import_folder(source),
         program=program_path(source),
         is_started=bool(source.line and not source.line.interpreter),

@@ -136,6 +136,29 @@ def test_the_namespaces_of_the_process_of_like_are_judged(is_apart: bool, word: 
     assert done.stdout.split()[2] == word, done
 
 
+@pytest.mark.parametrize(
+    ("script", "word"),
+    [
+        ("export TMPDIR=/proc/none\nLAUNCH", "WARN"),
+        ("export TMPDIR=FOLDER\nmkdir -p $TMPDIR\nLAUNCH", "OK"),
+        ("export TMPDIR=FOLDER\nsource prepare.sh\nLAUNCH", "OK"),
+        ("env TMPDIR=/proc/none LAUNCH", "WARN"),
+        ("export TMPDIR=/tmp\nLAUNCH", "OK"),
+    ],
+)
+def test_the_tmpdir_of_a_script_is_the_jobs_where_nothing_before_the_launch_may_make_it(
+    tmp_path: Path, script: str, word: str
+) -> None:
+    """Seen: that of the shell was judged."""
+    text = script.replace("FOLDER", str(tmp_path / "made")).replace("LAUNCH", "torchrun --nproc-per-node 2 t.py")
+    (tmp_path / "job.sh").write_text(f"#!/bin/bash\n{text}\n")
+    (tmp_path / "t.py").touch()
+    line = [sys.executable, "-m", "doctor", "preflight", "--select", "folder-not-writable", "--job-script", "job.sh"]
+    environ = {**CLEAN, "PYTHONPATH": str(ROOT), "TMPDIR": "/tmp"}
+    done = run(line, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split()[2] == word, done
+
+
 def test_the_hosts_of_a_saved_environment_are_those_of_the_job(tmp_path: Path) -> None:
     """Seen: this host alone was checked, and the job of two others might start."""
     saved = tmp_path / "job.env"

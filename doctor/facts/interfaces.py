@@ -51,7 +51,7 @@ def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
         driver = {} if flags & 8 else _offloads(asking, name)
         driver["txqueuelen"] = str(struct.unpack("=I", values.get(13, bytes(4)))[0])
         links.append([name, bool(flags & 1), bool(flags & 64), bool(flags & 8), mtu, kind, physical, 10 in values])
-        links[-1].append(driver)
+        links[-1] += [driver, index]
     asking.close()
     addresses = []
     for index, family, value, prefix, label in listed_addresses(4096):
@@ -99,6 +99,8 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
     """It is a port of a bridge or a bond."""
     driver: dict[str, str] | None = None
     """What its driver is set to: offloads, on or off, and the length of its queue; None: not read."""
+    index: int = 0
+    """The kernel's number of it; 0: not read."""
 
     @property
     def is_container_bridge(self) -> bool:

@@ -193,7 +193,7 @@ def unreachable(chosen: Mapping[str, SocketChoice], interfaces: Mapping[str, Int
     if len(used) < 2:
         return []
     faults = [*_families(used), *_loopback(used), *_shared(used, interfaces), *_without_carrier(used, interfaces)]
-    faults += _link_local(used)
+    faults += _link_local(used, interfaces)
     blamed = {fault.host for fault in faults}
     rest = {host: choice for host, choice in used.items() if host not in blamed and not choice.is_loopback}
     faults += _routes(rest, interfaces)
@@ -289,9 +289,13 @@ def _shared(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
             yield from (Unreachable(host, used[host], reason, "shared") for host in hosts)
 
 
-def _link_local(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
-    """Gloo announces the number of its own interface with such an address. Measured with PyTorch 2.13: none connect."""
-    for host, choice in used.items():
+def _link_local(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> Iterator[Unreachable]:
+    """Gloo announces the number of its own interface with such an address. Measured with PyTorch 2.13: hosts connect
+    where their interfaces have the same number, and else do not.
+    """
+    links = {host: interfaces[host].link(choice.interface) for host, choice in used.items() if host in interfaces}
+    numbers = {link.index if link else 0 for link in links.values()}
+    for host, choice in used.items() if len(numbers) != 1 or 0 in numbers else ():
         if choice.library == "Gloo" and ipaddress.ip_address(choice.address).is_link_local and ":" in choice.address:
             yield Unreachable(host, choice, "it is a link-local address, which has no meaning on other hosts", "family")
 

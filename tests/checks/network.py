@@ -13,8 +13,8 @@ GPUS = GpuCards(pci=1, driver="NVRM", tool=True)
 LO = Link("lo", True, True, True, 65536, "", False, False)
 
 
-def link(name: str, *, up: bool = True, running: bool = True, mtu: int = 1500, kind: str = "") -> Link:
-    return Link(name, up, up and running, name == "lo", mtu, kind, not kind, False)
+def link(name: str, *, up: bool = True, running: bool = True, mtu: int = 1500, kind: str = "", index: int = 0) -> Link:
+    return Link(name, up, up and running, name == "lo", mtu, kind, not kind, False, index=index)
 
 
 def interfaces(*links: Link, routes: tuple[str, ...] = (), has_rules: bool = False, **addresses: str) -> Interfaces:

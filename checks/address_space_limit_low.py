@@ -17,9 +17,9 @@ def address_space_limit_low(limits: ResourceLimits, gpus: GpuCards | None, launc
 
     ## What to do
     - Job: in the script that starts the job, `ulimit -{letter} unlimited`.
-    - Host: on {host}, `grep -rnE 'ulimit .*-{letter}|{item}' /etc/profile /etc/profile.d /etc/security ~/.bashrc
-      ~/.profile` shows what sets the limit: delete that line, then log in again. Of a service: `LimitAS=infinity`,
-      `LimitDATA=infinity` or `LimitSTACK=infinity`. Of a job of Grid Engine: a larger h_vmem.
+    - Host: on {host}, `grep -rnE 'ulimit .*-{letter}|^[^#]*[[:space:]]{item}[[:space:]]' /etc/profile /etc/profile.d
+      /etc/security ~/.bashrc ~/.profile` shows what sets the limit: delete that line, then log in again. Of a service:
+      `LimitAS=infinity`, `LimitDATA=infinity` or `LimitSTACK=infinity`. Of a job of Grid Engine: a larger h_vmem.
 
     ## In a container
     The container of {host} has the limits of its runtime. On its machine: `LimitAS=infinity`, `LimitDATA=infinity` or

@@ -1,3 +1,7 @@
+import re
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from doctor.facts.gpu import GpuCards
@@ -51,3 +55,16 @@ def test_with_a_gpu_any_limit_of_address_space_is_told() -> None:
 def test_who_can_raise_it() -> None:
     assert "`ulimit -v unlimited`" in advice(NAME, run_check(NAME, {"a": [_limits(ADDRESS_SPACE, GIB)]}))
     assert "`ulimit -d unlimited`" not in advice(NAME, run_check(NAME, {"a": [_limits(DATA, GIB, GIB)]}))
+
+
+def test_the_printed_command_finds_the_line_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "limits.conf").write_text("# as many as there are\n*  hard  as  700000\n*  soft  nofile  9\n")
+    (tmp_path / "login.sh").write_text("alias ll='ls -l'\nulimit -S -v 700000\n")
+    text = advice(NAME, run_check(NAME, {"a": [_limits(ADDRESS_SPACE, GIB, GIB)]}))
+    command = re.search(r"`(grep -rnE '[^']*') /etc/profile ", text)
+    assert command, text
+    done = subprocess.run(["sh", "-c", f"{command[1]} {tmp_path}"], capture_output=True, text=True)
+    assert sorted(line.rpartition("/")[2] for line in done.stdout.splitlines()) == [
+        "limits.conf:2:*  hard  as  700000",
+        "login.sh:2:ulimit -S -v 700000",
+    ]

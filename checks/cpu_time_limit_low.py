@@ -17,8 +17,8 @@ def cpu_time_limit_low(limits: ResourceLimits, launch: LaunchConfig) -> Iterator
     ## What to do
     - Job: in the script that starts the job, `ulimit -t unlimited`.
     - Host: on {host}, `grep -rnE 'ulimit .*-t|^[^#]*[[:space:]]cpu[[:space:]]' /etc/profile /etc/profile.d
-      /etc/security ~/.bashrc ~/.profile` shows what sets the limit: delete that line, then log in again. Of a service: `LimitCPU=infinity`. Of Slurm:
-      `PropagateResourceLimitsExcept=CPU` in slurm.conf.
+      /etc/security ~/.bashrc ~/.profile` shows what sets the limit: delete that line, then log in again. Of a service:
+      `LimitCPU=infinity`. Of Slurm: `PropagateResourceLimitsExcept=CPU` in slurm.conf.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit cpu=-1`. In Kubernetes, Volcano and MindCluster a

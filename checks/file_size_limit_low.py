@@ -16,7 +16,8 @@ def file_size_limit_low(limits: ResourceLimits, launch: LaunchConfig) -> Iterato
     ## What to do
     - Job: in the script that starts the job, `ulimit -f unlimited`.
     - Host: on {host}, `grep -rnE 'ulimit .*-f|^[^#]*[[:space:]]fsize[[:space:]]' /etc/profile /etc/profile.d
-      /etc/security ~/.bashrc ~/.profile` shows what sets the limit: delete that line, then log in again. Of a service: `LimitFSIZE=infinity`.
+      /etc/security ~/.bashrc ~/.profile` shows what sets the limit: delete that line, then log in again. Of a service:
+      `LimitFSIZE=infinity`.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit fsize=-1`. In Kubernetes, Volcano and MindCluster a

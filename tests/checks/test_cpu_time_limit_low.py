@@ -29,4 +29,6 @@ def test_a_limit_that_the_job_may_raise_itself() -> None:
 
 
 def test_a_limit_that_only_root_can_raise() -> None:
-    assert "grep -rnE 'ulimit .*-t|^[^#]*[[:space:]]cpu[[:space:]]'" in advice(NAME, run_check(NAME, {"a": [_limits(7200, 7200)]}))
+    assert "grep -rnE 'ulimit .*-t|^[^#]*[[:space:]]cpu[[:space:]]'" in advice(
+        NAME, run_check(NAME, {"a": [_limits(7200, 7200)]})
+    )

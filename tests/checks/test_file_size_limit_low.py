@@ -31,4 +31,6 @@ def test_a_limit_that_the_job_may_raise_itself() -> None:
 
 
 def test_a_limit_that_only_root_can_raise() -> None:
-    assert "grep -rnE 'ulimit .*-f|^[^#]*[[:space:]]fsize[[:space:]]'" in advice(NAME, run_check(NAME, {"a": [_limits(1 << 20, 1 << 20)]}))
+    assert "grep -rnE 'ulimit .*-f|^[^#]*[[:space:]]fsize[[:space:]]'" in advice(
+        NAME, run_check(NAME, {"a": [_limits(1 << 20, 1 << 20)]})
+    )

@@ -1,8 +1,9 @@
 import shlex
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor.analysis.majority import split
 from doctor.engine.addresses import means_own_host
 from doctor.facts.host_variables import StartupVariables
 from doctor.facts.job_paths import JobProgram
@@ -87,20 +88,18 @@ def launch_differs(
 
 
 def _programs(codes: Mapping[str, str], paths: Collection[str]) -> Iterator[Finding]:
-    """The hosts whose program is not that of most; all of them where there is no majority."""
-    counts = Counter(codes.values())
-    norm, count = counts.most_common(1)[0] if counts else ("", 0)
-    others = [host for host, code in codes.items() if code != norm or 2 * count <= len(codes)]
-    if len(counts) < 2 or len(paths) > 1:
+    """The hosts whose program is not that of most; all of them at a tie."""
+    parts = split(codes, codes.__getitem__)
+    if parts is None or len(paths) > 1:
         return
-    holder, path = next(host for host, code in codes.items() if code == norm), *paths
+    holder, path = parts.norm, *paths
     yield Finding(
         "{path} differs: {count} of {total} hosts have the same one",
-        hosts=others,
+        hosts=parts.differing,
         path=path,
-        count=count,
+        count=list(codes.values()).count(codes[holder]),
         total=len(codes),
-        observed=filled("{0} versions", len(counts)),
+        observed=filled("{0} versions", parts.kinds),
         expected="the same program on all hosts",
         remedy=filled(
             "Where the program of {0} is right, on each other host: `rsync -a {1}:{2} {3}`.",

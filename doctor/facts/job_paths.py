@@ -11,7 +11,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.remote.runtime.processes import run_tool
-from doctor.remote.runtime.reading import find_interpreter, find_tool, interpreter_of
+from doctor.remote.runtime.reading import find_interpreter, interpreter_of
 
 
 def _checksum(path: str, size: int, end: float) -> str:
@@ -217,7 +217,7 @@ def _states_of_modules(
     folders = environ.get("PYTHONPATH", "").split(":") if not os.path.isabs(folder) else []
     if any(part and not os.path.isabs(part) for part in folders):
         return {}
-    tool = (find_interpreter(launcher, os.environ.get("PATH", "")) or [""])[0]
+    tool = (find_interpreter(launcher) or [""])[0]
     python = tool if os.path.basename(tool).startswith("python") else interpreter_of(tool)
     if not os.path.basename(python).startswith("python") or not os.access(python, os.X_OK):
         return {}
@@ -314,7 +314,7 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
     if module and (module[1] or state == "there"):
         files.update(_states_of_modules(environ, path, *module))
     if module and is_by_shell:
-        tool = find_tool(module[0], os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin")
+        tool = (find_interpreter(module[0]) or [""])[0]
         files[module[0]] = _state_of_started(tool) if tool else "missing"
     likely += [name for name in files if is_by_shell and not name.startswith("/")]
     files.update({name: "elsewhere" for name in likely if files.get(name) == "missing"})

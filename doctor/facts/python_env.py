@@ -83,7 +83,7 @@ end: two fifths of the CPU time of an import of torch.
 def find_python(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the path of the job's interpreter; empty when there is none."""
     requested = arguments.get("python", "")
-    python = find_interpreter(requested, os.environ.get("PATH", ""), (arguments.get("module") or ("",))[0])
+    python = find_interpreter(requested, launcher=(arguments.get("module") or ("",))[0])
     return {"asked": requested, "path": (python or [""])[0]}
 
 
@@ -111,7 +111,7 @@ def ask_interpreter(
     No lines: there is no such interpreter, or it failed, as the answer says. ``ends``: what the last line begins with.
     """
     requested = arguments.get("python", "")
-    python = find_interpreter(requested, os.environ.get("PATH", ""), (arguments.get("module") or ("",))[0])
+    python = find_interpreter(requested, launcher=(arguments.get("module") or ("",))[0])
     answer: dict[str, Any] = {"asked": requested, "path": (python or [""])[0]}
     if not python:
         return answer, []
@@ -302,7 +302,7 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
     The last one, where no other went well, is without the job's variables.
     """
     requested = arguments.get("python", "")
-    python = find_interpreter(requested, os.environ.get("PATH", ""), (arguments.get("module") or ("",))[0])
+    python = find_interpreter(requested, launcher=(arguments.get("module") or ("",))[0])
     answer: dict[str, Any] = {"asked": requested, "path": (python or [""])[0], "set_env": "", "tries": []}
     if not python:
         return answer

@@ -99,6 +99,7 @@ BOMBS = {
     "words": "torchrun " + "a " * 400_000,
     "shells": "bash -c '" * 50_000,
     "folders": "".join(f"cd /a{i}\nulimit -n {i}\n" for i in range(900)) + "torchrun t.py\n" * 256,
+    "texts within": ": " + " ".join(f"w{i}" for i in range(120_000)) + "\n" + "eval x\n" * 1900 + "torchrun t.py\n",
     "joined": "cd a && " * 1900 + "torchrun t.py\n",
     "written": "set -e\n" + "".join(f"pwd > /a/{i}\n" for i in range(1700)) + "torchrun t.py\n" * 256,
     "operators": "&|;()" * 150_000,

@@ -195,9 +195,14 @@ def read_stamp(text: str, year: int) -> Stamp:
 
 def first_time(lines: Iterable[bytes], year: int) -> float | None:
     """The time that the first line shows of those that show one."""
-    heads = (line[:_HEAD].decode("utf-8", "replace") for line in lines if _CLOCK.search(line, 0, _HEAD))
-    stamps = (read_stamp(head, year).time for head in heads)
-    return next((time for time in stamps if time is not None), None)
+    times = (_time_of(line, year) for line in lines)
+    return next((time for time in times if time is not None), None)
+
+
+def _time_of(line: bytes, year: int) -> float | None:
+    if not _CLOCK.search(line, 0, _HEAD):
+        return None
+    return read_stamp(line[:_HEAD].decode("utf-8", "replace"), year).time
 
 
 class TimesAbove:
@@ -216,10 +221,7 @@ class TimesAbove:
         if last < first or place < first:
             place, time = first, None
         for above in range(at, last, -1):
-            if (
-                _CLOCK.search(lines[above], 0, _HEAD)
-                and (seconds := first_time([lines[above]], self._year)) is not None
-            ):
+            if (seconds := _time_of(lines[above], self._year)) is not None:
                 place, time = above, seconds
                 break
         self._last = lines, at, place, time

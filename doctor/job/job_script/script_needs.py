@@ -34,6 +34,7 @@ class ScriptText:
     def __init__(self, shell: ShellText, text: str) -> None:
         self._shell = shell
         self._written = "\n".join(match[0] for match in _WRITES.finditer(text))
+        self._heads = [command.argv[0].text.rpartition("/")[2] if command.argv else "" for command in shell.commands]
         self._places = [step.place for step in shell.steps]
         self._folders = shell.folders()
         self._ends = {
@@ -72,11 +73,9 @@ class ScriptText:
 
     def _end_of(self, names: frozenset[str]) -> tuple[int, int]:
         """How many commands, and lines with all followed, have these names alone."""
-        commands, unread = self._shell.commands, self._shell.unread
-        heads = [command.argv[0].text.rpartition("/")[2] if command.argv else "" for command in commands]
-        others = (place for place, head in enumerate(heads) if head and head not in names)
-        lines = (part.line for part in unread if part.text not in names)
-        return next(others, len(commands)), min(lines, default=1 << 30)
+        others = (place for place, head in enumerate(self._heads) if head and head not in names)
+        lines = (part.line for part in self._shell.unread if part.text not in names)
+        return next(others, len(self._heads)), min(lines, default=1 << 30)
 
     def _are_all(self, names: frozenset[str], place: int, line: int = 1 << 30) -> bool:
         """Whether the commands before a place, and what was not followed before a line, have these names alone."""

@@ -51,7 +51,7 @@ def without_functions(
     ``also_called``: words of the text around it.
     """
     spans: dict[str, tuple[int, int, int]] = {}
-    called = set(also_called)
+    called: set[str] = set()
     before, position = ";", 0
     while position < len(tokens):
         token = tokens[position]
@@ -65,6 +65,7 @@ def without_functions(
             continue
         called |= {token.keyword} if before in _BEFORE_COMMAND else set()
         before, position = token.operator or token.keyword, position + 1
+    called |= also_called & spans.keys()
     kept: list[Token] = []
     end = 0
     for start, _, last in sorted(span for name, span in spans.items() if name in called):

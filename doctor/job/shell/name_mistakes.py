@@ -67,6 +67,12 @@ def value_behind(command: str, two: Sequence[Token], variables: ShellVariables) 
         yield command, f"{name} {word}", f"{command} {name}={word}"
 
 
+def emptied(command: str, before: Token, token: Token) -> Iterator[tuple[str, str, str]]:
+    """``export NODE_RANK= 0``: a value apart from its name."""
+    if apart := value_apart(before, token):
+        yield command, f"{before.keyword} {apart}", f"{command} {before.keyword}{apart}"
+
+
 def command_mistakes(
     argv: Sequence[Word], assignments: Sequence[Token], variables: ShellVariables, line: int
 ) -> Iterator[tuple[str, str, str]]:

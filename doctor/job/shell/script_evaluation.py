@@ -24,14 +24,12 @@ from doctor.job.shell.blocks import (
     without_functions,
 )
 from doctor.job.shell.flow import CommandParts, Flow
-from doctor.job.shell.name_mistakes import command_mistakes, name_mistakes, unclosed, value_behind
+from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
-from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name, value_apart
+from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
 
-_MOST_COMMANDS = 2000
-_MOST_EXPORTED = 512
-_MOST_UNREAD = 64
+_MOST_COMMANDS, _MOST_EXPORTED, _MOST_UNREAD = 2000, 512, 64
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -118,9 +116,8 @@ class _Evaluation:
     def _run(self, tokens: list[Token]) -> None:
         for command, operator in self._simple_commands(tokens):
             line = command[0].line if command else 0
-            is_long, deepest = len(self.commands) >= _MOST_COMMANDS, filled("blocks nested deeper than {0}", _DEEPEST)
-            if is_long or len(self.blocks) > _DEEPEST:
-                self._note("...", filled("more than {0} commands", _MOST_COMMANDS) if is_long else deepest, line)
+            if reason := self._too_much():
+                self._note("...", reason, line)
                 return
             if command:
                 begin, unbound = (len(self.commands), len(self.flow.steps)), self.flow.unbound(command, self.variables)
@@ -130,6 +127,12 @@ class _Evaluation:
                 parts = CommandParts(line, argv, files, unbound, range(begin[0], len(self.commands)), begin[1])
                 self.flow.note(parts, self.blocks, is_certain=not (self.blocks or self.after))
             self.after = {"||": "||", "&&": "&&" if self.last_is_test else self.after}.get(operator, "")
+
+    def _too_much(self) -> str:
+        """Why the rest is not read; empty where it is."""
+        if len(self.commands) >= _MOST_COMMANDS:
+            return filled("more than {0} commands", _MOST_COMMANDS)
+        return filled("blocks nested deeper than {0}", _DEEPEST) if len(self.blocks) > _DEEPEST else ""
 
     def _simple_commands(self, tokens: list[Token]) -> Iterator[tuple[list[Token], str]]:
         command: list[Token] = []
@@ -246,8 +249,7 @@ class _Evaluation:
                     names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
                     for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
                         self._forget(name, filled("set by a loop in line {0}", line))
-                    return []
-                if keyword == "case":
+                if keyword in ("for", "select", "case"):
                     return []
             elif keyword in OPENING.values():
                 if self.blocks and OPENING.get(self.blocks[-1].keyword) == keyword:
@@ -306,9 +308,7 @@ class _Evaluation:
                 value = token.keyword[1:] or "".join(after.keyword for after in arguments[number + 1 : number + 2])
                 self.mistakes.append((command, f"{before} {token.keyword}", f"{command} {before}={value}"))
             self.mistakes += value_behind(command, arguments[number : number + 2] if exports else [], self.variables)
-            if number and (apart := value_apart(arguments[number - 1], token)):
-                emptied = arguments[number - 1].keyword
-                self.mistakes.append((command, f"{emptied} {apart}", f"{command} {emptied}{apart}"))
+            self.mistakes += emptied(command, arguments[number - 1], token) if number else []
             before = name
             if name and exports:
                 self.variables.exported.add(name)
@@ -319,13 +319,12 @@ class _Evaluation:
         """Whether the command changes nothing but the shell itself."""
         arguments = [word.text for word in argv[1:]]
         if name == "unset":
-            for variable in arguments:
-                if not variable.startswith("-"):
-                    if self._is_conditional() or "[" in variable:
-                        self._forget(variable.partition("[")[0], "unset on a condition")
-                    else:
-                        self.variables.remove(variable)
-                        self._mark(variable)
+            for variable in (word for word in arguments if not word.startswith("-")):
+                if self._is_conditional() or "[" in variable:
+                    self._forget(variable.partition("[")[0], "unset on a condition")
+                else:
+                    self.variables.remove(variable)
+                    self._mark(variable)
         elif name in ("read", "mapfile", "readarray", "getopts") or (name == "printf" and arguments[:1] == ["-v"]):
             for variable in filter(_NAME.fullmatch, arguments):
                 self._forget(variable, filled("set by {0} in line {1}", name, line))
@@ -365,14 +364,16 @@ class _Evaluation:
         """Runs another text in this shell."""
         try:
             tokens = [token._replace(line=line) for token in tokenize(text)]
-            if self.depth >= _DEEPEST_TEXT:
-                raise UnreadableShell("is not followed", line)
         except UnreadableShell as error:
             self._note(command, error.reason, line)
             return
-        self.word_texts |= {token.keyword for token in tokens}
+        if self.depth >= _DEEPEST_TEXT:
+            self._note(command, "is not followed", line)
+            return
+        self.word_texts.update(token.keyword for token in tokens)
         tokens, functions, _ = without_functions(tokens, self.word_texts)
-        self.functions, self.not_called = self.functions | functions, self.not_called | functions
+        self.functions.update(functions)
+        self.not_called.update(functions)
         self._nested(tokens)
 
     def _nested(self, tokens: list[Token]) -> None:
@@ -386,7 +387,7 @@ class _Evaluation:
         self.depth -= 1
 
     def _close_all(self, depth: int) -> None:
-        if len(self.commands) < _MOST_COMMANDS and len(self.blocks) <= _DEEPEST:
+        if not self._too_much():
             self.mistakes += unclosed(self.blocks[depth:])
         while len(self.blocks) > depth:
             self._close()

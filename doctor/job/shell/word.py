@@ -116,22 +116,25 @@ class ShellText(msgspec.Struct, frozen=True):
 
     def folders(self, path: str = "") -> list[tuple[str, str]]:
         """The same before each of `steps`, and behind the last."""
-        folder, unknown = "", ""
-        listed = [(folder, unknown)]
+        listed = [("", "")]
         for step in self.steps:
-            (name, *arguments), is_move = step.argv, step.argv[0].text in FOLDERS
-            target = arguments[0].text if len(arguments) == 1 and arguments[0].text[:1] not in "-~" else ""
-            beside = beside_script(f"{target}/.") if path and is_move else ""
-            is_beside = beside not in ("", f"{target}/.") and re.search(r"\$\{?0|BASH_SOURCE", target)
-            if is_move and not unknown:
-                is_known = (
-                    name.text == "cd" and target and step.is_certain and (is_beside or not arguments[0].unresolved)
-                )
-                folder = os.path.join(folder, os.path.join(os.path.dirname(path), beside) if is_beside else target)
-                if not is_known or len(folder) > _LONGEST_PATH:
-                    folder, unknown = "", " ".join(word.unresolved or word.text for word in (name, *arguments))
-            listed.append((folder, unknown))
+            folder, unknown = listed[-1]
+            is_move = step.argv[0].text in FOLDERS and not unknown
+            listed.append(_moved(folder, step, path) if is_move else (folder, unknown))
         return listed
+
+
+def _moved(folder: str, step: Step, path: str) -> tuple[str, str]:
+    """The folder behind a change of it, and the ``cd`` that only a shell knows."""
+    name, *arguments = step.argv
+    target = arguments[0].text if len(arguments) == 1 and arguments[0].text[:1] not in "-~" else ""
+    beside = beside_script(f"{target}/.") if path else ""
+    is_beside = beside not in ("", f"{target}/.") and re.search(r"\$\{?0|BASH_SOURCE", target)
+    is_known = name.text == "cd" and target and step.is_certain and (is_beside or not arguments[0].unresolved)
+    folder = os.path.join(folder, os.path.join(os.path.dirname(path), beside) if is_beside else target)
+    if is_known and len(folder) <= _LONGEST_PATH:
+        return folder, ""
+    return "", " ".join(word.unresolved or word.text for word in step.argv)
 
 
 def unread(text: str, reason: str, line: int = 0) -> UnreadText:

@@ -142,13 +142,13 @@ def interpreter_of(path):
     return os.fsdecode(next(filter(None, command), b""))
 
 
-def find_interpreter(name, path, launcher=""):
+def find_interpreter(name, path=None, launcher=""):
     """The words that start the job's interpreter: a file, or a command line; without a name the interpreter of the
     launcher's script, else python3, else python.
 
-    None where nothing is found for the first of them.
+    ``path``: in place of PATH. None where nothing is found for the first of them.
     """
-    path += ":/usr/local/bin:/usr/bin"
+    path = (os.environ.get("PATH", "") if path is None else path) + ":/usr/local/bin:/usr/bin"
     script = find_tool(launcher, path) if launcher and not name else None
     for named in (script or "", interpreter_of(script) if script else ""):
         if os.path.basename(named).startswith("python") and os.access(named, os.X_OK):

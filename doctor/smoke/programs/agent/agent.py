@@ -167,10 +167,8 @@ class Agent(OrderedProgram):
         """Starts the interpreter that becomes the ranks ("fork"), or one for each of them ("exec")."""
         if seconds:
             self.deadline = time.monotonic() + seconds
-        argv, environ = (
-            find_interpreter(python, os.environ.get("PATH", "")) or [python or "python3"],
-            rank_environment(plan, master, self.mark, peer),
-        )
+        argv = find_interpreter(python) or [python or "python3"]
+        environ = rank_environment(plan, master, self.mark, peer)
         early = self.take_early(mine if start == "fork" and hosts_store else None, argv, environ)
         files = early.files if early else InheritedFiles(mine, self.watcher)
         memory = mmap.mmap(files.recorders, PAGE_SIZE * len(mine))
@@ -208,10 +206,8 @@ class Agent(OrderedProgram):
         """
         if not self.store or any(accelerators().values()):
             return
-        argv, environ = (
-            find_interpreter(python, os.environ.get("PATH", "")) or [python or "python3"],
-            rank_environment(plan, ["", 0], self.mark),
-        )
+        argv = find_interpreter(python) or [python or "python3"]
+        environ = rank_environment(plan, ["", 0], self.mark)
         try:
             files = InheritedFiles(mine, self.watcher)
             inherited = files.of(mine) + [self.store.fileno()]

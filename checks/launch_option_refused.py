@@ -5,11 +5,12 @@ from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 from doctor.job.variable_names import is_misspelt
 
+ENDS = ("exit", "exec", "false")
 CASES = {
     "PROGRAM": "An interpreter",
     "--allow-run-as-root": "A missing flag",
     "as a command": "A line that ends",
-    **dict.fromkeys(("exit", "exec"), "An end"),
+    **dict.fromkeys(ENDS, "An end"),
     **dict.fromkeys(("#SBATCH", "#PBS"), "A late line"),
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
@@ -29,6 +30,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
     - A line that ends: write {expected}: without it {launcher} runs {option} as a command of its own.
     - An end: move `{option}` {observed} of the script behind the launch line, or delete it.
+    - A function: below it, write its name on a line of its own, without the parentheses: no command of the script does.
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line; on the host of rank 0, `hostname -I | cut
       -d' ' -f1` prints its address. `accelerate env` shows what the
@@ -57,14 +59,19 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
         expected = f"--{right[2:].replace('-', '_')}" if right.startswith("--") and "_" in option else right
         expected = right if expected == option else expected
         is_name = is_misspelt(option.lower(), expected.lower())
+        is_function = option.endswith("()")
+        case = "A function" if is_function else CASES.get(option, CASES.get(value, "A wrong value"))
+        text = "{launcher} refuses {option} {observed}; expected {expected}"
+        if is_function or option in ENDS:
+            text = "the script does not reach the launch line: {option} {observed}; expected {expected}"
         misspelt = "{launcher} refuses {option}, which is misspelt; expected {expected}"
         yield Finding(
-            misspelt if is_name and not value else "{launcher} refuses {option} {observed}; expected {expected}",
+            misspelt if is_name and not value else text,
             launcher=launcher,
             option=option,
             observed=value or "without a value",
             expected=expected,
-            case="A wrong name" if is_name else CASES.get(option, CASES.get(value, "A wrong value")),
+            case="A wrong name" if is_name else case,
         )
     for launcher, answer, message, trial in launch.trials:
         if not message:

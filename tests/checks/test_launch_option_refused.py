@@ -612,3 +612,24 @@ def test_an_option_of_the_launcher_behind_the_program_is_given_to_the_program(
     findings = {finding.values["option"]: finding.values["expected"] for finding in outcome.findings}
     assert findings.keys() == options.keys() and all(findings[name].startswith(text) for name, text in options.items())
     assert all(finding.is_warning for finding in outcome.findings)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "case"),
+    [
+        ("f() {\n  torchrun t.py\n}\n", "f() in line 1; expected a call of it", "A function"),
+        ("set -e\nfalse\ntorchrun t.py\n", "false in line 2; expected it behind line 3", "An end"),
+        ("exit 0\ntorchrun t.py\n", "exit in line 1; expected it behind line 2", "An end"),
+    ],
+)
+def test_a_script_that_does_not_reach_its_launch_line_is_told_so(
+    text: str, message: str, case: str, tmp_path: Path
+) -> None:
+    """Nothing refuses an option there."""
+    (tmp_path / "job.sh").write_text(text)
+    launch = of_job_script(str(tmp_path / "job.sh"), {"PATH": os.environ["PATH"]}, is_next=True)
+    (finding,) = run_check(
+        "launch-option-refused", LaunchConfig.from_options(launch.complete(LaunchOptions()))
+    ).findings
+    assert str(finding) == f"the script does not reach the launch line: {message}"
+    assert finding.values["case"] == case

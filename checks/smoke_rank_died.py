@@ -105,5 +105,6 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
         if finding.values["remedy"] == READ:
             line = PROGRAM_LINE.match(finding.values["frame"])
             own = filled(RAISED, *line.groups()) if line else READ
-            finding = finding.with_values(remedy=own if run.watched else own_program(run, OWN_ERROR))
+            own = own if run.watched else own_program(run, OWN_ERROR)
+            finding = finding.with_values(remedy=look(finding.values["text"]) or own)
         yield finding

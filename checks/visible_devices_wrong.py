@@ -55,9 +55,10 @@ def visible_devices_wrong(
                 elif False in names:
                     judged = True
                     yield _no_such_name(host, variable, value, names.index(False), launch)
-                elif variable and vendor != "npu" and existing and not visible_devices(value, sorted(existing), vendor):  # type: ignore[no-untyped-call]
-                    judged = True
-                    yield _nothing_left(host, variable, value, len(existing))
+                elif variable and vendor != "npu" and existing:
+                    left = len(visible_devices(value, sorted(existing), vendor))  # type: ignore[no-untyped-call]
+                    judged = judged or not left
+                    yield from _not_enough(host, variable, value, len(existing), left, launch)
                 earlier = variable
     if not any(inventories.values()):
         alone = list(_of_launch_alone(launch))
@@ -91,9 +92,24 @@ def _no_such_name(host: str, variable: str, value: str, place: int, launch: Laun
     return finding.as_warning(isinstance(ranks, int) and 0 < ranks <= place)
 
 
-def _nothing_left(host: str, variable: str, value: str, count: int) -> Finding:
-    """A job on CPUs may mean it so."""
-    return Finding(
+def _not_enough(
+    host: str, variable: str, value: str, count: int, left: int, launch: LaunchConfig
+) -> Iterator[Finding]:
+    """None at all, which a job on CPUs may mean, or ``left`` devices, where more ranks than these start."""
+    ranks = launch.ranks_per_host
+    if left and isinstance(ranks, int) and launch.launchers and ranks > left:
+        yield Finding(
+            "{variable} leaves {left} devices for {ranks} ranks",
+            hosts=(host,),
+            variable=variable,
+            left=left,
+            ranks=ranks,
+            observed=value,
+            expected=filled("{0} devices, one for each rank", ranks),
+        )
+    if left:
+        return
+    yield Finding(
         "{variable} is {observed}, which leaves the job no device; the host has {count}"
         if value
         else "{variable} is empty, which leaves the job no device; the host has {count}",

@@ -29,13 +29,23 @@ def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
     return cleaned if cleaned.isprintable() and "  " not in cleaned else " ".join(cleaned.split())
 
 
+_NATIVE_FRAME = re.compile(
+    r"\s{0,20}(?:frame #\d{1,4}: |@ {1,20}0x[0-9a-f]{6,16} |Exception raised from .{1,300}\(most recent call first\):$)"
+)
+"""As c10::Error and glog write them."""
+
+
 def last_line(text: str, limit: int = 200) -> str:
-    r"""The last line that holds anything, cleaned: where a tool says why it failed.
+    r"""The last line that holds anything, cleaned: where a tool says why it failed. Frames of C++ follow that.
 
     >>> last_line("usage\n  Error: b \x1b[0m\n\n")
     'Error: b'
+    >>> last_line("Watchdog caught a timeout\nException raised from run at a.cpp:1 (most recent call first):\nframe #0: f")
+    'Watchdog caught a timeout'
     """
-    return next(filter(None, (strip_control_chars(line, limit) for line in reversed(text.splitlines()))), "")
+    lines = [line for line in reversed(text.splitlines()) if line.strip()]
+    told = [line for line in lines if not _NATIVE_FRAME.match(line)]
+    return next(filter(None, (strip_control_chars(line, limit) for line in told or lines)), "")
 
 
 def _spaced(word: str) -> str:

@@ -257,6 +257,14 @@ def wrong_devices(value: str) -> str:
     return "" if right else "device numbers with commas between, such as 0,1,2,3"
 
 
+def _first_device_wrong(value: str) -> str:
+    return "" if re.match(r"\s*(?:[0-9]|GPU-|MIG-)", value, re.ASCII) else wrong_devices(value)
+
+
+def _later_devices_wrong(value: str) -> str:
+    return "" if _first_device_wrong(value) else wrong_devices(value)
+
+
 def expected_host(value: str) -> str:
     """What is expected instead of a host name or address, or the empty string."""
     name = re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", value, re.ASCII)
@@ -374,5 +382,6 @@ _RULES: Mapping[str, Callable[[str], str]] = {
     "ports": _ports,
     "seconds": _seconds,
     "visible_devices": _visible_devices,
-    "gpu_list": wrong_devices,
+    "gpu_list": _first_device_wrong,
+    "gpu_list_rest": _later_devices_wrong,
 }

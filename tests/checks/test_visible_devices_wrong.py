@@ -62,6 +62,9 @@ def test_gpus_that_are_not_there() -> None:
         ("GPU-0B0CD39B-860c", "torchrun --standalone --nproc-per-node 1 t.py", ""),
         ("MIG-3f2c", "torchrun --standalone --nproc-per-node 1 t.py", ""),
         ("", "torchrun --standalone --nproc-per-node 1 t.py", "warning"),
+        ("0 1", "torchrun --standalone --nproc-per-node 1 t.py", ""),
+        ("0-7", "torchrun --standalone --nproc-per-node 8 t.py", "error"),
+        ("0;1", "torchrun --standalone --nproc-per-node 2 t.py", "error"),
     ],
 )
 def test_a_job_that_needs_no_more_than_what_stands_before_the_wrong_entry_starts(

@@ -41,7 +41,8 @@ OPTIONS = {
 ALLOCATOR = {
     "expandable_segments:True": False, "expandable_segments:true": True, "expandable_segments:1": True,
     "expandable_segments=True": True, "expandable_segments": True, "max_split_size_mb:10": True,
-    "max_split_size_mb:20": False, "max_split_size_mb: 128": False, "garbage_collection_threshold:1.5": True,
+    "max_split_size_mb:20": False, "max_split_size_mb:-5": False, "max_split_size_mb: 128": False,
+    "garbage_collection_threshold:1.5": True,
     "garbage_collection_threshold:0": True, "garbage_collection_threshold:0.8,max_split_size_mb:512": False,
     "max_split_size_mb:512;garbage_collection_threshold:0.8": True, "expandable_segments:True,": False,
     "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]": False, "pinned_use_background_threads:true": True,

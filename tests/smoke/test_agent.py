@@ -1059,6 +1059,9 @@ def test_hccls_settings_of_the_job_are_in_force(monkeypatch: pytest.MonkeyPatch)
         ("nvidia", "GPU-8932f937,GPU-8932f937", [0, 1, 2], [0]),
         ("nvidia", "GPU-1,GPU-2,GPU-3", [0, 1], [0, 1]),
         ("nvidia", "NoDevFiles", [0, 1], []),
+        ("nvidia", "0 1", [0, 1], [0]),  # seen on an H200, as "0;1" and "0x0"
+        ("nvidia", "1;0,0x0", [0, 1], [1, 0]),
+        ("nvidia", "00001", [0, 1], []),
         ("nvidia", "9" * 5000, [0, 1], []),
         ("amd", "2,0", [0, 1, 2], [2, 0]),
         ("amd", "0,GPU-DEADBEEFDEADBEEF", [4, 5, 6], [4, 5]),  # a UUID that is not known

@@ -231,6 +231,20 @@ def test_what_may_pass_or_is_not_sure_accuses_nobody_of_a_job_that_moves(cause: 
     assert report.smoke and cause.text in report.smoke.notes
 
 
+@pytest.mark.parametrize(
+    ("looked", "sleeps_for", "code"),
+    [(looks("", "R", ran=2.0, switches=90), -1.0, 12), (looks("sleep"), 5.0, 12), (looks("sleep"), -1.0, 10)],
+    ids=["computes", "sleeps for 5 s", "sleeps"],
+)
+def test_a_recorder_that_finds_a_rank_behind_accuses_none_whose_work_may_end(
+    looked: list[Look], sleeps_for: float, code: int
+) -> None:
+    """Seen on an H200: rank 0 evaluated for 70 s, the other waited in a barrier, and NCCL RAS counted one call less."""
+    odd = rank(2, looked, COMPUTES, sleeps_for=sleeps_for)
+    cause = RecordedCause("NCCL RAS: rank 2 has launched fewer", (2,), members=(102,))
+    assert judged(odd, *three_wait(), recorded=[cause])[0] == code
+
+
 @pytest.mark.parametrize("name", ["plain", "md", "html", "junit", "json"])
 def test_what_a_host_says_is_shown_without_control_characters(name: str) -> None:
     hostile = rank(0, looks("read", file="/tmp/\x1b[31m\u202e"), [("f\x1b]0;x\x07", "/job/\x9btrain.py", 1)])

@@ -222,7 +222,7 @@ def _failures(
         if same:
             failure = failures[same[0]]
             failures[same[0]] = msgspec.structs.replace(failure, evidence=(*failure.evidence, cause.text))
-        elif failures or not cause.is_sure or (job.finding.result == "moves" and cause.may_pass):
+        elif failures or not cause.is_sure or (job.finding.result == "moves" and cause.may_pass) or _may_end(job, ranks):
             hints.append(cause.text)
         else:
             waiting = tuple(rank for rank in job.ranks if rank not in ranks)
@@ -231,6 +231,13 @@ def _failures(
             stacks = _stacks(job, (*ranks, *waiting))
             failures.append(msgspec.structs.replace(failure, states=states, stacks=stacks))
     return tuple(failures), tuple(hints)
+
+
+def _may_end(job: _Job, ranks: Sequence[int]) -> bool:
+    """Whether what these ranks do may come to an end, as an evaluation: that they are behind is no cause then."""
+    return bool(ranks) and all(
+        rank in job.ranks and job.ranks[rank].report.pid in job.finding.may_go_on for rank in ranks
+    )
 
 
 def _ranks_of(job: _Job, cause: RecordedCause) -> set[int]:

@@ -58,6 +58,8 @@ class Judgement(NamedTuple):
     text: str
     """One sentence."""
     odd_ranks: tuple[OddRank, ...] = ()
+    may_go_on: frozenset[int] = frozenset()
+    """The processes that others wait for, and whose work may come to an end, by their pids."""
 
 
 class JobFinding(msgspec.Struct, frozen=True):
@@ -70,6 +72,7 @@ class JobFinding(msgspec.Struct, frozen=True):
     result: Result
     text: str
     odd_ranks: tuple[OddRank, ...]
+    may_go_on: frozenset[int]
     notes: tuple[str, ...]
 
     @property
@@ -179,7 +182,7 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     if all(view.does.is_silent for view in (*waiting, *rest)):
         text = "{0} No message passed meanwhile: it computes without end, or has long work of its own."
         return Judgement("undecided", filled(text, judged.text), judged.odd_ranks)
-    return Judgement("undecided", filled("{0} It runs now and then: look again.", judged.text))
+    return Judgement("undecided", filled("{0} It runs now and then: look again.", judged.text), (), _pids(rest))
 
 
 def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Judgement:
@@ -203,7 +206,7 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
     elif all(view.does.works or view.does.transfers or view.wakes_up for view in views):
         text = "{0} What sleeps there goes on by itself, in {1} s at most: look again."
         seconds = max(view.report.sleeps_for for view in views)
-        return Judgement("undecided", filled(text, _sentence(views, waiting), f"{seconds:.0f}"))
+        return Judgement("undecided", filled(text, _sentence(views, waiting), f"{seconds:.0f}"), (), _pids(views))
     elif waiting and all(view.goes_on for view in (*views, *waiting)):
         text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
     elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):
@@ -212,7 +215,12 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         text = "{0} It computes without end, or has long work of its own: look again."
     else:
         return _blame(at_rest or views, waiting)
-    return Judgement("undecided", filled(text, _sentence(views, waiting), next(iter(far_ends.values()), "")))
+    sentence = filled(text, _sentence(views, waiting), next(iter(far_ends.values()), ""))
+    return Judgement("undecided", sentence, (), _pids(views))
+
+
+def _pids(views: Sequence[SeenRank]) -> frozenset[int]:
+    return frozenset(view.report.pid for view in views)
 
 
 def _hold_up(holders: Sequence[SeenRank]) -> Judgement:

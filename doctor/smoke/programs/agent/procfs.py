@@ -179,16 +179,18 @@ def visible_devices(text, devices, vendor, uuids=None):
     All libraries take what stands before the first entry that is no device: CANN, "Environment Variables",
     ASCEND_RT_VISIBLE_DEVICES (commas alone, ascending, or there are none); CUDA C++ Programming Guide, "CUDA
     Environment Variables", CUDA_VISIBLE_DEVICES, which may name a device by its UUID as well, as those of ROCm may:
-    one that ``uuids`` has no number for stands as the next device that no entry names.
+    one that ``uuids`` has no number for stands as the next device that no entry names. CUDA and HIP take the number
+    that an entry begins with ("0 1", "0;1" and "0x0" leave an H200's device 0).
     """
     entries, visible = text.split(",")[:1024], []
     for position, entry in enumerate(entries):
         entry = entry if vendor == "npu" else entry.strip()
         match = re.match(r"(?:GPU|MIG)-([0-9a-fA-F-]{1,40})", entry) if vendor != "npu" else None
+        number_text = re.match(r"[0-9]{1,4}$" if vendor == "npu" else r"[0-9]{1,4}(?![0-9])", entry)
         if match:
             number = (uuids or {}).get(int(match.group(1).replace("-", "") or "0", 16), -1)
-        elif re.match(r"[0-9]{1,4}$", entry) and int(entry) < len(devices):
-            number = devices[int(entry)]
+        elif number_text and int(number_text.group()) < len(devices):
+            number = devices[int(number_text.group())]
         else:
             break
         if entry in entries[:position] or (number >= 0 and (number in visible or number not in devices)):

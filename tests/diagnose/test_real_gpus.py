@@ -155,8 +155,10 @@ def test_the_names_of_the_recorder_are_read_since_torch_2_8(name: str) -> None:
 
 H200 = {
     "algo": ("nccl-variables-wrong", (0, 1)),
+    "bad_root": ("nccl-arguments-wrong", (0, 1)),
     "amp_nan": ("sampling-not-finite", (0, 1)),
     "cublas_full": ("cuda-library-init", (0, 1)),
+    "cupy_compile": ("kernel-source-refused", (None,)),
     "cupy_config": ("gpu-arguments-wrong", (0, 1)),
     "cupy_trap": ("cuda-illegal-access", (1,)),
     "duplicate_gpu": ("nccl-duplicate-gpu", (0, 1)),
@@ -168,8 +170,10 @@ H200 = {
     "graph_capture": ("graph-capture-failed", (1,)),
     "half_cpu": ("exception-of-support", (1,)),
     "healthy": ("", ()),
+    "hf_missing": ("hub-refused", (None,)),
     "hidden_gpu": ("cuda-invalid-ordinal", (1,)),
     "ifname": ("nccl-no-iface", (0,)),  # torchrun ended rank 1 before its line
+    "jax_nan": ("exception-of-value", (None,)),  # beside a job that held the memory which XLA asked for first
     "jax_oom": ("cuda-oom", (1,)),
     "killed": ("torchrun-sigkill", (1,)),
     "label_range": ("cuda-assert", (1,)),

@@ -12,13 +12,16 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from doctor.smoke.programs.worker.main import leave_together
 from tests.hosts.fleet import Fleet
 from tests.hosts.npu import PCI_IDS
 from tests.smoke.interpreter import visible_folders
@@ -276,3 +279,22 @@ def test_a_torch_that_sees_none_of_the_gpus_is_named_with_its_version(rehearse: 
     # Of ranks that all fail alike, the first to end is named.
     sentence = rf"cuda (\d) is ordinal \1 here, and torch \({re.escape(version('torch'))}\) sees 0; \w+"
     assert re.search(sentence, messages(report)[0])
+
+
+def test_no_rank_leaves_before_all_have_passed_the_last_barrier() -> None:
+    """Seen on an H200: the thread of NCCL that sends ended with its process, and the other rank waited for ever."""
+    from torch.distributed import HashStore
+
+    store, second = HashStore(), timedelta(seconds=20)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(leave_together, store, 0, 2, second)
+        store.wait(["passed/0"], second)
+        assert not first.done()
+        pool.submit(leave_together, store, 1, 2, second).result()
+        first.result()
+
+
+def test_a_rank_leaves_alone_where_another_one_does_not_come() -> None:
+    from torch.distributed import HashStore
+
+    leave_together(HashStore(), 0, 2, timedelta(milliseconds=50))

@@ -245,6 +245,15 @@ def test_a_recorder_that_finds_a_rank_behind_accuses_none_whose_work_may_end(
     assert judged(odd, *three_wait(), recorded=[cause])[0] == code
 
 
+def test_a_rank_that_is_behind_and_moves_bytes_is_neither_accused_nor_healthy() -> None:
+    """Seen on an H200: rank 0 uploaded for 70 s, the other waited in a barrier: its bytes made the job one that moves."""
+    ranks = [rank(number, looks(switches=500)) for number in range(4)]
+    cause = RecordedCause("NCCL RAS: rank 2 has launched fewer.", (2,), members=(102,))
+    code, report = judged(*ranks, recorded=[cause])
+    assert (code, findings(report)) == (12, [])
+    assert report.smoke and "look again" in str(report.outcomes)
+
+
 @pytest.mark.parametrize("name", ["plain", "md", "html", "junit", "json"])
 def test_what_a_host_says_is_shown_without_control_characters(name: str) -> None:
     hostile = rank(0, looks("read", file="/tmp/\x1b[31m\u202e"), [("f\x1b]0;x\x07", "/job/\x9btrain.py", 1)])

@@ -89,6 +89,9 @@ def attached_run(
     job = _numbered(main)
     failures, hints = _failures(job, [cause for cause in recorded if _concerns(cause, main, jobs)], seconds)
     undecided = main.text if main.result in ("undecided", "nothing") and (main.odd_ranks or not failures) else ""
+    behind = [cause.text for cause in recorded if cause.text in hints and cause.is_sure and not cause.may_pass]
+    if behind and not (failures or undecided):
+        undecided = filled("{0} It runs meanwhile: look again.", behind[0])
     sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
     count_text = "{0}: {1} processes seen" if len(main.ranks) != 1 else "{0}: 1 process seen"
     texts = (filled(count_text, main.job, len(main.ranks)), main.text, *sentences)
@@ -235,9 +238,10 @@ def _failures(
 
 def _may_end(job: _Job, ranks: Sequence[int]) -> bool:
     """Whether what these ranks do may come to an end, as an evaluation: that they are behind is no cause then."""
-    return bool(ranks) and all(
-        rank in job.ranks and job.ranks[rank].report.pid in job.finding.may_go_on for rank in ranks
-    )
+    views = [job.ranks[rank] for rank in ranks if rank in job.ranks]
+    moves = job.finding.result == "moves"
+    may_end = [view.report.pid in job.finding.may_go_on or (moves and not view.does.unmoved) for view in views]
+    return len(may_end) == len(ranks) > 0 and all(may_end)
 
 
 def _ranks_of(job: _Job, cause: RecordedCause) -> set[int]:

@@ -137,6 +137,21 @@ def run_rank(orders: Orders, rank: int, events: EventWriter, recorder: FlightRec
     comm.barrier()
     events.emit("done")
     recorder.mark("done")
+    if plan["backend"] != "gloo":
+        leave_together(store, rank, comm.size, timeout)
+
+
+def leave_together(store: torch.distributed.Store, rank: int, size: int, limit: timedelta) -> None:
+    """Returns when all ranks have passed the last barrier, or after ``limit``.
+
+    A rank whose device is done may still have data to send, which a thread of its library does: were its process gone,
+    the others would wait for ever, or end by SIGABRT (seen: NCCL 2.28 over sockets, with an H200 that others used too).
+    """
+    try:
+        store.set(f"passed/{rank}", "")
+        store.wait([f"passed/{other}" for other in range(size)], limit)
+    except RuntimeError:  # the rank that serves the store has left, as the last one may; or one does not come
+        return
 
 
 def select_device(plan: Plan, rank: int) -> tuple[torch.device, dict[str, int | str], Callable[[], object]]:

@@ -44,7 +44,15 @@ from doctor.diagnose.rules.silent_ranks import (
     spawned,
 )
 from doctor.diagnose.rules.wait_chain import wait_chain
-from doctor.diagnose.rules.waiting import common_target, divergence, ended_by, gave_up_last, lateness, named_peer
+from doctor.diagnose.rules.waiting import (
+    common_target,
+    divergence,
+    ended_by,
+    gave_up_last,
+    lateness,
+    named_peer,
+    unlike_calls,
+)
 from doctor.diagnose.signature import ERROR_ROLES, Signature
 from doctor.engine.addresses import means_own_host
 from doctor.engine.texts import beginning, filled, joined
@@ -59,6 +67,7 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     could_not_connect,
     different_fingerprints,
     different_calls,
+    unlike_calls,
     silence,
     own_connection,
     deciding_line,

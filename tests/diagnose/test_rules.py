@@ -383,3 +383,28 @@ def test_a_crash_in_ddp_over_gloo_under_detail_names_the_variable_and_any_other_
     crash = 'Fatal Python error: Segmentation fault\n\n  File "/x/torch/nn/parallel/distributed.py", line 1473 in {0}\n'
     assert [cause.signature for cause in logs(rank_0=crash.format("_ddp_init_helper")).causes] == ["ddp-gloo-detail"]
     assert [cause.signature for cause in logs(rank_0=crash.format("forward")).causes] == ["torch-signal-segv"]
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ("OpType=BROADCAST, NumelIn=24084544, NumelOut=24084544", "rank 2 has a count of 24084544"),
+        ("OpType=ALLREDUCE, NumelIn=64, NumelOut=64", "rank 2 runs ALLREDUCE"),
+        ("OpType=BROADCAST, NumelIn=64, NumelOut=64", ""),
+    ],
+)
+def test_different_calls_of_one_number_decide_before_a_rank_that_is_silent(other: str, reason: str) -> None:
+    """Source: modelscope/ms-swift issue 10183, whose rank 1 is not in the excerpt; the second one is made from it."""
+    text = ""
+    for rank, call in ((3, "OpType=BROADCAST, NumelIn=64, NumelOut=64"), (2, other)):
+        text += (
+            f"[rank{rank}]:[E918 19:29:24.436955737 ProcessGroupNCCL.cpp:689] [Rank {rank}] Watchdog caught collective "
+            f"operation timeout: WorkNCCL(SeqNum=7219, {call}, Timeout(ms)=3000000) ran for 3000097 milliseconds "
+            f"before timing out.\n[rank{rank}]:[E918 19:29:24.440481846 ProcessGroupNCCL.cpp:2303] [PG ID 0 PG GUID "
+            f"0(default_pg) Rank {rank}]  failure detected by watchdog at work sequence id: 7219 PG status: last "
+            "enqueued work: 7220, last completed work: 7218\n"
+        )
+    diagnosis = logs(all=text)
+    differs = diagnosis.undecidable is not None and "two ends differ" in diagnosis.undecidable.reason
+    assert differs == bool(reason)
+    assert not reason or (not diagnosis.causes and reason in str(diagnosis.undecidable))

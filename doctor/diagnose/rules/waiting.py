@@ -45,6 +45,20 @@ def divergence(case: Case) -> list[Cause] | Undecidable:
     return []
 
 
+def unlike_calls(case: Case) -> list[Cause] | Undecidable:
+    """Ranks that waited for the whole timeout in different calls of one number, in a communicator that they name.
+
+    That ends any job, whatever ranks that report nothing have done.
+    """
+    for name, calls in sorted(last_calls(case).items()):
+        waited = [call for call in calls if str(call.sequence) in _timed_out(case, call.member.process)]
+        for number in sorted({call.sequence for call in waited} if name else ()):
+            verdict = _different([call for call in waited if call.sequence == number])
+            if verdict:
+                return verdict
+    return []
+
+
 def last_calls(case: Case) -> dict[str, list[Call[Proof]]]:
     """The last operation of each process in each communicator."""
     groups: dict[str, dict[int, Call[Proof]]] = defaultdict(dict)

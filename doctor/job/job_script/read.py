@@ -33,7 +33,7 @@ from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
 from doctor.job.shell.word import ShellCommand, ShellText, Step, UnreadText, Word, unread
 
-_MOST_LINES = 256
+_MOST_LINES, _MOST_FILES = 256, 16
 _REACHING = """
 srun salloc sbatch mpirun mpiexec mpiexec.hydra orterun prun prterun yhrun jsrun aprun ibrun blaunch pbsdsh qsub bsub
 brun ssh rsh pdsh clush dsh parallel-ssh pssh parallel xargs ansible ansible-playbook ray kubectl
@@ -165,13 +165,19 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
     return [
         msgspec.structs.replace(
             line,
-            start_folder=folder if os.path.isabs(folder) else "",
-            makes_files=script.makes_files(place) or script.is_written(line.program),
+            start_folder=folder,
+            makes_files=script.makes_files(place) or any(map(script.is_written, (line.program, *_files(line)))),
             needs=script.needs_at(place),
             is_first=script.is_first(place),
         )
         for line in lines
     ]
+
+
+def _files(line: LaunchLine) -> list[str]:
+    """The first configurations among the arguments."""
+    names = (argument.rpartition("=")[2] for argument in line.arguments)
+    return [name for name in names if name.endswith((".json", ".yaml", ".yml", ".toml"))][:_MOST_FILES]
 
 
 def _behind_end(line: LaunchLine, end: Step) -> LaunchLine:

@@ -155,7 +155,7 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     computed_on_hosts: frozenset[str] = frozenset()
     """Source texts that a shell on each host computes for itself, such as ``$(hostname)``; see `unresolved`."""
     start_folder: str = ""
-    """The path to which the script before the line surely changes the folder, by ``cd``; empty: not known."""
+    """Of a script: the folder in which the line surely runs, by ``cd``; ``.``: the caller's; empty: not known."""
     makes_files: bool = False
     """Commands of the script before the line may make the files that it names."""
     needs: tuple[ScriptNeed, ...] = ()

@@ -49,7 +49,9 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     4.1.4 and Slurm 22.05. What would wait for busy nodes is a warning.
     Of a job script that runs next on this host, bash is asked for what the script needs so that it reaches the line: a
     folder of `cd` or of a file for output, a file that it sources, a limit, a variable, where `set -e`, `set -u`, `&&`
-    or `|| exit` ends it without; and the launcher on its PATH. Nothing else of the script is run. Accelerate of
+    or `|| exit` ends it without; and the launcher on its PATH. Nothing else of the script is run. Before a line that
+    runs next, sudo, runuser and setpriv are asked whether their user finds the launcher, may start its interpreter, and
+    has its torch; sudo does not ask for a password. Accelerate of
     several machines without an address meets at "None:None" (https://github.com/huggingface/accelerate/issues/2240); it
     is a warning, as its default configuration may have one.
     """

@@ -65,8 +65,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     deepspeed.
     The same for configurations in JSON, YAML and TOML; one of a relative path that no host has is a warning, as a
     program may look for it in a folder of its own. Of a job script absolute paths are looked for, and those behind a
-    `cd` to an absolute path: where commands before the line may make the file, one that no host has is a warning. What
-    starts in a container or is found on the PATH is not looked for.
+    `cd` to an absolute path, or from this folder where the script runs next on this host: where commands before the
+    line may make the file, one that no host has is a warning. What starts in a container or is found on the PATH is not
+    looked for.
     What torchrun, accelerate or msrun starts by a shell on each host, outside of a scheduler, is looked for in the
     folder of this command, as is the launcher in the PATH of a login; what fewer than half of the hosts have is not
     judged.

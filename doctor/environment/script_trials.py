@@ -77,7 +77,7 @@ def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProble
     if not line.is_first or "PATH=" in line.unresolved:
         return wrapper_refused(line, environ, is_of_script=True)
     if not (absent := absent_command(line, {**environ, "PATH": path}, is_next=True)) or "/" in absent:
-        return wrapper_refused(line, environ, is_of_script=True)
+        return wrapper_refused(line, {**environ, "PATH": f"{path}:{environ.get('PATH', '')}"})
     ask = shlex.join(("env", f"PATH={path}", "/bin/sh", "-c", 'type "$0"', absent))
     return OptionProblem("bash", TRIAL, filled("line {0}: {1}", line.line, filled("{0}: not found", absent)), ask)
 

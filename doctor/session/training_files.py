@@ -188,6 +188,8 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
     if changes or not (folder and is_told and re.match("torchrun|python", os.path.basename(command))):
         return ()
     has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script
+    if not (os.path.isabs(command) or all(is_plain(word.split()[0]) for word in line.wrappers)):
+        return ()  # another user's
     if has_path or not (line.is_module or _by_login(source)):  # another Python says nothing of what this one imports
         command = shutil.which(command, path=source.environ.get("PATH", "")) or (command if line.is_module else "")
     return (command, line.program if line.is_module else "", *folder, *_needs(line)) if command else ()

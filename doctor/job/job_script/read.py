@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -142,7 +141,7 @@ def _of_commands(
     for place, command in enumerate(shell.commands):
         if not starts_ranks(command.argv):
             if _runs_shell_script(command.argv) and len(scripts) < _MOST_LINES:
-                scripts += _launch_line(command, inherited, any_program=True)
+                scripts += _started_in(_launch_line(command, inherited, any_program=True), script, place)
             elif launcher := launcher_among(_resolved(command)):
                 strange.append(_strange(command, launcher))
             continue

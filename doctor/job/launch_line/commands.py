@@ -81,6 +81,8 @@ class WrapperRow(OptionTable, frozen=True, kw_only=True):
     """The command is shell text for another host."""
     is_plain: bool = False
     """The command runs on this host, as this user, in this environment."""
+    is_other_user: bool = False
+    """The command runs on this host, as a user who may find other programs, or may not start those of this one."""
 
 
 class _NamedTable(OptionTable, frozen=True, kw_only=True):
@@ -136,6 +138,15 @@ def is_plain(wrapper: str) -> bool:
     """
     row = wrapper_rows().get((wrapper, ""))
     return wrapper == "env" or (row is not None and row.is_plain)
+
+
+def stays_here(wrapper: str) -> bool:
+    """Whether what a wrapper runs is run on this host, in its files and network.
+
+    >>> stays_here("nice"), stays_here("sudo"), stays_here("docker run")
+    (True, True, False)
+    """
+    return is_plain(wrapper) or any(row.is_other_user for (name, _), row in wrapper_rows().items() if name == wrapper)
 
 
 @cache

@@ -38,7 +38,7 @@ from doctor.job.job_script import CARRIERS, JobScript, Resources, scripts_of
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
-from doctor.job.launch_line.model import OptionProblem, split_endpoint
+from doctor.job.launch_line.model import NOT_BASH, OptionProblem, split_endpoint
 from doctor.job.training.assemble import LaunchText, ReadFile
 from doctor.job.training.configurations import refused_overrides
 from doctor.job.variables import (
@@ -282,7 +282,9 @@ def _of_line_of_script(
     refused = (
         (shell_refused(next_path, script_line.line, environ) or before_line(script_line, environ)) if is_tried else ()
     )
-    job_line = msgspec.structs.replace(script_line, problems=(*script_line.problems, *refused))
+    is_tried_by_sh = bool(next_path) and (bool(refused) or os.path.basename(os.path.realpath("/bin/sh")) != "dash")
+    known = [problem for problem in script_line.problems if problem.option != NOT_BASH or not is_tried_by_sh]
+    job_line = msgspec.structs.replace(script_line, problems=(*known, *refused))
     if inner:
         container = inner.line.container or script_line.container
         job_line = msgspec.structs.replace(inner.line, line=script_line.line, container=container)

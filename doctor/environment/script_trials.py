@@ -19,6 +19,7 @@ from doctor.environment.launch_trials import (
 )
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.model import OptionProblem
+from doctor.job.shell.plain_sh import shell_of
 from doctor.job.shell.word import ASKS_FOR_FILES
 
 _OF_STEP = {
@@ -40,10 +41,9 @@ def shell_refused(path: str, line: int, environ: Mapping[str, str]) -> tuple[Opt
     ``line`` of the launch is read after it.
     """
     text = read_bounded_text(path) if os.path.isfile(path) else ""
-    match = re.match(r"#! ?(/\S{0,100}/(?:da)?sh)[ \t]*(?:-[a-z]+)?\n", text)
-    if match is None or re.search(r"extglob|\bexec[ \t]+(?:/\S{0,100}/)?bash\b", text):
+    if not (shell := shell_of(text)):
         return ()
-    shell, before = match[1], "\n".join(text.split("\n", line)[:line])
+    before = "\n".join(text.split("\n", line)[:line])
     sets = "<<" not in before and re.search(r"(?m)^set -[a-z]*o pipefail\b", before)
     for words in [["-n", path], *([["-c", "set -o pipefail"]] if sets else [])]:
         done = run_trial([shell, *words], environ)

@@ -14,7 +14,7 @@ from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import OptionTable
-from doctor.job.variable_names import is_misspelt
+from doctor.job.variable_names import documented_variables, is_misspelt
 
 _UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleetrun", "torchx", "poe"))
 """Launchers whose options doctor does not know."""
@@ -186,6 +186,9 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
             break
     for match in re.finditer(_WITH_STRAY_SIGN, "\n".join(arguments)):
         yield OptionProblem(program, match[1], match[2] + match[3], match[2])
+    exported = next(reversed([value for call in calls[-1:] for value in call.options.get("x", ())]), "")
+    if re.fullmatch(r"[0-9]{1,9}|INFO|WARN|TRACE|DETAIL", program) and exported in documented_variables():
+        yield OptionProblem(calls[-1].command, "-x", f"{exported} {program}", f"{exported}={program}")
     rows = {row.name: row for row in launcher_rows().values()}
     is_program = "$" not in program and program.lower() not in ("true", "false")  # of a flag: `value_of_flag`
     for call in calls if is_program else ():

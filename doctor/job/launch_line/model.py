@@ -50,6 +50,10 @@ class ScriptNeed(NamedTuple):
     """Without it the line does not run."""
 
 
+NOT_BASH = "?#!/bin/sh"
+"""In place of an option that is not given: the first line of a script, for which sh may have no word."""
+
+
 class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):
     """One launcher of a line. None and empty: the option is not given; see `unresolved` for what cannot be read."""
 

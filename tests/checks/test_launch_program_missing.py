@@ -12,6 +12,7 @@ import pytest
 
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import LaunchOptions, ProbeInputs
+from doctor.engine.result import Status
 from doctor.environment.job_environment import of_job_script, of_launch_line
 from doctor.facts.job_paths import JobProgram, find_program
 from doctor.job import LaunchConfig
@@ -33,6 +34,14 @@ def test_a_program_that_one_host_lacks() -> None:
     todo = advice("launch-program-missing", outcome)
     assert "rsync -a --mkpath w1:/work/train.py /work/train.py" in todo
     assert "correct the path" not in todo
+
+
+@pytest.mark.parametrize(("there", "status"), [(1, Status.UNKNOWN), (2, Status.FAILED), (0, Status.PASSED)])
+def test_a_program_of_one_folder_of_two_is_not_decided(there: int, status: Status) -> None:
+    """The shell of the other host may start the line in another folder."""
+    hosts = {**fleet(there, program("there")), "w8": [program("elsewhere")]}
+    outcome = run_check("launch-program-missing", hosts)
+    assert outcome.status is status
 
 
 def test_a_program_that_may_not_be_executed(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from doctor.environment.outer_launcher import (
     store_not_opened,
 )
 from doctor.environment.schedulers import batch_allocation
-from doctor.environment.script_trials import before_line, shell_refused
+from doctor.environment.script_trials import before_line, behind, shell_refused, start_folder, told_of_sh
 from doctor.environment.slurm_tasks import first_task_host
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
@@ -38,7 +38,7 @@ from doctor.job.job_script import CARRIERS, JobScript, Resources, scripts_of
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
-from doctor.job.launch_line.model import NOT_BASH, OptionProblem, split_endpoint
+from doctor.job.launch_line.model import OptionProblem, split_endpoint
 from doctor.job.training.assemble import LaunchText, ReadFile
 from doctor.job.training.configurations import refused_overrides
 from doctor.job.variables import (
@@ -282,14 +282,11 @@ def _of_line_of_script(
     refused = (
         (shell_refused(next_path, script_line.line, environ) or before_line(script_line, environ)) if is_tried else ()
     )
-    is_tried_by_sh = bool(next_path) and (bool(refused) or os.path.basename(os.path.realpath("/bin/sh")) != "dash")
-    known = [problem for problem in script_line.problems if problem.option != NOT_BASH or not is_tried_by_sh]
-    job_line = msgspec.structs.replace(script_line, problems=(*known, *refused))
+    job_line = msgspec.structs.replace(script_line, problems=(*told_of_sh(script_line, refused, next_path), *refused))
     if inner:
         container = inner.line.container or script_line.container
-        job_line = msgspec.structs.replace(inner.line, line=script_line.line, container=container)
-        job_line = _behind(script_line, job_line)
-    job_line = msgspec.structs.replace(job_line, start_folder=_start_folder(job_line, next_path if is_tried else ""))
+        job_line = behind(script_line, msgspec.structs.replace(inner.line, line=script_line.line, container=container))
+    job_line = msgspec.structs.replace(job_line, start_folder=start_folder(job_line, next_path if is_tried else ""))
     source = _with_line(job_line, environ, filled("the job script {0}, line {1}", name, job_line.line))
     notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
     if job_line.conditional:
@@ -299,29 +296,6 @@ def _of_line_of_script(
     source = msgspec.structs.replace(source, written=script_line, requested=script.resources, login=login, inner=inner)
     source = msgspec.structs.replace(source, sourced=script.sourced)
     return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
-
-
-def _behind(outer: LaunchLine, inner: LaunchLine) -> LaunchLine:
-    """The line of a script with what stands before the line that runs the script."""
-    folders = (outer.start_folder, inner.start_folder) if outer.start_folder else ("", "")
-    return msgspec.structs.replace(
-        inner,
-        start_folder=os.path.join(*folders) if inner.start_folder else "",
-        makes_files=outer.makes_files or inner.makes_files,
-        is_first=outer.is_first and inner.is_first,
-    )
-
-
-def _start_folder(line: LaunchLine, next_path: str) -> str:
-    """The absolute path of the folder of a script's line; empty where that is not sure.
-
-    A script that runs next starts here, unless its program lies beside it alone: it may be meant to start there.
-    """
-    here, is_absolute = os.getcwd() if next_path else "", os.path.isabs(line.start_folder)
-    beside = os.path.join(os.path.dirname(next_path), line.start_folder, line.program)
-    folder = os.path.join(here, line.start_folder) if line.start_folder and here else ""
-    is_elsewhere = os.path.lexists(beside) and not os.path.lexists(os.path.join(folder, line.program))
-    return line.start_folder if is_absolute else "" if is_elsewhere else os.path.normpath(folder) if folder else ""
 
 
 def _of_script(outer: LaunchLine, launches: Sequence[LaunchText]) -> LaunchText | None:

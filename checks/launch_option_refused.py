@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
+from doctor.job.launch_line.model import NOT_BASH
 from doctor.job.variable_names import is_misspelt
 
 ENDS = ("exit", "exec", "false")
@@ -12,6 +13,7 @@ CASES = {
     "as a command": "A line that ends",
     **dict.fromkeys(ENDS, "An end"),
     **dict.fromkeys(("#SBATCH", "#PBS"), "A late line"),
+    NOT_BASH[1:]: "A shell",
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
 
@@ -37,6 +39,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
       configuration file gives.
     - A missing flag: add `{option}` to the launch line, before the program.
     - A late line: write `{expected}` above the first command of the script.
+    - A shell: write `#!/bin/bash` in place of the first line, and start the script by bash or by its own name.
     - A missing size: add `{option} {expected}` to the launch line, before the program.
     - By trial: correct what the message names, in the launch line or the environment. `{trial}` asks {launcher} again,
       and does not start the program.
@@ -49,7 +52,9 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     4.1.4 and Slurm 22.05. What would wait for busy nodes is a warning.
     Of a job script that runs next on this host, bash is asked for what the script needs so that it reaches the line: a
     folder of `cd` or of a file for output, a file that it sources, a limit, a variable, where `set -e`, `set -u`, `&&`
-    or `|| exit` ends it without; and the launcher on its PATH. Nothing else of the script is run. Accelerate of
+    or `|| exit` ends it without; and the launcher on its PATH. Nothing else of the script is run. Before a line that
+    runs next, sudo, runuser and setpriv are asked whether their user finds the launcher, may start its interpreter, and
+    has its torch; sudo does not ask for a password. Accelerate of
     several machines without an address meets at "None:None" (https://github.com/huggingface/accelerate/issues/2240); it
     is a warning, as its default configuration may have one.
     """
@@ -88,6 +93,8 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     for launcher, marked, value, expected in launch.missing_options:
         option = marked[1:]
         with_reason = "{launcher} is not given {option}; expected {expected}, {reason}"
+        if option == NOT_BASH[1:]:
+            with_reason = "{launcher} may not run the script: {reason}; expected {expected} in its first line"
         yield Finding(
             with_reason if value else "{launcher} is not given {option}; expected {expected}",
             launcher=launcher,

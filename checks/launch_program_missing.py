@@ -1,9 +1,10 @@
 import posixpath
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
+from doctor.engine.fact import Unreadable
 from doctor.facts.job_paths import JobProgram
-from doctor.job import LaunchConfig
+from doctor.job import LaunchConfig, limit_items
 
 _LACKING = {
     "missing": "not there",
@@ -65,11 +66,12 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     deepspeed.
     The same for configurations in JSON, YAML and TOML; one of a relative path that no host has is a warning, as a
     program may look for it in a folder of its own. Of a job script absolute paths are looked for, and those behind a
-    `cd` to an absolute path: where commands before the line may make the file, one that no host has is a warning. What
-    starts in a container or is found on the PATH is not looked for.
+    `cd` to an absolute path, or from this folder where the script runs next on this host: where commands before the
+    line may make the file, one that no host has is a warning. What starts in a container or is found on the PATH is not
+    looked for.
     What torchrun, accelerate or msrun starts by a shell on each host, outside of a scheduler, is looked for in the
     folder of this command, as is the launcher in the PATH of a login; what fewer than half of the hosts have is not
-    judged.
+    judged, and what half of them have is unknown.
     A module is, where torchrun or python starts it in this folder; on other hosts where srun starts all ranks, or
     mpirun a Python whose path the line names; and what the program imports first, by the interpreter that this shell
     finds for the line, which imports none of it; where PYTHONPATH is set, which a login may lack, under srun alone.
@@ -89,9 +91,14 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
             expected="a GPU",
             case="No GPU",
         )
+    undecided: list[str] = []
     for path in sorted({path for program in programs.values() for path in program.states}):
         states = {host: program.states[path] for host, program in programs.items() if path in program.states}
         holder = next((host for host, state in states.items() if state == "there"), None)
+        elsewhere = [host for host, state in states.items() if state == "elsewhere"]
+        if elsewhere and 2 * list(states.values()).count("there") == len(states):
+            undecided.append(filled("{0} is on {1}, and not on {2}", path, holder, limit_items(elsewhere)))
+            continue
         if 2 * list(states.values()).count("there") >= len(states):  # what most have where Python looks, the rest lack
             states = {host: "missing" if state == "elsewhere" else state for host, state in states.items()}
         is_program = any(program.path == path for program in programs.values())
@@ -111,6 +118,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
                 folder=posixpath.dirname(programs[missing[0]].path) or ".",
                 case=_case(path, lacking, holder, module),
             ).as_warning(not (is_program or holder or module or path in launch.launch_line or lacking in _SURE))
+    if undecided:
+        raise Unreadable(filled("{0}: their shells may start the line in another folder", undecided[0]))
 
 
 def _case(path: str, lacking: str, holder: str | None, module: str | None) -> str:

@@ -23,11 +23,11 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     Lightning stops where its devices and num_nodes are not those of torchrun or Slurm. msrun waits for workers that
     no node starts, or workers beyond its number fail to register. Accelerate starts num_processes // num_machines
     processes on each machine. What is left over is waited for. A machine_rank that does not exist, and a
-    main_process_ip that leads every machine to itself, are waited for as well. A world_size that stands in the program
-    is another one than that of the launch. DeepSpeed starts as many processes as --num_gpus says; the host's slots
-    do not count. Open MPI refuses more ranks than its hostfile has slots, and without one more than the host has
-    cores. Ranks beyond the GPUs that the scheduler gives have none of their own: a warning, as ranks may share one on
-    purpose.
+    main_process_ip that leads every machine to itself, are waited for as well. A world_size that stands in the
+    program is another one than that of the launch. DeepSpeed starts as many processes as --num_gpus says; the
+    host's slots do not count, and it stops at an entry of its hostfile that it cannot read. Open MPI refuses more
+    ranks than its hostfile has slots, and without one more than the host has cores. Ranks beyond the GPUs that the
+    scheduler gives have none of their own: a warning, as ranks may share one on purpose.
 
     ## What to do
     {edit} {where} has {observed}, and needs {expected}. Where {where} is right, correct the launch line instead.
@@ -50,6 +50,7 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _machine_rank,
         _main_address,
         _slots,
+        _bad_entry,
         _all_slots,
         _gpus,
     )
@@ -156,6 +157,18 @@ def _slots(view: View) -> Iterator[Finding]:
             expected=filled("at most {0}", slots),
             edit="",
         )
+
+
+def _bad_entry(view: View) -> Iterator[Finding]:
+    if not view.has("bad_entry"):
+        raise NotGiven("bad_entry")
+    yield Finding(
+        "DeepSpeed refuses what {where} has",
+        where=view.place("bad_entry"),
+        observed=view.listed("bad_entry"),
+        expected="`<host> slots=<number>` in each line of the hostfile, each host once, and no other host in --include",
+        edit="",
+    )
 
 
 def _all_slots(view: View) -> Iterator[Finding]:

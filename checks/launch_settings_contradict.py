@@ -40,6 +40,7 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _precision,
         _repeated,
         _misspelt,
+        _refused_key,
         _schedule,
         _positions,
         _values,
@@ -97,6 +98,19 @@ def _misspelt(view: View) -> Iterator[Finding]:
         observed=setting.option,
         expected=str(setting.value),
     ).as_warning(not refuses)
+
+
+def _refused_key(view: View) -> Iterator[Finding]:
+    setting = _decided(view, "refused_key")
+    if setting is None:
+        raise NotGiven("refused_key")
+    yield Finding(
+        "{key} at {where} is no key of Accelerate",
+        where=setting.where,
+        key=setting.option,
+        observed=setting.option,
+        expected="a key that `accelerate config` writes",
+    )
 
 
 def _schedule(view: View) -> Iterator[Finding]:

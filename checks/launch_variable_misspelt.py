@@ -42,9 +42,9 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
                 hosts_by_name.setdefault((name, intended), []).append(host)
     set_so = {(f"${intended}", f"${name}") for name, intended in hosts_by_name}
     for name, intended in [pair for pair in launch.misspelt_names if pair not in set_so]:
-        yield Finding(
-            "nothing sets {variable}; the script sets {expected}", variable=name, observed=name, expected=intended
-        )
+        by_slurm = "nothing sets {variable}; Slurm sets {expected}" if name.startswith("$SLURM_") else ""
+        template = by_slurm or "nothing sets {variable}; the script sets {expected}"
+        yield Finding(template, variable=name, observed=name, expected=intended)
     for (name, intended), hosts in sorted(hosts_by_name.items()):
         yield Finding(
             "no library reads {variable}; the name is {expected}",

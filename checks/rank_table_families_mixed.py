@@ -20,13 +20,16 @@ def rank_table_families_mixed(table: RankTable) -> Iterator[Finding]:
     HCCL documentation, `device_ip`; the message is from HCCL `config.cc`.
     """
     by_family: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    devices = 0
     for rank in table.ranks:
-        for parsed in filter(None, map(parse_address, rank.device_ips)):
-            by_family[parsed.version].append((rank.host, filled("{0} ({1})", rank, parsed)))
+        addresses = {parsed.version: parsed for parsed in filter(None, map(parse_address, rank.device_ips))}
+        devices += bool(addresses)
+        for version, address in addresses.items():
+            by_family[version].append((rank.host, filled("{0} ({1})", rank, address)))
     if not by_family:
         table.require_fields("device_ip")
         raise Skip("the table has no device address")
-    if len(by_family) > 1:
+    if all(len(addresses) < devices for addresses in by_family.values()):
         few_of = min(by_family, key=lambda version: (len(by_family[version]), version))
         minority = by_family[few_of]
         tie = all(len(addresses) == len(minority) for addresses in by_family.values())
@@ -35,7 +38,7 @@ def rank_table_families_mixed(table: RankTable) -> Iterator[Finding]:
             "{count} of {total} device addresses are IPv{version}, the others are not: {which}",
             hosts=tuple(dict.fromkeys(host for host, _ in accused)),
             count=len(minority),
-            total=sum(map(len, by_family.values())),
+            total=devices,
             version=few_of,
             which=limit_items(name for _, name in minority),
             tie=tie,

@@ -29,7 +29,7 @@ from doctor.environment.outer_launcher import (
     store_not_opened,
 )
 from doctor.environment.schedulers import batch_allocation
-from doctor.environment.script_trials import before_line, shell_refused
+from doctor.environment.script_trials import before_line, behind, shell_refused, start_folder, told_of_sh
 from doctor.environment.slurm_tasks import first_task_host
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
@@ -282,10 +282,11 @@ def _of_line_of_script(
     refused = (
         (shell_refused(next_path, script_line.line, environ) or before_line(script_line, environ)) if is_tried else ()
     )
-    job_line = msgspec.structs.replace(script_line, problems=(*script_line.problems, *refused))
+    job_line = msgspec.structs.replace(script_line, problems=(*told_of_sh(script_line, refused, next_path), *refused))
     if inner:
         container = inner.line.container or script_line.container
-        job_line = msgspec.structs.replace(inner.line, line=script_line.line, container=container)
+        job_line = behind(script_line, msgspec.structs.replace(inner.line, line=script_line.line, container=container))
+    job_line = msgspec.structs.replace(job_line, start_folder=start_folder(job_line, next_path if is_tried else ""))
     source = _with_line(job_line, environ, filled("the job script {0}, line {1}", name, job_line.line))
     notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
     if job_line.conditional:

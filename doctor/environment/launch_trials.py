@@ -24,7 +24,7 @@ from doctor.environment.slurm_tasks import MOST_OF_FILE, program_file, programs_
 from doctor.hosts.hostfile import parse_hostfile
 from doctor.job.job_size import OF_STEP, STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, read_launch_line
-from doctor.job.launch_line.commands import is_plain, launcher_rows, wrapper_rows
+from doctor.job.launch_line.commands import is_plain, launcher_rows, stays_here, wrapper_rows
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import split_options
@@ -52,6 +52,22 @@ _HOOKS = {"prolog": "none", "epilog": "none", "task-prolog": "/bin/true", "task-
 """Options of srun that run a program of the user: what runs none in its place."""
 _STREAMS = {"output": "SLURM_STDOUTMODE", "error": "SLURM_STDERRMODE", "input": "SLURM_STDINMODE"}
 """Options of srun that name a file, and the variable for each: of the last the file is needed, else its folder."""
+_NOT_ASKED = re.compile(rb"password is required|not allowed to execute")
+"""Of sudo, which may start the launcher nevertheless: asked by a user, or by the rule for that program."""
+_BY_SHELL = re.compile("-[AbEHknPS]*[is][a-z]*|--login|--shell")
+"""Options of sudo by which a shell reads the words again."""
+_STARTS = """
+tool=$(command -v -- "$0") || exit
+case ${tool##*/} in
+python*) ;;
+*) { read -r tool rest < "$tool"; } 2> /dev/null; case $tool in "#!"*) tool=${tool#??} ;; *) exit 0 ;; esac ;;
+esac
+test -x "$tool" || { echo "$tool: Permission denied" >&2; exit 1; }
+case ${tool##*/} in python*) ;; *) exit 0 ;; esac
+exec "$tool" -c 'import importlib.util as u; name = "MODULE"
+if name and not u.find_spec(name): raise SystemExit("No module named " + name)'
+"""
+"""For another user: whether a launcher is there, whether its interpreter may be started, and finds a module."""
 _WAITS = re.compile(r"(?i)nodes are busy|temporarily|timed out|unable to contact")
 """Of a step that srun would try to start again."""
 _MAP = "JOB MAP"
@@ -132,6 +148,8 @@ def absent_command(line: LaunchLine, environ: Mapping[str, str], *, is_next: boo
             is_there = shutil.which(word, path=os.pathsep.join((_path(line, environ), *folders))) is not None
         if is_judged and not is_there:
             return word
+        if stays_here(word) and not is_plain(word):  # another user: `wrapper_refused`
+            return ""
     return ""
 
 
@@ -169,7 +187,7 @@ def _is_no_function(word: str, environ: Mapping[str, str]) -> bool:
     """
     if word in _OF_SHELL or f"BASH_FUNC_{word}%%" in environ:
         return False
-    names = {*launcher_rows(), *(name for name, _ in wrapper_rows() if is_plain(name))}
+    names = {*launcher_rows(), *(name for name, _ in wrapper_rows() if stays_here(name))}
     return word in names or re.match("python[0-9.]*$", word) is not None or any(_is_near(word, name) for name in names)
 
 
@@ -250,25 +268,46 @@ def wrapper_refused(
 ) -> OptionProblem | None:
     """What the programs before the launcher say where they do not start it: taskset of absent CPUs, env without a PATH.
 
-    They are run as they stand there, with a shell behind them that only looks for the launcher. ``is_of_script``: it
-    does not look, as commands of the script may bring the launcher; they may bring one of these programs, too.
+    They are run as they stand there, with a shell behind them that only looks for the launcher and, of another user,
+    for its interpreter and torch. ``is_of_script``: it does not look, as commands of the script may bring the launcher;
+    they may bring one of these programs, too.
     """
     names = [word for word, starter in line.commands if not starter]
     launcher = next((name for name in names if name not in line.before), "")
     names = [name for name in names if name in line.before and name not in _OF_SHELL]  # what a shell does cannot be run
-    is_here = launcher and names and not line.container and _runs_here(line)
-    if not is_here or any("$" in word for word in (*line.before, launcher)):
+    is_tried = launcher and names and not line.container and all(stays_here(word.split()[0]) for word in line.wrappers)
+    if not is_tried or any("$" in word for word in (*line.before, launcher)):
         return None
     trial = [*line.before[line.before.index(names[0]) :], "/bin/sh", "-c", 'command -v -- "$0"', launcher]
+    shown = shlex.join(trial)
+    if not _runs_here(line):
+        trial[-2:] = [_STARTS.replace("MODULE", _imported(line)), launcher]
+        if any(map(_BY_SHELL.fullmatch, line.before)):
+            trial[-4:] = ["command", "-v", launcher]
+        asks = trial.index("sudo") + 1 if "sudo" in names else 0
+        trial[asks:asks] = ["-n"] if asks else []
     if is_of_script:
         trial[-2:] = [":"]
+        shown = shlex.join(trial)
         if any(shutil.which(name, path=_path(line, environ)) is None for name in names):
             return None
     done = run_trial(trial, environ)
-    if done is None:
-        return OptionProblem(trial[0], TRIAL, "", shlex.join(trial))
+    if done is None or (done.returncode and _NOT_ASKED.search(done.stderr)):
+        return OptionProblem(trial[0], TRIAL, "", shown)
     reason = trial_message(plain_lines(done.stderr.decode("utf-8", "replace"))) or filled("{0}: not found", launcher)
-    return OptionProblem(trial[0], TRIAL, reason, shlex.join(trial)) if done.returncode else None
+    return OptionProblem(trial[0], TRIAL, reason, shown) if done.returncode else None
+
+
+def _imported(line: LaunchLine) -> str:
+    """The framework that the launcher or the first lines of the program import; empty where that is not sure."""
+    if line.innermost and line.innermost.launcher == "torchrun":
+        return "torch"
+    try:
+        text = read_bounded_text(line.program, MOST_OF_FILE) if line.program.endswith(".py") else ""
+    except (OSError, ValueError):
+        return ""
+    match = re.search(r"(?m)^(?:import|from) (torch|mindspore)\b", text)
+    return match[1] if match else ""
 
 
 def run_trial(

@@ -1,4 +1,4 @@
-"""Asks shells what ends a job script before its launch line, with nothing of the script run."""
+"""What a job script needs before its launch line, and where that starts: shells are asked, nothing of it is run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from doctor.engine.bounded_read import plain_lines, read_bounded_text
 from doctor.engine.texts import filled
@@ -18,7 +20,8 @@ from doctor.environment.launch_trials import (
     wrapper_refused,
 )
 from doctor.job.launch_line import LaunchLine
-from doctor.job.launch_line.model import OptionProblem
+from doctor.job.launch_line.model import NOT_BASH, OptionProblem
+from doctor.job.shell.plain_sh import shell_of
 from doctor.job.shell.word import ASKS_FOR_FILES
 
 _OF_STEP = {
@@ -40,10 +43,9 @@ def shell_refused(path: str, line: int, environ: Mapping[str, str]) -> tuple[Opt
     ``line`` of the launch is read after it.
     """
     text = read_bounded_text(path) if os.path.isfile(path) else ""
-    match = re.match(r"#! ?(/\S{0,100}/(?:da)?sh)[ \t]*(?:-[a-z]+)?\n", text)
-    if match is None or re.search(r"extglob|\bexec[ \t]+(?:/\S{0,100}/)?bash\b", text):
+    if not (shell := shell_of(text)):
         return ()
-    shell, before = match[1], "\n".join(text.split("\n", line)[:line])
+    before = "\n".join(text.split("\n", line)[:line])
     sets = "<<" not in before and re.search(r"(?m)^set -[a-z]*o pipefail\b", before)
     for words in [["-n", path], *([["-c", "set -o pipefail"]] if sets else [])]:
         done = run_trial([shell, *words], environ)
@@ -77,7 +79,7 @@ def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProble
     if not line.is_first or "PATH=" in line.unresolved:
         return wrapper_refused(line, environ, is_of_script=True)
     if not (absent := absent_command(line, {**environ, "PATH": path}, is_next=True)) or "/" in absent:
-        return wrapper_refused(line, environ, is_of_script=True)
+        return wrapper_refused(line, {**environ, "PATH": f"{path}:{environ.get('PATH', '')}"})
     ask = shlex.join(("env", f"PATH={path}", "/bin/sh", "-c", 'type "$0"', absent))
     return OptionProblem("bash", TRIAL, filled("line {0}: {1}", line.line, filled("{0}: not found", absent)), ask)
 
@@ -94,3 +96,32 @@ def before_line(line: LaunchLine, environ: Mapping[str, str]) -> tuple[OptionPro
 
 def _folder_of(arguments: Sequence[str]) -> tuple[str, ...]:
     return ("--", os.path.dirname(arguments[0]) or ".")
+
+
+def told_of_sh(line: LaunchLine, refused: Sequence[OptionProblem], next_path: str) -> list[OptionProblem]:
+    """The problems of a line, without what dash does not know where the sh of this host was asked, or is no dash."""
+    is_asked = refused or (next_path and os.path.basename(os.path.realpath("/bin/sh")) != "dash")
+    return [problem for problem in line.problems if problem.option != NOT_BASH or not is_asked]
+
+
+def behind(outer: LaunchLine, inner: LaunchLine) -> LaunchLine:
+    """The line of a script with what stands before the line that runs the script."""
+    folders = (outer.start_folder, inner.start_folder) if outer.start_folder else ("", "")
+    return msgspec.structs.replace(
+        inner,
+        start_folder=os.path.join(*folders) if inner.start_folder else "",
+        makes_files=outer.makes_files or inner.makes_files,
+        is_first=outer.is_first and inner.is_first,
+    )
+
+
+def start_folder(line: LaunchLine, next_path: str) -> str:
+    """The absolute path of the folder of a script's line; empty where that is not sure.
+
+    A script that runs next starts here, unless its program lies beside it alone: it may be meant to start there.
+    """
+    here, is_absolute = os.getcwd() if next_path else "", os.path.isabs(line.start_folder)
+    beside = os.path.join(os.path.dirname(next_path), line.start_folder, line.program)
+    folder = os.path.join(here, line.start_folder) if line.start_folder and here else ""
+    is_elsewhere = os.path.lexists(beside) and not os.path.lexists(os.path.join(folder, line.program))
+    return line.start_folder if is_absolute else "" if is_elsewhere else os.path.normpath(folder) if folder else ""

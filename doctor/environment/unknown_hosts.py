@@ -34,7 +34,8 @@ _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 _COUNT_NAME = re.compile(
     r"(\w*?)(?:NUM_NODES|NNODES|NODE_COUNT|NUM_HOSTS|NPROCS|WORKER_NUM|TOTAL_WORKERS|REPLICA_COUNT|TRAINERS_NUM"
     r"|NODES?_NUM|HOSTS?_NUM|(?:HOST|WORKER|MACHINE|INSTANCE)_COUNT|NUM_(?:MACHINES|INSTANCES)|(?:MACHINE|INSTANCE)_NUM"
-    r"|NODECOUNT|TOTAL_NODES)|(MEGASCALE_)NUM_SLICES|(?:NUM_)?REPLICAS|POD_COUNT|NUM_PODS|N_NODES|GROUP_WORLD_SIZE"
+    r"|NODECOUNT|TOTAL_NODES)|(MEGASCALE_)NUM_SLICES|(NGC_)ARRAY_SIZE|(\w*?GANG_)SIZE"
+    r"|(?:NUM_)?REPLICAS|POD_COUNT|NUM_PODS|N_NODES|GROUP_WORLD_SIZE"
 )
 """How platforms name the number of a job's hosts, behind a prefix of theirs."""
 _LIST_NAME = re.compile(
@@ -45,10 +46,12 @@ _LIST_NAME = re.compile(
 _NODES_OF_HPC_PACK = re.compile(r"[0-9]+((?: \S+ [0-9]+)+)", re.ASCII)
 _ORDINAL = re.compile(r"[a-z].{0,250}-([0-9]{1,5}) ([0-9]{1,6})", re.ASCII)
 """The name of a pod of a StatefulSet, and the number of them."""
-_LIKELY_COUNT_NAME = re.compile(r"([A-Z0-9]+_)\w*(?:(?<=_)NUM_WORKERS|(?<=CLUSTER_)SIZE)")
+_LIKELY_COUNT_NAME = re.compile(r"([A-Z0-9]+_)\w*(?:(?<=_)NUM_WORKERS|(?<=CLUSTER_)SIZE|(?<=TRAIN_)WORKERS)")
 """Names that others than platforms use as well, as for the workers of a data loader."""
 _INDEX_OF_JOB = re.compile(r"\w*(?:RANK|INDEX|PROCNO|(?:WORKER|NODE|HOST|TASK|JOB|STEP)_?ID)")
 """Beside such a name: a list of servers has a prefix and an ID, too (KAFKA_HOSTS, KAFKA_CLIENT_ID)."""
+_FIRST_RANK_NAME = re.compile(r"\w*?(?:ROOT_COMM_ID|RANK_?0_(?:HOST|ADDR|ADDRESS|IP))")
+"""How platforms name the host of rank 0, perhaps with its port, where all meet."""
 _LONGEST_LIST = 4096
 """Characters of a value that are read."""
 _TASK_NUMBERS = ("PMIX_RANK", "PMI_RANK", "ALPS_APP_PE")
@@ -190,6 +193,11 @@ def _stated_hosts(variables: EnvironmentVariables) -> str:
             return f"{name}={printable(value)}"
     if not sizes and (name := next((name for name in _TASK_NUMBERS if name in variables), "")):
         return f"{name}={printable(variables.environ[name])}"
+    for name in filter(_FIRST_RANK_NAME.fullmatch, variables.environ):
+        value = variables.text(name)
+        host = value.rpartition(":")[0] if value.count(":") == 1 else value
+        if host and not means_own_host(host) and host != variables.text("HOSTNAME"):
+            return f"{name}={printable(value)}"
     ranks = ((name, variables.environ.get(name, "")) for name in _HOST_RANKS)
     return next((f"{name}={rank}" for name, rank in ranks if re.fullmatch(r"0{0,5}[1-9][0-9]{0,5}", rank)), "")
 

@@ -32,7 +32,8 @@ _LABELS = {"host": "host {0}", PART: "hosts {0}", "subnet": "subnet {0}", "switc
 """By kind: a group in a sentence, so that its kind is translated."""
 MOST_PARTS, MOST_PATTERNS = 16, 16
 """Parts of one port, and ports that connect the hosts differently: what is cut into more pieces is no cut."""
-_EXPANSION_LIMIT = 10_000
+_EXPANSION_LIMIT, _MOST_NAMES = 10_000, 200_000
+"""Names of one node set, and of all of a file: what stands behind is left out."""
 
 
 class HostGroup(msgspec.Struct, frozen=True):
@@ -72,11 +73,15 @@ def switches_of_topology(text: str, hosts: Sequence[str]) -> tuple[HostGroup, ..
     places = {name.lower(): place for place, name in enumerate(hosts)}
     direct: dict[str, set[int]] = {}
     below: dict[str, set[str]] = {}
+    left = _MOST_NAMES
     for fields in islice(_switch_lines(text), MAX_SWITCHES):
         name = fields["switchname"]
-        nodes = _expanded(fields.get("nodes", ""))
+        nodes, switches = _expanded(fields.get("nodes", "")), _expanded(fields.get("switches", ""))
         direct.setdefault(name, set()).update(places[node.lower()] for node in nodes if node.lower() in places)
-        below.setdefault(name, set()).update(_expanded(fields.get("switches", "")))
+        below.setdefault(name, set()).update(switches)
+        left -= len(nodes) + len(switches)
+        if left < 0:
+            break
     groups: list[HostGroup] = []
     for name in direct:
         members = set[int]().union(*(direct.get(switch, set()) for switch in all_reached([name], below)))

@@ -195,17 +195,18 @@ def _argument(argv: list[str]) -> str:
     for word in arguments:
         if not word.startswith("-"):
             return word
-        if "=" not in word and word not in SWITCHES:
+        is_joined = "=" in word or (word[1:2] != "-" and len(word) > len("-t"))
+        if not is_joined and word not in SWITCHES:
             next(arguments, "")
     return ""
 
 
 def _option(argv: list[str], name: str) -> str:
-    """The value of an option, where it is given as ``--name VALUE`` or ``--name=VALUE``; of several, the last."""
+    """The value of an option, given as ``--name VALUE``, ``--name=VALUE`` or ``-nVALUE``; of several, the last."""
     value = ""
     for position, word in enumerate(argv):
         if word == name and position + 1 < len(argv):
             value = argv[position + 1]
-        elif word.startswith(f"{name}="):
-            value = word.partition("=")[2]
+        elif word.startswith(f"{name}=") or (name[1] != "-" and word.startswith(name)):
+            value = word[len(name) :].removeprefix("=")
     return value

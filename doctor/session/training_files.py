@@ -184,9 +184,12 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
         return ()
     if not (folder or line.is_module) and line.is_first and os.path.isabs(command) and os.path.isabs(line.program):
         folder = [os.path.dirname(line.program)]  # where Python looks first, wherever it starts
-    if changes or not folder or _behind_cd(source) or not re.match("torchrun|python", os.path.basename(command)):
+    is_told = line.is_first or not _behind_cd(source)
+    if changes or not (folder and is_told and re.match("torchrun|python", os.path.basename(command))):
         return ()
     has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script
+    if not (os.path.isabs(command) or all(is_plain(word.split()[0]) for word in line.wrappers)):
+        return ()  # another user's
     if has_path or not (line.is_module or _by_login(source)):  # another Python says nothing of what this one imports
         command = shutil.which(command, path=source.environ.get("PATH", "")) or (command if line.is_module else "")
     return (command, line.program if line.is_module else "", *folder, *_needs(line)) if command else ()
@@ -239,7 +242,8 @@ def _needed(line: LaunchLine, environ: Mapping[str, str]) -> list[str]:
     paths = [call.option(name) for call in line.launchers for name in ("wdir", "task-prolog", "task-epilog")]
     copies = [os.path.dirname(call.option("bcast")) for call in line.launchers]
     paths += [*copies, *line.paths, environ.get("NCCL_GRAPH_FILE", "")]
-    return [*named_configurations(line), *filter(os.path.isabs, paths)]
+    files = named_configurations(line)
+    return [*(filter(os.path.isabs, files) if line.makes_files else files), *filter(os.path.isabs, paths)]
 
 
 def _counts_gpus(source: JobEnvironment) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -214,7 +215,8 @@ def test_what_ends_the_launcher_here(line: str, told: str) -> None:
         ("A=1 time -p nice -n x python3 -m torch.distributed.run t.py", "nice: invalid adjustment"),
         ("taskset -c 0 python3 BIN/torchrun t.py", ""),
         ("module load hpc\ntaskset -c 0 torchrun-of-module t.py\nnice torchrun t.py", ""),
-        ("env -i torchrun t.py", ""),  # the script may have set a PATH
+        ("source env.sh\nenv -i torchrun t.py", ""),  # it may have set a PATH
+        ("env -i torchrun t.py", "torchrun: not found"),
         ("if true; then taskset -c 7000 torchrun t.py; fi", ""),
         ("taskset -c $CPUS torchrun t.py", ""),
         ("docker run image taskset -c 7000 torchrun t.py", ""),
@@ -371,6 +373,62 @@ def test_the_sh_of_a_script_is_asked_whether_it_takes_the_text(
     subprocess.run(["/bin/sh", "job.sh"], env=environ, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
     is_refused = not Path("reached").exists()
     assert [finding.is_warning for finding in findings] == [not is_run_by_sh] * is_refused
+
+
+SUDO = """#!/bin/sh
+[ "$1" = -n ] || exit 9
+shift
+case $1 in
+-u) shift 2 ;;
+-s) shift; exec /bin/sh -c "$*" ;;
+-k) echo "sudo: a password is required" >&2; exit 1 ;;
+esac
+[ "$1" = env ] || export PATH=PLAIN
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("sudo torchrun t.py", "torchrun: not found"),
+        ("sudo -u other torchrun t.py", "torchrun: not found"),
+        ("sudo env PATH=VENV torchrun t.py", ""),
+        ("sudo VENV/torchrun t.py", ""),
+        ("sudo VENV/broken t.py", "/absent/python3: Permission denied"),
+        ("sudo python3 t.py", "No module named torch"),
+        ("sudo python3 other.py", ""),
+        ("sudo VENV/python3 t.py", ""),
+        ("sudo -s VENV/torchrun t.py", ""),
+        ("sudo -s torchrun-absent t.py", "torchrun-absent: not found"),
+        ("sudo -k torchrun t.py", None),
+        ("sudo nice VENV/torchrun t.py", ""),
+    ],
+)
+def test_what_another_user_finds(line: str, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    venv, plain = tmp_path / "venv", tmp_path / "plain"
+    texts = {
+        venv / "sudo": SUDO.replace("PLAIN", f"{plain}:/usr/bin:/bin"),
+        venv / "python3": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
+        venv / "torchrun": f"#!{venv}/python3\n",
+        venv / "broken": "#!/absent/python3\n",
+        plain / "python3": f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n',
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    Path("t.py").write_text('"""A training."""\n\nimport os\nfrom torch import distributed\n')
+    Path("other.py").write_text("import os\n")
+    text, environ = line.replace("VENV", str(venv)), {"PATH": f"{venv}:/usr/bin:/bin"}
+    Path("job.sh").write_text(f"#!/bin/bash\n{text}\n")
+    launches = [of_launch_line(text.split(), environ, tries=True, is_next=True)]
+    if not re.search("broken|absent", line):  # of a script no launch line
+        launches.append(of_job_script("job.sh", environ, is_next=True))
+    for launch in launches:
+        trials = LaunchConfig.from_options(launch.complete(LaunchOptions())).trials
+        assert [trial[2] for trial in trials] == ([] if told == "" else [told or ""])
 
 
 def test_a_word_apart_in_a_directive(tmp_path: Path) -> None:

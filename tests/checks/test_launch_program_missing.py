@@ -12,12 +12,13 @@ import pytest
 
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import LaunchOptions, ProbeInputs
+from doctor.engine.result import Status
 from doctor.environment.job_environment import of_job_script, of_launch_line
 from doctor.facts.job_paths import JobProgram, find_program
 from doctor.job import LaunchConfig
 from doctor.session.examine import _arguments
 from doctor.session.examine_options import ExamineOptions
-from doctor.session.training_files import program_path, with_launch_line
+from doctor.session.training_files import followed, program_path, with_launch_line
 from tests.checks.run_check import advice, fleet, messages, run_check
 from tests.facts.answers import answered
 
@@ -33,6 +34,14 @@ def test_a_program_that_one_host_lacks() -> None:
     todo = advice("launch-program-missing", outcome)
     assert "rsync -a --mkpath w1:/work/train.py /work/train.py" in todo
     assert "correct the path" not in todo
+
+
+@pytest.mark.parametrize(("there", "status"), [(1, Status.UNKNOWN), (2, Status.FAILED), (0, Status.PASSED)])
+def test_a_program_of_one_folder_of_two_is_not_decided(there: int, status: Status) -> None:
+    """The shell of the other host may start the line in another folder."""
+    hosts = {**fleet(there, program("there")), "w8": [program("elsewhere")]}
+    outcome = run_check("launch-program-missing", hosts)
+    assert outcome.status is status
 
 
 def test_a_program_that_may_not_be_executed(tmp_path: Path) -> None:
@@ -578,6 +587,35 @@ def test_a_relative_line_that_a_shell_on_each_host_starts(
     outcome = run_check("launch-program-missing", hosts_that_start(tmp_path, monkeypatch, lacking))
     assert messages(outcome) == [("w4", message)]
     assert remedy in advice("launch-program-missing", outcome)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_next", "program", "files"),
+    [
+        ("torchrun t.py --deepspeed_config ds.json", True, "t.py", ["ds.json"]),
+        ("torchrun t.py", False, "", []),
+        ("cd sub\ntorchrun t.py", True, "sub/t.py", ["sub"]),
+        ("cd $FOLDER\ntorchrun t.py", True, "", []),
+        ("cat > ds.json <<E\n{}\nE\ntorchrun t.py --deepspeed_config ds.json", True, "", ["t.py"]),
+        ("cp $CODE/t.py .\ntorchrun t.py --deepspeed_config ds.json", True, "", ["t.py"]),
+        ("torchrun beside.py", True, "", []),  # the script may be meant to start in its own folder
+        ("#SBATCH --nodes=1\ntorchrun t.py", True, "", []),
+        ("bash inner.sh", True, "inner.py", []),
+    ],
+)
+def test_a_script_that_runs_next_starts_in_this_folder(
+    text: str, is_next: bool, program: str, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "beside.py").touch()
+    (tmp_path / "inner.sh").write_text("#!/bin/bash\ntorchrun inner.py\n")
+    (tmp_path / "scripts" / "job.sh").write_text(f"#!/bin/bash\n{text}\n")
+    path, environ = "scripts/job.sh", {"PATH": os.environ["PATH"]}
+    launch = of_job_script(path, environ, *followed(path, environ), is_next=is_next)
+    options = with_launch_line(ExamineOptions(), launch, path)
+    in_folder = [os.path.relpath(name, tmp_path) for name in options.files if name != str(tmp_path)]
+    assert (os.path.relpath(options.program, tmp_path) if options.program else "", in_folder) == (program, files)
 
 
 def test_a_folder_that_the_other_hosts_do_not_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,3 +37,13 @@ def test_no_address_at_all() -> None:
     for device in value["server_list"][0]["device"]:
         del device["device_ip"]
     assert run_check(NAME, value).status is Status.SKIPPED
+
+
+def test_devices_with_addresses_of_both_families() -> None:
+    value = a1(1)
+    devices = value["server_list"][0]["device"]
+    for number, device in enumerate(devices):
+        device["device_ip"] += f",2001:db8::{number + 1}"
+    assert run_check(NAME, value).status is Status.PASSED
+    devices[0]["device_ip"] = devices[0]["device_ip"].partition(",")[0]
+    assert run_check(NAME, value).status is Status.PASSED

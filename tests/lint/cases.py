@@ -126,7 +126,26 @@ def slots(count: int) -> dict[str, str]:
 
 TRAINER = "--per_device_train_batch_size 4 --gradient_accumulation_steps 4 --bf16 True"
 AUTO = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
+BY_SLOTS = {
+    "run.sh": "deepspeed --hostfile hosts.txt{} train.py --deepspeed_config ds.json\n", "ds.json": c.deepspeed(),
+    "train.py": p.deepspeed_program(),
+}  # fmt: skip
+
+
+def by_slots(name: str, hosts: str, finds: str = "", options: str = "", *, undecided: bool = False) -> Case:
+    """A launch whose hostfile alone says how many ranks there are."""
+    files = {**BY_SLOTS, "run.sh": BY_SLOTS["run.sh"].format(options), "hosts.txt": hosts}
+    return Case(f"deepspeed: {name}", files, finds, undecided=undecided)
+
+
 DEEPSPEED = [
+    by_slots("ranks of the hostfile", "# ours\n\nn1 slots=8\nn2 slots=8 # old\n"),
+    by_slots("ranks of the hostfile that do not give the batch", "n1 slots=12\nn2 slots=12\n", BATCH),
+    by_slots("an entry without slots", "n1 slots=8\nn2 slot=8\n", CONTRADICT, undecided=True),
+    by_slots("a host twice", "n1 slots=8\nn1 slots=8\n", CONTRADICT, undecided=True),
+    by_slots("a host that is not in the hostfile", "n1 slots=8\nn2 slots=8\n", CONTRADICT, " --include n3@n1", undecided=True),
+    by_slots("hosts of the hostfile", "n1 slots=8\nn2 slots=8\nn3 slots=9\n", "", " --include n1@n2", undecided=True),
+    by_slots("hosts without one", "n1 slots=8\nn2 slots=8\nn3 slots=8\n", "", " --exclude n3", undecided=True),
     deepspeed("all three sizes"),
     deepspeed("two sizes", gradient_accumulation_steps=None),
     deepspeed("batch alone", train_micro_batch_size_per_gpu=None, gradient_accumulation_steps=None),
@@ -255,6 +274,8 @@ OTHERS = [
     accelerate("one machine, loopback", ranks=8, machines=1, more="main_process_ip: localhost\n"),
     accelerate("unknown type", SETTINGS, kind="MULTIGPU"),
     accelerate("a key misspelt", SETTINGS, more="main_proces_ip: 10.0.0.1\n"),
+    accelerate("a key that no version has", SETTINGS, more="main_process_adr: 10.0.0.1\n"),
+    accelerate("keys of TPUs, of old and of new versions", more="tpu_env: []\nfp16: false\nnext_config:\n  a: 1\n"),
     accelerate("a port that is none", SETTINGS, more="main_process_port: 295000\n"),
     accelerate("a port to be chosen", more="main_process_ip: 10.0.0.1\nmain_process_port: 0\nuse_cpu: false\n"),
     accelerate("unknown precision", SETTINGS, more="mixed_precision: bfloat16\n"),

@@ -63,6 +63,22 @@ MISTAKES: dict[str, Planted] = {
         "launch-option-refused"),
     "an option without its value, before python": Planted(
         "#!/bin/bash\nmpirun -np 2 --mca btl_tcp_if_include python t.py #@\n", "launch-option-refused"),
+    "an array under sh": Planted(
+        "#!/bin/sh\nA=(--standalone) #@\ntorchrun ${A[@]} --nproc_per_node 8 t.py\n", "launch-option-refused"),
+    "a word of bash under sh": Planted(
+        "#!/bin/sh\nsource env.sh\ntorchrun --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "no blank in a test": Planted(
+        "#!/bin/bash\nif [$SLURM_NODEID -eq 0]; then\n  torchrun --nproc_per_node 8 t.py #@\nfi\n",
+        "launch-option-refused"),
+    "a value behind the variable of mpirun": Planted(
+        "#!/bin/bash\nmpirun -np 8 -x NCCL_DEBUG INFO -x PATH python t.py #@\n", "launch-option-refused"),
+    "an interface apart from its variable": Planted(
+        "#!/bin/bash\nexport NCCL_SOCKET_IFNAME= eth0 #@\ntorchrun --nproc_per_node 8 t.py\n",
+        "launch-option-refused"),
+    "a misspelt variable of Slurm": Planted(
+        SBATCH + "H=$(scontrol show hostnames $SLURM_JOB_NODELSIT | head -n1)\n"
+        "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $H:29500 t.py #@\n",
+        "launch-variable-misspelt"),
     # Limits
     "few open files": Planted("#!/bin/bash\nulimit -n 20 #@\ntorchrun --nproc_per_node 8 t.py\n", "launch-limit-low"),
     "little address space": Planted(
@@ -463,6 +479,21 @@ NOT_FOUND = {
 """What no rule is about yet; of the third, the line of the option is named, not that of its variable."""
 
 SOUND: dict[str, Planted] = {
+    "what dash knows, too": Planted(
+        "#!/bin/sh\nset -eu\n# source [[ x ]]\n. ./env.sh\nN=$((1 + 1)) B=${A%x}\nf() { local c=1; }\n"
+        "if [ \"$A\" = '[[' ]; then echo source '${A[0]}' \"A=(\"; fi\ncat <<E\nA=(1)\nE\n"
+        "torchrun --nproc_per_node 2 t.py > log 2>&1\nA=(1)\n", "", {"env.sh": "export A=1x\n"}),
+    "sh that goes on in bash": Planted(
+        "#!/bin/sh\n[ -n \"$BASH_VERSION\" ] || exec bash \"$0\"\n"
+        "A=(1)\ntorchrun --nproc_per_node 8 t.py\n", ""),
+    "tests, and words with a bracket": Planted(
+        "#!/bin/bash\n[[ -n $A ]] && echo\n[ -z \"$A\" ]\necho [0-9]*\ntorchrun --nproc_per_node 8 t.py\n", ""),
+    "variables of mpirun with their values": Planted(
+        "#!/bin/bash\nmpirun -np 8 -x NCCL_DEBUG=INFO -x PATH -x NCCL_DEBUG ./INFO\n"
+        "mpirun -np 8 -x NCCL_DEBUG ./train\n", ""),
+    "variables that Slurm sets, and a script's own": Planted(
+        SBATCH + "# $SLURM_JOB_NODELSIT\nexport SLURM_NNODE=2\necho $SLURM_JOBID $SLURM_NNODE ${SLURM_JOB_NUM_NODE:-2} "
+        "$SLURM_NTASKS_PER_NODE $SLURM_SITE_FOLDER\nsrun python t.py\n", ""),
     "an arrow, which is a sign and a redirection": Planted(
         "#!/bin/bash\ntorchrun --nproc_per_node 8 t.py name => 'x'\n", ""),
     "values that are the name of an interpreter": Planted(
@@ -562,7 +593,8 @@ SOUND: dict[str, Planted] = {
         "torchrun --standalone --nproc_per_node 8 --no-python python train.py\n", ""),
     "a module of the name python": Planted("torchrun --standalone --nproc_per_node 8 -m python.train\n", ""),
     "an empty variable before a command": Planted(
-        "export LD_PRELOAD= NCCL_DEBUG=INFO\nCUDA_VISIBLE_DEVICES= python prepare.py\n"
+        "export LD_PRELOAD= NCCL_DEBUG=INFO\nexport NCCL_SOCKET_IFNAME= MASTER_PORT=1\n"
+        "CUDA_VISIBLE_DEVICES= python prepare.py\n"
         "CUDA_VISIBLE_DEVICES=\nMASTER_ADDR= ./clean.sh\ntorchrun --standalone --nproc_per_node 8 t.py\n", ""),
     "Ray on one host": Planted(
         f"ray stop --force\nray start --head --port 6379 --num-gpus 8\nray start --address 127.0.0.1:6379\n{VERL}"

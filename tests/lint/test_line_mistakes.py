@@ -45,6 +45,11 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "an array under sh",
+    "a word of bash under sh",
+    "no blank in a test",
+    "a value behind the variable of mpirun",
+    "a misspelt variable of Slurm",
     "a directive in small letters",
     "a wrong backend on hosts of a loop",
     "an exit before the launch",

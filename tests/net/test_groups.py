@@ -53,3 +53,9 @@ def test_lines_beyond_the_limit_are_left_out(monkeypatch: pytest.MonkeyPatch) ->
     """The time grows with the square of their number: 60 s for a chain of switches in a file of 1 MiB."""
     monkeypatch.setattr("doctor.net.host_groups.MAX_SWITCHES", 2)
     assert [group.label for group in switches_of_topology(TOPOLOGY, HOSTS)] == ["switch leaf1", "switch leaf2"]
+
+
+def test_a_file_whose_node_sets_name_a_great_many_is_left_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doctor.net.host_groups._MOST_NAMES", 3)
+    text = "SwitchName=x Switches=b[1-9]\n" + TOPOLOGY
+    assert switches_of_topology(text, HOSTS) == ()

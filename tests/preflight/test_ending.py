@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.exit_code import Exit
+from doctor.preflight import early_end
+from doctor.preflight.early_end import BUDGET
 from doctor.preflight.options import ExitCodePolicy
 
 EXIT_CODES = (*map(int, Exit),)
@@ -40,3 +42,10 @@ def test_a_prolog_stops_for_a_fault_of_the_host() -> None:
     assert ExitCodePolicy(profile="prolog").code(10) == 10
     assert ExitCodePolicy(profile="prolog", fail_exit=1).code(10) == 1
     assert ExitCodePolicy(profile="prolog", style="nagios").code(10) == 2
+
+
+@pytest.mark.parametrize("words", ["--tier quick", "--tier=quick", "-t quick", "-tquick"])
+def test_an_early_end_knows_tier_and_hosts(words: str) -> None:
+    argv = ["preflight", *words.split(), "n[1-2]"]
+    assert early_end._budget(argv) == BUDGET["quick"]
+    assert early_end._hosts_of(argv, {}) == ("n1", "n2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -22,18 +21,19 @@ from doctor.job.job_script.directives import (
 from doctor.job.job_script.script_needs import ScriptText
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.commands import launcher_among, wrapper_rows
-from doctor.job.launch_line.model import LaunchLine, NotALaunchLine, OptionProblem
+from doctor.job.launch_line.model import NOT_BASH, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.read import (
     SHELL_SCRIPTS,
     SHELLS,
     read_launch_line,
     starts_ranks,
 )
+from doctor.job.shell.plain_sh import unknown_to_sh
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
 from doctor.job.shell.word import ShellCommand, ShellText, Step, UnreadText, Word, unread
 
-_MOST_LINES = 256
+_MOST_LINES, _MOST_FILES = 256, 16
 _REACHING = """
 srun salloc sbatch mpirun mpiexec mpiexec.hydra orterun prun prterun yhrun jsrun aprun ibrun blaunch pbsdsh qsub bsub
 brun ssh rsh pdsh clush dsh parallel-ssh pssh parallel xargs ansible ansible-playbook ray kubectl
@@ -116,12 +116,15 @@ def read_job_script(
     if others := (*late_directives(_script_lines(text), requested.scheduler), *refused_steps(text)):
         requested = msgspec.structs.replace(requested, problems=(*requested.problems, *others))
     inherited = {**variables_of(requested), **(environ or {})}
-    shell = evaluate(text, inherited, arguments, read_file=read_file)
+    shell, unknown = evaluate(text, inherited, arguments, read_file=read_file), unknown_to_sh(text)
     listed, strange, scripts, skipped = _of_commands(shell, inherited, text)
     return JobScript(
         directives=directives,
         resources=requested,
-        launch_lines=_completed(listed, shell, requested, not (scripts or strange) and _is_alone(shell, requested)),
+        launch_lines=tuple(
+            _for_sh(line, unknown)
+            for line in _completed(listed, shell, requested, not (scripts or strange) and _is_alone(shell, requested))
+        ),
         services=tuple(_of_service(line, requested, text) for line in listed if _is_service(line)),
         unread=tuple(skipped),
         sourced=shell.sourced,
@@ -142,7 +145,7 @@ def _of_commands(
     for place, command in enumerate(shell.commands):
         if not starts_ranks(command.argv):
             if _runs_shell_script(command.argv) and len(scripts) < _MOST_LINES:
-                scripts += _launch_line(command, inherited, any_program=True)
+                scripts += _started_in(_launch_line(command, inherited, any_program=True), script, place)
             elif launcher := launcher_among(_resolved(command)):
                 strange.append(_strange(command, launcher))
             continue
@@ -165,13 +168,19 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
     return [
         msgspec.structs.replace(
             line,
-            start_folder=folder if os.path.isabs(folder) else "",
-            makes_files=script.makes_files(place) or script.is_written(line.program),
+            start_folder=folder,
+            makes_files=script.makes_files(place) or any(map(script.is_written, (line.program, *_files(line)))),
             needs=script.needs_at(place),
             is_first=script.is_first(place),
         )
         for line in lines
     ]
+
+
+def _files(line: LaunchLine) -> list[str]:
+    """The first configurations among the arguments."""
+    names = (argument.rpartition("=")[2] for argument in line.arguments)
+    return [name for name in names if name.endswith((".json", ".yaml", ".yml", ".toml"))][:_MOST_FILES]
 
 
 def _behind_end(line: LaunchLine, end: Step) -> LaunchLine:
@@ -237,6 +246,14 @@ def _completed(
     mistakes = (*(OptionProblem("bash", *mistake) for mistake in shell.mistakes), *requested.problems)
     own = [(line, (*line.problems, *_beyond(line, requested), *mistakes)) for line in lines if not _is_service(line)]
     return tuple(msgspec.structs.replace(line, problems=problems, is_alone=is_alone) for line, problems in own)
+
+
+def _for_sh(line: LaunchLine, unknown: Sequence[tuple[int, str]]) -> LaunchLine:
+    """With what stands before the line, and the sh of some systems does not know."""
+    if not unknown or unknown[0][0] > line.line:
+        return line
+    why = filled("dash, the sh of Debian and Ubuntu, does not know `{1}` in line {0}", *unknown[0])
+    return msgspec.structs.replace(line, problems=(*line.problems, OptionProblem("sh", NOT_BASH, "#!/bin/bash", why)))
 
 
 _OF_ANOTHER_JOB = {"jobid", "het-group", "partition", "account", "reservation", "qos"}

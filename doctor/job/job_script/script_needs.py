@@ -49,8 +49,9 @@ class ScriptText:
         self._needs = sorted(self._each_need(), key=lambda entry: entry[0].place)
 
     def folder_at(self, place: int) -> str:
-        """The folder in which a command runs; empty: as before the script, or not known."""
-        return self._folders[bisect_right(self._places, place)][0]
+        """The folder in which a command runs, ``.`` for that of the caller; empty: not known."""
+        folder, unknown = self._folders[bisect_right(self._places, place)]
+        return "" if unknown else folder or "."
 
     def needs_at(self, place: int) -> tuple[ScriptNeed, ...]:
         """What a shell needs to reach a command, as far as none before it may bring that, and its limits."""

@@ -14,7 +14,7 @@ from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import OptionTable
-from doctor.job.variable_names import is_misspelt
+from doctor.job.variable_names import documented_variables, is_misspelt
 
 _UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleetrun", "torchx", "poe"))
 """Launchers whose options doctor does not know."""
@@ -81,6 +81,8 @@ class WrapperRow(OptionTable, frozen=True, kw_only=True):
     """The command is shell text for another host."""
     is_plain: bool = False
     """The command runs on this host, as this user, in this environment."""
+    is_other_user: bool = False
+    """The command runs on this host, as a user who may find other programs, or may not start those of this one."""
 
 
 class _NamedTable(OptionTable, frozen=True, kw_only=True):
@@ -138,6 +140,15 @@ def is_plain(wrapper: str) -> bool:
     return wrapper == "env" or (row is not None and row.is_plain)
 
 
+def stays_here(wrapper: str) -> bool:
+    """Whether what a wrapper runs is run on this host, in its files and network.
+
+    >>> stays_here("nice"), stays_here("sudo"), stays_here("docker run")
+    (True, True, False)
+    """
+    return is_plain(wrapper) or any(row.is_other_user for (name, _), row in wrapper_rows().items() if name == wrapper)
+
+
 @cache
 def option_table(name: str) -> OptionTable:
     """The options of a shell, an interpreter, or the directives of a scheduler."""
@@ -175,6 +186,9 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
             break
     for match in re.finditer(_WITH_STRAY_SIGN, "\n".join(arguments)):
         yield OptionProblem(program, match[1], match[2] + match[3], match[2])
+    exported = next(reversed([value for call in calls[-1:] for value in call.options.get("x", ())]), "")
+    if re.fullmatch(r"[0-9]{1,9}|INFO|WARN|TRACE|DETAIL", program) and exported in documented_variables():
+        yield OptionProblem(calls[-1].command, "-x", f"{exported} {program}", f"{exported}={program}")
     rows = {row.name: row for row in launcher_rows().values()}
     is_program = "$" not in program and program.lower() not in ("true", "false")  # of a flag: `value_of_flag`
     for call in calls if is_program else ():

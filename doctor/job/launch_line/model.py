@@ -50,6 +50,10 @@ class ScriptNeed(NamedTuple):
     """Without it the line does not run."""
 
 
+NOT_BASH = "?#!/bin/sh"
+"""In place of an option that is not given: the first line of a script, for which sh may have no word."""
+
+
 class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):
     """One launcher of a line. None and empty: the option is not given; see `unresolved` for what cannot be read."""
 
@@ -155,7 +159,7 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     computed_on_hosts: frozenset[str] = frozenset()
     """Source texts that a shell on each host computes for itself, such as ``$(hostname)``; see `unresolved`."""
     start_folder: str = ""
-    """The path to which the script before the line surely changes the folder, by ``cd``; empty: not known."""
+    """Of a script: the folder in which the line surely runs, by ``cd``; ``.``: the caller's; empty: not known."""
     makes_files: bool = False
     """Commands of the script before the line may make the files that it names."""
     needs: tuple[ScriptNeed, ...] = ()

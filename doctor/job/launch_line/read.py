@@ -16,11 +16,11 @@ from doctor.job.launch_line.call_parts import Argv, Started
 from doctor.job.launch_line.commands import (
     RUN_NO_WORDS,
     behind_program,
-    is_plain,
     launcher_rows,
     meant_module,
     module_rows,
     option_table,
+    stays_here,
     wrapper_rows,
 )
 from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
@@ -312,7 +312,7 @@ class _Reader:
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
         self.wrappers.append(unwrapped.label)
-        self.is_followed &= is_plain(unwrapped.label.partition(" ")[0])
+        self.is_followed &= stays_here(unwrapped.label.partition(" ")[0])
         self.removed |= unwrapped.removed
         for name in unwrapped.removed:
             self.environ.pop(name, None)

@@ -12,8 +12,22 @@ from doctor.job.shell.blocks import OPENING, Block
 from doctor.job.shell.tokens import Token
 from doctor.job.shell.variables import ShellVariables, value_apart
 from doctor.job.shell.word import ShellCommand, Word
-from doctor.job.variable_names import documented_variables, intended_name, is_one_slip, is_same_word
+from doctor.job.variable_names import documented_variables, intended_name, is_one_slip, is_same_word, meant_key
 
+_OF_SLURM = """
+SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_COUNT SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MAX SLURM_ARRAY_TASK_MIN
+SLURM_ARRAY_TASK_STEP SLURM_CLUSTER_NAME SLURM_CPUS_ON_NODE SLURM_CPUS_PER_GPU SLURM_CPUS_PER_TASK SLURM_GPUS
+SLURM_GPUS_ON_NODE SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK SLURM_GTIDS SLURM_HET_SIZE SLURM_JOB_ACCOUNT
+SLURM_JOB_CPUS_PER_NODE SLURM_JOB_END_TIME SLURM_JOB_GPUS SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NAME SLURM_JOB_NODELIST
+SLURM_JOB_NUM_NODES SLURM_JOB_PARTITION SLURM_JOB_QOS SLURM_JOB_START_TIME SLURM_JOB_UID SLURM_JOB_USER
+SLURM_LAUNCH_NODE_IPADDR SLURM_LOCALID SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE SLURM_NNODES SLURM_NODEID
+SLURM_NODELIST SLURM_NPROCS SLURM_NTASKS SLURM_NTASKS_PER_CORE SLURM_NTASKS_PER_GPU SLURM_NTASKS_PER_NODE
+SLURM_NTASKS_PER_SOCKET SLURM_PROCID SLURM_RESTART_COUNT SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST
+SLURM_STEP_NUM_NODES SLURM_STEP_NUM_TASKS SLURM_SUBMIT_DIR SLURM_SUBMIT_HOST SLURM_TASKS_PER_NODE SLURM_TASK_PID
+SLURM_TMPDIR SLURM_TOPOLOGY_ADDR SLURMD_NODENAME
+"""
+"""Source: sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES"; SLURM_TMPDIR of some sites."""
+_READ_OF_SLURM = re.compile(r"\$\{?(SLURM_\w{2,40})\b(?!:?[-=+?])", re.ASCII)
 _MOST, _LEAST_NAME = 64, 6
 _CALLED = re.compile(r"\$\(([A-Z][A-Z0-9_]{2,60})\)|\$\$([A-Z][A-Z0-9_]{2,60})", re.ASCII)
 _NUMBERED = re.compile(r"[a-z][a-z0-9_]{1,14}[0-9]", re.ASCII)
@@ -34,6 +48,9 @@ def name_mistakes(
         if isinstance(value := variables.values.get(name), Word) and name in value.text.split(":"):
             right = ":".join(f"${name}" if folder == name else folder for folder in value.text.split(":"))
             yield f"{name}=", printable(value.text, 80), printable(f"{name}={right}", 120)
+    for name in sorted({*_READ_OF_SLURM.findall(re.sub(r"(?m)^[ \t]*#.*", "", text))} - variables.assigned)[:_MOST]:
+        if meant := meant_key(name, _OF_SLURM.split()):
+            yield f"${name}", "", f"${meant}"
     counts = Counter(_NAME.findall(text))
     idle = [name for name in sorted(variables.assigned - variables.exported) if counts[name] == 1]
     for name in sorted(variables.absent - variables.assigned)[:_MOST]:
@@ -83,6 +100,8 @@ def command_mistakes(
     if assignments and len(argv) == 1 and (apart := value_apart(assignments[-1], argv[0])):
         yield assignments[-1].keyword, apart, f"{assignments[-1].keyword}{apart}"
     yield from _part_of_value(argv, variables)
+    if match := re.match(r"\[\[?(?=[^\[\s])", name):
+        yield name, "as a command", filled("a blank behind `{0}`", match[0])
     if line and re.match("--[a-z]", name):
         yield name, "as a command", filled("`\\` at the end of line {0}", line - 1)
 

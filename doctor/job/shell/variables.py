@@ -262,6 +262,10 @@ _OF_LIST = re.compile(r"[a-z0-9][\w.:,-]{0,200}", re.ASCII)
 _NEVER_EMPTY = frozenset((*JOB_WIDE, *RANK_NUMBERS, *SIZE_VARIABLES))
 
 
+_OF_LIBRARIES = re.compile(r"INFO|WARN|TRACE|DETAIL|(?:eth|ib|bond|en[opsx]|hsn|mlx5_)[\w.:]{0,40}", re.ASCII)
+"""Values of libraries that are no commands: levels of logs, interfaces, adapters."""
+
+
 def value_apart(assignment: Token, following: Token | Word) -> str:
     """What stands behind ``NAME=`` and a space and is its value, as no command begins so; else empty.
 
@@ -277,6 +281,7 @@ def value_apart(assignment: Token, following: Token | Word) -> str:
     if not equals or rest:
         return ""
     is_value = (name in _NEVER_EMPTY or text[:1].isdigit()) and _VALUE.fullmatch(text)
+    is_value = is_value or (name in documented_variables() and _OF_LIBRARIES.fullmatch(text))
     return text if is_value or (name in ("MASTER_ADDR", "MS_SCHED_HOST") and _HOST.fullmatch(text)) else ""
 
 

@@ -38,6 +38,8 @@ _COUNTS = """
 nnodes nproc-per-node nodes ntasks ntasks-per-node np npernode worker-num local-worker-num num-processes num-machines
 num-nodes num-gpus ppn include
 """
+_CHOOSE = ("include", "exclude", "num-nodes", "num-gpus", "options")
+"""What takes fewer ranks of DeepSpeed than the hostfile has slots."""
 MAX_HOSTFILE = 1 << 20
 """Characters of a hostfile that are read."""
 
@@ -367,19 +369,42 @@ def _slots(entry: LaunchText, read_file: ReadFile) -> dict[str, Setting]:
         return {"all_slots": Setting("slots", count, "--host")} if all(named) and not call.hostfile else {}
     if call is None or call.launcher not in ("deepspeed", "openmpi") or not call.hostfile:
         return {}
-    hosts = [
-        (number, re.search(r"\sslots *= *([0-9]{1,5})\b", text, re.ASCII))
-        for number, text in enumerate((read_file(call.hostfile) or "")[:MAX_HOSTFILE].splitlines(), 1)
-        if text.strip() and not text.lstrip().startswith("#")
-    ]
+    lines = enumerate((read_file(call.hostfile) or "")[:MAX_HOSTFILE].splitlines(), 1)
+    entries = [(number, text.strip()) for number, text in lines if text.strip() and text.lstrip()[0] != "#"]
+    if call.launcher == "deepspeed":
+        return _of_deepspeed(call, entries, entry.place("include"))
+    hosts = [(number, re.search(r"\sslots *= *([0-9]{1,5})\b", text, re.ASCII)) for number, text in entries]
     slots = [(int(match[1]), number) for number, match in hosts if match]
-    if call.launcher == "openmpi":
-        if len(slots) < len(hosts) or _oversubscribes(line):
-            return {}
-        place = f"{call.hostfile}:{min(number for _, number in slots)}" if slots else ""
-        return {"all_slots": Setting("slots", sum(count for count, _ in slots), place)} if slots else {}
-    least, number = min(slots, default=(0, 0))
-    return {"slots": Setting("slots", least, f"{call.hostfile}:{number}")} if least else {}
+    if len(slots) < len(hosts) or _oversubscribes(line):
+        return {}
+    place = f"{call.hostfile}:{min(number for _, number in slots)}" if slots else ""
+    return {"all_slots": Setting("slots", sum(count for count, _ in slots), place)} if slots else {}
+
+
+def _of_deepspeed(call: LaunchCall, entries: Sequence[tuple[int, str]], include: str) -> dict[str, Setting]:
+    """What the entries of its hostfile say: ranks, and the first entry that it refuses.
+
+    Source: DeepSpeed, launcher/runner.py, ``_parse_hostfile`` and ``parse_resource_filter``.
+    """
+    slots: dict[str, tuple[int, str]] = {}
+    for number, text in entries:
+        match, place = re.match(r"(\S+)\s+slots=([0-9]{1,6})", text, re.ASCII), f"{call.hostfile}:{number}"
+        if match is None or match[1] in slots:
+            return {"bad_entry": Setting("entry", printable(text, 80), place)}
+        slots[match[1]] = (int(match[2]), place)
+    absent = [host for host in call.hosts if host not in slots] if slots and "include" in call.options else []
+    if absent:
+        return {"bad_entry": Setting("--include", printable(absent[0], 80), include)}
+    least, place = min(slots.values(), default=(0, ""))
+    settings = {"slots": Setting("slots", least, place)} if least else {}
+    is_open = any("$" in call.unresolved.get(name, "") for name in _CHOOSE)
+    if slots and not is_open and not any(name in call.options for name in _CHOOSE):
+        first = min(place for _, place in slots.values())
+        settings["nodes"] = Setting("hosts", len(slots), first)
+        settings["world_size"] = Setting("slots", sum(count for count, _ in slots.values()), first)
+        if len({count for count, _ in slots.values()}) == 1:
+            settings["ranks_per_node"] = Setting("slots", least, first)
+    return settings
 
 
 def _oversubscribes(line: LaunchLine) -> bool:

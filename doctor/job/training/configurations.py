@@ -108,6 +108,8 @@ def _select(tree: Tree, path: str, framework: str) -> Configuration | None:
     if framework not in ("fsdp", "lightning"):  # of which any program's own file has keys
         keys_given = {leaf.path: Setting(leaf.path, "", f"{path}:{leaf.line}") for leaf in tree.leaves.values()}
         settings |= _misspelt(keys_given, table)
+        if framework == "accelerate" and "misspelt" not in settings:
+            settings |= _of_no_version(keys_given, table)
     for leaf in tree.repeated:
         settings.setdefault("repeated", Setting(leaf.path, leaf.path, f"{path}:{leaf.line}"))
     return Configuration(framework, path, settings) if settings else None
@@ -216,6 +218,17 @@ def _misspelt(
             meant = near.replace("-", "_") if "_" in setting.option else near
             return {"misspelt": Setting(printable(setting.option, 80), begin + meant, setting.where)}
     return {}
+
+
+def _of_no_version(keys: Mapping[str, Setting], table: Mapping[str, str]) -> dict[str, Setting]:
+    """As ``refused_key`` the first key of a file for a cluster that no version of Accelerate has.
+
+    A new version brings sections, whose names end in ``_config``; a file for SageMaker has others.
+    """
+    names = ((re.split(r"[.\[]", key)[0], setting) for key, setting in islice(keys.items(), _MOST_KEYS))
+    absent = ((name, setting) for name, setting in names if name not in table and not name.endswith("_config"))
+    name, setting = next(absent, ("", None)) if "ec2_instance_type" not in keys else ("", None)
+    return {"refused_key": Setting(printable(name, 80), "", setting.where)} if setting else {}
 
 
 def overridden(configuration: Configuration, overrides: Mapping[str, Setting]) -> Configuration:

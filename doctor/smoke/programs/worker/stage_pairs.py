@@ -150,6 +150,7 @@ def measure_pair(
         confirm=attempt > 0,
         control=control,
         attempt=attempt,
+        after=ctx.soaked_seconds,
     )
     return seconds
 
@@ -207,14 +208,14 @@ def pairs_of_slow_ends(seconds_of_pair: Mapping[tuple[int, int], float]) -> set[
 
 def stage_pairs(ctx: RankContext) -> None:
     """The exchanges; where one brought wrong values, a second round in halves of the world."""
-    if ctx.device.type == "cpu" and len(set(ctx.hosts)) == 1:
-        return  # there is no link between them
     measure_pairs(ctx)
     run_second_round(ctx)
 
 
 def measure_pairs(ctx: RankContext) -> None:
     """Pairs exchange a message, all pairs of a round at once; then the slow ones again, each alone, beside others."""
+    if ctx.device.type == "cpu" and len(set(ctx.hosts)) == 1:
+        return  # there is no link between them
     ranks = paired_ranks(ctx)
     rounds = round_robin(len(ranks), ctx.plan["seed"])
     schedule = [

@@ -124,7 +124,7 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
 
     A rank is named where it is within a call that is neither torch's nor an import, or where it alone sleeps in a
     function of the kernel that waits for no other rank, such as a name lookup that reads a pipe. A host that holds back
-    what it sends, or a link where new connections get no answer, twice, and a host that `unlike_interpreters` names.
+    what it sends, or a link where new connections get no answer, twice, and ranks that `unlike` names.
     """
     failure = _with_stacks(failure, run.channels)
     if foreign := foreign_calls(failure):
@@ -138,9 +138,9 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
         return held_back
     if lasting := _lasting_links(run, {}):
         return _because_of_links(failure, run.plan, lasting)
-    hosts, sentence = unlike(run.plan, run.progress)
+    ranks, sentence = unlike(run.plan, run.progress)
     text = joined(": ", (failure.text, sentence))
-    return blame(failure, failure.kind, ranks_of(run.plan, hosts), text) if hosts else None
+    return blame(failure, failure.kind, ranks, text) if ranks else None
 
 
 def _lasting_links(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evidence.Probe]]) -> _LinkEvidence | None:

@@ -47,7 +47,7 @@ def crashed_by_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress
     """
     crashing, sentence = unlike(plan, progress, CRASHING)
     ranks, sentence = (crashing, sentence) if crashing else unlike(plan, progress)
-    mixed = {plan.host_of(place.rank) for place in plan.places if place.rank not in ranks} & set(map(plan.host_of, ranks))
+    mixed = {place.host for place in plan.places if place.rank not in ranks}.intersection(map(plan.host_of, ranks))
     ends = {place.rank: place.rank if place.host in mixed else place.host for place in plan.places}
     others = {end for rank, end in ends.items() if rank not in ranks}
     crashed = {ends[rank] for rank in failure.culprit_ranks}

@@ -177,19 +177,22 @@ def test_real_ranks_report_each_interval() -> None:
 
 
 HOST_BECOMES_SLOW = """
-_soak_began = time.monotonic()
-class TracedComm(TracedComm):
-    def all_reduce(self, *arguments, **more):
-        self.lag()
-        super().all_reduce(*arguments, **more)
+_is_slow = []
+class SoakIntervals(SoakIntervals):
+    def finish_interval(self, soaked):
+        if soaked > 2.0 and RANK < 3:
+            _is_slow.append(True)
+            self.reduce = [9.0] * len(self.reduce)
+        super().finish_interval(soaked)
 
-    def exchange(self, *arguments):
-        self.lag()
-        super().exchange(*arguments)
+def time_exchanges(ctx, peer, nbytes, repeats):
+    \"\"\"Of the same times in each test, whatever else the machine does.\"\"\"
+    dice = random.Random(ctx.rank + peer)
+    usual = 0.01 if _is_slow and RANK in (ctx.rank, peer) else 0.001
+    return [usual * dice.lognormvariate(0, 0.02) for _ in range(repeats)]
 
-    def lag(self):
-        if self.rank == RANK and time.monotonic() - _soak_began > 2.0:
-            time.sleep(0.02)
+def pause_before(attempt, spent, allowed):
+    return 0.0 if attempt < len(CONFIRM_AT) else None
 """
 
 
@@ -197,7 +200,7 @@ class TracedComm(TracedComm):
 @pytest.mark.parametrize(("rank", "named"), [(1, ["b"]), (9, [])])
 def test_a_host_whose_network_becomes_slow_is_named_with_the_time(rank: int, named: list[str]) -> None:
     faults = HOST_BECOMES_SLOW.replace("RANK", str(rank))
-    ranks = Ranks(3, ["pairs", "soak"], faults, soak=4.0, hosts="abc", max_bytes=4096)
+    ranks = Ranks(3, ["pairs", "soak"], faults, soak=3.0, hosts="abc", max_bytes=4096)
     findings = outcome_of("smoke_host_slow", ranks, "abc").findings
     assert [finding.hosts for finding in findings] == [(host,) for host in named]
     assert all(" s of the repetition" in str(finding) for finding in findings)

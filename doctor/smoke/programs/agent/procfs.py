@@ -6,6 +6,8 @@ import signal
 
 from doctor.remote.runtime.reading import link_at, names_in, read_text, thread_schedule
 
+PF_EXITING = 4  # Linux, include/linux/sched.h
+
 
 def stat_fields(pid):
     """What /proc/PID/stat has behind the name of a process, its state first; empty when there is none."""
@@ -22,6 +24,13 @@ def thread_states(pid):
     """The state letters of all its threads."""
     stats = [read_text("/proc/%d/task/%s/stat" % (pid, name)) for name in names_in("/proc/%d/task" % pid)]
     return [stat[stat.rfind(")") + 2 :][:1] for stat in stats]
+
+
+def has_living_threads(pid):
+    """Whether a thread of it is not in its end: the rest of a process whose main thread ended alone."""
+    folder = "/proc/%d/task" % pid
+    stats = [read_text("%s/%s/stat" % (folder, name)).rpartition(")")[2].split() for name in names_in(folder)]
+    return any(len(stat) > 6 and stat[0] not in "ZX" and not int(stat[6]) & PF_EXITING for stat in stats)
 
 
 def ancestors(pid):

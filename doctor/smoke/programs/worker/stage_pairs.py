@@ -208,14 +208,18 @@ def pairs_of_slow_ends(seconds_of_pair: Mapping[tuple[int, int], float]) -> set[
 
 def stage_pairs(ctx: RankContext) -> None:
     """The exchanges; where one brought wrong values, a second round in halves of the world."""
-    measure_pairs(ctx)
-    run_second_round(ctx)
+    if has_links(ctx):
+        measure_pairs(ctx)
+        run_second_round(ctx)
+
+
+def has_links(ctx: RankContext) -> bool:
+    """Whether there is a link between the ranks that are paired: none between CPUs of one host."""
+    return ctx.device.type != "cpu" or len(set(ctx.hosts)) > 1
 
 
 def measure_pairs(ctx: RankContext) -> None:
     """Pairs exchange a message, all pairs of a round at once; then the slow ones again, each alone, beside others."""
-    if ctx.device.type == "cpu" and len(set(ctx.hosts)) == 1:
-        return  # there is no link between them
     ranks = paired_ranks(ctx)
     rounds = round_robin(len(ranks), ctx.plan["seed"])
     schedule = [

@@ -18,7 +18,7 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.second_round import SECOND_ROUND_SECONDS, repeat_calls, run_second_round
 from doctor.smoke.programs.worker.stage_pace import compute_work, pace_factors, seconds_without_run_queue
-from doctor.smoke.programs.worker.stage_pairs import SLOW_FACTOR, measure_pairs
+from doctor.smoke.programs.worker.stage_pairs import SLOW_FACTOR, has_links, measure_pairs
 from doctor.smoke.programs.worker.work_timing import CpuTour
 
 REPEATS = 20
@@ -224,7 +224,7 @@ class SoakIntervals:
         quick, self.quickest = quick_one(self.reduce), min(self.quickest, quick_one(self.reduce) or math.inf)
         self.emit()
         is_slower = quick > SLOW_FACTOR * self.quickest and self.measuring <= MEASURING_SHARE * soaked
-        if self.measurements < MOST_MEASUREMENTS and self.ctx.comm.agree(is_slower):
+        if has_links(self.ctx) and self.measurements < MOST_MEASUREMENTS and self.ctx.comm.agree(is_slower):
             self.measurements, self.ctx.soaked_seconds = self.measurements + 1, round(soaked, 3)
             started = time.monotonic()
             measure_pairs(self.ctx)

@@ -40,7 +40,7 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     table of what a network should do: hosts are compared with each other, so a fleet that is slow as a whole is not
     detected, nor is it known which of only two hosts is slow.
     """
-    for slow_end, size, when in (path for path in compare_links(pairs) if path.outlier.kind == "host"):
+    for slow_end, size, when in (path for path in compare_links(pairs) if path[0].kind == "host"):
         rank = slow_end.hosts[0]
         yield Finding(
             "exchanges of {size} with {who} take {ratio} times as long as those between the other hosts: "

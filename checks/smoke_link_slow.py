@@ -34,7 +34,7 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     hosts only some of the pairs meet. This verdict can be wrong where a host is busy during the measurements of one
     pair only.
     """
-    for link, size, when in (path for path in compare_links(pairs) if path.outlier.kind == "link"):
+    for link, size, when in (path for path in compare_links(pairs) if path[0].kind == "link"):
         first_rank, other = link.hosts
         yield Finding(
             "{first} and {second} take {ratio} times as long as most pairs to exchange {size}{when}: {seconds} against "

@@ -14,7 +14,7 @@ from doctor.facts.smoke.first_stages import TorchImported
 from doctor.job.variables import EQUAL_EVERYWHERE
 from doctor.smoke.hang.standstill import blame
 from doctor.smoke.model import Failure, SmokePlan
-from doctor.smoke.results.environments import units, unlike_interpreters
+from doctor.smoke.results.environments import alike, unlike_interpreters
 from doctor.smoke.run.progress import StageProgress
 
 CRASH = re.compile(r"signal (?:4|6|7|8|11)\b")
@@ -95,8 +95,10 @@ def unlike(
     ranks: dict[str, Sequence[int]] = {}
     for host, events in progress.events.items():
         of_host = [event for event in events if isinstance(event, TorchImported)]
-        for place, some in units(host, of_host, names).items():
-            imported[place] = some
-            ranks[place] = plan.ranks_by_host.get(host, ()) if place == host else [event.rank for event in some]
+        differ = len({tuple(alike(name, event) for name in names) for event in of_host}) > 1
+        for event in of_host:
+            place = f"rank {event.rank} ({host})" if differ and event.rank >= 0 else host
+            imported.setdefault(place, []).append(event)
+            ranks[place] = plan.ranks_by_host.get(host, ()) if place == host else [event.rank]
     places, sentence = unlike_interpreters(imported, plan.backend, names)
     return [rank for place in places for rank in ranks[place]], sentence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from statistics import median
-from typing import NamedTuple
 
 from doctor.analysis.outliers.pairs import PathOutlier
 from doctor.analysis.outliers.peers import (
@@ -105,16 +104,8 @@ def by_host(run: SmokeRun, slow: Collection[int]) -> list[tuple[str, list[int], 
     return [(host, ranks, len(ranks) == len(run.plan.ranks_by_host[host]) > 1) for host, ranks in ranks_by_host.items()]
 
 
-class SlowPath(NamedTuple):
-    """A slow end or link, the size of the message, and words for when that was, if it was in the soak."""
-
-    outlier: PathOutlier
-    size: int
-    when: str
-
-
-def compare_links(pairs: Mapping[str, SmokePairs]) -> Iterator[SlowPath]:
-    """The slow ends and links, each once: those of the pairs' stage first, then of each measurement in the soak.
+def compare_links(pairs: Mapping[str, SmokePairs]) -> Iterator[tuple[PathOutlier, int, str]]:
+    """The slow ends and links, each once, with the size of the message, and words for when it was in the soak.
 
     Raises: Skip for fewer than three ends.
     """
@@ -128,7 +119,7 @@ def compare_links(pairs: Mapping[str, SmokePairs]) -> Iterator[SlowPath]:
         for outlier in compare_pairs(event for event in measured if event.bytes == size):
             if outlier.hosts not in named:
                 named.add(outlier.hosts)
-                yield SlowPath(outlier, size, when)
+                yield outlier, size, when
 
 
 def describe_end(run: SmokeRun, rank: int) -> str:

@@ -21,16 +21,10 @@ def process_status(pid):
 
 
 def thread_states(pid):
-    """The state letters of all its threads."""
-    stats = [read_text("/proc/%d/task/%s/stat" % (pid, name)) for name in names_in("/proc/%d/task" % pid)]
-    return [stat[stat.rfind(")") + 2 :][:1] for stat in stats]
-
-
-def has_living_threads(pid):
-    """Whether a thread of it is not in its end: the rest of a process whose main thread ended alone."""
+    """The state letters of all its threads; X of one that is in its end."""
     folder = "/proc/%d/task" % pid
     stats = [read_text("%s/%s/stat" % (folder, name)).rpartition(")")[2].split() for name in names_in(folder)]
-    return any(len(stat) > 6 and stat[0] not in "ZX" and not int(stat[6]) & PF_EXITING for stat in stats)
+    return ["X" if len(stat) <= 6 or int(stat[6]) & PF_EXITING else stat[0] for stat in stats]
 
 
 def ancestors(pid):

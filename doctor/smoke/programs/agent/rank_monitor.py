@@ -18,7 +18,6 @@ from doctor.smoke.programs.agent.kernel import (
 from doctor.smoke.programs.agent.procfs import (
     child_pids,
     cpu_times,
-    has_living_threads,
     is_descendant,
     process_status,
     thread_states,
@@ -147,7 +146,7 @@ class RankMonitor:
     def read_state(self, age):
         status = process_status(self.pid)
         self.state = status[0] if status and status[0] != "Z" else "X"
-        if self.state == "X" and age > HEADLESS and has_living_threads(self.pid):
+        if self.state == "X" and age > HEADLESS and set(thread_states(self.pid)) - {"Z", "X"}:
             self.dead = "its main thread ended, and other threads of it go on"
         if age > STUCK and is_frozen(self.pid, self.state):
             self.state = "F"

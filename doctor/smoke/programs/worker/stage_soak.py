@@ -172,11 +172,6 @@ def some_of(numbers: list[float]) -> list[float]:
     return [numbers[int(step * place)] for place in range(min(len(numbers), KEPT))]
 
 
-def quick_one(numbers: list[float]) -> float:
-    """As in the checks; 0.0 of none."""
-    return sorted(numbers)[(len(numbers) - 1) // 10] if numbers else 0.0
-
-
 class SoakIntervals:
     """Times work and a collective in each turn, and emits what an interval had when it is over."""
 
@@ -186,7 +181,7 @@ class SoakIntervals:
         self.compute: list[float] = []
         self.reduce: list[float] = []
         self.quickest = math.inf
-        """Of an interval, as `quick_one` of all_reduce."""
+        """Tenth of an interval's times of all_reduce."""
         self.measurements, self.measuring = 0, 0.0
         """Of the pairs, and their seconds."""
         self.results, self.wrong = ctx.compared_results, ctx.wrong_results
@@ -221,7 +216,8 @@ class SoakIntervals:
 
     def finish_interval(self, soaked: float) -> None:
         """Emits it after ``soaked`` seconds; if rank 0 waited longer than before, the pairs show which host is slow."""
-        quick, self.quickest = quick_one(self.reduce), min(self.quickest, quick_one(self.reduce) or math.inf)
+        quick = sorted(self.reduce)[(len(self.reduce) - 1) // 10]
+        self.quickest = min(self.quickest, quick)
         self.emit()
         is_slower = quick > SLOW_FACTOR * self.quickest and self.measuring <= MEASURING_SHARE * soaked
         if has_links(self.ctx) and self.measurements < MOST_MEASUREMENTS and self.ctx.comm.agree(is_slower):

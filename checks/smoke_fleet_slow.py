@@ -111,7 +111,7 @@ def known_line(run: SmokeRun) -> int:
 
 def quickest_exchange(pairs: Mapping[str, SmokePairs]) -> float:
     """Bytes a second each way of any two hosts; 0 where none was measured."""
-    return fastest_rate(exchange for fact in pairs.values() for exchange in fact.pairs)
+    return fastest_rate(exchange for fact in pairs.values() for exchange in fact.pairs if not exchange.after)
 
 
 def below_line_rate(run: SmokeRun, pairs: Mapping[str, SmokePairs]) -> Iterator[Finding]:

@@ -35,21 +35,22 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     anywhere (an exponential tail of the noise, Bonferroni's correction; as in `net-path-slow`). Slow exchanges are
     measured again up to three times within two seconds, with no other pair at work, and have to be slower than other
     pairs each time, by half of the excess at least: a program that keeps a host busy for a moment slows it down, and is
-    no fault of the host. This verdict can be wrong where a program keeps the host busy for longer. There is no table of
-    what a network should do: hosts are compared with each other, so a fleet that is slow as a whole is not detected,
-    nor is it known which of only two hosts is slow.
+    no fault of the host. With `--for` all is measured again when rank 0's all_reduce takes 1.5 times as long as in the
+    quickest interval before. This verdict can be wrong where a program keeps the host busy for longer. There is no
+    table of what a network should do: hosts are compared with each other, so a fleet that is slow as a whole is not
+    detected, nor is it known which of only two hosts is slow.
     """
-    outliers, size = compare_links(pairs)
-    for slow_end in (outlier for outlier in outliers if outlier.kind == "host"):
+    for slow_end, size, when in (path for path in compare_links(pairs) if path[0].kind == "host"):
         rank = slow_end.hosts[0]
         yield Finding(
             "exchanges of {size} with {who} take {ratio} times as long as those between the other hosts: "
-            "{seconds} against {norm}, with {slow} of {tried} partners{pressure}",
+            "{seconds} against {norm}, with {slow} of {tried} partners{when}{pressure}",
             hosts=[run.plan.host_of(rank)],
             accelerator=ACCELERATORS[run.plan.backend],
             who=describe_end(run, rank),
             pressure=pressure_note(run, [run.plan.host_of(rank)]),
             rank=rank,
+            when=when,
             size=megabytes(size),
             ratio=round(slow_end.ratio, 2),
             seconds=seconds_text(slow_end.seconds),

@@ -34,11 +34,10 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     hosts only some of the pairs meet. This verdict can be wrong where a host is busy during the measurements of one
     pair only.
     """
-    outliers, size = compare_links(pairs)
-    for link in (outlier for outlier in outliers if outlier.kind == "link"):
+    for link, size, when in (path for path in compare_links(pairs) if path[0].kind == "link"):
         first_rank, other = link.hosts
         yield Finding(
-            "{first} and {second} take {ratio} times as long as most pairs to exchange {size}: {seconds} against "
+            "{first} and {second} take {ratio} times as long as most pairs to exchange {size}{when}: {seconds} against "
             "{norm}; both are fast with most others, so the path between them is slow{pressure}",
             accelerator=ACCELERATORS[run.plan.backend],
             hosts=run.hosts(link.hosts),
@@ -48,6 +47,7 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
             one=run.plan.host_of(first_rank),
             other=run.plan.host_of(other),
             ranks=list(link.hosts),
+            when=when,
             size=megabytes(size),
             ratio=round(link.ratio, 2),
             seconds=seconds_text(link.seconds),

@@ -36,7 +36,8 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     limits what it sends to less than 10 Mbit/s, drops 2 % or delays by 0.1 s, where most hosts have none; so is one
     whose kernel holds bytes for a peer with room and has none on the way, twice, as its own rules refuse them
     (`tcp_info`). Where a host announces no room though its ranks have read all that came, the pair is named, as its
-    peer or a firewall between them can do that as well. Where no socket and no new connection shows a broken link,
+    peer or a firewall between them can do that as well. A host is named to whose ranks bytes have come that they do not
+    read, at two looks. Where no socket and no new connection shows a broken link,
     bytes may only be late: the run waits for 27 s more, and no host is named then either. This verdict can be wrong
     where a link is cut for seconds only: a job waits longer than this run does.
     """

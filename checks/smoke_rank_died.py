@@ -29,6 +29,14 @@ REMEDIES = (
         "Make /dev/shm larger: `df -h /dev/shm`; `docker run --shm-size=64g` or `--ipc=host` for a container.",
     ),
     (
+        r"\bmain thread ended",
+        (
+            "Its other threads go on, so that no launcher sees an end. A filter of system calls that ends threads: "
+            "`dmesg | grep -i seccomp` on {host}, and the profile of the container (`docker run --security-opt seccomp="
+            "<profile>`). Else native code that calls pthread_exit."
+        ),
+    ),
+    (
         r"\banother process sent it signal 9",
         (
             "Nothing of the program failed: start it again (this test: `doctor smoke`). Where it comes back, find who "

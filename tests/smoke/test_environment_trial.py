@@ -89,6 +89,20 @@ def test_values_that_fail_together_alone_are_both_shown_and_no_host_is_picked() 
     assert trial.hosts == ()
 
 
+@pytest.mark.parametrize(("stage", "tried"), [("native", "native"), ("collectives", "collectives"), ("training", "")])
+def test_a_trial_has_the_stage_that_failed_if_variables_are_known_to_break_it(stage: str, tried: str) -> None:
+    """DistributedDataParallel of torch 2.13 crashes with TORCH_DISTRIBUTED_DEBUG=DETAIL, after every other stage."""
+    stages: list[tuple[str, ...]] = []
+
+    def repeat(options: SmokeOptions) -> SmokeResult:
+        stages.append(options.stages)
+        return SmokeResult(ran(4, 2, trouble("dead", 2, stage=stage)) if options.keep else ran(4, 2), {})
+
+    failed = SmokeResult(ran(4, 2, trouble("dead", 2, stage=stage)), {})
+    explain_by_environment(failed, SmokeOptions(variables=VARIABLES), repeat)
+    assert set(stages) == ({("start", "rendezvous", tried, "teardown")} if tried else set())
+
+
 def test_why_there_was_no_trial_is_said() -> None:
     def repeat(options: SmokeOptions) -> SmokeResult:
         raise CannotRepeat("the process of rank 1 did not come again")

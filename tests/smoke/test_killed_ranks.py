@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +13,16 @@ import pytest
 
 from doctor.smoke.programs.agent import rank_monitor
 from doctor.smoke.programs.agent.kernel import is_exiting
+from doctor.smoke.programs.agent.procfs import process_status
 from doctor.smoke.programs.agent.rank_monitor import OOM_SECONDS, RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE
 
+HEADLESS = """
+import ctypes, os, threading
+threading.Thread(target=os.read, args=(0, 1)).start()
+ctypes.CDLL(None).syscall(93 if os.uname().machine == "aarch64" else 60, 0)
+"""
+"""The main thread ends alone: exit(2)."""
 AGENT, RANK, ROOT = {"memory": "/agent"}, {"memory": "/rank"}, {"memory": "/"}
 
 
@@ -81,3 +89,22 @@ def test_a_process_that_has_ended_is_in_its_end_and_one_that_runs_is_not() -> No
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert is_exiting(process.pid)  # type: ignore[no-untyped-call]
     assert not is_exiting(os.getpid())  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(
+    ("program", "age", "is_dead"), [(HEADLESS, 3.0, True), (HEADLESS, 1.0, False), ("", 3.0, False)]
+)
+def test_a_rank_whose_main_thread_ended_alone_is_dead(program: str, age: float, is_dead: bool) -> None:
+    """Its process ends with its last thread only; one that has ended is not told so before its status is known."""
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+    assert process.stdin
+    try:
+        monitor: Any = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
+        monitor.pid = process.pid
+        while (process_status(process.pid) or "Z")[0] != "Z":  # type: ignore[no-untyped-call]
+            pass
+        monitor.read_state(age)
+        assert (monitor.state, bool(monitor.dead)) == ("X", is_dead)
+    finally:
+        process.stdin.close()
+        process.wait()

@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from doctor.engine.smoke_summary import HostTemperature, LinkErrors, SoakMinute
@@ -109,6 +110,16 @@ def test_a_short_soak_is_not_judged_by_parts_that_it_has_not() -> None:
     assert fleet_drift(collectives(run, *few)) is None
 
 
+@pytest.mark.parametrize(("calls", "times", "is_said"), [(1, 40.0, True), (1, 10.0, False), (4, 5.0, True)])
+def test_a_call_alone_tells_only_of_what_is_many_times_as_slow(calls: int, times: float, is_said: bool) -> None:
+    run = ran(4, 2)
+    events = [
+        event if event.number < 9 else msgspec.structs.replace(event, reduce=event.reduce[:calls])
+        for event in soak(run, fleet=[1.0] * 9 + [times] * 3)
+    ]
+    assert (fleet_drift(collectives(run, *events)) is not None) == is_said
+
+
 def minutes_of(run: SmokeRun, events: Sequence[SoakInterval]) -> tuple[SoakMinute, ...]:
     counts = [SoakCounts(rank, {"all_reduce": 9}, {}, 720.0) for rank in range(run.plan.world)]
     figures = soak_figures(run, collectives(run, *events, *counts))
@@ -163,6 +174,36 @@ def test_real_ranks_report_each_interval() -> None:
         ranks.of("soaked")[0]["counts"].values()
     )
     assert all(event["bytes"] == 4096 and event["compute"] and event["reduce"] for event in events)
+
+
+HOST_BECOMES_SLOW = """
+_is_slow = []
+class SoakIntervals(SoakIntervals):
+    def finish_interval(self, soaked):
+        if soaked > 2.0 and RANK < 3:
+            _is_slow.append(True)
+            self.reduce = [9.0] * len(self.reduce)
+        super().finish_interval(soaked)
+
+def time_exchanges(ctx, peer, nbytes, repeats):
+    \"\"\"Of the same times in each test, whatever else the machine does.\"\"\"
+    dice = random.Random(ctx.rank + peer)
+    usual = 0.01 if _is_slow and RANK in (ctx.rank, peer) else 0.001
+    return [usual * dice.lognormvariate(0, 0.02) for _ in range(repeats)]
+
+def pause_before(attempt, spent, allowed):
+    return 0.0 if attempt < len(CONFIRM_AT) else None
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("rank", "named"), [(1, ["b"]), (9, [])])
+def test_a_host_whose_network_becomes_slow_is_named_with_the_time(rank: int, named: list[str]) -> None:
+    faults = HOST_BECOMES_SLOW.replace("RANK", str(rank))
+    ranks = Ranks(3, ["pairs", "soak"], faults, soak=3.0, hosts="abc", max_bytes=4096)
+    findings = outcome_of("smoke_host_slow", ranks, "abc").findings
+    assert [finding.hosts for finding in findings] == [(host,) for host in named]
+    assert all(" s of the repetition" in str(finding) for finding in findings)
 
 
 BECOMES_SLOW = """

@@ -173,7 +173,7 @@ def test_who_keeps_all_bytes_of_a_connection_back() -> None:
 
 STALLED = """
 import socket, time
-from doctor.smoke.programs.agent.network import halted_connections, unread_peers
+from doctor.smoke.programs.agent.network import halted_connections, tcp_sockets
 import os
 server = socket.create_server(("127.0.0.1", 0))
 sender = socket.create_connection(server.getsockname())
@@ -186,7 +186,8 @@ try:
 except BlockingIOError:
     pass
 time.sleep(1.5)
-print(halted_connections([os.getpid()]), unread_peers([os.getpid()]))
+unread = sorted(set(peer[0] for _, _, _, peer, _, _, unread in tcp_sockets([os.getpid()]) if unread))
+print(halted_connections([os.getpid()]), unread)
 """
 
 RULE = "table inet t {{ chain c {{ type filter hook {} priority 0; meta length > 1000 drop; }}; }}"

@@ -69,6 +69,19 @@ def test_where_gloo_is_known_to_crash_by_it_one_crash_is_enough() -> None:
     assert crash((0,), {}, LATE, {}).culprit_ranks == (1,)
 
 
+@pytest.mark.parametrize(("odd", "named"), [((1,), (1,)), ((1, 2, 3), ()), ((), ())])
+def test_of_a_host_whose_ranks_differ_the_rank_is_named(odd: tuple[int, ...], named: tuple[int, ...]) -> None:
+    """As where a launcher starts each by a script of its own: rank 0 crashes when rank 1 alone connects late."""
+    plan = SmokePlan("gloo", tuple(RankPlacement(rank, "a") for rank in range(4)), (Layout(dp=4),))
+    progress = StageProgress(plan, 0.0)
+    for rank in range(4):
+        event = TorchImported(rank, 1.0, "2.13", "3.11", variables=LATE if rank in odd else {})
+        progress.add_event("a", event, 1.0)
+    failure = crashed_by_unlike(Failure("dead", (0,), (), stage="rendezvous", text="signal 11"), plan, progress)
+    assert (failure.kind, failure.culprit_ranks) == (("never-joined", named) if named else ("dead", (0,)))
+    assert ("TORCH_GLOO_LAZY_INIT is 1 on rank 1 (a) and not set on rank [0,2-3] (a)" in failure.text) == (odd == (1,))
+
+
 def test_else_of_two_hosts_it_may_be_either_and_of_some_as_well() -> None:
     details = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
     assert crash((0,), {}, details).culprit_ranks == (0, 1)

@@ -156,7 +156,7 @@ def test_a_wrong_value_is_told_with_its_place(spoilt: Ranks, name: str) -> None:
 
 def test_nothing_else_is_called_wrong(spoilt: Ranks) -> None:
     assert not [event for event in spoilt.of("wrong") if event["op"].startswith("all_reduce ")]
-    assert {event["dtype"] for event in spoilt.of("wrong", op="all_reduce")} == {"int8", "float16"}
+    assert {event["dtype"] for event in spoilt.of("wrong", op="all_reduce")} == {"int8", "bfloat16"}
     assert {event["rank"] for event in spoilt.of("wrong", op="send_recv")} == {0}
     assert not spoilt.of("wrong", rank=1, op="reduce", root=1, gid=1)
     assert len(spoilt.of("done")) == 4

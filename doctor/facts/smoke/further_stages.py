@@ -175,6 +175,8 @@ class PairTimes(RankEvent, frozen=True, tag="pair"):
     """A pair that is not suspected, measured by turns with those that are."""
     attempt: int = 0
     """Number of the confirmation, from 1 on: what is slow is measured again at several times."""
+    after: float = 0.0
+    """Seconds of the soak, when a collective took longer than before; 0.0: in the pairs stage."""
 
 
 class SmokePairs(StageFact, frozen=True):

@@ -53,7 +53,7 @@ def unlike_interpreters(
     hosts, texts = dict[str, None](), list[str]()
     for name in names:
         values = {
-            host: joined(" and ", sorted({_alike(name, event) for event in events}))
+            host: joined(" and ", sorted({alike(name, event) for event in events}))
             for host, events in sorted(imported.items())
             if events and not name.startswith(OF_OTHERS.get(backend, ()))
         }
@@ -69,7 +69,8 @@ def unlike_interpreters(
     return list(hosts), joined(": ", [*texts[:MOST_SIDES], *why])
 
 
-def _alike(name: str, event: TorchImported) -> str:
+def alike(name: str, event: TorchImported) -> str:
+    """The value of a variable, or torch's version, as far as ranks must have it alike."""
     return _version(name, event.torch) if name == "torch" else comparable(name, event.variables.get(name, ""))
 
 

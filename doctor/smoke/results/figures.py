@@ -78,7 +78,7 @@ def pair_speeds(pairs: Mapping[str, SmokePairs], world: int) -> tuple[PairSpeed,
     times: dict[tuple[int, int, int], list[float]] = {}
     for event in (event for fact in pairs.values() for event in fact.pairs):
         ends = sorted((event.rank, event.peer))
-        if event.confirm or event.control or not 0 <= ends[0] < ends[1] < world or event.bytes <= 0:
+        if event.confirm or event.control or event.after or not 0 <= ends[0] < ends[1] < world or event.bytes <= 0:
             continue
         times.setdefault((ends[0], ends[1], event.bytes), []).extend(filter(is_possible, warmed(event.seconds)))
     return tuple(

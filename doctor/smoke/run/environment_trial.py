@@ -15,6 +15,8 @@ from doctor.smoke.programs.secondary_errors import is_secondary
 
 STAGES = ("start", "rendezvous", "collectives", "teardown")
 """Of a trial: an environment that parts ranks does so before or in their first collectives."""
+OPTIONAL_STAGE = "native"
+"""Takes the place of the collectives where it failed: torch's wrappers make calls of their own."""
 KINDS = ("not-started", "never-joined", "network", "dead", "blocked", "left", "budget")
 """Failures that a variable can bring about."""
 BUDGET = 45.0
@@ -50,11 +52,12 @@ def explain_by_environment(
     """
     names = [*variables_in_force(result, options), *rendezvous]
     failure = result.run.failures[0] if result.run.failures else None
-    if not failure or failure.kind not in KINDS or failure.stage not in STAGES or not names:
+    stages = (*STAGES, OPTIONAL_STAGE)
+    if not failure or failure.kind not in KINDS or failure.stage not in stages or not names:
         return result
     if options.environment == "clean":
         return result
-    trials = _Trials(options, repeat)
+    trials = _Trials(options, repeat, failure.stage)
     try:
         outcome = _outcome(result, trials, names, {**options.variables, **rendezvous})
     except CannotRepeat as error:
@@ -71,13 +74,15 @@ def explain_by_environment(
 class _Trials:
     """Short runs with some of the variables."""
 
-    def __init__(self, options: SmokeOptions, repeat: Repeat) -> None:
+    def __init__(self, options: SmokeOptions, repeat: Repeat, stage: str = STAGES[0]) -> None:
         self.count = 0
         self.kind = ""
         """Of the failure that all variables bring about."""
         self.failures: list[Failure] = []
         self._repeat = repeat
-        self._options = msgspec.structs.replace(options, stages=STAGES, budget=min(options.budget, BUDGET), soak=0.0)
+        stages = STAGES if stage in STAGES else (*STAGES[:2], stage, STAGES[-1])
+        budget = min(options.budget, BUDGET) if stage in STAGES else options.budget
+        self._options = msgspec.structs.replace(options, stages=stages, budget=budget, soak=0.0)
 
     def failure(self, keep: Sequence[str]) -> str:
         """The kind of failure of a run with these variables alone, or how it ended; empty: it passes.

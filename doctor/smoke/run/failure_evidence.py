@@ -124,7 +124,7 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
 
     A rank is named where it is within a call that is neither torch's nor an import, or where it alone sleeps in a
     function of the kernel that waits for no other rank, such as a name lookup that reads a pipe. A host that holds back
-    what it sends, or a link where new connections get no answer, twice, and a host that `unlike_interpreters` names.
+    what it sends, or a link where new connections get no answer, twice, and ranks that `unlike` names.
     """
     failure = _with_stacks(failure, run.channels)
     if foreign := foreign_calls(failure):
@@ -138,9 +138,9 @@ def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
         return held_back
     if lasting := _lasting_links(run, {}):
         return _because_of_links(failure, run.plan, lasting)
-    hosts, sentence = unlike(run.plan, run.progress)
+    ranks, sentence = unlike(run.plan, run.progress)
     text = joined(": ", (failure.text, sentence))
-    return blame(failure, failure.kind, ranks_of(run.plan, hosts), text) if hosts else None
+    return blame(failure, failure.kind, ranks, text) if ranks else None
 
 
 def _lasting_links(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evidence.Probe]]) -> _LinkEvidence | None:
@@ -337,8 +337,8 @@ class _LinkEvidence(NamedTuple):
     """Holder, address, owner: ends of these links whose address another host has since the run began."""
     refusing: Mapping[str, str]
     """By host whose own kernel sends nothing to another one: what it says."""
-    unread: bool
-    """Bytes have come to a rank that does not take them: who sent them has done its part."""
+    unread: frozenset[str]
+    """Hosts to whose ranks bytes have come that they do not take: who sent them has done its part."""
 
     @property
     def between_hosts(self) -> tuple[network_evidence.Link, ...]:
@@ -368,7 +368,7 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     now = network_evidence.AddressOwners({hosts[name]: line.addresses for name, line in answers.items()})
     concerned = {end for link in (*stuck, *failed) for end in link}
     taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
-    unread = any(line.unread for line in answers.values())
+    unread = frozenset(hosts[name] for name, line in answers.items() if line.unread)  # gloo always reads what comes
     refusing = network_evidence.refusing_hosts(tried, rows, addresses)
     return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken, refusing, unread)
 
@@ -379,6 +379,10 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
     halting, roomless = links.halted
     stuck = {*links.stuck, *roomless}
     if failure.certainty == "timeout" and not (stuck or links.failed or links.cut or halting or failure.links):
+        unread = links.unread & _link_evidence(run, {}).unread if links.unread else links.unread
+        if unread and run.plan.backend == "gloo" and 2 * len(unread) <= len(run.plan.ranks_by_host):
+            text = filled("bytes have come to {0} that its ranks do not read", ", ".join(sorted(unread)))
+            return blame(failure, "network", ranks_of(run.plan, unread), text)
         has_sent = links.unread and failure.op in ONE_WAY
         return explain_standstill(failure, () if has_sent else finished, bool(links.tried))
     if links.taken:

@@ -14,7 +14,7 @@ from doctor.facts.smoke.first_stages import TorchImported
 from doctor.job.variables import EQUAL_EVERYWHERE
 from doctor.smoke.hang.standstill import blame
 from doctor.smoke.model import Failure, SmokePlan
-from doctor.smoke.results.environments import unlike_interpreters
+from doctor.smoke.results.environments import alike, unlike_interpreters
 from doctor.smoke.run.progress import StageProgress
 
 CRASH = re.compile(r"signal (?:4|6|7|8|11)\b")
@@ -33,27 +33,30 @@ def with_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress) -> F
 
     Not where a connection was found to be cut: then that is why.
     """
-    hosts, sentence = unlike(plan, progress)
-    if not hosts or failure.links:
+    ranks, sentence = unlike(plan, progress)
+    if not ranks or failure.links:
         return failure
-    return failure.blaming(ranks_of(plan, hosts), evidence=(sentence, *failure.evidence))
+    return failure.blaming(ranks, evidence=(sentence, *failure.evidence))
 
 
 def crashed_by_unlike(failure: Failure, plan: SmokePlan, progress: StageProgress) -> Failure:
     """Ranks that crash as they meet ranks of unlike interpreters, whose bytes they may not understand.
 
     Where all others crashed, or gloo is known to crash by what differs, those that differ are the cause; where one host
-    alone or some did for another reason, it may be either.
+    alone or some did for another reason, it may be either. Of a host whose ranks differ, each counts for itself.
     """
     crashing, sentence = unlike(plan, progress, CRASHING)
-    hosts, sentence = (crashing, sentence) if crashing else unlike(plan, progress)
-    others = set(plan.ranks_by_host).difference(hosts)
-    crashed = {plan.host_of(rank) for rank in failure.culprit_ranks}
-    if not (hosts and crashed & others) or failure.stage != "rendezvous" or not CRASH.match(failure.text):
+    ranks, sentence = (crashing, sentence) if crashing else unlike(plan, progress)
+    mixed = {place.host for place in plan.places if place.rank not in ranks}.intersection(map(plan.host_of, ranks))
+    ends = {place.rank: place.rank if place.host in mixed else place.host for place in plan.places}
+    others = {end for rank, end in ends.items() if rank not in ranks}
+    crashed = {ends[rank] for rank in failure.culprit_ranks}
+    if not (ranks and crashed & others) or failure.stage != "rendezvous" or not CRASH.match(failure.text):
         return failure
     is_cause = bool(crashing) or (others <= crashed and len(others) > 1)
     text = joined("; ", (filled("{0}: {1}", rank_names(failure.culprit_ranks), failure.text), sentence))
-    return blame(failure, "never-joined", ranks_of(plan, hosts if is_cause else {*hosts, *crashed}), text)
+    either = [rank for rank, end in ends.items() if rank in ranks or end in crashed]
+    return blame(failure, "never-joined", ranks if is_cause else either, text)
 
 
 def compared_by_torch(failure: Failure, progress: StageProgress) -> Failure:
@@ -83,10 +86,19 @@ def ranks_of(plan: SmokePlan, hosts: Collection[str]) -> list[int]:
 
 def unlike(
     plan: SmokePlan, progress: StageProgress, names: Sequence[str] = ("torch", *EQUAL_EVERYWHERE)
-) -> tuple[list[str], str]:
-    """The hosts whose ranks differ from most, and a sentence of it, by what each said when it had imported torch."""
-    imported = {
-        host: [event for event in events if isinstance(event, TorchImported)]
-        for host, events in progress.events.items()
-    }
-    return unlike_interpreters(imported, plan.backend, names)
+) -> tuple[list[int], str]:
+    """The ranks that differ from most, and a sentence of it, by what each said when it had imported torch.
+
+    Hosts vote; of a host whose ranks a launcher has started otherwise than each other, each rank does.
+    """
+    imported: dict[str, list[TorchImported]] = {}
+    ranks: dict[str, Sequence[int]] = {}
+    for host, events in progress.events.items():
+        of_host = [event for event in events if isinstance(event, TorchImported)]
+        differ = len({tuple(alike(name, event) for name in names) for event in of_host}) > 1
+        for event in of_host:
+            place = f"rank {event.rank} ({host})" if differ and event.rank >= 0 else host
+            imported.setdefault(place, []).append(event)
+            ranks[place] = plan.ranks_by_host.get(host, ()) if place == host else [event.rank]
+    places, sentence = unlike_interpreters(imported, plan.backend, names)
+    return [rank for place in places for rank in ranks[place]], sentence

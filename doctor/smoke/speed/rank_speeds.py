@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from statistics import median
 
 from doctor.analysis.outliers.pairs import PathOutlier
@@ -18,7 +18,8 @@ from doctor.analysis.outliers.peers import (
 )
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
-from doctor.engine.quantities import number_text
+from doctor.engine.grouping import lists_by_key
+from doctor.engine.quantities import number_text, seconds_text
 from doctor.engine.texts import filled
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.facts.smoke.further_stages import SmokePace, SmokePairs
@@ -103,17 +104,22 @@ def by_host(run: SmokeRun, slow: Collection[int]) -> list[tuple[str, list[int], 
     return [(host, ranks, len(ranks) == len(run.plan.ranks_by_host[host]) > 1) for host, ranks in ranks_by_host.items()]
 
 
-def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[tuple[PathOutlier, ...], int]:
-    """The slow ends and links, and the size of the message.
+def compare_links(pairs: Mapping[str, SmokePairs]) -> Iterator[tuple[PathOutlier, int, str]]:
+    """The slow ends and links, each once, with the size of the message, and words for when it was in the soak.
 
     Raises: Skip for fewer than three ends.
     """
     events = [event for fact in pairs.values() for event in fact.pairs]
-    size = max((event.bytes for event in events), default=0)
-    ends = {end for event in events for end in (event.rank, event.peer)}
-    if len(ends) < 3:
+    if len({end for event in events for end in (event.rank, event.peer)}) < 3:
         raise Skip("a single pair cannot be compared; a third host would show which end is slow")
-    return compare_pairs(event for event in events if event.bytes == size), size
+    named: set[tuple[int, ...]] = set()
+    for after, measured in sorted(lists_by_key((event.after, event) for event in events).items()):
+        size = max(event.bytes for event in measured)
+        when = filled(" after {0} of the repetition", seconds_text(after)) if after else ""
+        for outlier in compare_pairs(event for event in measured if event.bytes == size):
+            if outlier.hosts not in named:
+                named.add(outlier.hosts)
+                yield outlier, size, when
 
 
 def describe_end(run: SmokeRun, rank: int) -> str:

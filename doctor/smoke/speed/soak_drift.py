@@ -18,7 +18,7 @@ MIN_INTERVALS = 2
 FLEET_SLOWER = 2.0
 """Times as long as in the first part, in every interval of the last: gloo on a busy host varies by half."""
 MIN_CALLS = 8
-"""The least number of calls of the collective in an interval; the quickest of them are compared."""
+"""Calls of the collective in an interval, the quickest of which tell; of fewer, each counts for its share of them."""
 
 
 class SlowPart(msgspec.Struct, frozen=True):
@@ -85,9 +85,16 @@ def slow_in_soak(collectives: Mapping[str, SmokeCollectives], devices: Mapping[i
     return dict(sorted(slow_parts.items(), key=lambda item: -item[1].slow.ratio))
 
 
-def quickest_reduce(events: Iterable[SoakInterval]) -> float:
-    """Seconds that all_reduce took where nothing disturbed it, on the slowest rank; 0.0 of too few calls."""
-    return max((quick_one(event.reduce) for event in events if len(event.reduce) >= MIN_CALLS), default=0.0)
+def quickest_reduce(events: Iterable[SoakInterval]) -> tuple[float, float]:
+    """Seconds that all_reduce took where nothing disturbed it, on the slowest rank, and what is sure of them."""
+    return max(
+        (
+            (seconds := quick_one(event.reduce), seconds * min(1.0, len(event.reduce) / MIN_CALLS))
+            for event in events
+            if event.reduce
+        ),
+        default=(0.0, 0.0),
+    )
 
 
 def fleet_drift(collectives: Mapping[str, SmokeCollectives]) -> FleetDrift | None:
@@ -97,15 +104,15 @@ def fleet_drift(collectives: Mapping[str, SmokeCollectives]) -> FleetDrift | Non
     if len(parts) < 2:
         return None
     first, last = (
-        [seconds for number in part if (seconds := quickest_reduce(by_number[number].values()))]
+        [quick for number in part if (quick := quickest_reduce(by_number[number].values()))[0]]
         for part in (parts[0], parts[-1])
     )
     if min(len(first), len(last)) < MIN_INTERVALS:
         return None
-    before, after = max(first), min(last)
+    before, after = max(seconds for seconds, _ in first), min(sure for _, sure in last)
     events = by_number[parts[-1][0]].values()
     if after < FLEET_SLOWER * before:
         return None
-    usual, usual_before = median(last), median(first)
+    usual, usual_before = (median(seconds for seconds, _ in part) for part in (last, first))
     size = max(event.bytes for event in events)
     return FleetDrift(usual / usual_before, usual, usual_before, size, min(event.start for event in events))

@@ -23,7 +23,6 @@ from doctor.smoke.programs.agent.network import (
     network_state,
     probe_connections,
     tcp_sockets,
-    unread_peers,
 )
 from doctor.smoke.programs.agent.procfs import accelerators, hidden_accelerators, npu_model
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor, rank_processes
@@ -240,14 +239,15 @@ class Agent(OrderedProgram):
         """The ranks' connections, where they listen, the host's addresses, and what slows down its sending."""
         alive = [monitor for monitor in self.watcher.monitors.values() if monitor.pid and not monitor.ended]
         ranks = dict((monitor.pid, monitor.rank) for monitor in alive)
-        connections, listening = [], []
-        for pid, established, local, peer, unacked, retransmits in tcp_sockets(sorted(ranks))[:4096]:
+        connections, listening, unread = [], [], set()
+        for pid, established, local, peer, retransmits, unacked, waiting in tcp_sockets(sorted(ranks))[:4096]:
             if established:
                 connections.append([ranks[pid], peer[0], peer[1], unacked, retransmits])
+                unread.update([peer[0]] * bool(waiting))
             else:
                 listening.append([ranks[pid], local[0], local[1]])
-        halted, unread = halted_connections(sorted(ranks))[:1024], unread_peers(sorted(ranks))[:1024]
-        self.controller.send(sockets=connections, listening=listening, halted=halted, unread=unread, **network_state())
+        more = {"halted": halted_connections(sorted(ranks))[:1024], "unread": sorted(unread)[:1024]}
+        self.controller.send(sockets=connections, listening=listening, **more, **network_state())
 
     def send_probes(self, targets, seconds=0.6):
         """Connects to all targets at once."""

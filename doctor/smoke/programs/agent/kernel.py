@@ -7,7 +7,7 @@ from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.kernel_waits import kernel_call
 from doctor.remote.runtime.reading import read_text
 from doctor.remote.runtime.streams import kernel_records
-from doctor.smoke.programs.agent.procfs import stat_fields
+from doctor.smoke.programs.agent.procfs import PF_EXITING, stat_fields
 
 
 def cgroup_folders(pid):
@@ -23,9 +23,6 @@ def cgroup_folders(pid):
                 if os.path.isdir(root + path) and os.path.exists(root + "/cgroup.controllers"):
                     folders[""] = root + path
     return folders
-
-
-PF_EXITING = 4
 
 
 def is_exiting(pid):

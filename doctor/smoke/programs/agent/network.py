@@ -54,20 +54,14 @@ def tcp_table(pid, states):
 
 
 def tcp_sockets(pids):
-    """[pid, established, local, peer, unacknowledged bytes, retransmits] of the TCP sockets of these processes."""
+    """[pid, established, local, peer, retransmits, unacknowledged bytes, unread bytes] of their TCP sockets."""
     owners = socket_owners(pids)
     return [
-        (owners[inode], state == ESTABLISHED, local, peer, int(row[4].split(":")[0], 16), int(row[6], 16))
+        [owners[inode], state == ESTABLISHED, local, peer, int(row[6], 16)]
+        + [int(part, 16) for part in row[4].split(":")]
         for inode, state, local, peer, row in (tcp_table(pids[0], (ESTABLISHED, LISTENS)) if pids else ())
         if inode in owners
     ]
-
-
-def unread_peers(pids):
-    """Addresses of the peers from which bytes have come that these processes have not read."""
-    owners = socket_owners(pids)
-    rows = tcp_table(pids[0], (ESTABLISHED,)) if pids else ()
-    return sorted(set(peer[0] for inode, _, _, peer, row in rows if inode in owners and int(row[4].split(":")[1], 16)))
 
 
 def halted_connections(pids):

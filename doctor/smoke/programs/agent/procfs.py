@@ -6,6 +6,8 @@ import signal
 
 from doctor.remote.runtime.reading import link_at, names_in, read_text, thread_schedule
 
+PF_EXITING = 4  # Linux, include/linux/sched.h
+
 
 def stat_fields(pid):
     """What /proc/PID/stat has behind the name of a process, its state first; empty when there is none."""
@@ -19,9 +21,10 @@ def process_status(pid):
 
 
 def thread_states(pid):
-    """The state letters of all its threads."""
-    stats = [read_text("/proc/%d/task/%s/stat" % (pid, name)) for name in names_in("/proc/%d/task" % pid)]
-    return [stat[stat.rfind(")") + 2 :][:1] for stat in stats]
+    """The state letters of all its threads; X of one that is in its end."""
+    folder = "/proc/%d/task" % pid
+    stats = [read_text("%s/%s/stat" % (folder, name)).rpartition(")")[2].split() for name in names_in(folder)]
+    return ["X" if len(stat) <= 6 or int(stat[6]) & PF_EXITING else stat[0] for stat in stats]
 
 
 def ancestors(pid):

@@ -30,6 +30,7 @@ DISK_SECONDS = 10.0  # that a disk may keep a rank waiting before the wait count
 MUCH_OUTPUT = 65536  # bytes printed within a call: a rank that waits prints a line now and then at most
 ASKS = 2000  # turns of a loader worker within one batch, each of `LITTLE` seconds at most: it asks for what never comes
 LITTLE = 0.0002
+HEADLESS = 2.0  # seconds after which threads without a main one are no end that is under way
 STUCK = 0.1  # a rank that has not moved for so long is looked at through /proc
 
 
@@ -145,6 +146,8 @@ class RankMonitor:
     def read_state(self, age):
         status = process_status(self.pid)
         self.state = status[0] if status and status[0] != "Z" else "X"
+        if self.state == "X" and age > HEADLESS and set(thread_states(self.pid)) - {"Z", "X"}:
+            self.dead = "its main thread ended, and other threads of it go on"
         if age > STUCK and is_frozen(self.pid, self.state):
             self.state = "F"
         elif self.state not in "TtX" and age > STUCK:

@@ -250,7 +250,7 @@ class RankWatcher:
                 self.monitors[ranks[pid]].note_traffic(carried.get(pid), clock)
             self.retransmissions = [
                 [ranks[pid], peer[0], peer[1], unacked, retransmits]
-                for pid, established, _, peer, unacked, retransmits in tcp_sockets(stuck)
+                for pid, established, _, peer, retransmits, unacked, _ in tcp_sockets(stuck)
                 if established and retransmits >= 2 and unacked
             ]
             self.next_survey = clock + pause_after(started, SURVEY, 5.0)

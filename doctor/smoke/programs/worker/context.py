@@ -48,6 +48,8 @@ class RankContext:
         """Results of collectives, and those of them that were wrong on this rank."""
         self.wrong_calls: dict[tuple[str, str, str, int], None] = {}
         """Of wrong results: operation, reduction, dtype, elements."""
+        self.soaked_seconds = 0.0
+        """Of the soak, before its last measurement of the pairs."""
         self.distant_steps = 0
         """Steps of a layout that were not the reference run's."""
 

@@ -20,8 +20,8 @@ BUDGET_SHARE = 20
 
 
 def other_dtypes(ctx: RankContext) -> list[torch.dtype]:
-    """The dtypes to test besides float32, which every other test uses."""
-    names = ["float16", "bfloat16", "float64", "int8", "uint8", "int32", "int64", "bool"]
+    """The dtypes to test besides float32, which every other test uses; first the one in which jobs sum gradients."""
+    names = ["bfloat16", "float16", "float64", "int8", "uint8", "int32", "int64", "bool"]
     module = getattr(torch, ctx.device.type)
     if ctx.device.type != "cpu" and not getattr(module, "is_bf16_supported", lambda: True)():
         names.remove("bfloat16")  # it would fail asynchronously, where the error can no longer be attributed

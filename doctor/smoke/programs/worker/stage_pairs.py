@@ -150,6 +150,7 @@ def measure_pair(
         confirm=attempt > 0,
         control=control,
         attempt=attempt,
+        after=ctx.soaked_seconds,
     )
     return seconds
 
@@ -207,10 +208,14 @@ def pairs_of_slow_ends(seconds_of_pair: Mapping[tuple[int, int], float]) -> set[
 
 def stage_pairs(ctx: RankContext) -> None:
     """The exchanges; where one brought wrong values, a second round in halves of the world."""
-    if ctx.device.type == "cpu" and len(set(ctx.hosts)) == 1:
-        return  # there is no link between them
-    measure_pairs(ctx)
-    run_second_round(ctx)
+    if has_links(ctx):
+        measure_pairs(ctx)
+        run_second_round(ctx)
+
+
+def has_links(ctx: RankContext) -> bool:
+    """Whether there is a link between the ranks that are paired: none between CPUs of one host."""
+    return ctx.device.type != "cpu" or len(set(ctx.hosts)) > 1
 
 
 def measure_pairs(ctx: RankContext) -> None:

@@ -4,6 +4,7 @@ in intervals with the temperatures and error counters of their time.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.second_round import SECOND_ROUND_SECONDS, repeat_calls, run_second_round
 from doctor.smoke.programs.worker.stage_pace import compute_work, pace_factors, seconds_without_run_queue
+from doctor.smoke.programs.worker.stage_pairs import SLOW_FACTOR, has_links, measure_pairs
 from doctor.smoke.programs.worker.work_timing import CpuTour
 
 REPEATS = 20
@@ -30,6 +32,8 @@ MINUTE = 60.0
 FEWEST_INTERVALS, MOST_INTERVALS = 8, 240
 MOST_EVENTS = 100_000
 """Of all ranks together."""
+MOST_MEASUREMENTS, MEASURING_SHARE = 8, 0.1
+"""Of the pairs, where a collective takes longer than before: how many, and their share of the time."""
 KEPT = 30
 """Times of an interval that a rank reports."""
 PIECES = 4
@@ -176,6 +180,10 @@ class SoakIntervals:
         self.number, self.turns, self.began = 0, 0, time.monotonic()
         self.compute: list[float] = []
         self.reduce: list[float] = []
+        self.quickest = math.inf
+        """Tenth of an interval's times of all_reduce."""
+        self.measurements, self.measuring = 0, 0.0
+        """Of the pairs, and their seconds."""
         self.results, self.wrong = ctx.compared_results, ctx.wrong_results
         self.factors = pace_factors(ctx)
         self.nbytes = min(1 << 20, ctx.plan["max_bytes"])
@@ -190,7 +198,7 @@ class SoakIntervals:
         """``test``: of the world; ``remaining``: seconds of the stage, the same on every rank."""
         number = int((self.ctx.plan["soak"] - remaining) / self.length)
         if number > self.number:
-            self.emit()
+            self.finish_interval(self.ctx.plan["soak"] - remaining)
             self.number = number
         tour = CpuTour(self.ctx)
         try:
@@ -206,15 +214,28 @@ class SoakIntervals:
         self.ctx.comm.all_reduce(self.message, test.group)
         self.reduce.append(round(time.perf_counter() - started, 7))
 
+    def finish_interval(self, soaked: float) -> None:
+        """Emits it after ``soaked`` seconds; if rank 0 waited longer than before, the pairs show which host is slow."""
+        quick = sorted(self.reduce)[(len(self.reduce) - 1) // 10]
+        self.quickest = min(self.quickest, quick)
+        self.emit()
+        is_slower = quick > SLOW_FACTOR * self.quickest and self.measuring <= MEASURING_SHARE * soaked
+        if has_links(self.ctx) and self.measurements < MOST_MEASUREMENTS and self.ctx.comm.agree(is_slower):
+            self.measurements, self.ctx.soaked_seconds = self.measurements + 1, round(soaked, 3)
+            started = time.monotonic()
+            measure_pairs(self.ctx)
+            self.begin()
+            self.measuring += self.began - started
+
     def emit(self) -> None:
         """The interval that is over; the next one begins."""
-        ctx, now = self.ctx, time.monotonic()
+        ctx = self.ctx
         temperatures, errors = self.sensors.read() if self.sensors else ({}, {})
         ctx.emit(
             "interval",
             number=self.number,
             start=round(self.number * self.length, 3),
-            seconds=round(now - self.began, 3),
+            seconds=round(time.monotonic() - self.began, 3),
             calls=ctx.compared_results - self.results,
             wrong=ctx.wrong_results - self.wrong,
             compute=some_of(self.compute),
@@ -223,15 +244,20 @@ class SoakIntervals:
             temperatures=temperatures,
             errors=errors,
         )
-        self.began, self.compute, self.reduce = now, [], []
-        self.results, self.wrong = ctx.compared_results, ctx.wrong_results
+        self.compute, self.reduce = [], []
+        self.begin()
         if self.sensors:
             self.sensors.ask()
+
+    def begin(self) -> None:
+        """Counts from now on."""
+        self.began = time.monotonic()
+        self.results, self.wrong = self.ctx.compared_results, self.ctx.wrong_results
 
     def end(self) -> None:
         """The last interval."""
         if self.reduce:
-            self.emit()
+            self.finish_interval(self.ctx.plan["soak"])
         if self.sensors:
             self.sensors.end()
 

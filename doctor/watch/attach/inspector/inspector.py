@@ -121,7 +121,7 @@ def rank_place(pid):
 
 def own_addresses_only(pids):
     """Whether all connections of the ranks end on this host: then no rank runs on another."""
-    ends = [(local, peer) for _, established, local, peer, _, _ in tcp_sockets(pids) if established]
+    ends = [row[2:4] for row in tcp_sockets(pids) if row[1]]
     return bool(ends) and all(local[0] == peer[0] for local, peer in ends)
 
 

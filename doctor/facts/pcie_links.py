@@ -107,6 +107,11 @@ class PcieLink(msgspec.Struct, frozen=True, array_like=True):
         return LinkRate(min(device.lanes, port.lanes), min(device.gigatransfers, port.gigatransfers))
 
     @property
+    def is_all_that_fits(self) -> bool:
+        """The link has all lanes that its slot has."""
+        return bool(self.rate and self.supported and self.rate.lanes >= self.supported.lanes)
+
+    @property
     def is_npu(self) -> bool:
         vendor, _, device = self.pci_id.partition(":")
         return vendor == "19e5" and device in FAMILY_OF_PCI

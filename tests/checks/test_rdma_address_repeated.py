@@ -30,7 +30,7 @@ def test_two_hosts_with_one_address() -> None:
         "mlx5_0 of w2 and mlx5_0 of w3 have one address, 10.96.0.2",
         "mlx5_0 of w2 and mlx5_0 of w3 have one address, fe80::e42:a1ff:fe65:2",
     ]
-    assert [finding.hosts for finding in found] == [["w2", "w3"]] * 2
+    assert [finding.hosts for finding in found] == [("w2", "w3")] * 2
     assert not any(finding.is_warning for finding in found)
 
 

@@ -22,8 +22,8 @@ def rdma_address_repeated(
 
     ## What to do
     On {host}, give {interface} an address of its own: `ip -brief address show dev {interface}` shows those that it has,
-    `ip address del {address} dev {interface}` takes one away, and the file that sets it at boot is found by `grep
-    -rnwF {address} /etc/netplan /etc/network /etc/NetworkManager /etc/systemd/network /etc/sysconfig 2>/dev/null`. A
+    and `ip address del {address} dev {interface}` takes one away. `grep -rnwF {address} /etc/netplan /etc/network
+    /etc/NetworkManager /etc/systemd/network /etc/sysconfig 2>/dev/null` prints the file that sets it at boot. A
     link-local address (fe80) follows from the hardware address: `ethtool -P {interface}` shows the one that the card
     was made with.
 

@@ -685,7 +685,7 @@ sed -i '/^GPU1/s/NV18/NODE/g; /^GPU[023]/s/^\\(GPU.\t[^\t]*\t\\)[^\t]*/\\1NODE/'
     gpu_row(
         "network-card-slow",
         "echo 1000 >/sys/class/net/eth100/device/net/eth100/speed",
-        clause="speed that it has on the other hosts",
+        clause="speed that it has on other hosts",
         host=3,
         interface="eth100",
         observed="1000 Mbit/s",

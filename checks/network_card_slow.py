@@ -7,6 +7,8 @@ from doctor.facts.host_settings import BOND_MODE, LACP_GROUP, LINK_SPEED, LINK_S
 
 BACKUP = "active-backup"
 """The mode in which one member carries all packets, and the others wait."""
+FAST = 25000
+"""Mbit/s: of slower cards one port may be the host's way to its management network."""
 Place = tuple[str, str]
 
 
@@ -27,7 +29,7 @@ def network_card_slow(cards: PerHost[NetworkCards], bonds: PerHost[Bonds] | None
     ## Source
     `speed` (Mbit/s) and `duplex` of /sys/class/net/NAME (Linux ABI, sysfs-class-net), of cards with a link; the
     majority of hosts with a card of that name is the norm. The one slower port among four or more of one kind of card
-    on a host is a finding as well; two of them are meant so. /proc/net/bonding (drivers/net/bonding/bond_procfs.c of
+    on a host is a finding as well, from 25 Gbit/s on; two of them are meant so. /proc/net/bonding (drivers/net/bonding/bond_procfs.c of
     Linux): the status of each member, its speed where all members carry packets, and its aggregator.
     """
     named: set[Place] = set()
@@ -43,7 +45,8 @@ def network_card_slow(cards: PerHost[NetworkCards], bonds: PerHost[Bonds] | None
     template = "{interface} has {observed} Mbit/s; {count} of {total} ports of its kind have {expected} Mbit/s"
     for ports in kinds.values():
         for finding in slower_sibling(dict(ports), template, "interface"):
-            if (finding.hosts[0], finding.values["interface"]) not in named:
+            is_fast = finding.values["expected"] >= FAST
+            if is_fast and (finding.hosts[0], finding.values["interface"]) not in named:
                 yield finding
 
 

@@ -43,6 +43,7 @@ def test_the_one_slower_port_of_its_kind_on_a_host() -> None:
     ]
     assert messages(run_check("network-card-slow", {"w1": [ports(100000, 25000, 25000, 100000)]})) == []
     assert messages(run_check("network-card-slow", {"w1": [ports(100000, 100000, 25000)]})) == []
+    assert messages(run_check("network-card-slow", {"w1": [ports(10000, 10000, 1000, 10000)]})) == []  # of management
     mixed = {**ports(100000, 100000, 100000, 100000).cards, "eno1": NetworkCard(1000, "full", "0x1521")}
     assert messages(run_check("network-card-slow", {"w1": [NetworkCards(cards=mixed)]})) == []
 

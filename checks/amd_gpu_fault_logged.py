@@ -29,7 +29,9 @@ def amd_gpu_fault_logged(log: KernelLog, accelerators: OtherAccelerators | None)
     for fault in log.faults("amd-gpu-fault-logged"):
         part = fault.groups.get("part", "")
         yield Finding(
-            "the AMD GPU at {device}: {meaning}{where}, {count} times, last {age}: {text}",
+            "the AMD GPU at {device}: {meaning}{where}, {count} times, last {age}: {text}"
+            if fault.device
+            else "an AMD GPU: {meaning}{where}, {count} times, last {age}: {text}",
             device=fault.device,
             meaning=fault.row.meaning,
             where=filled(" ({text})", text=part) if part else "",

@@ -1,13 +1,11 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.analysis.majority import differing
+from doctor.analysis.majority import differing, differing_devices
 from doctor.facts.amd_smi import AmdGpu, AmdGpus
 
-ONE_HOST = "only one host: nothing to compare"
 CAUSES: dict[str, tuple[str, ...]] = {"amd-gpu-link-lost": ()}
 SETTINGS = {
-    "product": "name",
     "driver": "driver",
     "compute partition": "compute_partition",
     "memory partition": "memory_partition",
@@ -18,9 +16,9 @@ ADJUSTABLE = ("compute partition", "memory partition", "driver")
 """What a command changes; the rest is hardware."""
 
 
-@check(severity=WARNING, area="devices", single_host=ONE_HOST, follows_from=CAUSES)
+@check(severity=WARNING, area="devices", follows_from=CAUSES)
 def amd_gpu_settings_differ(amd: PerHost[AmdGpus]) -> Iterator[Finding]:
-    """AMD GPUs of all hosts are of one product, with one driver, one partition mode and as many XGMI links.
+    """AMD GPUs are of one product, with one driver, one partition mode and, on each host, as many XGMI links.
 
     ## Why it matters
     In another partition mode a host has another number of devices, each with a part of the memory and of the speed. The
@@ -37,30 +35,33 @@ def amd_gpu_settings_differ(amd: PerHost[AmdGpus]) -> Iterator[Finding]:
       host out.
 
     ## Source
-    `amd-smi list`, `amd-smi static` and `amd-smi topology` with `--json`, or `rocm-smi`; the majority is the norm.
+    `amd-smi list`, `amd-smi static` and `amd-smi topology` with `--json`, or `rocm-smi`; the majority is the norm, of
+    hosts and of four or more GPUs.
     A link that is missing on a host whose GPUs all reach each other is of amd-gpu-link-lost. The verdict can be wrong
     where the hosts were bought with other bridges.
     """
     complete = {host: fact.gpus for host, fact in amd.items() if not fact.unread}
     counts = {host: str(len(gpus)) for host, gpus in complete.items()}
     links = {host: str(count) for host, gpus in complete.items() if (count := _xgmi_links(gpus)) is not None}
-    by_setting = {
-        name: {host: _together(gpus, field) for host, gpus in complete.items()} for name, field in SETTINGS.items()
-    }
-    for setting, texts in {"number of GPUs": counts, "number of XGMI links": links, **by_setting}.items():
+    products = {host: " and ".join(sorted({gpu.name for gpu in gpus if gpu.name})) for host, gpus in complete.items()}
+    template = "its AMD GPUs differ in {setting}: {observed}; {count} of {total} hosts have {expected}"
+    for setting, texts in {"number of GPUs": counts, "number of XGMI links": links, "product": products}.items():
         values = {host: text for host, text in texts.items() if text}
         if len(values) > 1:
-            template = "its AMD GPUs differ in {setting}: {observed}; {count} of {total} hosts have {expected}"
-            case = setting.capitalize() if setting in ADJUSTABLE else "Hardware"
-            yield from differing(values, template, setting=setting, case=case)
+            yield from differing(values, template, setting=setting, case="Hardware")
+    of_one = "AMD GPU {gpu} differs in {setting}: {observed}; {count} of {total} GPUs have {expected}"
+    for setting, field in SETTINGS.items():
+        of_each = {
+            (host, gpu.index): str(value)
+            for host, gpus in complete.items()
+            for gpu in gpus
+            if (value := getattr(gpu, field))
+        }
+        case = setting.capitalize() if setting in ADJUSTABLE else "Hardware"
+        yield from differing_devices(of_each, template, of_one, "gpu", setting=setting, case=case)
 
 
 def _xgmi_links(gpus: tuple[AmdGpu, ...]) -> int | None:
     """Pairs of GPUs with a link of XGMI between them; None where the tool shows no links."""
     kinds = {tuple(sorted((gpu.index, peer))): kind for gpu in gpus for peer, kind, _ in gpu.links}
     return sum(kind == "XGMI" for kind in kinds.values()) if kinds else None
-
-
-def _together(gpus: tuple[AmdGpu, ...], field: str) -> str:
-    """The values of a host's GPUs, as one text; empty where none has one."""
-    return " and ".join(sorted({str(value) for gpu in gpus if (value := getattr(gpu, field))}))

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
+from doctor.engine.fact import Unreadable
 from doctor.facts.npu_health import REMEDIES, NpuHealth
 
 
@@ -36,3 +37,6 @@ def npu_health_warning(health: NpuHealth) -> Iterator[Finding]:
             observed=list(report.codes[:8]),
             expected="no code",
         )
+    if health.refused:
+        card, said = min(health.refused.items())
+        raise Unreadable(filled("NPU card {0}: {1}", card, said), "npu-unhealthy")

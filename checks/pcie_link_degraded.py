@@ -1,8 +1,8 @@
-from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
-from doctor.analysis.majority import unlike_most
+from doctor.analysis.majority import slower_sibling, unlike_most
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.container import HostContainer
 from doctor.facts.pcie_links import PcieLink, PcieLinks
 
@@ -31,12 +31,13 @@ def pcie_link_degraded(links: PerHost[PcieLinks], places: PerHost[HostContainer]
     device that does not answer shows 63 lanes: all bits of its register are set (PCIe, Link Status); one that is
     suspended, or kept for a virtual machine, may do so. Fewer lanes than an accelerator and its port support are a
     warning on one host; so is a lower speed of an NPU, which keeps its speed while it is idle, as others do not. All
-    are compared with the same card in the same slot of other hosts. gpu-pcie-width-low has the lanes of NVIDIA's GPUs,
+    are compared with the same card in the same slot of other hosts. On one host the only one with fewer lanes among
+    four or more of a kind is a finding, unless its slot has no more. gpu-pcie-width-low has the lanes of NVIDIA's GPUs,
     rdma-port-slow those of RDMA adapters. In virtual machines only silent devices count. A silent accelerator or
     RDMA adapter is an error; in a container, which may not use it, and of another network card or a disk, which the job
     may do without, it is a warning.
     """
-    alike: dict[tuple[str, str], dict[str, PcieLink]] = defaultdict(dict)
+    peers: dict[tuple[str, str], PcieLink] = {}
     for host, of_host in links.items():
         place = places.get(host) if places else None
         for link in of_host.links:
@@ -48,19 +49,31 @@ def pcie_link_degraded(links: PerHost[PcieLinks], places: PerHost[HostContainer]
                 values = {"observed": str(link.rate), "expected": str(link.supported)}
                 yield _finding(text, host, link, **values).as_warning(True)
             elif not of_host.is_virtual and _has_peers(link):
-                alike[link.pci_id, link.slot][host] = link
-    for by_host in alike.values():
-        compared = {(host, link.slot): _compared(link) for host, link in by_host.items()}
-        for host, _, observed, expected, count in unlike_most(compared):
+                peers[host, link.slot] = link
+    yield from _unlike_peers(peers)
+
+
+def _unlike_peers(peers: dict[tuple[str, str], PcieLink]) -> Iterator[Finding]:
+    """Links that differ from those of the same slot on other hosts; and on its own host from all others of its kind."""
+    named: set[tuple[str, str]] = set()
+    for alike in lists_by_key(((link.pci_id, slot), (host, slot)) for (host, slot), link in peers.items()).values():
+        for host, slot, observed, expected, count in unlike_most({place: _compared(peers[place]) for place in alike}):
             text = "the PCIe link of {kind} at {slot} is {observed}; {count} of {total} hosts have {expected}"
-            numbers = {"count": count, "total": len(by_host)}
-            finding = _finding(text, host, by_host[host], observed=observed, expected=expected, **numbers)
-            yield finding.as_warning(True)
+            values = {"observed": observed, "expected": expected, "count": count, "total": len(alike)}
+            named.add((host, slot))
+            yield _finding(text, host, peers[host, slot], **values).as_warning(True)
+    text = "the PCIe link of {kind} at {slot} has {observed} lanes; {count} of {total} of its kind have {expected}"
+    lanes = lists_by_key((link.pci_id, (place, link.rate.lanes)) for place, link in peers.items() if link.rate)
+    for of_kind in lanes.values():
+        for finding in slower_sibling(dict(of_kind), text, "slot"):
+            place = (finding.hosts[0], finding.values["slot"])
+            if place not in named and not peers[place].is_all_that_fits:
+                yield _finding(text, place[0], peers[place], **finding.values).as_warning(True)
 
 
 def _finding(text: str, host: str, link: PcieLink, **values: object) -> Finding:
-    device = link.slot.partition(".")[0]
-    return Finding(text, hosts=[host], kind=link.kind, slot=link.slot, device=device, **values)
+    of_device = {"kind": link.kind, "slot": link.slot, "device": link.slot.partition(".")[0]}
+    return Finding(text, hosts=[host], **{**values, **of_device})
 
 
 def _carries_jobs(link: PcieLink) -> bool:

@@ -1,12 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.analysis.majority import below_usual, differing, most_common_value
+from doctor.analysis.majority import differing, most_common_value, slower_sibling
 from doctor.engine.grouping import lists_by_key
 from doctor.facts.rdma import RdmaPorts
-
-FEWEST = 4
-"""Ports of one board that show what is usual on a host."""
 
 
 @check(severity=WARNING, area="links")
@@ -67,10 +64,8 @@ def _slower_siblings(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     )
     template = "the RDMA port {port} runs at {observed} Gb/sec; {count} of {total} ports of its board at {expected}"
     for ports in boards.values():
-        for finding in below_usual(dict(ports), template, "port"):
-            siblings = [rate for (host, _), rate in ports if host == finding.hosts[0]]
-            if len(siblings) >= FEWEST and sum(rate < finding.values["expected"] for rate in siblings) == 1:
-                yield finding.with_values(device=finding.values["port"].partition(":")[0])
+        for finding in slower_sibling(dict(ports), template, "port"):
+            yield finding.with_values(device=finding.values["port"].partition(":")[0])
 
 
 def _pcie_links(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:

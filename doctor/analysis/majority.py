@@ -130,6 +130,27 @@ def unlike_most(by_port: Mapping[tuple[str, str], Value]) -> Iterator[tuple[str,
             yield host, port, value, usual[0], count
 
 
+def differing_devices(
+    values: Mapping[tuple[str, Any], Value], template: str, of_one: str, device: str, **more: Any
+) -> Iterator[Finding]:
+    """`differing` of what each host's devices have, then the devices that differ from most of their own host's.
+
+    ``values``: by host and device. ``of_one``: the template of one device, which it names ``device``.
+
+    >>> versions = {("w1", gpu): "96.00.89" for gpu in range(8)} | {("w1", 3): "96.00.74"}
+    >>> print(*differing_devices(versions, "", "{gpu} has {observed}; {count} of {total} have {expected}", "gpu"))
+    3 has 96.00.74; 7 of 8 have 96.00.89
+    """
+    of_host = lists_by_key((host, value) for (host, _), value in values.items())
+    usual = {host: most_common_value(own) or " and ".join(sorted({*map(str, own)})) for host, own in of_host.items()}
+    if len(usual) > 1:
+        yield from differing(usual, template, **more)
+    for host, which, observed, expected, count in unlike_most(values):
+        if observed != usual[host]:
+            shown = {"observed": observed, "expected": expected, "count": count, "total": len(values)}
+            yield Finding(of_one, hosts=[host], **{device: which}, **shown, **more)
+
+
 NEARLY = 0.95
 """Such a part of the usual number, or more, is as usual: memory that is reserved, and rounding, differ by less."""
 
@@ -164,6 +185,19 @@ def below_usual(numbers: Mapping[tuple[str, Any], float], template: str, device:
             values = {name: int(value) if value == int(value) else value for name, value in shown.items()} | more
             counts = {"count": len(parts.agreeing), "total": len(numbers), device: which}
             yield Finding(template, hosts=[host], **counts, **values)
+
+
+def slower_sibling(numbers: Mapping[tuple[str, Any], float], template: str, device: str) -> Iterator[Finding]:
+    """`below_usual`, where the device is the only one among `FEWEST` or more of its host: two are meant so.
+
+    >>> lanes = {("w1", slot): 4.0 for slot in "abcd"} | {("w1", "b"): 2.0}
+    >>> print(*slower_sibling(lanes, "{slot} has {observed} lanes; {count} of {total} have {expected}", "slot"))
+    b has 2 lanes; 3 of 4 have 4
+    """
+    for finding in below_usual(numbers, template, device):
+        siblings = [number for (host, _), number in numbers.items() if host == finding.hosts[0]]
+        if len(siblings) >= FEWEST and sum(number < finding.values["expected"] for number in siblings) == 1:
+            yield finding
 
 
 def unlike_fec(ports: Mapping[tuple[str, str], tuple[str, str, str]]) -> Iterator[Finding]:

@@ -51,13 +51,16 @@ _READ = {
         for name in ("power_limit", "current_power_limit", "enforced_power_limit")
     ),
     "clocks_event_reasons": ("clocks_event_reasons/*", "clocks_throttle_reasons/*"),
+    "applications_clocks": ("applications_clocks/graphics_clock",),
     "fabric": ("fabric/state", "fabric/health/*"),
     "mig_mode": ("mig_mode/current_mig", "mig_mode/pending_mig"),
     "persistence_mode": ("persistence_mode",),
     "compute_mode": ("compute_mode",),
 }
 """What is read of a GPU, by the name of the report's element, and where its values stand."""
-_SETTINGS = frozenset({"power_readings", "clocks_event_reasons", "persistence_mode", "compute_mode", "mig_mode"})
+_SETTINGS = frozenset(
+    ("power_readings", "clocks_event_reasons", "applications_clocks", "persistence_mode", "compute_mode", "mig_mode")
+)
 """Elements that some healthy products cannot report: portable ones have no limit of power that can be read."""
 NEEDED = frozenset(_READ.keys() - _SETTINGS)
 """Elements without which a GPU cannot be called healthy."""
@@ -137,6 +140,8 @@ class Gpu(msgspec.Struct, frozen=True):
     """The clocks are lowered from here on."""
     power_limit: float | None = None
     """Watts."""
+    clock_limit: int | None = None
+    """MHz: the application clock of the processors, which an operator may lower; None where it has none."""
     fabric_state: str = ""
     fabric_status: str = ""
     fabric_faults: tuple[str, ...] = ()
@@ -270,6 +275,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         temperature=_number(temperature, "gpu_temp"),
         temperature_limit=_temperature_limit(temperature),
         power_limit=_watts(power, ("current_power_limit", "power_limit", "enforced_power_limit")),
+        clock_limit=_number(element, "applications_clocks/graphics_clock"),
         fabric_state=_text(element, "fabric/state"),
         fabric_status=_fabric_status(element),
         fabric_faults=_fabric_faults(element.find("fabric/health")),

@@ -175,6 +175,8 @@ class NetworkCard(msgspec.Struct, frozen=True):
 
     megabits: int
     duplex: str
+    product: str = ""
+    """The PCI number of its kind, as 0x101d."""
 
 
 class NetworkCards(Fact, frozen=True):
@@ -187,9 +189,13 @@ class NetworkCards(Fact, frozen=True):
     Raw output, from ``/sys/class/net/ens1f0np0/device/net/ens1f0np0/duplex``::
 
         full
+
+    Raw output, from ``/sys/class/net/ens1f0np0/device/device``::
+
+        0x101d
     """
 
-    probe = read("/sys/class/net/*/device/net/*/speed", "/sys/class/net/*/device/net/*/duplex")
+    probe = read(*("/sys/class/net/*/device/" + name for name in ("net/*/speed", "net/*/duplex", "device")))
 
     cards: dict[str, NetworkCard]
     """By interface."""
@@ -206,10 +212,58 @@ class NetworkCards(Fact, frozen=True):
             if text and speed is None and text != "-1":  # of a card without a link
                 unread[interface] = filled("not a speed: {0}", strip_control_chars(text, 40))
             if speed and interface == path.split("/")[7]:
-                other = path[: -len("speed")] + "duplex"
-                if other in answer and _has_failed(answer[other]):  # of a card with a link
-                    unread[interface] = unusable_reason(answer[other])
-                cards[interface] = NetworkCard(speed, _line(answer, other))
+                others = path[: -len("speed")] + "duplex", f"/sys/class/net/{interface}/device/device"
+                for other in others:
+                    if other in answer and _has_failed(answer[other]):  # of a card with a link
+                        unread[interface] = unusable_reason(answer[other])
+                cards[interface] = NetworkCard(speed, *(_line(answer, other) for other in others))
         if not cards and not unread:
             raise Absent("no physical network card with a link")
         return cls(cards=cards, unread=unread)
+
+
+LINK_STATUS, LACP_GROUP, BOND_MODE, LINK_SPEED = "MII Status", "Aggregator ID", "Bonding Mode", "Speed"
+"""Labels of /proc/net/bonding."""
+
+
+class Bonds(Fact, frozen=True):
+    """The bonds of network cards, and the state of their members.
+
+    Raw output, from ``/proc/net/bonding/bond0``::
+
+        Bonding Mode: IEEE 802.3ad Dynamic link aggregation
+        MII Status: up
+        Active Aggregator Info:
+            Aggregator ID: 1
+
+        Slave Interface: ens1f0np0
+        MII Status: up
+        Speed: 25000 Mbps
+        Aggregator ID: 1
+    """
+
+    probe = read("/proc/net/bonding/*", job=True)
+
+    bonds: dict[str, dict[str, dict[str, str]]]
+    """By bond and member the rows of the file; those of the bond itself under the empty name."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> Bonds:
+        bonds, unread = {}, {}
+        for path, output in answer.items():
+            name = path.rpartition("/")[2]
+            parts = (
+                [""] if _has_failed(output) or output.cut else re.split(r"(?m)^Slave Interface: ", f"\n{output.out}")
+            )
+            bonds[name] = {part.partition("\n")[0].strip()[:64]: _bond_rows(part) for part in parts}
+            if not all(rows.get(LINK_STATUS) and rows.get(LACP_GROUP, "-") for rows in bonds[name].values()):
+                unread[name] = unusable_reason(output) if parts == [""] else "it shows no status of a member"
+        if not answer:
+            raise Absent("the host has no bond of network cards")
+        return cls(bonds={name: rows for name, rows in bonds.items() if name not in unread}, unread=unread)
+
+
+def _bond_rows(text: str) -> dict[str, str]:
+    """By label; without the details of LACP, which repeat labels."""
+    rows = (line.strip().partition(":") for line in text.partition("details actor lacp pdu")[0].splitlines())
+    return {label: strip_control_chars(value.strip(), 80) for label, colon, value in rows if colon}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import labelled_values, per_card_probe, read_cards
-from doctor.facts.reported_value import reported_count, reported_word
+from doctor.facts.reported_value import LACKED, reported_count, reported_word
 
 PCIE_COUNTERS = ("TX Error Count", "RX Error Count", "Lcrc Error Count", "Ecrc Error Count")
 """Of ``npu-smi info -t pcie-err``; its Retry Count is no error."""
@@ -105,6 +106,9 @@ def _parse_clocks(text: str) -> tuple[int, list[RunningClock]] | None:
     return (min(values[_CLOCKS[2]]), chips) if values[_CLOCKS[2]] else None
 
 
+STATE = "Compatibility"
+
+
 class NpuCompatibility(Fact, frozen=True):
     """Whether npu-smi calls driver and firmware of each NPU card compatible (``npu-smi info -t board``).
 
@@ -128,15 +132,16 @@ class NpuCompatibility(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuCompatibility:
         boards, unread = read_cards(answer, _parse_board)
-        states = {card: board["Compatibility"] for card, board in boards.items() if "Compatibility" in board}
+        states = {card: state for card, board in boards.items() if (state := board.get(STATE, ""))}
         firmware = {card: board["Firmware Version"] for card, board in boards.items() if "Firmware Version" in board}
         if not states:
             raise Unreadable("npu-smi info -t board: it states no compatibility")
+        unread |= {filled("NPU card {0}", card): filled("{0}: {1}", STATE, LACKED) for card in boards.keys() - states}
         return cls(by_card=states, firmware=firmware, unread=unread)
 
 
 def _parse_board(text: str) -> dict[str, str] | None:
     """Raises: Unreadable where the state is no word of the tool."""
     board = dict(labelled_values(text))
-    reported_word("Compatibility", board.get("Compatibility"), "(?i:OK|NOK|NOT OK|UNKNOWN|NOT SUPPORT)")
-    return board or None
+    state = reported_word(STATE, board.get(STATE), "(?i:OK|NOK|NOT OK|UNKNOWN|NOT SUPPORT)")
+    return {**board, STATE: state} if board else None

@@ -9,7 +9,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, block_problems, labelled_values, read_npu_smi_text, strip_escapes
-from doctor.facts.reported_value import one_sided, reported_count, reported_word, tool_blocks
+from doctor.facts.reported_value import reported_count, reported_word, table_problem, tool_blocks
 
 RELATIONS = frozenset({"X", "SYS", "PHB", "HCCS", "PXB", "PIX", "SIO", "HCCS_SW", "UB", "NA"})
 """Of ``npu-smi info -t topo`` (print_npu_topo_info in npu_info_print_ext.c of github.com/hicann/driver)."""
@@ -55,9 +55,7 @@ class NpuTopology(Fact, frozen=True):
         relations = {f"{npu}-{other}": relation for (npu, other), relation in pairs.items() if npu < other}
         if not relations:
             raise Unreadable("npu-smi info -t topo: no relation of two NPUs")
-        reason = one_sided(pairs)
-        if sorted(rows) != sorted(header):
-            reason = filled("{0} of {1} rows could be read", len(rows), len(header))
+        reason = table_problem(pairs, rows, header)
         return cls(relations=relations, unread={"npu-smi info -t topo": reason} if reason else {})
 
 

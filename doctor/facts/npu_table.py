@@ -35,8 +35,6 @@ class NpuState(msgspec.Struct, frozen=True):
     """MB; None where the card has no HBM, or does not state it."""
     hbm_total: int | None = None
     """MB; None as above."""
-    power: float | None = None
-    """W; None where the table shows none, as on the second die of A3."""
     temperature: int | None = None
     """Degrees Celsius."""
 
@@ -173,6 +171,7 @@ class _Table:
             self.states.append(state)
             texts = {name: (values.get(name) or "").partition("/")[0] for name in MEASURED}
             answered = {name for name, text in texts.items() if value_state(text) != "absent"}
+            answered -= {"Power(W)"} if not re.search("[1-9]", texts["Power(W)"]) else set()  # 0.0 is that of no card
             self.measured[state.device] = (f"{state.name} {state.chip}", answered)
             if failed := _failed_columns([name for names in (*self.upper, *self.lower) for name in names], values):
                 self.unread[filled("NPU {0}", state.device)] = failed
@@ -240,7 +239,7 @@ def _parse_state(values: dict[str, str | None], bus: str) -> NpuState | None:
     if not all(re.fullmatch(r"[0-9]{1,9}", number) for number in (card, chip, device)) or not name or not health:
         return None
     used, total = _parse_pair(values.get("HBM-Usage(MB)"))
-    power, temperature = values.get("Power(W)") or "", values.get("Temp(C)") or ""
+    temperature = values.get("Temp(C)") or ""
     return NpuState(
         npu=int(card),
         chip=int(chip),
@@ -250,7 +249,6 @@ def _parse_state(values: dict[str, str | None], bus: str) -> NpuState | None:
         bus=bus,
         hbm_used=used if total else None,
         hbm_total=total or None,
-        power=float(power) if re.fullmatch(r"\d{1,5}(\.\d{1,3})?", power) else None,
         temperature=int(temperature) if re.fullmatch(r"-?\d{1,4}", temperature) else None,
     )
 

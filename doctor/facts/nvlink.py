@@ -11,7 +11,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.gpu import GpuInventory, tool_text
-from doctor.facts.reported_value import one_sided, reported_count, require_no_complaint
+from doctor.facts.reported_value import reported_count, require_no_complaint, table_problem
 
 _BASEBOARDS = {re.compile(r"SXM|HBM3|\b(?:H20(?:-3e)?|H200|H800|B[123]00)$"): 8, re.compile(r"\bGB[123]00$"): 4}
 
@@ -203,9 +203,7 @@ class GpuTopology(Fact, frozen=True):
         if not links:
             raise Unreadable("nvidia-smi topo -m: no row that fits its header")
         cells = {(row[0], other): cell for row in links for other, cell in zip(devices, row[1:], strict=True)}
-        reason = one_sided(cells)
-        if [row[0] for row in links] != devices:
-            reason = filled("{0} of {1} rows could be read", len(links), len(devices))
+        reason = table_problem(cells, [row[0] for row in links], devices)
         return cls(links=tuple(links), unread={"nvidia-smi topo -m": reason} if reason else {})
 
 

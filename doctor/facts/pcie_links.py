@@ -14,6 +14,7 @@ from doctor.engine.texts import filled
 from doctor.facts.accelerators import FOR_GUESTS
 from doctor.facts.gpu import is_virtual_machine
 from doctor.facts.npu import FAMILY_OF_PCI
+from doctor.facts.reported_value import lacked_reasons
 from doctor.remote.runtime.reading import matching_paths, read_text
 
 MAX_LINKS = 512
@@ -107,6 +108,11 @@ class PcieLink(msgspec.Struct, frozen=True, array_like=True):
         return LinkRate(min(device.lanes, port.lanes), min(device.gigatransfers, port.gigatransfers))
 
     @property
+    def is_all_that_fits(self) -> bool:
+        """The link has all lanes that its slot has."""
+        return bool(self.rate and self.supported and self.rate.lanes >= self.supported.lanes)
+
+    @property
     def is_npu(self) -> bool:
         vendor, _, device = self.pci_id.partition(":")
         return vendor == "19e5" and device in FAMILY_OF_PCI
@@ -156,4 +162,9 @@ class PcieLinks(Fact, frozen=True):
         links = tuple(link for link in answered.links if link.current[0])
         if not links:
             raise Absent("the kernel shows no PCIe link of an accelerator, a network card or an NVMe disk")
-        return cls(links, is_virtual_machine(answered.machine))
+        shown = {
+            link.slot: {"current_link_width"} if link.rate or link.current[0] == ALL_ONES else ()
+            for link in answered.links
+        }
+        lacked = lacked_reasons({link.slot: (link.pci_id, shown[link.slot]) for link in answered.links})
+        return cls(links, is_virtual_machine(answered.machine), unread=lacked)

@@ -10,7 +10,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.reported_value import OpticalReading, lacked_reasons, quantities, tool_blocks
+from doctor.facts.reported_value import OpticalReading, lacked_reasons, quantities, tool_blocks, value_state
 
 _SCRIPT = """tool=mlxlink; command -v mlxlink >/dev/null || tool=mstlink
 for path in /sys/class/infiniband/*; do
@@ -140,6 +140,9 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
     if not rows.keys() & {*QUANTITIES, "Identifier", "Cable Technology"}:
         raise ValueError(filled("mlxlink's output was cut off"))
     rate, opcode = rows.get("Effective Physical BER", "N/A"), rows.get("Status Opcode", "")
+    is_mute = rate == "N/A" == (opcode or "N/A") and not readings
+    if value_state(rows["State"]) != "read" or (rows["State"] == "Active" and is_mute):
+        raise ValueError(filled("{0}: {1}", "State", rows["State"] if not is_mute else filled("no value")))
     return RdmaModule(
         rows["State"],
         rows.get("Speed", ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -112,12 +112,16 @@ _SENTENCE = re.compile(
 """What a label does not have; a name of a tool stands before its message."""
 
 
-def one_sided(cells: Mapping[tuple[Part, Part], str]) -> str:
-    """Why a table of connections contradicts itself: it shows two for one pair of devices. Empty where it does not.
+def table_problem(cells: Mapping[tuple[Part, Part], str], rows: Sequence[object], expected: Sequence[object]) -> str:
+    """Why a table of connections is not whole: a row is missing, or it shows two for one pair. Empty where it is.
 
-    >>> one_sided({("GPU0", "GPU1"): "NV12", ("GPU1", "GPU0"): "SYS"}), one_sided({(0, 1): "HCCS"})
-    ('GPU0-GPU1 is NV12, and GPU1-GPU0 is SYS', '')
+    ``rows``: the devices whose rows were read. ``expected``: those that the header names.
+
+    >>> table_problem({("GPU0", "GPU1"): "NV12", ("GPU1", "GPU0"): "SYS"}, (0, 1), (0, 1))
+    'GPU0-GPU1 is NV12, and GPU1-GPU0 is SYS'
     """
+    if sorted(map(str, rows)) != sorted(map(str, expected)):
+        return filled("{0} of {1} rows could be read", len(rows), len(expected))
     for (row, column), cell in cells.items():
         if (other := cells.get((column, row), cell)) != cell:
             return filled("{0}-{1} is {2}, and {1}-{0} is {3}", row, column, cell, other)

@@ -19,6 +19,7 @@ from operator import or_
 
 import msgspec
 
+from doctor.net.assemble import NO_ROUTE
 from doctor.net.boxes import (
     MOST_GROUP_PAIRS,
     Box,
@@ -106,6 +107,7 @@ class _Search:
 
     def __init__(self, matrix: Matrix, cells: CellMap, groups: Sequence[HostGroup]) -> None:
         self.matrix, self.cells, self.groups = matrix, cells, groups
+        self.refused = list(self._refused_by_sources())
         self.remaining = cells.failed.copy()
         self.picks: list[_Pick] = []
         self.more = 0
@@ -130,6 +132,7 @@ class _Search:
         exclusive = self._drop_redundant()
         counts = {letter: Grid.of(self.matrix, letter) for letter in FAILING if self._occurs(letter)}
         causes = [self._cause(pick, cells, counts) for pick, cells in zip(self.picks, exclusive, strict=True)]
+        causes += [self._cause(pick, cells, counts) for pick, cells in self.refused]
         return Localization(tuple(sorted(causes, key=lambda cause: (-cause.failed, cause.hosts))), self.more)
 
     def _cuts_of_groups(self, parts: Iterable[HostGroup]) -> list[Box]:
@@ -154,6 +157,20 @@ class _Search:
         for port in ports:
             for side in box.rectangles:
                 self.remaining.clear(port, side)
+
+    def _refused_by_sources(self) -> Iterator[tuple[_Pick, list[tuple[int, int, int]]]]:
+        """Takes out what the kernel of one source alone refuses to send to one target: no box of others has it."""
+        refused: dict[tuple[int, int], list[int]] = {}
+        for attempt in self.matrix.attempts:
+            if attempt.detail.startswith(NO_ROUTE) and attempt.source != attempt.target:
+                refused.setdefault((attempt.source, attempt.target), []).append(attempt.port)
+        ends = Counter(chain.from_iterable(refused))
+        for (source, target), ports in refused.items():
+            if ends[source] == ends[target] == 1:
+                pick = _Pick(direction_box(source, target), sorted(ports))
+                for port in pick.ports:
+                    self.cells.failed.clear(port, pick.box.rectangles[0])
+                yield pick, [(port, source, 1 << target) for port in pick.ports]
 
     def _own_statements(self) -> None:
         """A port that its own host cannot listen on is that host's, whoever tried it."""

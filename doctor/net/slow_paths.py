@@ -102,8 +102,8 @@ class _Figure:
     def slow_path(self, outlier: PathOutlier) -> SlowPath:
         value = self._middle(outlier.paths)
         peer_value = value * outlier.ratio if self.figure in RATES else value / outlier.ratio
-        if outlier.kind == "host":
-            peer_value = self._middle(path for path in self.raw if outlier.hosts[0] not in path)
+        if outlier.kind == "host":  # 0 where only its own paths count, of which one way is slower than the other
+            peer_value = self._middle(path for path in self.raw if outlier.hosts[0] not in path) or peer_value
         return SlowPath(**msgspec.structs.asdict(outlier), figure=self.figure, value=value, peer_value=peer_value)
 
 

@@ -40,3 +40,18 @@ def test_fewer_links_than_on_the_other_hosts() -> None:
     assert host == "w3" and text.startswith("its AMD GPUs differ in number of XGMI links: 0; 2 of 3 hosts have 1")
     hosts["w3"] = [gpus(*(AmdGpu(n, f"0000:{n}3:00.0", "MI210") for n in (0, 1))), BUS]
     assert messages(run_check("amd-gpu-settings-differ", hosts)) == []
+
+
+def test_one_gpu_of_a_host_in_another_partition_mode() -> None:
+    modes = ("SPX", "SPX", "SPX", "CPX", "SPX", "SPX", "SPX", "SPX")
+    eight = gpus(*(AmdGpu(n, f"0000:{n}5:00.0", "MI300X", compute_partition=mode) for n, mode in enumerate(modes)))
+    assert messages(run_check("amd-gpu-settings-differ", {"w1": [eight, BUS]})) == [
+        ("w1", "AMD GPU 3 differs in compute partition: CPX; 7 of 8 GPUs have SPX")
+    ]
+
+
+def test_a_processors_own_gpu_beside_four_cards() -> None:
+    """It has another name and no modes."""
+    cards = [AmdGpu(n, f"0000:{n}5:00.0", "AMD Radeon Pro W7900", compute_partition="SPX") for n in range(4)]
+    listed = gpus(*cards, AmdGpu(4, "0000:75:00.0", "AMD Radeon Graphics"))
+    assert messages(run_check("amd-gpu-settings-differ", {"w1": [listed, BUS]})) == []

@@ -28,3 +28,12 @@ def test_one_gpu_of_a_host_with_a_lower_limit() -> None:
 def test_other_products_are_not_compared() -> None:
     other = gpus(gpu(0, name="NVIDIA L4", power_limit=72.0))
     assert messages(run_check("gpu-power-limit-differs", {"w1": [gpus()], "w2": [other]})) == []
+
+
+def test_one_gpu_with_a_lower_application_clock() -> None:
+    clocks = (1980, 1980, 1110, 1980)
+    low = gpus(*(gpu(number, clock_limit=clock) for number, clock in enumerate(clocks)))
+    text = "the application clock of GPU 2 is 1110 MHz; 3 of 4 GPUs NVIDIA H100 80GB HBM3 have 1980"
+    assert messages(run_check("gpu-power-limit-differs", {"w1": [low]})) == [("w1", text)]
+    alike = gpus(*(gpu(number, clock_limit=1110) for number in range(4)))
+    assert messages(run_check("gpu-power-limit-differs", {"w1": [alike]})) == []

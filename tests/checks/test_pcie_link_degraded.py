@@ -123,3 +123,31 @@ def test_rdma_adapters_and_nvidias_gpus_have_checks_of_their_own() -> None:
 def test_one_host_of_two_accuses_nobody() -> None:
     hosts = {"w1": [PcieLinks((link("4 at 8.0", **NIC),))], "w2": [PcieLinks((link("8 at 8.0", **NIC),))]}
     assert messages(run_check(CHECK, hosts)) == []
+
+
+def disks(*current: str, port: str = "4 at 16.0") -> list[PcieLink]:
+    return [
+        link(now, "4 at 16.0", port if now[0] != "4" else "4 at 16.0", **{**DISK, "slot": f"0000:{slot}e:00.0"})
+        for slot, now in enumerate(current)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("links", "slots"),
+    [
+        (disks("4 at 16.0", "4 at 16.0", "2 at 16.0", "4 at 16.0"), ["0000:2e:00.0"]),
+        (disks("4 at 16.0", "4 at 16.0", "2 at 16.0", "4 at 16.0", port="2 at 16.0"), []),  # a slot of two lanes
+        (disks("4 at 16.0", "2 at 16.0", "2 at 16.0", "4 at 16.0"), []),  # two are meant so
+        (disks("4 at 16.0", "4 at 16.0", "2 at 16.0"), []),
+    ],
+)
+def test_the_one_with_fewer_lanes_of_its_kind_on_a_host(links: list[PcieLink], slots: list[str]) -> None:
+    assert found(*links) == [
+        ("w1", f"the PCIe link of the NVMe disk at {slot} has 2 lanes; 3 of 4 of its kind have 4") for slot in slots
+    ]
+
+
+def test_a_link_is_named_once() -> None:
+    usual, slow = disks(*["4 at 16.0"] * 4), disks("4 at 16.0", "4 at 16.0", "2 at 16.0", "4 at 16.0")
+    hosts = {f"w{number}": [PcieLinks(tuple(slow if number == 5 else usual))] for number in range(1, 6)}
+    assert [host for host, _ in messages(run_check(CHECK, hosts))] == ["w5"]

@@ -32,6 +32,27 @@ CRASH = frozenset({"library-crash-logged"})
 GITHUB = "https://github.com"
 
 MESSAGES = (
+    Message(
+        f"{GITHUB}/ROCm/legacy-rocm-build/issues/5745",
+        "amdgpu 0000:c1:00.0: [drm:amdgpu_ib_ring_tests [amdgpu]] *ERROR* IB test failed on vpe (-110).",
+        AMD,
+    ),
+    Message(
+        f"{GITHUB}/ROCm/legacy-rocm-build/issues/5745 (2)",
+        "amdgpu 0000:c1:00.0: amdgpu: ib ring test failed (-110).",
+        AMD,
+    ),
+    Message(
+        f"{GITHUB}/ROCm/legacy-rocm-build/issues/6273", "amdgpu 0000:c5:00.0: amdgpu: Ring gfx_0.0.0 reset failed", AMD
+    ),
+    Message(
+        f"{GITHUB}/QubesOS/qubes-issues/issues/7971",
+        "amdgpu 0000:00:06.0: amdgpu: SECUREDISPLAY: securedisplay ta ucode is not available",
+    ),
+    Message(
+        f"{GITHUB}/QubesOS/qubes-issues/issues/7971 (2)",
+        "amdgpu 0000:00:06.0: amdgpu: SMU driver if version not matched",
+    ),
     # -- the tests of leptonai/gpud (components/*/kmsg_matcher_test.go), 4a8de33a: what it reports, and what it does not
     Message(
         "gpud, nvlink", "NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer0's postRxDetLinkMask failed!", GPU

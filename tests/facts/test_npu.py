@@ -103,7 +103,7 @@ NOTHING: dict[str, Any] = {"pci": {}, "files": [], "refused": [], "tools": [], "
 def test_the_table_of_a2() -> None:
     table = read_outputs(NpuTable, one=Output(out=A2))
     assert table == NpuTable(
-        npus=(NpuState(0, 0, 0, "910B1", "OK", "0000:C1:00.0", 4175, 65536, 88.4, 46),),
+        npus=(NpuState(0, 0, 0, "910B1", "OK", "0000:C1:00.0", 4175, 65536, 46),),
         processes=(),
         incomplete_install=False,
     )

@@ -187,3 +187,10 @@ def test_noise_is_never_a_value(fact: type[Fact], noise: str, code: int) -> None
     assert isinstance(read_outputs(fact, one=Output(out=noise, code=code)), Absent)
     value = read_outputs(fact, one=Output(out=f"-- 0 --\n{noise}\n-- exit {code} --\n"))
     assert isinstance(value, Absent) or fact in (NpuHealth, NpuCompatibility)
+
+
+def test_a_card_whose_compatibility_is_not_stated_beside_others_is_unread() -> None:
+    board = "        Software Version               : 23.0.5\n        Compatibility                  : {0}\n"
+    blocks = "".join(f"-- {card} --\n{board.format('N/A' if card == 1 else 'OK')}-- exit 0 --\n" for card in range(3))
+    value = read_outputs(NpuCompatibility, one=Output(out=blocks))
+    assert (value.by_card, list(value.unread)) == ({0: "OK", 2: "OK"}, ["NPU card 1"])

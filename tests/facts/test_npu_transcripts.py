@@ -149,6 +149,18 @@ def test_a_table_with_a_column_more_is_read_by_its_names() -> None:
         assert [s.health for s in value.npus] == [c.health for c in table.cards], table.source
 
 
+@pytest.mark.parametrize("power", ["0.0", "0", "NA", "-"])
+def test_a_card_without_power_beside_others_that_show_theirs_is_unread(power: str) -> None:
+    """A card of which the tool knows the power shows some watts: also an idle one has 60 and more."""
+    table = next(
+        table for table in TABLES if len({card.npu for card in table.cards}) > 1 and table.cards[0].power > "1"
+    )
+    cards = [card._replace(npu=number) for number, card in enumerate(table.cards[:1] * 4)]
+    ill = [card._replace(power=power) if card.npu == 2 else card for card in cards]
+    assert read_table(table._replace(cards=cards)).unread == {}
+    assert list(read_table(table._replace(cards=ill)).unread) == ["NPU 2"]
+
+
 ROW = st.lists(st.text("0123456789 /.:-NAOKWarning?\xa0\ufffd", max_size=12), min_size=1, max_size=6)
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from doctor.engine.fact import Absent
@@ -121,3 +122,19 @@ def test_the_files_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_host_whose_kernel_shows_no_links() -> None:
     for links in ([], [["0000:c1:00.0", "19e5:d802", "1200", "", ["", "", "", ""], ["", ""], ["", ""], False]]):
         assert isinstance(answered(PcieLinks, {"links": links, "machine": ""}), Absent)
+
+
+def test_a_link_that_the_kernel_does_not_show_where_it_shows_those_of_its_kind_is_unread() -> None:
+    """A read that failed; a part of a processor shows no link on any host, and one that fell off the bus is silent."""
+    slots = ("0000:01:00.0", "0000:02:00.0", "0000:81:00.0")
+
+    def unread(current: str) -> list[str]:
+        links = [link("16 at 16.0" if slot != slots[1] else current, slot=slot) for slot in slots]
+        value = answered(PcieLinks, {"links": msgspec.to_builtins(links), "machine": ""})
+        assert isinstance(value, PcieLinks)
+        return list(value.unread)
+
+    assert unread("16 at 8.0") == unread("63 at Unknown") == []
+    assert unread("") == unread("16 at ") == [slots[1]]
+    part = [link("0 at Unknown", "255 at Unknown", "", slot=slot) for slot in slots]
+    assert answered(PcieLinks, {"links": msgspec.to_builtins(part), "machine": ""}).unread == {}

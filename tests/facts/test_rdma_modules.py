@@ -264,3 +264,18 @@ def test_the_reason_says_what_ended(out: str, reason: str) -> None:
 
 def test_no_adapter() -> None:
     assert isinstance(read_outputs(RdmaModules, one=Output(out="")), Absent)
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_read"),
+    [
+        ("State : Active\nStatus Opcode : 0\nRecommendation : No issue was observed\nIdentifier : QSFP56\n", True),
+        ("State : Polling\nStatus Opcode : 2\nRecommendation : Check the cable\nIdentifier : N/A\n", True),
+        ("State : N/A\nStatus Opcode : 0\nRecommendation : No issue was observed\nIdentifier : QSFP56\n", False),
+        ("State : ERR!\nStatus Opcode : 0\nRecommendation : No issue was observed\nIdentifier : QSFP56\n", False),
+        ("State : Active\nStatus Opcode : N/A\nRecommendation : N/A\nIdentifier : N/A\n", False),
+    ],
+)
+def test_a_link_of_which_mlxlink_says_nothing_is_unread(rows: str, is_read: bool) -> None:
+    value = read_outputs(RdmaModules, one=Output(out=f"-- mlx5_0 --\n{rows}-- exit 0 --\n"))
+    assert isinstance(value, RdmaModules) == is_read

@@ -106,7 +106,7 @@ ROWS: list[Row] = [
     ),
     clause(
         "network-card-slow",
-        "in both directions at once",
+        "both ways at once",
         "echo half >/sys/class/net/eth100/device/net/eth100/duplex",
         host=0,
         interface="eth100",
@@ -134,7 +134,7 @@ ROWS: list[Row] = [
     ),
     named(
         amd_row("amd-gpu-settings-differ", "sed -i s/MI300X/MI325X/g /run/amd/static", setting="product"),
-        "AMD GPUs of all hosts are of one product",
+        "AMD GPUs are of one product",
     ),
     named(
         setting(

@@ -634,6 +634,14 @@ sed -i '/^GPU1/s/NV18/NODE/g; /^GPU[023]/s/^\\(GPU.\t[^\t]*\t\\)[^\t]*/\\1NODE/'
         values={"port": "mlx5_0:1", "index": 3, "observed": "no address of this network namespace"},
         environ={"NCCL_IB_GID_INDEX": "3"},
     ),
+    Row(
+        "rdma-address-repeated",
+        # That of the next host.
+        f"for n in 2 3; do echo 0000:0000:0000:0000:0000:ffff:0a60:0003 >{RDMA}/mlx5_0/ports/1/gids/$n; done",
+        fleet="gpu",
+        blamed=(1, 2),
+        values={"address": "10.96.0.3"},
+    ),
     gpu_row(
         "rdma-firmware-differs",
         f"echo 28.36.1010 >{RDMA}/mlx5_0/fw_ver",
@@ -677,7 +685,7 @@ sed -i '/^GPU1/s/NV18/NODE/g; /^GPU[023]/s/^\\(GPU.\t[^\t]*\t\\)[^\t]*/\\1NODE/'
     gpu_row(
         "network-card-slow",
         "echo 1000 >/sys/class/net/eth100/device/net/eth100/speed",
-        clause="speed that it has on the other hosts",
+        clause="speed that it has on other hosts",
         host=3,
         interface="eth100",
         observed="1000 Mbit/s",

@@ -162,6 +162,7 @@ def gpu_host(index: int) -> Overrides:
             f"{RDMA}/{name}/board_id": "MT_0000000838\n",
             f"{RDMA}/{name}/fw_ver": "28.39.1002\n",
             f"{RDMA}/{name}/node_guid": f"0c42:a103:0065:{index:02x}{number:02x}\n",
+            f"{RDMA}/{name}/sys_image_guid": f"0c42:a103:0065:{index:02x}{number:02x}\n",
             f"{RDMA}/{name}/tc/1/traffic_class": "Global tclass=106\n",
             f"/sys/class/net/{interface}/mtu": "9000\n",
             f"/sys/class/net/{interface}/device/net/{interface}/speed": "400000\n",

@@ -15,7 +15,7 @@ from doctor.net.assemble import merge_answers, read_answer
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.findings import failure_class
 from doctor.net.localize import Localization, localize
-from doctor.net.matrix import Matrix
+from doctor.net.matrix import Attempt, AttemptOutcome, Matrix, TestedPort
 from doctor.net.schedule import Schedule, quick
 from tests.net.simulated import PlacedFault, attempts, fleet, key_of, racks, single_faults
 
@@ -459,3 +459,26 @@ def test_a_host_a_link_and_a_liar_beside_a_cut_are_told_apart_from_it() -> None:
     hidden = PlacedFault("border", lambda s, t, p: halves.breaks(s, t, p) and s != 2)
     causes = localize(attempts(16, 2, [hidden])).causes
     assert [(cause.kind, cause.way, len(cause.accused)) for cause in causes] == [("groups", "outbound", 16)] * 2
+
+
+def test_a_refusal_of_a_sources_own_kernel_stands_beside_a_fault_of_its_target() -> None:
+    """Some flows to one host are lost, and another host's route to it prohibits all: two faults with one target."""
+    rows = ("-oofo", "o-ofo", "oo-uo", "ooo-o", "ooof-")
+    refused = Attempt(2, 3, 0, AttemptOutcome.UNREACHABLE, "no way to it (EACCES)")
+    matrix = Matrix(tuple("abcde"), (TestedPort("master", 29500),), (rows,), (refused,))
+    assert sorted(describe(cause, matrix) for cause in localize(matrix).causes) == [
+        "from c to d: 1 of 1 attempt failed (unreachable); equally possible: to d",
+        "to d: 3 of 3 attempts failed (some flows)",
+    ]
+
+
+def test_refusals_of_several_kernels_are_those_of_their_common_target() -> None:
+    """As of a host that is switched off, whose address nobody finds."""
+    rows = ("-ooou", "o-oou", "oo-ou", "ooo-u", "????-")
+    told = tuple(
+        Attempt(source, 4, 0, AttemptOutcome.UNREACHABLE, "no way to it (EHOSTUNREACH)") for source in range(4)
+    )
+    matrix = Matrix(tuple("abcde"), (TestedPort("master", 29500),), (rows,), told)
+    assert [describe(cause, matrix) for cause in localize(matrix).causes] == [
+        "to e: 4 of 4 attempts failed (unreachable)"
+    ]

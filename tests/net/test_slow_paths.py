@@ -347,3 +347,14 @@ def test_a_host_with_jitter_is_named_and_no_link_of_it(seed: int) -> None:
         speeds += [one(path) for path in suspects(speeds)]
     named = slow_paths(speeds)
     assert {path.hosts for path in named} == {(jittery,)}
+
+
+def test_where_only_one_hosts_own_paths_count_its_norm_is_no_zero() -> None:
+    """The others wait for their CPUs: one way of the host is compared with the other."""
+    random = Random(1)
+    speeds = [
+        msgspec.structs.replace(speed, waited=0.0 if 5 in (speed.source, speed.target) else 0.5)
+        for speed in measured(6, random, lognormal, lambda source, target: 20.0 if target == 5 else 1.0, repeats=6)
+    ]
+    found = [path for path in slow_paths(speeds) if path.figure == "throughput"]
+    assert found and all(path.peer_value > path.value for path in found)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 
 from doctor.engine.texts import filled
 from doctor.job.shell.blocks import (
@@ -25,11 +24,12 @@ from doctor.job.shell.blocks import (
 )
 from doctor.job.shell.flow import CommandParts, Flow
 from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
+from doctor.job.shell.reach import Left, Reach
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
-from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name
+from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
 
-_MOST_COMMANDS, _MOST_EXPORTED, _MOST_UNREAD = 2000, 512, 64
+_MOST_COMMANDS, _MOST_UNREAD = 2000, 64
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -104,14 +104,24 @@ class _Evaluation:
         """``set`` or ``shift`` was read."""
         self.depth, self.function_follows = 0, False
         self.sourced: list[str] = []
-        self.flow = Flow()
+        self.flow, self.reach = Flow(), Reach()
+        self.too_early: dict[str, list[int]] = {}
+        """Lines in which a command has the name of a function that the shell does not have there."""
         self.mistakes: list[tuple[str, str, str]] = []
 
     def run(self) -> None:
         self._run(self.tokens)
         self._close_all(0)
         while self.not_called:
-            self._in_function(self.not_called.pop(next(iter(self.not_called))))
+            name = next(iter(self.not_called))
+            self._in_function(self.not_called.pop(name), self._too_early(name))
+
+    def _too_early(self, name: str) -> Left | None:
+        """The call of a function where the shell does not have it, if it has no other."""
+        lines = self.too_early.get(name, [])
+        texts = [self.tokens, *self.functions.values(), *self.not_called.values()]
+        others = sum(token.keyword == name for tokens in texts for token in tokens) - len(lines)
+        return Left(f"{name}()", lines[0]) if lines and others <= 0 and not self.unread else None
 
     def _run(self, tokens: list[Token]) -> None:
         for command, operator in self._simple_commands(tokens):
@@ -122,7 +132,11 @@ class _Evaluation:
             if command:
                 begin, unbound = (len(self.commands), len(self.flow.steps)), self.flow.unbound(command, self.variables)
                 self.flow.operator = "||" if command[0].keyword == "!" else operator
+                self.negates = False
+                self.reach.begin(line)
                 argv = self._command(command)
+                in_loop = any(block.keyword in LOOPS for block in self.blocks)
+                self.reach.end(argv, line, operator, in_loop=in_loop, in_text=self.depth > 0, negates=self.negates)
                 files = [(token.redirection, self.variables.expand(token.parts)) for token in command]
                 parts = CommandParts(line, argv, files, unbound, range(begin[0], len(self.commands)), begin[1])
                 self.flow.note(parts, self.blocks, is_certain=not (self.blocks or self.after))
@@ -141,7 +155,7 @@ class _Evaluation:
                 command.append(token)
                 continue
             if token.operator in ("(", ")"):
-                if token.operator == ")" and command and not (self._in_case() and self.blocks[-1].in_pattern):
+                if token.operator == ")" and command and not self._in_pattern(command):
                     yield command, ";"
                     command = []
                 command = self._paren(token, command)
@@ -149,13 +163,16 @@ class _Evaluation:
                     yield command, ";"
                 if token.operator == ")" and self._in_case():
                     self.blocks[-1].in_pattern = False
-            elif not (self._in_case() and self.blocks[-1].in_pattern and command and command[0].keyword != "esac"):
+            elif not (command and self._in_pattern(command)):
                 yield command, token.operator
             if token.operator == ";;" and self._in_case():
                 self._branch()
                 self.blocks[-1].in_pattern = True
             command = []
         yield command, ";"
+
+    def _in_pattern(self, command: list[Token]) -> bool:
+        return self._in_case() and self.blocks[-1].in_pattern and command[0].keyword != "esac"
 
     def _in_case(self) -> bool:
         return bool(self.blocks) and self.blocks[-1].keyword == "case"
@@ -179,6 +196,7 @@ class _Evaluation:
             certain = False
         self.function_follows = False
         self.blocks.append(Block(keyword, line, certain))
+        self.reach.open()
         if keyword in LOOPS:
             number = self.loop_count
             self.loop_count += 1
@@ -195,6 +213,7 @@ class _Evaluation:
 
     def _close(self) -> None:
         block = self.blocks.pop()
+        self.reach.close()
         if block.keyword in LOOPS and self.loop_numbers:
             self.assigned_in_loops[self.loop_numbers.pop()] = set(block.assigned)
         if not block.certain:
@@ -233,15 +252,17 @@ class _Evaluation:
             self._set(expanded[-1].text, self.variables.single(here))
         elif name == "eval":
             self._eval(expanded, assignments, command[0].line)
-        elif not self._call(name, expanded, assignments) and not self._builtin(name, expanded, command[0].line):
+        elif not self._call(name, expanded, assignments, command[0].line) and not self._builtin(name, expanded, command[0].line):
             self._add(expanded, assignments, command[0].line)
         return expanded
 
     def _keywords(self, command: list[Token]) -> list[Token]:
         while command:
             keyword, line = command[0].keyword, command[0].line
+            if self.blocks and keyword in (*BRANCH, "then", "do"):
+                self.reach.keyword(keyword, self.blocks[-1].keyword, line)
             if keyword in PREFIXES:
-                pass
+                self.negates |= keyword == "!"
             elif keyword in OPENING:
                 self._open(keyword, line, certain=keyword == "{")
                 if keyword in ("for", "select"):
@@ -250,6 +271,9 @@ class _Evaluation:
                     for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
                         self._forget(name, filled("set by a loop in line {0}", line))
                 if keyword in ("for", "select", "case"):
+                    is_list = keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
+                    if is_list and not any(self.variables.expand(token.parts) for token in command[3:]):
+                        self.reach.leave("for", line)
                     return []
             elif keyword in OPENING.values():
                 if self.blocks and OPENING.get(self.blocks[-1].keyword) == keyword:
@@ -320,7 +344,10 @@ class _Evaluation:
         arguments = [word.text for word in argv[1:]]
         if name == "unset":
             for variable in (word for word in arguments if not word.startswith("-")):
-                if self._is_conditional() or "[" in variable:
+                if "-f" in arguments:
+                    if not self._is_conditional() and self.functions.pop(variable, None):
+                        self.too_early.setdefault(variable, []).append(line)
+                elif self._is_conditional() or "[" in variable:
                     self._forget(variable.partition("[")[0], "unset on a condition")
                 else:
                     self.variables.remove(variable)
@@ -376,13 +403,13 @@ class _Evaluation:
         self.not_called.update(functions)
         self._nested(tokens)
 
-    def _nested(self, tokens: list[Token]) -> None:
+    def _nested(self, tokens: list[Token], why: Left | None = None) -> None:
         self.depth, after, depth = self.depth + 1, self.after, len(self.blocks)
         if self.after:
             self._open("function(", tokens[0].line if tokens else 0, certain=False)
-        with self.flow.within():
+        with self.flow.within(), self.reach.within(why):
             self._run(tokens)
-        self._close_all(depth)
+            self._close_all(depth)
         self.after = after
         self.depth -= 1
 
@@ -392,15 +419,17 @@ class _Evaluation:
         while len(self.blocks) > depth:
             self._close()
 
-    def _in_function(self, body: list[Token]) -> None:
+    def _in_function(self, body: list[Token], why: Left | None) -> None:
         """Of a function that is not followed: as a branch."""
         self._open("function(", body[0].line if body else 0, certain=False)
-        self._nested(body)
+        self._nested(body, why)
         self._close()
 
-    def _call(self, name: str, argv: list[Word], assignments: list[Token]) -> bool:
-        """Runs the body of a function with its arguments; False where there is no such function."""
-        if (body := self.functions.get(name)) is None:
+    def _call(self, name: str, argv: list[Word], assignments: list[Token], line: int) -> bool:
+        """Runs the body of a function with its arguments; False where there is no such function, or not yet."""
+        body = self.functions.get(name)
+        if body is None or (not self.depth and body and body[0].line > line):
+            self.too_early.setdefault(name, []).append(line)
             return False
         self.left -= len(body)
         if self.depth >= _DEEPEST_TEXT or self.left < 0:
@@ -419,19 +448,9 @@ class _Evaluation:
     def _add(self, argv: list[Word], assignments: list[Token], line: int) -> None:
         before = self.commands[-1].line if self.commands else line
         self.mistakes += command_mistakes(argv, assignments, self.variables, line if line > before else 0)
-        exported: dict[str, Word] = {}
-        if len(self.variables.exported) > _MOST_EXPORTED:
-            self._note("...", filled("more than {0} exported variables", _MOST_EXPORTED), line)
-        for name in sorted(islice(self.variables.exported, _MOST_EXPORTED)):
-            value = self.variables.values.get(name)
-            if isinstance(value, Word):
-                exported[name] = value
-        for token in assignments:
-            name = assigned_name(token)
-            match = ASSIGNMENT.match(token.parts[0].text)
-            if match and token.elements is None:
-                first = token.parts[0]._replace(text=token.parts[0].text[match.end() :])
-                exported[name] = self.variables.single((first, *token.parts[1:]))
+        if len(self.variables.exported) > MOST_EXPORTED:
+            self._note("...", filled("more than {0} exported variables", MOST_EXPORTED), line)
+        exported = self.variables.exported_words(assignments)
         self.commands.append(
             ShellCommand(
                 argv=tuple(argv),
@@ -441,6 +460,7 @@ class _Evaluation:
                 open_values={name: word for name, word in exported.items() if word.pieces},
                 unset=frozenset(self.variables.unset - exported.keys()),
                 conditional=self._is_conditional(),
+                left_by=self.reach.left,
                 is_repeated=not self.after and all(block.certain or block.keyword in LOOPS for block in self.blocks),
             )
         )

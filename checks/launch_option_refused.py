@@ -32,7 +32,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
     - A line that ends: write {expected}: without it {launcher} runs {option} as a command of its own.
     - An end: move `{option}` {observed} of the script behind the launch line, or delete it.
-    - A condition: write the launch line outside of the `{option}` {observed} of the script, or correct what it compares.
+    - A condition: write the launch line outside of the `{option}` {observed} of the script, or correct its test.
     - A function: below it, write its name on a line of its own, without the parentheses: no command there calls it.
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line; on the host of rank 0, `hostname -I | cut

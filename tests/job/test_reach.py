@@ -53,6 +53,7 @@ REACHED = (
     f"exit | true\n{RUN}",
     f"true || return\n{RUN}",
     f"case a in\n  (a) {RUN};;\nesac",
+    f"case b in\n  a) exit 1 ;;\n  b) {RUN} ;;\nesac",
     f"( case b in b) {RUN} ;;\nesac )",
 )
 

@@ -170,7 +170,7 @@ def test_who_looks_again_and_again_for_something_is_accused_when_the_others_have
     others = [rank(number, None, WAITS, off_cpu=waited) for number in (0, 1, 3)]
     finding = judged(rank(2, seen, COMPUTES, ends_in=0.4), *others)
     assert odd_rank_numbers(finding) == odd
-    assert odd or "rank 2" in finding.text and "may come yet: look again" in finding.text
+    assert odd or ("rank 2" in finding.text and "may come yet: look again" in finding.text)
 
 
 @pytest.mark.parametrize(

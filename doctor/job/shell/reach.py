@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from doctor.job.shell.blocks import LOOPS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -68,6 +70,7 @@ class Reach:
 
     def __init__(self) -> None:
         self._levels: list[Left | None] = [None]
+        self._keywords = [""]
         self._taken = [False]
         """Whether a branch of the block surely runs."""
         self._value: bool | None = None
@@ -91,25 +94,29 @@ class Reach:
         self.close()
         self._value, self._before, self._operand = saved
 
-    def open(self) -> None:
-        """A block begins."""
+    def open(self, keyword: str = "") -> None:
+        """A block begins, with a keyword."""
         self._levels.append(None)
+        self._keywords.append(keyword)
         self._taken.append(False)
         self._value, self._before = None, ""
 
     def close(self) -> None:
         """The innermost block ends."""
         self._levels.pop()
+        self._keywords.pop()
         self._taken.pop()
         self._value = None
 
     def keyword(self, word: str, block: str, line: int) -> None:
-        """``then``, ``do``, ``elif`` and ``else`` of a block that begins with another keyword."""
+        """``then``, ``do``, ``elif``, ``else`` and ``;;`` of a block; other words say nothing."""
+        if not block or word not in ("then", "do", "elif", "else", ";;"):
+            return
         if word in ("then", "do"):
             skips = self._value is (block == "until") and block not in ("for", "select")
             self.leave(block, line, skips or (word == "then" and self._taken[-1]))
             self._taken[-1] |= word == "then" and self._value is True
-        elif word in ("elif", "else", ";;"):
+        else:
             self._levels[-1] = None
             self.leave(block, line, word == "else" and self._taken[-1])
         self._value, self._before = None, ""
@@ -119,13 +126,12 @@ class Reach:
         skips = (self._before, self._value) in (("&&", False), ("||", True))
         self._operand = Left(self._before, line) if skips else None
 
-    def end(
-        self, argv: Sequence[Word], line: int, following: str, *, in_loop: bool, in_text: bool, negates: bool
-    ) -> None:
-        """It has ended. ``following``: the operator behind it. ``in_text``: of a function or a file. ``negates``: ``!``."""
+    def end(self, argv: Sequence[Word], line: int, following: str, *, in_text: bool, negates: bool) -> None:
+        """``following``: the operator behind it. ``in_text``: of a function, a file."""
         name, joined = argv[0].text if argv else "", (self._before, self._value)
         is_sure = not self._before or joined in (("&&", True), ("||", False))
         is_sure = is_sure and following not in ("|", "&") and not self._operand
+        in_loop = any(keyword in LOOPS for keyword in self._keywords)
         leaves = {"exit": True, "exec": len(argv) > 1, "return": in_text, "break": in_loop, "continue": in_loop}
         self.leave(name, line, is_sure and leaves.get(name, False))
         if not self._operand:

@@ -20,15 +20,16 @@ from doctor.job.shell.blocks import (
     TESTS,
     Block,
     is_arithmetic,
-    without_functions,
 )
 from doctor.job.shell.flow import CommandParts, Flow
+from doctor.job.shell.functions import Functions
 from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
 from doctor.job.shell.reach import Left, Reach
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
 
+ReadFile = Callable[[str], str | None]
 _MOST_COMMANDS, _MOST_UNREAD = 2000, 64
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
@@ -47,7 +48,7 @@ def evaluate(
     environ: Mapping[str, str | Word] | None = None,
     arguments: tuple[Word, ...] | None = None,
     open_parts: tuple[Word, ...] = (),
-    read_file: Callable[[str], str | None] = lambda _: None,
+    read_file: ReadFile = lambda _: None,
 ) -> ShellText:
     r"""The commands of shell text. ``environ``: what is inherited. Never raises.
 
@@ -69,26 +70,20 @@ def evaluate(
         shell = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), loops, read_file)
         shell.run()
         loops = shell.assigned_in_loops
-    mistakes = (*shell.mistakes[:_MOST_UNREAD], *name_mistakes(text, shell.variables, shell.commands, shell.functions))
-    steps = tuple(shell.flow.steps[:_MOST_COMMANDS])
-    return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes, steps, shell.uncalled)
+    found = name_mistakes(text, shell.variables, shell.commands, shell.functions.bodies)
+    mistakes, steps = (*shell.mistakes[:_MOST_UNREAD], *found), tuple(shell.flow.steps[:_MOST_COMMANDS])
+    parts = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
+    return ShellText(*parts, mistakes, steps, shell.functions.others)
 
 
 class _Evaluation:
     def __init__(
-        self,
-        tokens: list[Token],
-        variables: ShellVariables,
-        loops: Mapping[int, set[str]],
-        read_file: Callable[[str], str | None],
+        self, tokens: list[Token], variables: ShellVariables, loops: Mapping[int, set[str]], read_file: ReadFile
     ) -> None:
         self.word_texts = {token.keyword for token in tokens}
-        self.tokens, self.functions, self.uncalled = without_functions(tokens)
-        self.not_called = dict(self.functions)
-        self.left = _MOST_FOLLOWED
-        self.read_file = read_file
-        self.variables = variables
-        self.loops = loops
+        self.functions = Functions(tokens)
+        self.left, self.read_file = _MOST_FOLLOWED, read_file
+        self.variables, self.loops = variables, loops
         self.assigned_in_loops: dict[int, set[str]] = {}
         """Names by the number of the loop, in the order of the text."""
         self.loop_count = 0
@@ -96,32 +91,20 @@ class _Evaluation:
         self.unread: list[UnreadText] = []
         self.blocks: list[Block] = []
         self.loop_numbers: list[int] = []
-        self.export_all = False
         self.after = ""
         """The operator before this command, where it makes the command conditional."""
-        self.last_is_test = False
-        self.argument_changes = False
+        self.export_all = self.last_is_test = self.argument_changes = False
         """``set`` or ``shift`` was read."""
         self.depth, self.function_follows = 0, False
         self.sourced: list[str] = []
         self.flow, self.reach = Flow(), Reach()
-        self.too_early: dict[str, list[int]] = {}
-        """Lines in which a command has the name of a function that the shell does not have there."""
         self.mistakes: list[tuple[str, str, str]] = []
 
     def run(self) -> None:
-        self._run(self.tokens)
+        self._run(self.functions.tokens)
         self._close_all(0)
-        while self.not_called:
-            name = next(iter(self.not_called))
-            self._in_function(self.not_called.pop(name), self._too_early(name))
-
-    def _too_early(self, name: str) -> Left | None:
-        """The call of a function where the shell does not have it, if it has no other."""
-        lines = self.too_early.get(name, [])
-        texts = [self.tokens, *self.functions.values(), *self.not_called.values()]
-        others = sum(token.keyword == name for tokens in texts for token in tokens) - len(lines)
-        return Left(f"{name}()", lines[0]) if lines and others <= 0 and not self.unread else None
+        for body, why in self.functions.each_not_called(not self.unread):
+            self._in_function(body, why)
 
     def _run(self, tokens: list[Token]) -> None:
         for command, operator in self._simple_commands(tokens):
@@ -131,19 +114,16 @@ class _Evaluation:
                 return
             if command:
                 begin, unbound = (len(self.commands), len(self.flow.steps)), self.flow.unbound(command, self.variables)
-                self.flow.operator = "||" if command[0].keyword == "!" else operator
-                self.negates = False
+                self.flow.operator, self.negates = "||" if command[0].keyword == "!" else operator, False
                 self.reach.begin(line)
                 argv = self._command(command)
-                in_loop = any(block.keyword in LOOPS for block in self.blocks)
-                self.reach.end(argv, line, operator, in_loop=in_loop, in_text=self.depth > 0, negates=self.negates)
+                self.reach.end(argv, line, operator, in_text=self.depth > 0, negates=self.negates)
                 files = [(token.redirection, self.variables.expand(token.parts)) for token in command]
                 parts = CommandParts(line, argv, files, unbound, range(begin[0], len(self.commands)), begin[1])
                 self.flow.note(parts, self.blocks, is_certain=not (self.blocks or self.after))
             self.after = {"||": "||", "&&": "&&" if self.last_is_test else self.after}.get(operator, "")
 
     def _too_much(self) -> str:
-        """Why the rest is not read; empty where it is."""
         if len(self.commands) >= _MOST_COMMANDS:
             return filled("more than {0} commands", _MOST_COMMANDS)
         return filled("blocks nested deeper than {0}", _DEEPEST) if len(self.blocks) > _DEEPEST else ""
@@ -167,6 +147,7 @@ class _Evaluation:
                 yield command, token.operator
             if token.operator == ";;" and self._in_case():
                 self._branch()
+                self.reach.keyword(";;", "case", token.line)
                 self.blocks[-1].in_pattern = True
             command = []
         yield command, ";"
@@ -196,7 +177,7 @@ class _Evaluation:
             certain = False
         self.function_follows = False
         self.blocks.append(Block(keyword, line, certain))
-        self.reach.open()
+        self.reach.open(keyword)
         if keyword in LOOPS:
             number = self.loop_count
             self.loop_count += 1
@@ -245,35 +226,29 @@ class _Evaluation:
             if len(expanded) > 4 * MAX_ELEMENTS:
                 self._note(command[0].keyword, filled("more than {0} words", 4 * MAX_ELEMENTS), command[0].line)
                 return []
-        name = expanded[0].text if expanded else ""
+        name, line = expanded[0].text if expanded else "", command[0].line
         if name in _DECLARATIONS:
             self._declare(name, command[1:])
         elif name == "read" and here is not None and [word.text for word in expanded[1:-1]] in _TO_THE_END:
             self._set(expanded[-1].text, self.variables.single(here))
         elif name == "eval":
-            self._eval(expanded, assignments, command[0].line)
-        elif not self._call(name, expanded, assignments, command[0].line) and not self._builtin(name, expanded, command[0].line):
-            self._add(expanded, assignments, command[0].line)
+            self._eval(expanded, assignments, line)
+        elif not (self._call(name, expanded, assignments, line) or self._builtin(name, expanded, line)):
+            self._add(expanded, assignments, line)
         return expanded
 
     def _keywords(self, command: list[Token]) -> list[Token]:
         while command:
             keyword, line = command[0].keyword, command[0].line
-            if self.blocks and keyword in (*BRANCH, "then", "do"):
-                self.reach.keyword(keyword, self.blocks[-1].keyword, line)
+            self.reach.keyword(keyword, self.blocks[-1].keyword if self.blocks else "", line)
+            self.negates |= keyword == "!"
             if keyword in PREFIXES:
-                self.negates |= keyword == "!"
+                pass
             elif keyword in OPENING:
                 self._open(keyword, line, certain=keyword == "{")
                 if keyword in ("for", "select"):
-                    counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
-                    names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
-                    for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
-                        self._forget(name, filled("set by a loop in line {0}", line))
+                    self._counts(command)
                 if keyword in ("for", "select", "case"):
-                    is_list = keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
-                    if is_list and not any(self.variables.expand(token.parts) for token in command[3:]):
-                        self.reach.leave("for", line)
                     return []
             elif keyword in OPENING.values():
                 if self.blocks and OPENING.get(self.blocks[-1].keyword) == keyword:
@@ -292,6 +267,17 @@ class _Evaluation:
                 return command
             command = command[1:]
         return command
+
+    def _counts(self, command: list[Token]) -> None:
+        """The head of a loop: its variable, and that it has no rounds where its list is empty."""
+        line = command[0].line
+        counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
+        names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
+        for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
+            self._forget(name, filled("set by a loop in line {0}", line))
+        is_list = command[0].keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
+        if is_list and not any(self.variables.expand(token.parts) for token in command[3:]):
+            self.reach.leave("for", line)
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)
@@ -342,12 +328,11 @@ class _Evaluation:
     def _builtin(self, name: str, argv: list[Word], line: int) -> bool:
         """Whether the command changes nothing but the shell itself."""
         arguments = [word.text for word in argv[1:]]
-        if name == "unset":
+        if name == "unset" and "-f" in arguments:
+            self.functions.remove([] if self._is_conditional() else arguments, line)
+        elif name == "unset":
             for variable in (word for word in arguments if not word.startswith("-")):
-                if "-f" in arguments:
-                    if not self._is_conditional() and self.functions.pop(variable, None):
-                        self.too_early.setdefault(variable, []).append(line)
-                elif self._is_conditional() or "[" in variable:
+                if self._is_conditional() or "[" in variable:
                     self._forget(variable.partition("[")[0], "unset on a condition")
                 else:
                     self.variables.remove(variable)
@@ -398,10 +383,7 @@ class _Evaluation:
             self._note(command, "is not followed", line)
             return
         self.word_texts.update(token.keyword for token in tokens)
-        tokens, functions, _ = without_functions(tokens, self.word_texts)
-        self.functions.update(functions)
-        self.not_called.update(functions)
-        self._nested(tokens)
+        self._nested(self.functions.add(tokens, self.word_texts))
 
     def _nested(self, tokens: list[Token], why: Left | None = None) -> None:
         self.depth, after, depth = self.depth + 1, self.after, len(self.blocks)
@@ -427,14 +409,12 @@ class _Evaluation:
 
     def _call(self, name: str, argv: list[Word], assignments: list[Token], line: int) -> bool:
         """Runs the body of a function with its arguments; False where there is no such function, or not yet."""
-        body = self.functions.get(name)
-        if body is None or (not self.depth and body and body[0].line > line):
-            self.too_early.setdefault(name, []).append(line)
+        if (body := self.functions.body(name, line, self.depth > 0)) is None:
             return False
         self.left -= len(body)
         if self.depth >= _DEEPEST_TEXT or self.left < 0:
             return True  # its body stands among those that are not called
-        self.not_called.pop(name, None)
+        self.functions.not_called.pop(name, None)
         for token in assignments:
             self._declare("export", [token])
         values, changes, self.argument_changes = self.variables.values, self.argument_changes, False

@@ -4,14 +4,16 @@ from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 from doctor.job.launch_line.model import NOT_BASH
+from doctor.job.shell.reach import CONDITIONS
 from doctor.job.variable_names import is_misspelt
 
-ENDS = ("exit", "exec", "false")
+ENDS = ("exit", "exec", "false", "return", "break", "continue")
 CASES = {
     "PROGRAM": "An interpreter",
     "--allow-run-as-root": "A missing flag",
     "as a command": "A line that ends",
     **dict.fromkeys(ENDS, "An end"),
+    **dict.fromkeys(CONDITIONS, "A condition"),
     **dict.fromkeys(("#SBATCH", "#PBS"), "A late line"),
     NOT_BASH[1:]: "A shell",
 }
@@ -32,7 +34,8 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
     - A line that ends: write {expected}: without it {launcher} runs {option} as a command of its own.
     - An end: move `{option}` {observed} of the script behind the launch line, or delete it.
-    - A function: below it, write its name on a line of its own, without the parentheses: no command of the script does.
+    - A condition: write the launch line outside of the `{option}` {observed} of the script, or correct its test.
+    - A function: below it, write its name on a line of its own, without the parentheses: no command there calls it.
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line; on the host of rank 0, `hostname -I | cut
       -d' ' -f1` prints its address. `accelerate env` shows what the
@@ -67,7 +70,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
         is_function = option.endswith("()")
         case = "A function" if is_function else CASES.get(option, CASES.get(value, "A wrong value"))
         text = "{launcher} refuses {option} {observed}; expected {expected}"
-        if is_function or option in ENDS:
+        if is_function or option in (*ENDS, *CONDITIONS):
             text = "the script does not reach the launch line: {option} {observed}; expected {expected}"
         misspelt = "{launcher} refuses {option}, which is misspelt; expected {expected}"
         yield Finding(

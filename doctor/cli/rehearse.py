@@ -55,7 +55,7 @@ def command(
         raise UsageError("expected a launch line after --, such as doctor rehearse -- torchrun train.py")
     result = rehearse(argv, os.environ, seconds)
     checks, judged = _evaluate(result)
-    misfits = tuple(judge(result.views))
+    misfits = tuple(dict.fromkeys(misfit for run in (result.views, *result.later) for misfit in judge(run)))
     expected = max((view.size for view in result.views if view.size is not None), default=result.line.line.world_size)
     present = {view.rank for view in result.views}
     is_alone = len(result.views) == 1 and expected == 1  # a plain program, which no launcher gives a number

@@ -49,6 +49,7 @@ def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
         mtu = struct.unpack("=I", values[4])[0] if 4 in values else 0
         physical = os.path.exists("/sys/class/net/" + name + "/device")
         driver = {} if flags & 8 else _offloads(asking, name)
+        driver["qdisc"] = name_text(values.get(6, b""))
         driver["txqueuelen"] = str(struct.unpack("=I", values.get(13, bytes(4)))[0])
         links.append([name, bool(flags & 1), bool(flags & 64), bool(flags & 8), mtu, kind, physical, 10 in values])
         links[-1] += [driver, index]

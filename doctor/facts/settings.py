@@ -169,9 +169,9 @@ def _process_limit(fact: ControlGroup) -> Values:
 
 
 def _names(fact: HostNames) -> Values:
-    """By name its addresses. Of a name that had no answer nothing is known."""
+    """By name its addresses, and what the host calls itself. Of a name that had no answer nothing is known."""
     meanings = {name: ", ".join(sorted(meaning.addresses)) for name, meaning in fact.names.items()}
-    return {UNREAD: "others", **{name: text for name, text in meanings.items() if text}}
+    return {UNREAD: "others", "own name": fact.own, **{name: text for name, text in meanings.items() if text}}
 
 
 def _python(fact: PythonEnv) -> Values:

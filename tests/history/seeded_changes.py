@@ -88,6 +88,8 @@ CHANGES: tuple[HostChange, ...] = (
     HostChange("mounts", "/dev/shm", "mount -o remount,size=1g /dev/shm", everywhere=True),
     HostChange("interfaces", "eth0", "ip link set eth0 mtu 1400"),
     HostChange("cards", "eth0 txqueuelen", "ip link set eth0 txqueuelen 77", everywhere=True),
+    HostChange("cards", "eth0 qdisc", "tc qdisc replace dev eth0 root pfifo"),
+    HostChange("names", "own name", "hostname another"),
     HostChange("cards", "eth0 gro", f"python3 -c '{GRO_ON}'"),
     HostChange("firewall", "nft inet site forward", "nft 'add table inet site; add chain inet site forward'"),
     HostChange("mounts", "/mnt", "mount -t tmpfs -o size=64m none /mnt", everywhere=True),

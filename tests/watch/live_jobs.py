@@ -32,7 +32,7 @@ SETTLED = 2.5
 ODD_WAITS = {
     "tasks": "event", "loader lock": "data loader", "full pipe": "is in write of pipe", "lost worker": "its pool",
     "empty queue": "queue", "silent store": "socket", "held file": "weights.lock", "stopped child": "is stopped",
-    "zombie": "sleeps", "nested task": "another of its threads", "semaphore": "lock", "signal": "signal",
+    "nested task": "another of its threads", "semaphore": "lock", "signal": "signal",
     "logger lock": "lock", "thread queue": "another of its threads", "no reader": "write of pipe",
 }  # fmt: skip
 """Of `odd_waits.py`: what is said of a process that waits so."""

@@ -17,7 +17,7 @@ import pytest
 from doctor.smoke.programs.agent.procfs import cpu_times
 from doctor.watch import effort as effort_module
 from doctor.watch.attach.inspector.awaited_processes import lock_owners, other_ends
-from doctor.watch.attach.inspector.rank_state import process_tree, sleeps_for
+from doctor.watch.attach.inspector.rank_state import ends_in, process_tree, sleeps_for
 from doctor.watch.effort import Effort
 from doctor.watch.local_wait import awaited_peer
 from tests.watch.test_awaited_processes import until
@@ -200,13 +200,19 @@ def test_what_a_process_does(program: str, kind: str) -> None:
         ("import subprocess; subprocess.run(['cat'], stdin=os.pipe()[0])", -1),
         ("os.read(os.pipe()[0], 1)", -1),
         ("import threading; t = threading.Thread(target=time.sleep, args=[200]); t.start(); t.join()", 200),
-        ("import select; select.select([], [], [], 100)", -1),
+        ("import select; select.select([], [], [], 100)", 100),
+        ("import threading; threading.Event().wait(100)", 100),
+        ("import threading; threading.Event().wait()", -1),
+        ("import subprocess; subprocess.run(['timeout', '90', 'cat'], stdin=os.pipe()[0])", -1),
+        ("import subprocess; subprocess.run(['bash', '-c', 'read -t 70'], stdin=os.pipe()[0])", 70),
     ],
 )
 def test_how_long_a_process_or_one_below_it_sleeps(program: str, seconds: float) -> None:
     with python(program) as process:
         time.sleep(1)
-        assert sleeps_for(process.pid, process.pid) == pytest.approx(seconds, abs=20 if seconds > 0 else 0)  # type: ignore[no-untyped-call]
+        own, awaited = ends_in(process.pid, process.pid), process_tree(process.pid)[1:]  # type: ignore[no-untyped-call]
+        found = max(own, sleeps_for(process.pid, process.pid, awaited))  # type: ignore[no-untyped-call]
+        assert found == pytest.approx(seconds, abs=20 if seconds > 0 else 0)
 
 
 BEATS = "import threading; threading.Thread(target=lambda: [time.sleep(0.2) for _ in range(1000)]).start(); "

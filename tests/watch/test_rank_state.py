@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -230,6 +231,16 @@ def test_a_rank_that_is_the_first_process_of_its_container_and_its_loader_s_work
     argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", FIRST, os.getcwd()]
     environ = {**os.environ, "RANK": "0", "WORLD_SIZE": "1"}
     assert subprocess.run(argv, env=environ, capture_output=True, check=True).stdout == b"[1]\n"
+
+
+def test_what_a_rank_has_left_running_is_no_second_rank() -> None:
+    """A command behind ``&`` in a shell that has ended: its parent is the first process of the container."""
+    if os.geteuid():
+        pytest.skip("namespaces need root")
+    program = FIRST.replace("if not os.fork():\n    time.sleep(100)", "subprocess.run(['sh', '-c', 'sleep 100 &'])")
+    start = f"RANK=0 WORLD_SIZE=1 {shlex.join([sys.executable, '-c', program, os.getcwd()])}; true"
+    argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", start]
+    assert subprocess.run(argv, capture_output=True, check=True).stdout == b"[2]\n"
 
 
 SPAWNED = ["python", "-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork"]

@@ -22,7 +22,7 @@ import pytest
 from msgspec.structs import replace
 
 from doctor.watch.rehearsal import conduct
-from doctor.watch.rehearsal.conduct import first_runs
+from doctor.watch.rehearsal.conduct import runs_of
 from doctor.watch.rehearsal.judge import judge
 from doctor.watch.rehearsal.rank_view import HostPlace, RankView, StubAnswer, view_of
 from doctor.watch.rehearsal.substitute import CannotRehearse, rehearsed_line
@@ -550,11 +550,14 @@ def test_a_run_that_follows_another_one_is_no_second_process_of_its_rank() -> No
         return msgspec.structs.replace(job(1, 1)[0], host=host, pid=began, began=began, ended=ended)
 
     first, later, beside = rank_0(100, 110), rank_0(112, 120), rank_0(109, 119)
-    assert first_runs([later, first]) == (first,)
-    assert len(first_runs([first, beside])) == 2
-    assert len(first_runs([first, rank_0(112, 120, "n2")])) == 2  # the clock of another host
-    assert len(first_runs([rank_0(0, 0), later])) == 2  # not known
-    assert len(first_runs([first, msgspec.structs.replace(later, rank=None)])) == 2
+    assert runs_of([later, first]) == [(first,), (later,)]
+    for together in (
+        [first, beside],
+        [first, rank_0(112, 120, "n2")],  # the clock of another host
+        [rank_0(0, 0), later],  # not known
+        [first, msgspec.structs.replace(later, rank=None)],
+    ):
+        assert [len(run) for run in runs_of(together)] == [2]
 
 
 def job(hosts: int = 2, per_host: int = 4) -> list[RankView]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 
 from doctor.engine.texts import filled
 from doctor.job.shell.blocks import (
@@ -21,15 +20,17 @@ from doctor.job.shell.blocks import (
     TESTS,
     Block,
     is_arithmetic,
-    without_functions,
 )
 from doctor.job.shell.flow import CommandParts, Flow
+from doctor.job.shell.functions import Functions
 from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
+from doctor.job.shell.reach import Left, Reach
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
-from doctor.job.shell.variables import ARGUMENTS, ASSIGNMENT, MAX_ELEMENTS, ShellVariables, assigned_name
+from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
 
-_MOST_COMMANDS, _MOST_EXPORTED, _MOST_UNREAD = 2000, 512, 64
+ReadFile = Callable[[str], str | None]
+_MOST_COMMANDS, _MOST_UNREAD = 2000, 64
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -47,7 +48,7 @@ def evaluate(
     environ: Mapping[str, str | Word] | None = None,
     arguments: tuple[Word, ...] | None = None,
     open_parts: tuple[Word, ...] = (),
-    read_file: Callable[[str], str | None] = lambda _: None,
+    read_file: ReadFile = lambda _: None,
 ) -> ShellText:
     r"""The commands of shell text. ``environ``: what is inherited. Never raises.
 
@@ -69,26 +70,20 @@ def evaluate(
         shell = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), loops, read_file)
         shell.run()
         loops = shell.assigned_in_loops
-    mistakes = (*shell.mistakes[:_MOST_UNREAD], *name_mistakes(text, shell.variables, shell.commands, shell.functions))
-    steps = tuple(shell.flow.steps[:_MOST_COMMANDS])
-    return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes, steps, shell.uncalled)
+    found = name_mistakes(text, shell.variables, shell.commands, shell.functions.bodies)
+    mistakes, steps = (*shell.mistakes[:_MOST_UNREAD], *found), tuple(shell.flow.steps[:_MOST_COMMANDS])
+    parts = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
+    return ShellText(*parts, mistakes, steps, shell.functions.others)
 
 
 class _Evaluation:
     def __init__(
-        self,
-        tokens: list[Token],
-        variables: ShellVariables,
-        loops: Mapping[int, set[str]],
-        read_file: Callable[[str], str | None],
+        self, tokens: list[Token], variables: ShellVariables, loops: Mapping[int, set[str]], read_file: ReadFile
     ) -> None:
         self.word_texts = {token.keyword for token in tokens}
-        self.tokens, self.functions, self.uncalled = without_functions(tokens)
-        self.not_called = dict(self.functions)
-        self.left = _MOST_FOLLOWED
-        self.read_file = read_file
-        self.variables = variables
-        self.loops = loops
+        self.functions = Functions(tokens)
+        self.left, self.read_file = _MOST_FOLLOWED, read_file
+        self.variables, self.loops = variables, loops
         self.assigned_in_loops: dict[int, set[str]] = {}
         """Names by the number of the loop, in the order of the text."""
         self.loop_count = 0
@@ -96,22 +91,20 @@ class _Evaluation:
         self.unread: list[UnreadText] = []
         self.blocks: list[Block] = []
         self.loop_numbers: list[int] = []
-        self.export_all = False
         self.after = ""
         """The operator before this command, where it makes the command conditional."""
-        self.last_is_test = False
-        self.argument_changes = False
+        self.export_all = self.last_is_test = self.argument_changes = False
         """``set`` or ``shift`` was read."""
         self.depth, self.function_follows = 0, False
         self.sourced: list[str] = []
-        self.flow = Flow()
+        self.flow, self.reach = Flow(), Reach()
         self.mistakes: list[tuple[str, str, str]] = []
 
     def run(self) -> None:
-        self._run(self.tokens)
+        self._run(self.functions.tokens)
         self._close_all(0)
-        while self.not_called:
-            self._in_function(self.not_called.pop(next(iter(self.not_called))))
+        for body, why in self.functions.each_not_called(not self.unread):
+            self._in_function(body, why)
 
     def _run(self, tokens: list[Token]) -> None:
         for command, operator in self._simple_commands(tokens):
@@ -121,15 +114,16 @@ class _Evaluation:
                 return
             if command:
                 begin, unbound = (len(self.commands), len(self.flow.steps)), self.flow.unbound(command, self.variables)
-                self.flow.operator = "||" if command[0].keyword == "!" else operator
+                self.flow.operator, self.negates = "||" if command[0].keyword == "!" else operator, False
+                self.reach.begin(line)
                 argv = self._command(command)
+                self.reach.end(argv, line, operator, in_text=self.depth > 0, negates=self.negates)
                 files = [(token.redirection, self.variables.expand(token.parts)) for token in command]
                 parts = CommandParts(line, argv, files, unbound, range(begin[0], len(self.commands)), begin[1])
                 self.flow.note(parts, self.blocks, is_certain=not (self.blocks or self.after))
             self.after = {"||": "||", "&&": "&&" if self.last_is_test else self.after}.get(operator, "")
 
     def _too_much(self) -> str:
-        """Why the rest is not read; empty where it is."""
         if len(self.commands) >= _MOST_COMMANDS:
             return filled("more than {0} commands", _MOST_COMMANDS)
         return filled("blocks nested deeper than {0}", _DEEPEST) if len(self.blocks) > _DEEPEST else ""
@@ -141,7 +135,7 @@ class _Evaluation:
                 command.append(token)
                 continue
             if token.operator in ("(", ")"):
-                if token.operator == ")" and command and not (self._in_case() and self.blocks[-1].in_pattern):
+                if token.operator == ")" and command and not self._in_pattern(command):
                     yield command, ";"
                     command = []
                 command = self._paren(token, command)
@@ -149,13 +143,17 @@ class _Evaluation:
                     yield command, ";"
                 if token.operator == ")" and self._in_case():
                     self.blocks[-1].in_pattern = False
-            elif not (self._in_case() and self.blocks[-1].in_pattern and command and command[0].keyword != "esac"):
+            elif not (command and self._in_pattern(command)):
                 yield command, token.operator
             if token.operator == ";;" and self._in_case():
                 self._branch()
+                self.reach.keyword(";;", "case", token.line)
                 self.blocks[-1].in_pattern = True
             command = []
         yield command, ";"
+
+    def _in_pattern(self, command: list[Token]) -> bool:
+        return self._in_case() and self.blocks[-1].in_pattern and command[0].keyword != "esac"
 
     def _in_case(self) -> bool:
         return bool(self.blocks) and self.blocks[-1].keyword == "case"
@@ -179,6 +177,7 @@ class _Evaluation:
             certain = False
         self.function_follows = False
         self.blocks.append(Block(keyword, line, certain))
+        self.reach.open(keyword)
         if keyword in LOOPS:
             number = self.loop_count
             self.loop_count += 1
@@ -195,6 +194,7 @@ class _Evaluation:
 
     def _close(self) -> None:
         block = self.blocks.pop()
+        self.reach.close()
         if block.keyword in LOOPS and self.loop_numbers:
             self.assigned_in_loops[self.loop_numbers.pop()] = set(block.assigned)
         if not block.certain:
@@ -226,29 +226,28 @@ class _Evaluation:
             if len(expanded) > 4 * MAX_ELEMENTS:
                 self._note(command[0].keyword, filled("more than {0} words", 4 * MAX_ELEMENTS), command[0].line)
                 return []
-        name = expanded[0].text if expanded else ""
+        name, line = expanded[0].text if expanded else "", command[0].line
         if name in _DECLARATIONS:
             self._declare(name, command[1:])
         elif name == "read" and here is not None and [word.text for word in expanded[1:-1]] in _TO_THE_END:
             self._set(expanded[-1].text, self.variables.single(here))
         elif name == "eval":
-            self._eval(expanded, assignments, command[0].line)
-        elif not self._call(name, expanded, assignments) and not self._builtin(name, expanded, command[0].line):
-            self._add(expanded, assignments, command[0].line)
+            self._eval(expanded, assignments, line)
+        elif not (self._call(name, expanded, assignments, line) or self._builtin(name, expanded, line)):
+            self._add(expanded, assignments, line)
         return expanded
 
     def _keywords(self, command: list[Token]) -> list[Token]:
         while command:
             keyword, line = command[0].keyword, command[0].line
+            self.reach.keyword(keyword, self.blocks[-1].keyword if self.blocks else "", line)
+            self.negates |= keyword == "!"
             if keyword in PREFIXES:
                 pass
             elif keyword in OPENING:
                 self._open(keyword, line, certain=keyword == "{")
                 if keyword in ("for", "select"):
-                    counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
-                    names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
-                    for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
-                        self._forget(name, filled("set by a loop in line {0}", line))
+                    self._counts(command)
                 if keyword in ("for", "select", "case"):
                     return []
             elif keyword in OPENING.values():
@@ -268,6 +267,17 @@ class _Evaluation:
                 return command
             command = command[1:]
         return command
+
+    def _counts(self, command: list[Token]) -> None:
+        """The head of a loop: its variable, and that it has no rounds where its list is empty."""
+        line = command[0].line
+        counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
+        names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
+        for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
+            self._forget(name, filled("set by a loop in line {0}", line))
+        is_list = command[0].keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
+        if is_list and not any(self.variables.expand(token.parts) for token in command[3:]):
+            self.reach.leave("for", line)
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)
@@ -318,7 +328,9 @@ class _Evaluation:
     def _builtin(self, name: str, argv: list[Word], line: int) -> bool:
         """Whether the command changes nothing but the shell itself."""
         arguments = [word.text for word in argv[1:]]
-        if name == "unset":
+        if name == "unset" and "-f" in arguments:
+            self.functions.remove([] if self._is_conditional() else arguments, line)
+        elif name == "unset":
             for variable in (word for word in arguments if not word.startswith("-")):
                 if self._is_conditional() or "[" in variable:
                     self._forget(variable.partition("[")[0], "unset on a condition")
@@ -371,18 +383,15 @@ class _Evaluation:
             self._note(command, "is not followed", line)
             return
         self.word_texts.update(token.keyword for token in tokens)
-        tokens, functions, _ = without_functions(tokens, self.word_texts)
-        self.functions.update(functions)
-        self.not_called.update(functions)
-        self._nested(tokens)
+        self._nested(self.functions.add(tokens, self.word_texts))
 
-    def _nested(self, tokens: list[Token]) -> None:
+    def _nested(self, tokens: list[Token], why: Left | None = None) -> None:
         self.depth, after, depth = self.depth + 1, self.after, len(self.blocks)
         if self.after:
             self._open("function(", tokens[0].line if tokens else 0, certain=False)
-        with self.flow.within():
+        with self.flow.within(), self.reach.within(why):
             self._run(tokens)
-        self._close_all(depth)
+            self._close_all(depth)
         self.after = after
         self.depth -= 1
 
@@ -392,20 +401,20 @@ class _Evaluation:
         while len(self.blocks) > depth:
             self._close()
 
-    def _in_function(self, body: list[Token]) -> None:
+    def _in_function(self, body: list[Token], why: Left | None) -> None:
         """Of a function that is not followed: as a branch."""
         self._open("function(", body[0].line if body else 0, certain=False)
-        self._nested(body)
+        self._nested(body, why)
         self._close()
 
-    def _call(self, name: str, argv: list[Word], assignments: list[Token]) -> bool:
-        """Runs the body of a function with its arguments; False where there is no such function."""
-        if (body := self.functions.get(name)) is None:
+    def _call(self, name: str, argv: list[Word], assignments: list[Token], line: int) -> bool:
+        """Runs the body of a function with its arguments; False where there is no such function, or not yet."""
+        if (body := self.functions.body(name, line, self.depth > 0)) is None:
             return False
         self.left -= len(body)
         if self.depth >= _DEEPEST_TEXT or self.left < 0:
             return True  # its body stands among those that are not called
-        self.not_called.pop(name, None)
+        self.functions.not_called.pop(name, None)
         for token in assignments:
             self._declare("export", [token])
         values, changes, self.argument_changes = self.variables.values, self.argument_changes, False
@@ -419,19 +428,9 @@ class _Evaluation:
     def _add(self, argv: list[Word], assignments: list[Token], line: int) -> None:
         before = self.commands[-1].line if self.commands else line
         self.mistakes += command_mistakes(argv, assignments, self.variables, line if line > before else 0)
-        exported: dict[str, Word] = {}
-        if len(self.variables.exported) > _MOST_EXPORTED:
-            self._note("...", filled("more than {0} exported variables", _MOST_EXPORTED), line)
-        for name in sorted(islice(self.variables.exported, _MOST_EXPORTED)):
-            value = self.variables.values.get(name)
-            if isinstance(value, Word):
-                exported[name] = value
-        for token in assignments:
-            name = assigned_name(token)
-            match = ASSIGNMENT.match(token.parts[0].text)
-            if match and token.elements is None:
-                first = token.parts[0]._replace(text=token.parts[0].text[match.end() :])
-                exported[name] = self.variables.single((first, *token.parts[1:]))
+        if len(self.variables.exported) > MOST_EXPORTED:
+            self._note("...", filled("more than {0} exported variables", MOST_EXPORTED), line)
+        exported = self.variables.exported_words(assignments)
         self.commands.append(
             ShellCommand(
                 argv=tuple(argv),
@@ -441,6 +440,7 @@ class _Evaluation:
                 open_values={name: word for name, word in exported.items() if word.pieces},
                 unset=frozenset(self.variables.unset - exported.keys()),
                 conditional=self._is_conditional(),
+                left_by=self.reach.left,
                 is_repeated=not self.after and all(block.certain or block.keyword in LOOPS for block in self.blocks),
             )
         )

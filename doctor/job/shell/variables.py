@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from itertools import islice
 
 from doctor.engine.texts import beginning, filled
 from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
@@ -17,6 +18,7 @@ ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
 ARGUMENTS = ("@", *"123456789")
 LONGEST_VALUE = 32_768
 MAX_ELEMENTS = 1024
+MOST_EXPORTED = 512
 _BUDGET = 4 << 20
 """Characters that all expansions of one text may produce."""
 _OF_A_SCHEDULER = re.compile(
@@ -104,6 +106,17 @@ class ShellVariables:
     def is_set(self, name: str) -> bool:
         """By the text so far, or before it."""
         return name in self.values
+
+    def exported_words(self, assignments: list[Token]) -> dict[str, Word]:
+        """What a command gets: what is exported, `MOST_EXPORTED` at most, and the assignments before it."""
+        named = ((name, self.values.get(name)) for name in sorted(islice(self.exported, MOST_EXPORTED)))
+        exported = {name: value for name, value in named if isinstance(value, Word)}
+        for token in assignments:
+            match = ASSIGNMENT.match(token.parts[0].text)
+            if match and token.elements is None:
+                first = token.parts[0]._replace(text=token.parts[0].text[match.end() :])
+                exported[assigned_name(token)] = self.single((first, *token.parts[1:]))
+        return exported
 
     def remove(self, name: str) -> None:
         """``unset NAME``."""

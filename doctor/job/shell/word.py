@@ -70,6 +70,8 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """In a branch, a loop or a function: it may run never, or more than once."""
     is_repeated: bool = False
     """Nothing but loops makes it conditional: it runs in each of their rounds."""
+    left_by: tuple[str, int] | None = None
+    """Why the shell does not reach it: ``exit``, ``if``, ``&&``, a function as ``go()``; and in which line."""
 
 
 class Step(NamedTuple):

@@ -94,6 +94,7 @@ _SET_AGAIN: Sequence[tuple[str, str, str]] = (
     ),
     ("interfaces", rf"{_WORD} mtu (\d{{1,6}})\b.*", "ip link set {0} mtu {1}"),
     ("cards", rf"{_WORD} (rx|tx|tso|gso|gro) (on|off)", "ethtool -K {0} {1} {2}"),
+    ("cards", rf"{_WORD} (qdisc) (fq|fq_codel|mq|pfifo|pfifo_fast|noqueue)", "tc qdisc replace dev {0} root {2}"),
     ("cards", rf"{_WORD} ring (\d{{1,9}})", "ethtool -G {0} rx {1}"),
     ("cards", rf"{_WORD} (txqueuelen) (\d{{1,9}})", "ip link set {0} {1} {2}"),
     (

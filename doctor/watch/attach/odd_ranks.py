@@ -17,7 +17,16 @@ from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import BUILDS, DEFINITE, LONG_LOOK, RESTS, SERVERS, Kind, activity
+from doctor.watch.attach.rank_activity import (
+    BUILDS,
+    DEFINITE,
+    LONG_LOOK,
+    LONGEST_WAIT,
+    RESTS,
+    SERVERS,
+    Kind,
+    activity,
+)
 from doctor.watch.attach.rank_report import HostReport, ProcessReport, labels_joined
 from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.rehearsal.judge import judge_running
@@ -194,6 +203,9 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         if view.far_end and f"{end}>{own_end}" not in links:  # else it waits for a rank that is looked at
             far_ends[view.report.pid] = end
     at_rest = [view for view in views if not view.computes_for_now]
+    lasts = any(view.report.off_cpu >= LONGEST_WAIT for view in waiting)
+    passes = [view.does.works or view.does.transfers or view.polls for view in views]
+    seconds = [0.0 if may_pass else view.goes_on_in for view, may_pass in zip(views, passes, strict=True)]
     locked_by = {(view.host, view.report.pid) for view in waiting}
     if all(view.asks_for_lock_of(locked_by) for view in views):
         return _blame(views, waiting)
@@ -203,10 +215,11 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         text = "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
     elif all(view.awaits_request for view in views):
         text = "{0} It waits for a request, which may come yet: look again."
-    elif all(view.does.works or view.does.transfers or view.wakes_up for view in views):
+    elif not lasts and all(passes):
+        text = "{0} It looks again and again for something that may come yet: look again."
+    elif not lasts and max(seconds) <= LONGEST_WAIT:
         text = "{0} What sleeps there goes on by itself, in {1} s at most: look again."
-        seconds = max(view.report.sleeps_for for view in views)
-        return Judgement("undecided", filled(text, _sentence(views, waiting), f"{seconds:.0f}"), (), _pids(views))
+        return Judgement("undecided", filled(text, _sentence(views, waiting), f"{max(seconds):.0f}"), (), _pids(views))
     elif waiting and all(view.goes_on for view in (*views, *waiting)):
         text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
     elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):

@@ -109,8 +109,10 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Processes of its host, no ranks of its job, at the other end of what its main thread waits for, as ``pid 7
     (redis-server)``, and whether they are stopped.
     """
+    ends_in: float = -1.0
+    """Seconds until the call of the thread that was looked at ends by its own limit; -1: it has none."""
     sleeps_for: float = -1.0
-    """Seconds until its sleep ends, or that of a process below it that it may wait for; -1: none sleeps so."""
+    """Seconds until the first sleep ends of a process or thread that it may wait for; -1: none sleeps so."""
     lock_owners: list[tuple[int, str]] = []
     """Processes of its host that keep a file locked for themselves which it has open, with their names."""
     requests: list[tuple[str, float]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 import msgspec
@@ -64,10 +65,19 @@ class SeenRank(msgspec.Struct, frozen=True):
         return end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and not is_store else ""
 
     @property
-    def wakes_up(self) -> bool:
-        """The sleep that it is in, or that a process below it is in, ends by itself before long."""
-        sleeps = self.does.kind in ("child", "loader", "wait") or (self.does.kind == "sleep" and self.does.unmoved)
-        return sleeps and 0 <= self.report.sleeps_for <= LONGEST_WAIT
+    def polls(self) -> bool:
+        """It looks again and again for something, whatever that is."""
+        return not self.does.unmoved and self.does.kind in ("sleep", "unknown")
+
+    @property
+    def goes_on_in(self) -> float:
+        """Seconds until what it waits for, or its call, ends by itself; infinite where nothing shows that it does.
+
+        The limit of a loader's call is for a look at its workers, and that of a server for others than who asked it.
+        """
+        limits = [] if self.does.kind == "loader" or self.report.requests else [self.report.ends_in]
+        may_end = self.does.kind in ("child", "loader", "wait", "file", "sleep")
+        return min((each for each in (*limits, self.report.sleeps_for) if may_end and each >= 0), default=math.inf)
 
     @property
     def awaits_request(self) -> bool:

@@ -32,6 +32,7 @@ MAX_OUTPUT = 8 << 20
 """Bytes that are read of the launcher's output; the rest is thrown away."""
 MAX_ANSWER = 4 << 20
 MAX_RANKS = 16384
+MOST_RUNS = 16
 END_SECONDS = 5.0
 """For the launcher to end its ranks, before it is killed."""
 
@@ -50,13 +51,13 @@ class RehearsalResult(NamedTuple):
     """Answers that could not be read."""
     schedulers: tuple[RankView, ...] = ()
     """Processes of the program that are no ranks: those of MindSpore that only bring the others together."""
-    later: int = 0
-    """Processes of later runs, which are left out."""
+    later: tuple[tuple[RankView, ...], ...] = ()
+    """Of each later run of the program, as by a loop."""
 
     @property
     def is_over(self) -> bool:
         """The launcher has ended well, or runs its program again after all ranks of the first run had ended."""
-        return self.code == 0 or (self.code is None and self.later > 0)
+        return self.code == 0 or (self.code is None and bool(self.later))
 
 
 def rehearse(argv: Sequence[str], environ: Mapping[str, str], seconds: float) -> RehearsalResult:
@@ -138,10 +139,10 @@ def _run(line: Rehearsed, results: Path, seconds: float) -> RehearsalResult:
     views = tuple(sorted({_key(view): view for view in (*printed, *views)}.values(), key=_order))
     lines = tuple(printable(text, 300) for text in output.last_lines())
     every = tuple(view for view in views if not view.is_scheduler)
-    ranks = first_runs(every)
+    ranks, *later = runs_of(every) or [()]
     schedulers = tuple(view for view in views if view.is_scheduler)
     took = time.monotonic() - started
-    return RehearsalResult(ranks, line, code, took, lines, unread, schedulers, len(every) - len(ranks))
+    return RehearsalResult(ranks, line, code, took, lines, unread, schedulers, tuple(later))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -225,7 +226,17 @@ def _views(answers: Sequence[bytes]) -> tuple[tuple[RankView, ...], int]:
     return tuple(sorted(views.values(), key=_order)), unread
 
 
-def first_runs(views: Sequence[RankView]) -> tuple[RankView, ...]:
+def runs_of(views: Sequence[RankView]) -> list[tuple[RankView, ...]]:
+    """Each run of the program, `MOST_RUNS` at most."""
+    runs: list[tuple[RankView, ...]] = []
+    while views and len(runs) < MOST_RUNS:
+        runs.append(_first_run(views))
+        kept = {*map(_key, runs[-1])}
+        views = [view for view in views if _key(view) not in kept]
+    return runs
+
+
+def _first_run(views: Sequence[RankView]) -> tuple[RankView, ...]:
     """Without those of later runs: a process that began on its host when all with its rank there had ended."""
     ends = dict[tuple[str, int | None], int]()
     kept = list[RankView]()

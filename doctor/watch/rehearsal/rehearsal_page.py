@@ -90,7 +90,8 @@ def _ending(page: RehearsalPage) -> Iterator[str]:
         ranks = number_ranges(page.missing_ranks)
         yield phrase("not seen: ranks {ranks}; their hosts may start them with a line of their own", ranks=ranks)
     if result.later:
-        yield phrase("the line runs its program again: {count} later processes are left out", count=result.later)
+        later = sum(map(len, result.later))
+        yield phrase("the line runs its program again: {count} later processes are judged, and not listed", count=later)
     if result.unread:
         yield phrase("{count} answers of ranks cannot be read", count=result.unread)
     if not (result.is_over and result.views):

@@ -180,7 +180,9 @@ class Helpers:
         self.others = beside(list(jobs)) + list(jobs) if jobs else []
         self.before = has_run(self.others)
         self.files = None
-        self.answering = dict((pid, self.of_others(pid, holders(other_ends(pid), self.find_files))) for pid in jobs)
+        self.answering = dict(
+            (pid, self.of_others(pid, holders(other_ends(pid), self.find_files) + lock_holders(pid))) for pid in jobs
+        )
 
     def of_others(self, pid, pids):
         """Those of these processes that are no ranks of its job."""
@@ -191,6 +193,11 @@ class Helpers:
         pids, table = self.answering[pid], all_processes()
         pids = pids or holders(other_ends(pid), lambda: files_of(process_tree(pid)[1:]))
         return [[process_name(other), table[other][0] in "Tt"] for other in pids if other in table][:MOST_NAMED]
+
+    def awaited(self, pid):
+        """The processes that a rank may wait for; of those below it all, where nothing says which."""
+        below, ends = process_tree(pid)[1:], other_ends(pid)
+        return self.answering[pid] + (holders(ends, lambda: files_of(below)) if ends else below)
 
     def find_files(self):
         """`files_of` the processes, read once for all ranks."""

@@ -48,6 +48,7 @@ from doctor.watch.attach.inspector.rank_finder import (
 from doctor.watch.attach.inspector.rank_state import (
     children_of,
     descendants_ran,
+    ends_in,
     look,
     process_name,
     ptrace_scope,
@@ -134,7 +135,6 @@ def set_file_waits(ranks):
     files = files_of(waits)
     for entry in ranks:
         entry["awaits"] = [pid for pid in holders(other_ends(entry["pid"]), lambda: files) if pid != entry["pid"]][:16]
-        entry["sleeps_for"] = sleeps_for(entry["pid"], entry["thread"])
         entry["lock_owners"] = [[pid, process_name(pid)] for pid in lock_owners(entry["pid"])[:4]]
         entry["file_wait"], entry["far_end"] = waits[entry["pid"]], far_end(entry["pid"])
         entry["children"] = [
@@ -172,6 +172,8 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     both = dict((thread, [rows[thread] for rows in (first, registers) if thread in rows]) for thread in threads)
     calls = native_calls(dict((each, last_place(both[each])) for each in threads[: len(ranks)]), NATIVE_SECONDS)
     for entry in ranks:
+        entry["ends_in"] = ends_in(entry["pid"], entry["thread"])
+        entry["sleeps_for"] = sleeps_for(entry["pid"], entry["thread"], helpers.awaited(entry["pid"]))
         entry["answering"] = helpers.names(entry["pid"])
         entry["requests"] = lasting_requests(entry["pid"], requests[entry["pid"]], times)
         entry["takes_requests"] = bool(entry["requests"]) and takes_requests(entry["pid"])

@@ -22,6 +22,7 @@ MOST_AWAITED = 64
 POLL, SELECT, EPOLL = (7, 271, 73), (23, 270, 72), (232, 281, 22)
 FUTEX_REALTIME, FUTEX_OPERATION, FUTEX_WAIT, ABSOLUTE = 256, 127, 0, 1
 # Number of a system call -> the argument that has its limit, and how it is stated. x86_64, aarch64: none is in both.
+OF_INTERPRETER = 0.01
 LIMITS = {
     35: (0, "timespec"), 101: (0, "timespec"), 230: (2, "clock"), 115: (2, "clock"), 202: (3, "futex"),
     98: (3, "futex"), 7: (2, "milliseconds"), 232: (3, "milliseconds"), 281: (3, "milliseconds"),
@@ -73,19 +74,27 @@ def seconds_left(pid, number, arguments):
     return seconds
 
 
-def sleeps_for(pid, thread):
-    """Seconds until the sleep of a thread ends, or the first of those of processes below, or of other threads of its
-    own where it waits for one of these; -1: none sleeps so.
+def ends_in(pid, thread):
+    """Seconds until the call of a thread ends by its own limit; -1: it has none. One that waits for the interpreter
+    looks again each 5 ms, and says so nothing.
     """
     kind, number, arguments = thread_call(pid, thread)
-    calls = [(pid, number, arguments)] if kind == "sleep" else []
-    if kind in ("read", "recv", "poll", "futex", "wait"):
-        below = [(child,) + thread_call(child, child) for child in process_tree(pid)[1:]]
-        names = names_in("/proc/%d/task" % pid, MOST_TASKS) if kind == "futex" else ()
-        below += [(pid,) + thread_call(pid, int(name)) for name in names]
-        calls = [(child, number, arguments) for child, kind, number, arguments in below if kind == "sleep"]
-    seconds = min([seconds_left(*call) for call in calls] or [float("inf")])
-    return -1.0 if seconds == float("inf") else max(seconds, 0.0)
+    seconds = seconds_left(pid, number, arguments) if kind in ("sleep", "poll", "futex") else float("inf")
+    return -1.0 if seconds == float("inf") or (kind == "futex" and seconds < OF_INTERPRETER) else max(seconds, 0.0)
+
+
+def sleeps_for(pid, thread, awaited):
+    """Seconds until the first sleep ends of what a thread may wait for: of ``awaited`` processes, or of threads of its
+    own; -1: nothing sleeps so. A program whose end it waits for may also wait with a limit, as for a network.
+    """
+    kind = thread_call(pid, thread)[0]
+    counted = ("sleep", "poll") if kind == "wait" else ("sleep",)
+    seconds = []
+    is_for_others = kind in ("read", "recv", "poll", "futex", "wait", "lock")
+    for process in (awaited if is_for_others else []) + [pid] * (kind == "futex"):
+        threads = map(int, names_in("/proc/%d/task" % process, MOST_TASKS))
+        seconds += [ends_in(process, each) for each in threads if thread_call(process, each)[0] in counted]
+    return min([each for each in seconds if each >= 0] or [-1.0])
 
 
 def awaited_files(pid, thread):

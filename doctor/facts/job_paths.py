@@ -198,6 +198,8 @@ try:
         states[module] = "there" if find(module) else "missing"
 except Exception:
     pass
+for path in files[not name:] if states and files[0] else ():
+    print("beside", os.path.relpath(path, folder))
 for module in sorted(states):
     print(states[module], "import", module)
 """.replace("SHADOWED", repr(" ".join(_LOADED_BY_TORCH.split())))
@@ -269,6 +271,28 @@ def _state_of_output(path: str) -> str:
         return "blocked" if _is_absence(error) else str(error.strerror)
 
 
+def _state_of_results(path: str) -> str:
+    """Whether a file or folder of this name can be written, or made."""
+    is_file = os.path.isfile(path) and "." in os.path.basename(path)
+    state = _state_of_output(os.path.dirname(path) if is_file else path)
+    return "closed" if state == "blocked" else state
+
+
+def _state_of_input(path: str) -> tuple[str, str]:
+    """Of what the program reads, and its kind and size. Megatron-LM names the files of a dataset without their end."""
+    try:
+        info = os.stat(path if os.path.exists(path) else path + ".idx")
+    except OSError as error:
+        return "absent" if _is_absence(error) else str(error.strerror), ""
+    if not os.access(path, os.R_OK) and os.path.exists(path):
+        return "refused", ""
+    if stat.S_ISDIR(info.st_mode):
+        return "there", "folder"
+    if not stat.S_ISREG(info.st_mode):
+        return "special", ""
+    return ("there" if info.st_size else "empty"), "file of " + str(info.st_size) + " bytes"
+
+
 _UNUSABLE = ("without interpreter", "text", "broken", "shadowed")
 
 
@@ -284,6 +308,15 @@ def _code_checksum(path: str) -> str:
         return ""
     lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
     return hashlib.sha256(b"\n".join(lines)).hexdigest() if len(text) <= 1 << 20 else ""
+
+
+def _add_data(arguments: ProbeArguments, files: dict[str, str], texts: dict[str, str]) -> None:
+    """What the program reads, and where it writes."""
+    for name in arguments.get("inputs", []):
+        files[name], texts[name] = _state_of_input(name)
+    for name in arguments.get("results", []):
+        if name not in arguments.get("likely", []) or os.path.isdir(os.path.dirname(name)):
+            files[name] = _state_of_results(name)
 
 
 def find_program(arguments: ProbeArguments) -> dict[str, object]:
@@ -305,7 +338,7 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
         state = "folder"
     if state == "there" and arguments.get("is_started"):
         state = _state_of_started(path)
-    module = arguments.get("module")
+    module = arguments.get("module", ())
     environ = dict(arguments.get("environ", {}))
     likely = list(arguments.get("likely", []))
     is_by_shell = "." in likely
@@ -324,11 +357,20 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
     if output:
         files[output] = _state_of_output(output)
     texts = {path: _code_checksum(path)} if state == "there" and path.endswith(".py") else {}
+    for name in [name for name in files if files[name] == "beside"]:
+        del files[name]
+        own = os.path.join(os.path.dirname(path) or module[2], name)
+        texts[own] = _code_checksum(own)
+    _add_data(arguments, files, texts)
     answer: dict[str, object] = {"path": path, "state": state, "files": files, "texts": texts}
     if arguments.get("counts_gpus"):
         folders = [folder for folder in ("/dev", "/dev/dri") if os.path.isdir(folder)]
         answer["has_gpus"] = any(name.startswith(_GPU_FILES) for folder in folders for name in os.listdir(folder))
     return answer
+
+
+OF_DATA = ("absent", "refused", "special", "empty", "closed")
+"""States of what the program reads or writes to, which may matter to one rank alone."""
 
 
 class JobProgram(Fact, frozen=True):
@@ -347,10 +389,11 @@ class JobProgram(Fact, frozen=True):
     files: dict[str, str] = {}
     """The same by configuration, module (``-m NAME``), ``import NAME`` of program or launcher, which may also be
     elsewhere, file that is shadowed, as Python takes it for another one, and folder for logs, which is there or
-    blocked."""
+    blocked. What the program reads is there or one of `OF_DATA`; what it writes to is there or closed."""
 
     texts: dict[str, str] = {}
-    """The checksum of the program's lines, without comments."""
+    """The checksum of the lines of the program and of modules beside it, without comments; kind and size of what it
+    reads."""
     has_gpus: bool | None = None
     """Of a launch line that starts a rank for each GPU; None: another one."""
 
@@ -363,8 +406,9 @@ class JobProgram(Fact, frozen=True):
         program = msgspec.convert(answer.json(), cls)
         if not program.states and program.has_gpus is None:
             raise Absent("no launch line names the path of a program that every host must have")
+        known = ("there", "missing", "folder", "blocked", "not executable", "elsewhere", *_UNUSABLE, *OF_DATA)
         for path, state in program.states.items():
-            if state not in ("there", "missing", "folder", "blocked", "not executable", "elsewhere", *_UNUSABLE):
+            if state not in known:
                 raise Unreadable(f"{path}: {state}")
         return program
 

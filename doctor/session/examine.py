@@ -122,22 +122,25 @@ def _arguments(
     """What questions on the hosts get: what the run keeps, how the launcher logs in, and what a job starts with."""
     is_of_job, by_login = bool(options.job_environ) or options.gates_job, options.by_login and not is_local
     likely = options.likely_paths if by_login else []
-    program, output, *files = (
-        os.path.abspath(path) if path and (is_local or path in likely or os.path.isabs(path)) else ""
-        for path in (options.program, options.output, *options.files)
-    )
+
+    def placed(*paths: str) -> list[str]:
+        known = (path for path in paths if path and (is_local or path in likely or os.path.isabs(path)))
+        return sorted({os.path.abspath(path) for path in known})
+
     module = [os.path.abspath(part) if part == "." or "/" in part else part for part in options.module]
     return {
         **msgspec.to_builtins(inputs),
         "login": msgspec.to_builtins(options.login) if options.login else None,
         "import_folder": options.import_folder,
-        "program": program,
-        "files": sorted({*files} - {""}),
+        "program": "".join(placed(options.program)),
+        "files": placed(*options.files),
+        "inputs": placed(*options.inputs),
+        "results": placed(*options.results),
         "is_started": options.is_started,
         "likely": [path if path == "." else os.path.abspath(path) for path in likely],
         "by_login": by_login,
         "module": module if is_local or "." in likely or _is_sure_elsewhere(options) else (),
-        "output": output,
+        "output": "".join(placed(options.output)),
         "counts_gpus": options.counts_gpus,
         "environ": at_start(options.job_environ or caller, is_of_job, options.launch.launchers[:1] == ("srun",)),
     }

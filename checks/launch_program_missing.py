@@ -21,7 +21,7 @@ _LACKING = {
     "closed": "no place that can be made or written to",
 }
 """By the state, what is said of it."""
-_SURE = ("blocked", "shadowed")
+_SURE = ("blocked", "shadowed", "broken")
 _CASES = {
     "not executable": "Mode",
     "without interpreter": "Interpreter",

@@ -372,7 +372,7 @@ def _failure_kind(output: Output, printed: str, has_lost: bool) -> FailureKind:
         return "driver"
     if "no devices were found" in lowered:
         return "no-devices"
-    if "insufficient permissions" in lowered or output.code == 4:
+    if "insufficient permissions" in lowered or "failed to initialize nvml" in lowered or output.code == 4:
         return "denied"
     return "" if output.code == 0 and _TABLE_ROW.search(printed) else "other"
 

@@ -75,16 +75,18 @@ try:
             spec = find(name + ".__main__")
         print("there" if spec else "missing", "-m", name)
         program = getattr(spec, "origin", None)
-    files = [program]
+    files, firm = [program], [program]
     for path in files:
         with open(path, "rb") as file:
             text = file.read(1 << 20)
         try:
             tree = ast.parse(text)
         except SyntaxError:
-            if path == program and len(text) < 1 << 20:
-                print("broken", program)
-            raise
+            if path in firm and len(text) < 1 << 20:
+                print("broken", path)
+            if path == program:
+                raise
+            continue
         for node in tree.body:
             sure = sure and is_sure(node)
             for module in imports(node):
@@ -95,6 +97,7 @@ try:
                 origin = getattr(spec, "origin", None) or ""
                 if origin.endswith(".py") and origin.startswith(folder + os.sep) and "-packages" not in origin:
                     files += [origin] if len(files) < 32 else []
+                    firm += [origin] if sure else []
                     sure = False
 except Exception:
     pass
@@ -136,8 +139,9 @@ for module in sorted(states):
 """As ``python -m NAME``, else the file ``program``, looks for its module and for what it imports first; imports none.
 
 What it cannot follow is taken for there. Where other statements, or modules beside the program, come before an import,
-they may change where Python looks: what is not found then is elsewhere. ``needs``: modules of the launcher. A file that
-Python takes for a module of its own, which torch imports first, is shadowed, unless it has half of its names.
+they may change where Python looks: what is not found then is elsewhere, and what is found is not ``firm``. ``needs``:
+modules of the launcher. A file that Python takes for a module of its own, which torch imports first, is shadowed, unless
+it has half of its names.
 """
 _MOST_IMPORTS = 200
 
@@ -202,7 +206,9 @@ def _state_of_output(path: str) -> str:
 
 
 def _state_of_results(path: str) -> str:
-    """Whether a file or folder of this name can be written, or made."""
+    """Whether a file of this name can be written, or a folder made; of one that is there, `DiskSpace` tells."""
+    if os.path.isdir(path):
+        return "there"
     is_file = os.path.isfile(path) and "." in os.path.basename(path)
     state = _state_of_output(os.path.dirname(path) if is_file else path)
     return "closed" if state == "blocked" else state

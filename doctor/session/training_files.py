@@ -205,7 +205,8 @@ def _needs(line: LaunchLine) -> list[str]:
 def _starting(line: LaunchLine) -> str:
     """The command that starts Python on each host."""
     call = line.innermost
-    return line.interpreter if call is None or call.launcher in STARTS_TASKS else call.command.partition(" ")[0]
+    command = line.interpreter if call is None or call.launcher in STARTS_TASKS else call.command.partition(" ")[0]
+    return next((path for path in line.paths if os.path.basename(path) == command), command)
 
 
 def _interpreter(source: JobEnvironment) -> str:

@@ -636,3 +636,16 @@ def test_what_the_program_reads_and_where_it_writes(
     assert {finding.is_warning for finding in outcome.findings} == {is_warning} - {None}
     if state == "closed" and message:
         assert "`mv /out /out.old`" in advice("launch-program-missing", outcome)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_broken"), [("import model\n", True), ("import sys; sys.path[:0] = ['/x']\nimport model\n", False)]
+)
+def test_a_module_beside_the_program_that_is_no_python(before: str, is_broken: bool, tmp_path: Path) -> None:
+    """It ends the program, unless that may have changed where Python looks."""
+    (tmp_path / "t.py").write_text(before)
+    (tmp_path / "model.py").write_text("def (\n")
+    answer = find_program({"program": f"{tmp_path}/t.py", "module": ("python3", "", str(tmp_path))})
+    hosts = {**fleet(2, JobProgram(f"{tmp_path}/t.py", "there")), "w3": [answered(JobProgram, answer)]}
+    expected = [("w3", f"{tmp_path}/model.py is no valid Python")] if is_broken else []
+    assert messages(run_check("launch-program-missing", hosts)) == expected

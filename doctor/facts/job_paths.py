@@ -140,8 +140,8 @@ for module in sorted(states):
 
 What it cannot follow is taken for there. Where other statements, or modules beside the program, come before an import,
 they may change where Python looks: what is not found then is elsewhere, and what is found is not ``firm``. ``needs``:
-modules of the launcher. A file that Python takes for a module of its own, which torch imports first, is shadowed, unless
-it has half of its names.
+modules of the launcher. A file that Python takes for a module of its own, which torch imports first, is shadowed,
+unless it has half of its names.
 """
 _MOST_IMPORTS = 200
 

@@ -435,7 +435,7 @@ def job_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
 def _probe_inputs(
     hosts: Sequence[str], launch: LaunchConfig, table: RankTableFile, job_environ: Mapping[str, str], is_carried: bool
 ) -> ProbeInputs:
-    """Inputs of the probes. ``job_environ``: empty where no job starts here; where ``is_carried``, all ranks have it."""
+    """Inputs of the probes. ``job_environ``: empty where no job starts here. ``is_carried``: all ranks have it."""
     path = table.path
     return ProbeInputs(
         hosts=tuple(hosts),

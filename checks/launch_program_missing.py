@@ -44,8 +44,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     that cannot make its folder for logs starts none.
 
     ## What to do
-    - File: on {host}, `findmnt -T {path}` names the file system that should hold the program. Where it is a shared one,
-      mount it there as on {holder}. Else copy the program: `rsync -a --mkpath {holder}:{path} {path}`.
+    - File: on {host}, `findmnt -T {path}` names the file system that should hold it. Where that is a shared one, mount
+      it there as on {holder}. Else copy it: `rsync -a --mkpath {holder}:{path} {path}`.
     - Results: `ls -ld {path}` and `findmnt -T {path}` show on {host} what is there. Where a file or a dangling link
       stands in the place of the folder: `mv {path} {path}.old`. On a read-only file system: `mount -o remount,rw
       "$(findmnt -n -o TARGET -T {path})"`. Else name another folder in the launch line.

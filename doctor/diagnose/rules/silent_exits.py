@@ -11,7 +11,6 @@ from doctor.diagnose.rules.named import rank_list
 from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.texts import filled
 
-
 ABORTED = -6
 """The exit code of SIGABRT."""
 

@@ -306,7 +306,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
         variable = next((n for n in TABLE_VARIABLES if not options.rank_table and env.get(n)), "")
         return cls(
             framework=kind,
-            master_addr=options.master_addr or _master_addr(env),
+            master_addr=options.master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST") or _comm_id(env)[0],
             master_port=options.master_port or _master_port(kind, env),
             has_default_port=_has_default_port(options),
             world_size=options.world_size or _world_size(env),
@@ -347,10 +347,6 @@ def _detect_framework(word: str, env: Mapping[str, str]) -> Literal["torch", "mi
     mindspore = any(name in env for name in ("MS_ROLE", "MS_SCHED_HOST", "MS_WORKER_NUM", "MINDSPORE_HCCL_CONFIG_PATH"))
     torch = any(name in env for name in ("MASTER_ADDR", "MASTER_PORT"))
     return "mindspore" if mindspore and not torch else "torch" if torch and not mindspore else ""
-
-
-def _master_addr(env: Mapping[str, str]) -> str:
-    return env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST") or _comm_id(env)[0]
 
 
 def _has_default_port(options: LaunchOptions) -> bool:

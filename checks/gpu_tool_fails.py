@@ -33,7 +33,7 @@ def gpu_tool_fails(tool: NvidiaSmi, cards: GpuCards, inventory: GpuInventory | N
     """
     if not cards.pci or not cards.driver:
         raise Skip("no GPU with a loaded driver")
-    if tool.kind in ("hang", "denied", "other") or tool.kind == "driver":
+    if tool.kind in ("hang", "denied", "other", "driver"):
         yield Finding(
             "nvidia-smi gave no report on a host with {gpus} GPUs: {observed}", gpus=cards.pci, observed=tool.text
         )

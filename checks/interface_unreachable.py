@@ -85,7 +85,7 @@ def interface_unreachable(
                 fault=fault_kind,
                 prefix=prefix,
                 case="Route" if prefix else "Interface",
-                by_name="" if choice.variable else BY_NAME,
+                by_name=BY_NAME if choice.library == "Gloo" and not choice.variable else "",
                 observed=choice.address,
                 expected=usable_addresses(interfaces[hosts[0]], choice.address),
                 nic=only.label if (only := only_usable(interfaces[hosts[0]], choice.address)) else None,

@@ -3,7 +3,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.facts.job_paths import JobPaths, PathState
+from doctor.facts.path_contents import JobPaths, PathState
 
 NOTHING_THERE = "not there"
 OF_THE_KERNEL = ("/proc/", "/sys/")

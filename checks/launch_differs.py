@@ -30,15 +30,15 @@ ADVISORY = ("shells", "programs")
 def launch_differs(
     launch: LaunchConfig, shells: PerHost[StartupVariables] | None, programs: PerHost[JobProgram] | None
 ) -> Iterator[Finding]:
-    """All hosts have the same program, rendezvous address, number of ranks, and settings that ranks must share.
+    """All hosts have the same program, data, rendezvous address, number of ranks, and settings that ranks must share.
 
     ## Why it matters
     Ranks with another MASTER_ADDR or MASTER_PORT wait for a store that no rank opens; with another WORLD_SIZE the store
     waits for ranks that do not exist. Ranks with another NCCL_ALGO, NCCL_PROTO or HCCL_OP_EXPANSION_MODE run another
     algorithm, and each waits for a message that no other sends. With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch makes a
     second group that compares each collective, and a rank waits in it for others that never join. Either way the job
-    hangs until a timeout of minutes. Ranks whose program is another one may make other groups, or a model of another
-    shape.
+    hangs until a timeout of minutes. Ranks whose program, or a module beside it, is another one may make other
+    groups, or a model of another shape. Ranks that read other data or another checkpoint train something else.
 
     ## What to do
     {remedy}
@@ -50,10 +50,11 @@ def launch_differs(
     must be equal on all ranks), and its issue 969; HCCL documentation, the variables of algorithm, expansion and
     transport. Only `doctor merge` has the environment of each host's job: it cannot be read over SSH; the files of NCCL
     can, and the variables of communication that a host's shell sets for torchrun, mpirun or pdsh outside of a
-    scheduler, where the shell that runs doctor does not set them. A program is compared without comments and empty
-    lines; it is a warning, as some lines matter to no rank. What a launch line computes is seen where a shell on each
-    host does it: bash(1), HOSTNAME and RANDOM. On the master itself the address may be localhost, as the PyTorch
-    operator of Kubernetes sets it.
+    scheduler, where the shell that runs doctor does not set them. A program and the modules beside it
+    are compared without comments and empty lines; it is a warning, as some lines matter to no rank. So is a file that
+    the launch line names as data, of another size than on most hosts. What a launch line computes is seen where a shell
+    on each host does it: bash(1), HOSTNAME and RANDOM. On the master itself the address may be localhost, as the
+    PyTorch operator of Kubernetes sets it.
     """
     for name, source in launch.differing.items():
         yield Finding(
@@ -68,11 +69,12 @@ def launch_differs(
         )
     if launch.differing:
         return
-    codes = {host: code for host, own in (programs or {}).items() if (code := own.texts.get(own.path))}
-    yield from _programs(codes, {own.path for own in (programs or {}).values()})
+    hosts: Mapping[str, JobProgram] = programs or {}
+    for path in sorted({path for own in hosts.values() for path in own.texts}):
+        yield from _programs({host: text for host, own in hosts.items() if (text := own.texts.get(path))}, path)
     environs = {host: launch.environ_of(host) for host in {**launch.env_by_host, **launch.files, **launch.shells}}
     if not launch.env_by_host and not any((*launch.files.values(), *launch.shells.values())):
-        if len(codes) > 1:
+        if sum(bool(own.texts) for own in hosts.values()) > 1:
             return
         raise Skip("only `doctor node` reads each host's own environment")
     set_by_files = {host: launch.set_by_files(host) for host in launch.files}
@@ -87,22 +89,23 @@ def launch_differs(
             yield from _findings(variable, hosts_by_value, in_files)
 
 
-def _programs(codes: Mapping[str, str], paths: Collection[str]) -> Iterator[Finding]:
-    """The hosts whose program is not that of most; all of them at a tie."""
+def _programs(codes: Mapping[str, str], path: str) -> Iterator[Finding]:
+    """The hosts whose file is not that of most; all of them at a tie. Data may be divided among hosts by design."""
     parts = split(codes, codes.__getitem__)
-    if parts is None or len(paths) > 1:
+    is_code = path.endswith(".py")
+    if parts is None or not (is_code or 2 * len(parts.differing) < len(codes)):
         return
-    holder, path = parts.norm, *paths
+    holder = parts.norm
     yield Finding(
         "{path} differs: {count} of {total} hosts have the same one",
         hosts=parts.differing,
         path=path,
         count=list(codes.values()).count(codes[holder]),
         total=len(codes),
-        observed=filled("{0} versions", parts.kinds),
-        expected="the same program on all hosts",
+        observed=filled("{0} versions", parts.kinds) if is_code else sorted({codes[host] for host in parts.differing}),
+        expected="the same program on all hosts" if is_code else codes[holder],
         remedy=filled(
-            "Where the program of {0} is right, on each other host: `rsync -a {1}:{2} {3}`.",
+            "Where the file of {0} is right, on each other host: `rsync -a {1}:{2} {3}`.",
             holder,
             holder,
             *[shlex.quote(path)] * 2,

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.fact import Unreadable
-from doctor.facts.job_paths import JobProgram
+from doctor.facts.job_paths import OF_DATA, JobProgram
 from doctor.job import LaunchConfig, limit_items
 
 _LACKING = {
@@ -15,15 +15,21 @@ _LACKING = {
     "broken": "no valid Python",
     "shadowed": "assumed to be a module of Python or PyTorch",
     "blocked": "no folder that can be made or written to",
+    "absent": "not there",
+    "refused": "not readable for this user",
+    "special": "neither a file nor a folder",
+    "empty": "an empty file",
+    "closed": "no place that can be made or written to",
 }
 """By the state, what is said of it."""
-_SURE = ("blocked", "shadowed")
+_SURE = ("blocked", "shadowed", "broken")
 _CASES = {
     "not executable": "Mode",
     "without interpreter": "Interpreter",
     "text": "Header",
     "broken": "Text",
     "shadowed": "Name",
+    "closed": "Results",
 }
 _MODULES = ("-m ", "import ")
 """What stands before the name of a module, by how it is loaded."""
@@ -31,7 +37,7 @@ _MODULES = ("-m ", "import ")
 
 @check(severity=ERROR, area="ranks")
 def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) -> Iterator[Finding]:
-    """The program of the launch line, what it imports, and the configurations and GPUs of the line are on every host.
+    """The program of the launch line, what it imports, and the files, folders and GPUs of the line are on every host.
 
     ## Why it matters
     The ranks of a host without the program end at once: "can't open file", "can't find '__main__' module" of a folder,
@@ -39,8 +45,11 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     that cannot make its folder for logs starts none.
 
     ## What to do
-    - File: on {host}, `findmnt -T {path}` names the file system that should hold the program. Where it is a shared one,
-      mount it there as on {holder}. Else copy the program: `rsync -a --mkpath {holder}:{path} {path}`.
+    - File: on {host}, `findmnt -T {path}` names the file system that should hold it. Where that is a shared one, mount
+      it there as on {holder}. Else copy it: `rsync -a --mkpath {holder}:{path} {path}`.
+    - Results: `ls -ld {path}` and `findmnt -T {path}` show on {host} what is there. Where a file or a dangling link
+      stands in the place of the folder: `mv {path} {path}.old`. On a read-only file system: `mount -o remount,rw
+      "$(findmnt -n -o TARGET -T {path})"`. Else name another folder in the launch line.
     - No GPU: write the number of ranks on each host in place of gpu, such as `torchrun --nproc-per-node 1`.
     - Module: on {holder}, `cd {folder} && python3 -c "import importlib.util as u;
       print(u.find_spec('{module}').origin)"` prints where it is. Mount that folder on {host}, or copy it: `rsync -a
@@ -75,6 +84,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     A module is, where torchrun or python starts it in this folder; on other hosts where srun starts all ranks, or
     mpirun a Python whose path the line names; and what the program imports first, by the interpreter that this shell
     finds for the line, which imports none of it; where PYTHONPATH is set, which a login may lack, under srun alone.
+    What an option such as --data, --resume or --tokenizer names by a path is looked for, and whether what one such as
+    --output-dir names can be written: an error where fewer than half of the hosts lack it, as a program may need it on
+    its first rank alone; what no host has is a warning, as a program may make or ignore it.
     So is what torchrun imports, also for `--rdzv-backend etcd`. A file beside the program, or in PYTHONPATH, that has
     the name of one of Python's own modules is an error where an empty one ends `import torch.distributed` of PyTorch
     2.13 (each was tried), unless it has half of that module's names.
@@ -106,6 +118,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
             missing = [host for host, state in states.items() if state == lacking]
             if not missing or (lacking == "text" and not launch.inner_launcher):
                 continue
+            is_everywhere, is_shared = len(missing) == len(states), lacking in OF_DATA
+            if is_shared and 2 * len(missing) > len(states) and not is_everywhere:
+                continue
             module = path.split(" ")[-1] if path.startswith(_MODULES) else None
             yield Finding(
                 "{path}: Python does not find it" if module else "{path} is {observed}",
@@ -117,7 +132,11 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
                 module=module,
                 folder=posixpath.dirname(programs[missing[0]].path) or ".",
                 case=_case(path, lacking, holder, module),
-            ).as_warning(not (is_program or holder or module or path in launch.launch_line or lacking in _SURE))
+            ).as_warning(
+                (2 * len(missing) == len(states) or (is_everywhere and lacking != "closed"))
+                if is_shared
+                else not (is_program or holder or module or path in launch.launch_line or lacking in _SURE)
+            )
     if undecided:
         raise Unreadable(filled("{0}: their shells may start the line in another folder", undecided[0]))
 
@@ -133,6 +152,8 @@ def _case(path: str, lacking: str, holder: str | None, module: str | None) -> st
 def _expected(path: str, lacking: str, is_program: bool) -> str:
     if lacking == "blocked":
         return "a folder for logs, as --log-dir says"
+    if lacking in OF_DATA:
+        return "a folder for its results" if lacking == "closed" else "what the program reads"
     if path.startswith("import "):
         return "a module that the program or its launcher imports"
     if is_program or path.startswith("-m "):

@@ -85,9 +85,10 @@ class ProbeArguments(TypedDict, total=False):
     Beside them what a run does not keep: ``login``, how the launcher logs in (`doctor.job.launch_line.logins`), and
     ``environ``, the job's variables that are read at a start (`doctor.job.variables.at_start`), ``program``, the file
     that its launch line starts, ``is_started``, that it is run itself, or its ``module``, ``output``, where its
-    launcher writes logs, ``counts_gpus``, that the GPUs of a host are its number of ranks, and ``files``, the
-    configurations that the line names; ``likely``, those of these paths that a shell on each host may start elsewhere,
-    ``.`` for its folder; ``by_login``, that such shells start the ranks.
+    launcher writes logs, ``counts_gpus``, that the GPUs of a host are its number of ranks, ``files``, the
+    configurations that the line names, ``inputs``, what its program reads, and ``results``, what that
+    writes to; ``likely``, those of these paths that a shell on each host may start elsewhere, ``.`` for its folder;
+    ``by_login``, that such shells start the ranks.
     In round 2 also, by the name of the fact that is ``asked`` for, what its `Fact.plan` returned for this host.
     """
 
@@ -109,6 +110,8 @@ class ProbeArguments(TypedDict, total=False):
     output: str
     counts_gpus: bool
     files: list[str]
+    inputs: list[str]
+    results: list[str]
     likely: list[str]
     by_login: bool
     job: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import struct
@@ -151,7 +150,6 @@ _HANDLE = re.compile(
 )
 _DAMAGED = re.compile(r"infoROM is corrupted(?: at gpu ([0-9A-Fa-f:.]{7,16}))?", re.I)
 """Manual of nvidia-smi, return value 14; the warning stands after the report, or on stderr."""
-_TABLE_ROW = re.compile(r"^[0-9]+, ", re.M)
 
 
 _HEADING = re.compile(r"^GPU ([0-9]{1,3}): ", re.M)
@@ -175,8 +173,6 @@ class GpuInventory(DeviceList, frozen=True):
                 <ecc_errors><volatile><dram_uncorrectable>0</dram_uncorrectable></volatile></ecc_errors>
             </gpu>
         </nvidia_smi_log>
-
-    A saved run of an older release holds the table of ``nvidia-smi --query-gpu`` in its place.
     """
 
     probe = run(_REPORT, requires="nvidia-smi", timeout=30, limit=1 << 20)
@@ -211,42 +207,13 @@ class GpuInventory(DeviceList, frozen=True):
             return cls(gpus=())
         text = answer[""].out if "" in answer else ""
         if "<nvidia_smi_log" not in text:
-            if failure.kind and not _TABLE_ROW.search(text):
-                raise Unreadable(filled("nvidia-smi: {0}", failure.text), _ROOT_CAUSES.get(failure.kind, ""))
-            return _read_table(text)
+            raise Unreadable(filled("nvidia-smi: {0}", failure.text), _ROOT_CAUSES.get(failure.kind, ""))
         report = parse_report(text)
         if not report.gpus and not report.unread:
             raise Unreadable("nvidia-smi: it listed no GPU")
         unlisted = (bus for bus in failure.lost if not any(bus in name for name in report.unread))
         unread = {**report.unread, **{filled("GPU at {0}", bus): "nvidia-smi has no handle for it" for bus in unlisted}}
         return cls(gpus=report.gpus, cuda=report.cuda, unread=unread)
-
-
-def _read_table(text: str) -> GpuInventory:
-    """The rows of ``--query-gpu``, which older saved runs hold. Raises: Unreadable."""
-    gpus: list[Gpu] = []
-    unread: dict[str, str] = {}
-    for row in csv.reader(text.splitlines(), skipinitialspace=True):
-        if len(row) == 6 and row[0].isdecimal() and (gpu := _parse_row(row)):
-            gpus.append(gpu)
-        elif row and row[0].isdecimal():
-            unread[f"GPU {row[0]}"] = filled("not understood: {0}", beginning(", ".join(row), 120))
-        elif "no devices were found" not in " ".join(row).lower():
-            raise Unreadable(filled("nvidia-smi: not understood: {0}", beginning(", ".join(row), 120)))
-    if not gpus and not unread and "no devices" not in text.lower():
-        raise Unreadable("nvidia-smi: it listed no GPU")
-    return GpuInventory(gpus=tuple(gpus), unread=unread)
-
-
-def _parse_row(row: list[str]) -> Gpu | None:
-    index, name, uuid, driver, memory, errors = row
-    if not (index.isascii() and index.isdecimal()):
-        return None
-    is_readable = re.fullmatch(r"\d+(\.\d+)+", driver) and memory.isdecimal()
-    none = errors in ("N/A", "[N/A]", "[Not Supported]")
-    if not is_readable or not (none or errors.isdecimal()):
-        return None
-    return Gpu(int(index), name, uuid, driver, int(memory), None if none else int(errors))
 
 
 FailureKind = Literal["", "no-devices", "lost", "mismatch", "driver", "hang", "denied", "other"]
@@ -372,9 +339,9 @@ def _failure_kind(output: Output, printed: str, has_lost: bool) -> FailureKind:
         return "driver"
     if "no devices were found" in lowered:
         return "no-devices"
-    if "insufficient permissions" in lowered or output.code == 4:
+    if "insufficient permissions" in lowered or "failed to initialize nvml" in lowered or output.code == 4:
         return "denied"
-    return "" if output.code == 0 and _TABLE_ROW.search(printed) else "other"
+    return "other"
 
 
 def tool_text(answer: ProbeAnswer) -> str:

@@ -1,89 +1,19 @@
-"""Files and folders that the job needs on every host: whether they are there, and what is in them."""
+"""Files and folders that the job's launch line needs on every host."""
 
 from __future__ import annotations
 
 import os
 import stat
-import time
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.texts import filled
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import find_interpreter, interpreter_of
 
 
-def _checksum(path: str, size: int, end: float) -> str:
-    """Of the content; of large files size, first and last mebibyte. Raises: OSError, TimeoutError at ``end``."""
-    import hashlib  # here: it loads OpenSSL's library
-
-    content = hashlib.sha256()
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    try:
-        if size > 1 << 32:
-            content.update(str(size).encode())
-            for offset in (0, size - (1 << 20)):
-                os.lseek(fd, offset, os.SEEK_SET)
-                content.update(os.read(fd, 1 << 20))
-            return content.hexdigest()
-        while True:
-            if time.monotonic() > end:
-                raise TimeoutError
-            piece = os.read(fd, 1 << 20)
-            if not piece:
-                return content.hexdigest()
-            content.update(piece)
-    finally:
-        os.close(fd)
-
-
-def _look(path: str, end: float) -> dict[str, object]:
-    real = os.path.realpath(path)
-    info = os.stat(real)
-    if stat.S_ISREG(info.st_mode):
-        return {"kind": "file", "size": info.st_size, "files": 1, "checksum": _checksum(real, info.st_size, end)}
-    if not stat.S_ISDIR(info.st_mode):
-        return {"kind": "other", "problem": "neither a file nor a folder"}
-    import hashlib
-
-    content, size, count = hashlib.sha256(), 0, 0
-    for folder, folders, names in os.walk(real):
-        folders.sort()
-        for name in sorted(names):
-            inner = os.path.join(folder, name)
-            info = os.lstat(inner)
-            count += 1
-            if count > 20000:
-                return {"kind": "folder", "problem": "more than 20,000 files; name the ones that matter"}
-            text = os.path.relpath(inner, real)
-            if stat.S_ISREG(info.st_mode):
-                size += info.st_size
-                text += " " + _checksum(inner, info.st_size, end)
-            elif stat.S_ISLNK(info.st_mode):
-                text += " -> " + os.readlink(inner)
-            content.update(text.encode("utf-8", "surrogateescape") + b"\0")
-    return {"kind": "folder", "size": size, "files": count, "checksum": content.hexdigest()}
-
-
 def _is_absence(error: OSError) -> bool:
     return isinstance(error, (FileNotFoundError, NotADirectoryError))
-
-
-def read_paths(arguments: ProbeArguments) -> dict[str, dict[str, object]]:
-    """Runs on the host: kind, size, number of files and a checksum of each path; at most 45 s in all."""
-    end = time.monotonic() + 45
-
-    states = {}
-    for path in arguments.get("paths", []):
-        try:
-            states[path] = _look(path, end)
-        except TimeoutError:
-            states[path] = {"kind": "large", "problem": "too large to be read in 45 s"}
-        except OSError as error:
-            kind, problem = ("", "") if _is_absence(error) else ("unreadable", str(error.strerror))
-            states[path] = {"kind": kind, "problem": problem}
-    return states
 
 
 def _state(path: str) -> str:
@@ -145,16 +75,18 @@ try:
             spec = find(name + ".__main__")
         print("there" if spec else "missing", "-m", name)
         program = getattr(spec, "origin", None)
-    files = [program]
+    files, firm = [program], [program]
     for path in files:
         with open(path, "rb") as file:
             text = file.read(1 << 20)
         try:
             tree = ast.parse(text)
         except SyntaxError:
-            if path == program and len(text) < 1 << 20:
-                print("broken", program)
-            raise
+            if path in firm and len(text) < 1 << 20:
+                print("broken", path)
+            if path == program:
+                raise
+            continue
         for node in tree.body:
             sure = sure and is_sure(node)
             for module in imports(node):
@@ -165,6 +97,7 @@ try:
                 origin = getattr(spec, "origin", None) or ""
                 if origin.endswith(".py") and origin.startswith(folder + os.sep) and "-packages" not in origin:
                     files += [origin] if len(files) < 32 else []
+                    firm += [origin] if sure else []
                     sure = False
 except Exception:
     pass
@@ -198,14 +131,17 @@ try:
         states[module] = "there" if find(module) else "missing"
 except Exception:
     pass
+for path in files[not name:] if states and files[0] else ():
+    print("beside", os.path.relpath(path, folder))
 for module in sorted(states):
     print(states[module], "import", module)
 """.replace("SHADOWED", repr(" ".join(_LOADED_BY_TORCH.split())))
 """As ``python -m NAME``, else the file ``program``, looks for its module and for what it imports first; imports none.
 
 What it cannot follow is taken for there. Where other statements, or modules beside the program, come before an import,
-they may change where Python looks: what is not found then is elsewhere. ``needs``: modules of the launcher. A file that
-Python takes for a module of its own, which torch imports first, is shadowed, unless it has half of its names.
+they may change where Python looks: what is not found then is elsewhere, and what is found is not ``firm``. ``needs``:
+modules of the launcher. A file that Python takes for a module of its own, which torch imports first, is shadowed,
+unless it has half of its names.
 """
 _MOST_IMPORTS = 200
 
@@ -269,6 +205,30 @@ def _state_of_output(path: str) -> str:
         return "blocked" if _is_absence(error) else str(error.strerror)
 
 
+def _state_of_results(path: str) -> str:
+    """Whether a file of this name can be written, or a folder made; of one that is there, `DiskSpace` tells."""
+    if os.path.isdir(path):
+        return "there"
+    is_file = os.path.isfile(path) and "." in os.path.basename(path)
+    state = _state_of_output(os.path.dirname(path) if is_file else path)
+    return "closed" if state == "blocked" else state
+
+
+def _state_of_input(path: str) -> tuple[str, str]:
+    """Of what the program reads, and its kind and size. Megatron-LM names the files of a dataset without their end."""
+    try:
+        info = os.stat(path if os.path.exists(path) else path + ".idx")
+    except OSError as error:
+        return "absent" if _is_absence(error) else str(error.strerror), ""
+    if not os.access(path, os.R_OK) and os.path.exists(path):
+        return "refused", ""
+    if stat.S_ISDIR(info.st_mode):
+        return "there", "folder"
+    if not stat.S_ISREG(info.st_mode):
+        return "special", ""
+    return ("there" if info.st_size else "empty"), "file of " + str(info.st_size) + " bytes"
+
+
 _UNUSABLE = ("without interpreter", "text", "broken", "shadowed")
 
 
@@ -284,6 +244,34 @@ def _code_checksum(path: str) -> str:
         return ""
     lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
     return hashlib.sha256(b"\n".join(lines)).hexdigest() if len(text) <= 1 << 20 else ""
+
+
+def _states_at_start(arguments: ProbeArguments, path: str, state: str) -> dict[str, str]:
+    """Of modules, of the launcher, and of modules beside the program, which are beside."""
+    module = arguments.get("module", ())
+    environ = dict(arguments.get("environ", {}))
+    is_by_shell = "." in arguments.get("likely", [])
+    if is_by_shell:
+        environ.pop("PYTHONPATH", None)  # that of the caller's shell
+    states = {}
+    if module and (module[1] or state == "there"):
+        states.update(_states_of_modules(environ, path, *module))
+    if module and is_by_shell:
+        tool = (find_interpreter(module[0]) or [""])[0]
+        states[module[0]] = _state_of_started(tool) if tool else "missing"
+    return states
+
+
+def _add_data(arguments: ProbeArguments, files: dict[str, str], texts: dict[str, str]) -> None:
+    """What the program reads, where it writes, and where its launcher writes logs."""
+    output = arguments.get("output", "")
+    if output:
+        files[output] = _state_of_output(output)
+    for name in arguments.get("inputs", []):
+        files[name], texts[name] = _state_of_input(name)
+    for name in arguments.get("results", []):
+        if name not in arguments.get("likely", []) or os.path.isdir(os.path.dirname(name)):
+            files[name] = _state_of_results(name)
 
 
 def find_program(arguments: ProbeArguments) -> dict[str, object]:
@@ -305,30 +293,27 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
         state = "folder"
     if state == "there" and arguments.get("is_started"):
         state = _state_of_started(path)
-    module = arguments.get("module")
-    environ = dict(arguments.get("environ", {}))
-    likely = list(arguments.get("likely", []))
-    is_by_shell = "." in likely
-    if is_by_shell:
-        environ.pop("PYTHONPATH", None)  # that of the caller's shell
-    if module and (module[1] or state == "there"):
-        files.update(_states_of_modules(environ, path, *module))
-    if module and is_by_shell:
-        tool = (find_interpreter(module[0]) or [""])[0]
-        files[module[0]] = _state_of_started(tool) if tool else "missing"
-    likely += [name for name in files if is_by_shell and not name.startswith("/")]
-    files.update({name: "elsewhere" for name in likely if files.get(name) == "missing"})
+    files.update(_states_at_start(arguments, path, state))
+    likely = arguments.get("likely", [])
+    unsure = [*likely, *(name for name in files if "." in likely and not name.startswith("/"))]
+    files.update({name: "elsewhere" for name in unsure if files.get(name) == "missing"})
     if path in likely and state == "missing":
         state = "elsewhere"
-    output = arguments.get("output", "")
-    if output:
-        files[output] = _state_of_output(output)
     texts = {path: _code_checksum(path)} if state == "there" and path.endswith(".py") else {}
+    for name in [name for name in files if files[name] == "beside"]:
+        del files[name]
+        own = os.path.join(os.path.dirname(path) or arguments["module"][2], name)
+        texts[own] = _code_checksum(own)
+    _add_data(arguments, files, texts)
     answer: dict[str, object] = {"path": path, "state": state, "files": files, "texts": texts}
     if arguments.get("counts_gpus"):
         folders = [folder for folder in ("/dev", "/dev/dri") if os.path.isdir(folder)]
         answer["has_gpus"] = any(name.startswith(_GPU_FILES) for folder in folders for name in os.listdir(folder))
     return answer
+
+
+OF_DATA = ("absent", "refused", "special", "empty", "closed")
+"""States of what the program reads or writes to, which may matter to one rank alone."""
 
 
 class JobProgram(Fact, frozen=True):
@@ -347,10 +332,11 @@ class JobProgram(Fact, frozen=True):
     files: dict[str, str] = {}
     """The same by configuration, module (``-m NAME``), ``import NAME`` of program or launcher, which may also be
     elsewhere, file that is shadowed, as Python takes it for another one, and folder for logs, which is there or
-    blocked."""
+    blocked. What the program reads is there or one of `OF_DATA`; what it writes to is there or closed."""
 
     texts: dict[str, str] = {}
-    """The checksum of the program's lines, without comments."""
+    """The checksum of the lines of the program and of modules beside it, without comments; kind and size of what it
+    reads."""
     has_gpus: bool | None = None
     """Of a launch line that starts a rank for each GPU; None: another one."""
 
@@ -363,49 +349,8 @@ class JobProgram(Fact, frozen=True):
         program = msgspec.convert(answer.json(), cls)
         if not program.states and program.has_gpus is None:
             raise Absent("no launch line names the path of a program that every host must have")
+        known = ("there", "missing", "folder", "blocked", "not executable", "elsewhere", *_UNUSABLE, *OF_DATA)
         for path, state in program.states.items():
-            if state not in ("there", "missing", "folder", "blocked", "not executable", "elsewhere", *_UNUSABLE):
+            if state not in known:
                 raise Unreadable(f"{path}: {state}")
         return program
-
-
-class PathState(msgspec.Struct, frozen=True):
-    """One path on one host. Equal states are equal contents."""
-
-    kind: str
-    """file, folder; empty where there is nothing."""
-    size: int = 0
-    """Bytes."""
-    files: int = 0
-    checksum: str = ""
-    """SHA-256, hexadecimal."""
-    problem: str = ""
-    """Why it was not read."""
-
-    def describe(self) -> str:
-        """Such as ``file of 1234 bytes, sha256 9f86d081``."""
-        checksum = self.checksum[:8]
-        if self.kind == "folder":
-            return filled("folder of {0} files, {1} bytes, sha256 {2}", self.files, self.size, checksum)
-        return filled("{0} of {1} bytes, sha256 {2}", self.kind, self.size, checksum)
-
-
-class JobPaths(Fact, frozen=True):
-    """The paths that the command line named, as the job sees them.
-
-    Raw output, as JSON::
-
-        {"/data/vocab.txt": {"kind": "file", "size": 231508, "files": 1, "checksum": "07eced375cec144d..."},
-         "/data/train": {"kind": "", "problem": ""}}
-    """
-
-    probe = ask(read_paths, job=True, timeout=60)
-
-    states: dict[str, PathState]
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> JobPaths:
-        states = msgspec.convert(answer.json(), dict[str, PathState])
-        if not states:
-            raise Absent("no path was named with --path")
-        return cls(states=states)

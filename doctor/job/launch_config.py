@@ -302,20 +302,17 @@ class LaunchConfig(LaunchSettings, frozen=True):
             from doctor.job.variable_values import invalid_settings
 
             problems += invalid_settings(env, family or "", options.nodes or 1)
-        port, range_ = env.get("HCCL_IF_BASE_PORT", ""), env.get("HCCL_HOST_SOCKET_PORT_RANGE")
-        base = _parse_number(port, 1024, 65520) or HCCL_BASE_PORT
+        base = _parse_number(env.get("HCCL_IF_BASE_PORT", ""), 1024, 65520) or HCCL_BASE_PORT
         variable = next((n for n in TABLE_VARIABLES if not options.rank_table and env.get(n)), "")
-        master = options.master_addr
         return cls(
             framework=kind,
-            master_addr=master or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST") or _comm_id(env)[0],
+            master_addr=options.master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST") or _comm_id(env)[0],
             master_port=options.master_port or _master_port(kind, env),
-            has_default_port=not (options.master_port or "--rdzv-endpoint" in options.unresolved)
-            and (options.launchers[-1:], options.max_nodes, master) == (("torchrun",), 1, "127.0.0.1"),
+            has_default_port=_has_default_port(options),
             world_size=options.world_size or _world_size(env),
             ranks_per_host=options.ranks_per_host,
             hccl_base_port=base,
-            hccl_ports=_hccl_ports(base, range_),
+            hccl_ports=_hccl_ports(base, env.get("HCCL_HOST_SOCKET_PORT_RANGE")),
             rank_table_path=options.rank_table or env.get(variable, ""),
             rank_table_variable=variable,
             python=options.python,
@@ -350,6 +347,12 @@ def _detect_framework(word: str, env: Mapping[str, str]) -> Literal["torch", "mi
     mindspore = any(name in env for name in ("MS_ROLE", "MS_SCHED_HOST", "MS_WORKER_NUM", "MINDSPORE_HCCL_CONFIG_PATH"))
     torch = any(name in env for name in ("MASTER_ADDR", "MASTER_PORT"))
     return "mindspore" if mindspore and not torch else "torch" if torch and not mindspore else ""
+
+
+def _has_default_port(options: LaunchOptions) -> bool:
+    is_given = options.master_port or "--rdzv-endpoint" in options.unresolved
+    alone = (options.launchers[-1:], options.max_nodes, options.master_addr) == (("torchrun",), 1, "127.0.0.1")
+    return alone and not is_given
 
 
 def _master_port(kind: str, env: Mapping[str, str]) -> int:

@@ -122,22 +122,22 @@ def _arguments(
     """What questions on the hosts get: what the run keeps, how the launcher logs in, and what a job starts with."""
     is_of_job, by_login = bool(options.job_environ) or options.gates_job, options.by_login and not is_local
     likely = options.likely_paths if by_login else []
-    program, output, *files = (
-        os.path.abspath(path) if path and (is_local or path in likely or os.path.isabs(path)) else ""
-        for path in (options.program, options.output, *options.files)
-    )
+
+    def placed(*paths: str) -> list[str]:
+        return sorted({os.path.abspath(p) for p in paths if p and (is_local or p in likely or os.path.isabs(p))})
+
     module = [os.path.abspath(part) if part == "." or "/" in part else part for part in options.module]
     return {
         **msgspec.to_builtins(inputs),
         "login": msgspec.to_builtins(options.login) if options.login else None,
         "import_folder": options.import_folder,
-        "program": program,
-        "files": sorted({*files} - {""}),
+        "program": "".join(placed(options.program)),
+        **{name: placed(*getattr(options, name)) for name in ("files", "inputs", "results")},
         "is_started": options.is_started,
         "likely": [path if path == "." else os.path.abspath(path) for path in likely],
         "by_login": by_login,
         "module": module if is_local or "." in likely or _is_sure_elsewhere(options) else (),
-        "output": output,
+        "output": "".join(placed(options.output)),
         "counts_gpus": options.counts_gpus,
         "environ": at_start(options.job_environ or caller, is_of_job, options.launch.launchers[:1] == ("srun",)),
     }
@@ -286,7 +286,8 @@ class _JobInput:
             {**environ, **options.job_environ} if options.gates_job or batch_allocation(environ) else {},
             is_carried=batch_allocation(environ) is not None or inventory.local,
         )
-        self.probe_inputs = msgspec.structs.replace(probe_inputs, paths=options.paths)
+        folders = (*probe_inputs.folders, *filter(os.path.isabs, options.results))
+        self.probe_inputs = msgspec.structs.replace(probe_inputs, paths=options.paths, folders=folders)
 
     def _rank_table(self) -> str:
         """Which rank table was checked, for the head of the report; empty where the hosts are from it, or none was."""
@@ -434,9 +435,7 @@ def job_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
 def _probe_inputs(
     hosts: Sequence[str], launch: LaunchConfig, table: RankTableFile, job_environ: Mapping[str, str], is_carried: bool
 ) -> ProbeInputs:
-    """Inputs of the probes on the hosts. ``job_environ``: empty where no job starts here. ``is_carried``: the ranks on
-    all hosts have it, too; a shell that names hosts may have a TMPDIR of its own.
-    """
+    """Inputs of the probes. ``job_environ``: empty where no job starts here. ``is_carried``: all ranks have it."""
     path = table.path
     return ProbeInputs(
         hosts=tuple(hosts),

@@ -58,12 +58,15 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     import_folder: str = ""
     """The folder that the job's Python looks into first: absolute; empty where no launch line tells it."""
     program: str = ""
+    """The file that the launch line starts on each host: empty where it is not known, relative where each host
+    chooses the folder."""
     is_started: bool = False
     """The program is run itself, and not read by an interpreter."""
     files: tuple[str, ...] = ()
     """Configurations of its launch line, as ``program``."""
-    """The file that the launch line starts on each host: empty where it is not known, relative where each host
-    chooses the folder."""
+    inputs: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    """What the program reads, and what it writes to, as ``program``."""
     module: tuple[str, ...] = ()
     """The command that starts a module, its name, and the folder in which all ranks start it."""
     output: str = ""
@@ -80,7 +83,7 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def likely_paths(self) -> list[str]:
         """Relative paths of a launch line that a shell on each host starts, perhaps in another folder than this one."""
-        paths = (self.program, self.output, *self.files, *self.module[2:3])
+        paths = (self.program, self.output, *self.files, *self.inputs, *self.results, *self.module[2:3])
         return [path for path in paths if self.by_login and path and not path.startswith("/")]
 
     @property

@@ -27,6 +27,7 @@ from doctor.job.training.assemble import (
     ReadFile,
     assemble,
     named_configurations,
+    named_data,
     read_configuration,
 )
 from doctor.job.training.python_code import read_python
@@ -207,7 +208,8 @@ def _needs(line: LaunchLine) -> list[str]:
 def _starting(line: LaunchLine) -> str:
     """The command that starts Python on each host."""
     call = line.innermost
-    return line.interpreter if call is None or call.launcher in STARTS_TASKS else call.command.partition(" ")[0]
+    command = line.interpreter if call is None or call.launcher in STARTS_TASKS else call.command.partition(" ")[0]
+    return next((path for path in line.paths if os.path.basename(path) == command), command)
 
 
 def _interpreter(source: JobEnvironment) -> str:
@@ -306,6 +308,7 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
     launch = options.launch
     if not launch.python:
         launch = msgspec.structs.replace(launch, python=_interpreter(source))
+    inputs, results = ([], []) if source.line is None else named_data(source.line)
     limits = [limit for limit in (launch.time_limit_s, launch.time_left_s) if limit is not None]
     return msgspec.structs.replace(
         options,
@@ -320,6 +323,8 @@ def with_launch_line(options: ExamineOptions, source: JobEnvironment, script: st
         files=(*_where_it_starts(source, _needed(source.line, source.environ)), *_behind_cd(source))
         if source.line
         else (),
+        inputs=tuple(_where_it_starts(source, inputs)),
+        results=tuple(_where_it_starts(source, results)),
         module=_module(source),
         output=_output(source),
         counts_gpus=_counts_gpus(source),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.job_paths import JobPaths, PathState
+from doctor.facts.path_contents import JobPaths, PathState
 from tests.checks.run_check import advice, fleet, messages, run_check, skipped
 
 VOCAB = PathState("file", 231508, 1, "07eced375cec144d")

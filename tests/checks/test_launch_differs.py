@@ -10,11 +10,11 @@ import pytest
 
 from doctor.engine.errors import InputError
 from doctor.engine.evaluate import FactCache, evaluate_check
-from doctor.engine.fact import Fact
+from doctor.engine.fact import Fact, ProbeArguments
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Outcome, Status
 from doctor.environment.job_environment import of_job_script
-from doctor.facts.job_paths import JobProgram
+from doctor.facts.job_paths import JobProgram, find_program
 from doctor.job import LaunchConfig
 from doctor.session.training_files import followed
 from tests.checks.run_check import run_check as check_hosts
@@ -179,3 +179,35 @@ def test_the_host_whose_program_is_another_one(texts: Sequence[str], blamed: lis
     outcome = check_hosts("launch-differs", hosts)
     assert [host for finding in outcome.findings for host in finding.hosts] == blamed
     assert all(finding.is_warning and "/w/train.py differs" in str(finding) for finding in outcome.findings)
+
+
+@pytest.mark.parametrize(
+    ("path", "texts", "blamed"),
+    [
+        ("/w/model.py", ["a", "a", "b"], ["w3"]),
+        ("/w/model.py", ["a", "b"], ["w1", "w2"]),
+        ("/d/x.bin", ["file of 9 bytes", "file of 9 bytes", "file of 8 bytes"], ["w3"]),
+        ("/d/x.bin", ["file of 9 bytes", "file of 9 bytes", "folder"], ["w3"]),
+        ("/d/x.bin", ["file of 9 bytes", "file of 8 bytes"], []),  # data that is divided among the hosts
+        ("/d/x.bin", ["file of 9 bytes", "file of 8 bytes", "file of 7 bytes"], []),
+    ],
+)
+def test_modules_beside_the_program_and_sizes_of_data_are_compared(
+    path: str, texts: Sequence[str], blamed: list[str]
+) -> None:
+    hosts = {f"w{n}": [JobProgram("/w/train.py", "there", texts={path: text})] for n, text in enumerate(texts, 1)}
+    outcome = check_hosts("launch-differs", hosts)
+    assert [host for finding in outcome.findings for host in finding.hosts] == blamed
+    assert all(finding.is_warning and f"{path} differs" in str(finding) for finding in outcome.findings)
+
+
+def test_modules_that_a_program_imports_from_its_folder(tmp_path: Path) -> None:
+    for name, text in (("train", "import os, model\n"), ("model", "import layers\n# so\n"), ("layers", "x = 1\n")):
+        (tmp_path / f"{name}.py").write_text(text)
+    asked: ProbeArguments = {"program": f"{tmp_path}/train.py", "module": ("python3", "", str(tmp_path))}
+    before = find_program(asked)["texts"]
+    assert sorted(before) == [f"{tmp_path}/{name}.py" for name in ("layers", "model", "train")]
+    (tmp_path / "model.py").write_text("import layers\n")
+    assert find_program(asked)["texts"] == before
+    (tmp_path / "layers.py").write_text("x = 2\n")
+    assert find_program(asked)["texts"] != before

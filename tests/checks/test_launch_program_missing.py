@@ -624,3 +624,66 @@ def test_a_folder_that_the_other_hosts_do_not_have(tmp_path: Path, monkeypatch: 
     hosts = {"w1": there, "w2": elsewhere, "w3": elsewhere}
     assert messages(run_check("launch-program-missing", hosts)) == []
     assert messages(run_check("launch-program-missing", {"w1": there, "w2": there, "w3": there})) == []
+
+
+DATA = "torchrun --nnodes 3 t.py --data-path={0}/x.bin --save-dir {0}/out --lr 0.1 --cache {0}/c --data hub/name {0}/y"
+
+
+def test_paths_that_options_name(tmp_path: Path) -> None:
+    options = with_launch_line(ExamineOptions(), of_launch_line(DATA.format(tmp_path).split(), {}))
+    assert options.inputs == (f"{tmp_path}/x.bin", f"{tmp_path}/y")
+    assert options.results == (f"{tmp_path}/out",)
+    inside = with_launch_line(ExamineOptions(), of_launch_line(f"docker run i {DATA.format('/d')}".split(), {}))
+    assert not (inside.inputs or inside.results)
+
+
+def test_states_of_what_the_program_reads(tmp_path: Path) -> None:
+    for name, text in (("full", "x"), ("empty", ""), ("a_text_document.idx", "x")):
+        (tmp_path / name).write_text(text)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("gone")
+    names = {"full": "there", "empty": "empty", "fifo": "special", "link": "absent", "a_text_document": "there"}
+    answer = find_program({"inputs": [f"{tmp_path}/{name}" for name in names]})
+    assert answer["files"] == {f"{tmp_path}/{name}": state for name, state in names.items()}
+    results = {"new/out": "there", "full": "closed", "link": "closed", "a_text_document.idx": "there"}
+    answer = find_program({"results": [f"{tmp_path}/{name}" for name in results]})
+    assert answer["files"] == {f"{tmp_path}/{name}": state for name, state in results.items()}
+
+
+@pytest.mark.parametrize(
+    ("state", "lacking", "message", "is_warning"),
+    [
+        ("absent", 1, "/d/x is not there", False),
+        ("empty", 1, "/d/x is an empty file", False),
+        ("closed", 1, "/out is no place that can be made or written to", False),
+        ("absent", 2, "/d/x is not there", True),
+        ("absent", 3, "", None),  # the first rank reads it for all
+        ("absent", 4, "/d/x is not there", True),
+        ("closed", 3, "", None),  # the first rank writes for all
+        ("closed", 4, "/out is no place that can be made or written to", False),
+    ],
+)
+def test_what_the_program_reads_and_where_it_writes(
+    state: str, lacking: int, message: str, is_warning: bool | None
+) -> None:
+    path = "/out" if state == "closed" else "/d/x"
+    states = [state] * lacking + ["there"] * (4 - lacking)
+    hosts = {f"w{n}": [JobProgram("/t.py", "there", {path: found})] for n, found in enumerate(states)}
+    outcome = run_check("launch-program-missing", hosts)
+    assert {text for _, text in messages(outcome)} == {message} - {""}
+    assert {finding.is_warning for finding in outcome.findings} == {is_warning} - {None}
+    if state == "closed" and message:
+        assert "`mv /out /out.old`" in advice("launch-program-missing", outcome)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_broken"), [("import model\n", True), ("import sys; sys.path[:0] = ['/x']\nimport model\n", False)]
+)
+def test_a_module_beside_the_program_that_is_no_python(before: str, is_broken: bool, tmp_path: Path) -> None:
+    """It ends the program, unless that may have changed where Python looks."""
+    (tmp_path / "t.py").write_text(before)
+    (tmp_path / "model.py").write_text("def (\n")
+    answer = find_program({"program": f"{tmp_path}/t.py", "module": ("python3", "", str(tmp_path))})
+    hosts = {**fleet(2, JobProgram(f"{tmp_path}/t.py", "there")), "w3": [answered(JobProgram, answer)]}
+    expected = [("w3", f"{tmp_path}/model.py is no valid Python")] if is_broken else []
+    assert messages(run_check("launch-program-missing", hosts)) == expected

@@ -176,3 +176,20 @@ def test_an_error_of_unknown_rank_is_that_of_the_one_silent_rank(
     lines = [error, *(f"[rank{rank}]: {TIMED_OUT_OF_GLOO}" for rank in waiting), BLOCK]
     causes = logs(train="\n".join(lines)).causes
     assert [(cause.culprits[0].rank, cause.confidence) for cause in causes] == culprits
+
+
+@pytest.mark.parametrize(
+    ("other", "blamed"),
+    [
+        ("Connection closed by peer [127.0.0.1]:16266", [1]),
+        ("op.preamble.length <= op.nbytes. 28 vs 20", []),  # gloo aborts a rank over the size that another one has
+    ],
+)
+def test_a_rank_that_aborts_without_a_message(other: str, blamed: list[int]) -> None:
+    """As torch 2.13 shows `os.abort()` of one of three ranks over gloo."""
+    rows = BLOCK.replace("exitcode  : 1", "exitcode  : -15").split("\n[")
+    first = rows[1].replace("-15", "-6")
+    listed = "\n[".join([rows[0], rows[2]]) + f"\nRoot Cause (first observed failure):\n[{first}"
+    lines = "\n".join(f"[rank{rank}]: RuntimeError: [gloo/transport/tcp/pair.cc:553] {other}" for rank in (0, 2))
+    causes = [cause for cause in logs(train=f"{lines}\n{listed}").causes if cause.signature == "torch-signal-segv"]
+    assert [culprit.rank for cause in causes for culprit in cause.culprits] == blamed

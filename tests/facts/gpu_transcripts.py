@@ -307,7 +307,7 @@ FAILURES = [
         f"{GITHUB}/NVIDIA/nvidia-container-toolkit/issues/817",
         "Failed to initialize NVML: Unknown Error",
         255,
-        ("other", ()),
+        ("denied", ()),
     ),
     (
         "https://developer.nvidia.com/nvidia-system-management-interface, return value 9",

@@ -4,40 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output, Unreadable
-from doctor.facts.gpu import Gpu, GpuCards, GpuInventory, detect_gpus
+from doctor.facts.gpu import GpuCards, GpuInventory, detect_gpus
 from tests.facts.answers import answered, learned, read_outputs
-
-TWO = """\
-0, NVIDIA A100-SXM4-80GB, GPU-aa, 535.129.03, 81920, 0
-1, NVIDIA A100-SXM4-80GB, GPU-bb, 535.129.03, 81920, 3
-"""
-
-
-def test_the_list_of_gpus() -> None:
-    assert read_outputs(GpuInventory, one=Output(out=TWO)) == GpuInventory(
-        gpus=(
-            Gpu(0, "NVIDIA A100-SXM4-80GB", "GPU-aa", "535.129.03", 81920, 0),
-            Gpu(1, "NVIDIA A100-SXM4-80GB", "GPU-bb", "535.129.03", 81920, 3),
-        )
-    )
-
-
-@pytest.mark.parametrize("none", ["[N/A]", "N/A", "[Not Supported]"])
-def test_a_gpu_without_ecc(none: str) -> None:
-    (gpu,) = read_outputs(GpuInventory, one=Output(out=f"0, RTX, GPU-cc, 550.54.15, 24564, {none}\n")).gpus
-    assert gpu.ecc_errors is None
-
-
-def test_a_gpu_that_does_not_answer_is_unread_and_the_others_stay() -> None:
-    lost = "2, [Unknown Error], [GPU is lost], 535.129.03, [GPU is lost], [GPU is lost]\n"
-    value = read_outputs(GpuInventory, one=Output(out=TWO + lost))
-    assert len(value.gpus) == 2
-    assert list(value.unread) == ["GPU 2"]
 
 
 def test_no_gpu_is_a_value() -> None:

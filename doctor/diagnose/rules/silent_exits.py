@@ -6,10 +6,13 @@ from doctor.diagnose.attempts import TORCHRUN_ROW
 from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import lone_local_failure, may_have_given_up, name_of_block
+from doctor.diagnose.launcher_reports import FailureBlock, lone_local_failure, may_have_given_up, name_of_block
 from doctor.diagnose.rules.named import rank_list
 from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.texts import filled
+
+ABORTED = -6
+"""The exit code of SIGABRT."""
 
 
 def exited_silently(case: Case) -> list[Cause]:
@@ -30,7 +33,8 @@ def exited_silently(case: Case) -> list[Cause]:
     for rank, (code, event, host) in sorted(silent.items()):
         culprit = culprit_of_rank(case, rank, host)
         summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, code)
-        causes.append(Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (event,)))
+        signature = "torch-signal-segv" if code == str(ABORTED) else "worker-exited"
+        causes.append(Cause(signature, "named by the launcher", "likely", (culprit,), summary, (event,)))
     return causes
 
 
@@ -39,7 +43,7 @@ def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
     codes = {
         block.rank: (str(block.exit_code), block.event, block.host)
         for block in case.failure_blocks
-        if block.rank is not None and block.exit_code and block.exit_code > 0 and not may_have_given_up(block)
+        if block.rank is not None and _is_own_end(case, block) and not may_have_given_up(block)
     }
     for event in case.reports:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
@@ -51,12 +55,17 @@ def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
     return codes
 
 
+def _is_own_end(case: Case, block: FailureBlock) -> bool:
+    code = block.exit_code or 0
+    return code > 0 or (code == ABORTED and block.first and not case.aborts_on_others)
+
+
 def _exited_by_local_rank(case: Case) -> list[Cause]:
     """The only worker that torchrun saw end, where no list shows its rank and no log an error. Not one that aborted
     itself: it may have done so over another, in output that is missing.
     """
     block = lone_local_failure(case.reports)
-    if block is None or block.exit_code == -6:
+    if block is None or block.exit_code == ABORTED:
         return []
     above = (e for e in case.events if e.file == block.event.file and e.line < block.event.line)
     if any(case.role(e) in ERROR_ROLES for e in case.events) or any(case.role(e) == "wrapper" for e in above):

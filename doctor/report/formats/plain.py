@@ -79,7 +79,7 @@ def _summary_lines(summary: SummaryLines, colour: bool, unfilled: Sequence[str])
     if unfilled:
         yield f"values  {localized('Fill in yourself: ')}{', '.join(unfilled)}"
     if summary.fix_command:
-        yield f"plan    {summary.fix_offer} {summary.fix_command}"
+        yield f"plan    {summary.fix_offer}{' ' * summary.fix_offer.isascii()}{summary.fix_command}"
     yield _painted(summary.status_word, summary.verdict, colour)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from doctor.engine.fact import Absent
 from doctor.facts.host_variables import NcclFiles, read_nccl_files
-from doctor.facts.job_paths import read_paths
+from doctor.facts.path_contents import read_paths
 from tests.facts.answers import answered
 
 

@@ -92,9 +92,7 @@ def _no_such_name(host: str, variable: str, value: str, place: int, launch: Laun
     return finding.as_warning(isinstance(ranks, int) and 0 < ranks <= place)
 
 
-def _not_enough(
-    host: str, variable: str, value: str, count: int, left: int, launch: LaunchConfig
-) -> Iterator[Finding]:
+def _not_enough(host: str, variable: str, value: str, count: int, left: int, launch: LaunchConfig) -> Iterator[Finding]:
     """None at all, which a job on CPUs may mean, or ``left`` devices, where more ranks than these start."""
     ranks = launch.ranks_per_host
     if left and isinstance(ranks, int) and launch.launchers and ranks > left:

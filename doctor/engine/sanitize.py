@@ -40,7 +40,7 @@ def last_line(text: str, limit: int = 200) -> str:
 
     >>> last_line("usage\n  Error: b \x1b[0m\n\n")
     'Error: b'
-    >>> last_line("Watchdog caught a timeout\nException raised from run at a.cpp:1 (most recent call first):\nframe #0: f")
+    >>> last_line("Watchdog caught a timeout\nframe #0: f + 0x9d (0x7f34)")
     'Watchdog caught a timeout'
     """
     lines = [line for line in reversed(text.splitlines()) if line.strip()]

@@ -225,7 +225,7 @@ def _failures(
         if same:
             failure = failures[same[0]]
             failures[same[0]] = msgspec.structs.replace(failure, evidence=(*failure.evidence, cause.text))
-        elif failures or not cause.is_sure or (job.finding.result == "moves" and cause.may_pass) or _may_end(job, ranks):
+        elif failures or not cause.is_sure or _passes(job, cause) or _may_end(job, ranks):
             hints.append(cause.text)
         else:
             waiting = tuple(rank for rank in job.ranks if rank not in ranks)
@@ -236,11 +236,15 @@ def _failures(
     return tuple(failures), tuple(hints)
 
 
+def _passes(job: _Job, cause: RecordedCause) -> bool:
+    return cause.may_pass and job.finding.result == "moves"
+
+
 def _may_end(job: _Job, ranks: Sequence[int]) -> bool:
     """Whether what these ranks do may come to an end, as an evaluation: that they are behind is no cause then."""
     views = [job.ranks[rank] for rank in ranks if rank in job.ranks]
     moves = job.finding.result == "moves"
-    may_end = [view.report.pid in job.finding.may_go_on or (moves and not view.does.unmoved) for view in views]
+    may_end = [view in job.finding.may_go_on or (moves and not view.does.unmoved) for view in views]
     return len(may_end) == len(ranks) > 0 and all(may_end)
 
 

@@ -44,9 +44,7 @@ SUSPENDED = "All ranks are stopped, as by scontrol suspend: scontrol resume JOB 
 MOVING_RATE = 2048.0
 """Bytes a second over TCP, above which a rank's collectives move; what stores and heartbeats say is less."""
 MOST_MISFITS = 8
-MAX_WORLD = 1024
-"""Ranks on one host."""
-"""Addresses of a job whose ranks are all on one host."""
+MAX_WORLD = 1024  # ranks on one host
 
 
 class OddRank(msgspec.Struct, frozen=True):
@@ -67,8 +65,8 @@ class Judgement(NamedTuple):
     text: str
     """One sentence."""
     odd_ranks: tuple[OddRank, ...] = ()
-    may_go_on: frozenset[int] = frozenset()
-    """The processes that others wait for, and whose work may come to an end, by their pids."""
+    may_go_on: tuple[SeenRank, ...] = ()
+    """Others wait for these, whose work may come to an end."""
 
 
 class JobFinding(msgspec.Struct, frozen=True):
@@ -81,7 +79,7 @@ class JobFinding(msgspec.Struct, frozen=True):
     result: Result
     text: str
     odd_ranks: tuple[OddRank, ...]
-    may_go_on: frozenset[int]
+    may_go_on: tuple[SeenRank, ...]
     notes: tuple[str, ...]
 
     @property
@@ -191,13 +189,12 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     if all(view.does.is_silent for view in (*waiting, *rest)):
         text = "{0} No message passed meanwhile: it computes without end, or has long work of its own."
         return Judgement("undecided", filled(text, judged.text), judged.odd_ranks)
-    return Judgement("undecided", filled("{0} It runs now and then: look again.", judged.text), (), _pids(rest))
+    return Judgement("undecided", filled("{0} It runs now and then: look again.", judged.text), (), tuple(rest))
 
 
 def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Judgement:
     """These are odd, unless what they do, or is done for them, may come to an end."""
-    links = {link for view in (*views, *waiting) for link in view.report.links}
-    far_ends = {}
+    links, far_ends = {link for view in (*views, *waiting) for link in view.report.links}, {}
     for view in views:
         own_end, _, end = view.report.far_end[0].partition(">") if view.report.far_end else ("", "", "")
         if view.far_end and f"{end}>{own_end}" not in links:  # else it waits for a rank that is looked at
@@ -207,6 +204,7 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
     passes = [view.does.works or view.does.transfers or view.polls for view in views]
     seconds = [0.0 if may_pass else view.goes_on_in for view, may_pass in zip(views, passes, strict=True)]
     locked_by = {(view.host, view.report.pid) for view in waiting}
+    more = next(iter(far_ends.values()), "")
     if all(view.asks_for_lock_of(locked_by) for view in views):
         return _blame(views, waiting)
     if all(view.does.transfers for view in views):
@@ -219,7 +217,7 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         text = "{0} It looks again and again for something that may come yet: look again."
     elif not lasts and max(seconds) <= LONGEST_WAIT:
         text = "{0} What sleeps there goes on by itself, in {1} s at most: look again."
-        return Judgement("undecided", filled(text, _sentence(views, waiting), f"{max(seconds):.0f}"), (), _pids(views))
+        more = f"{max(seconds):.0f}"
     elif waiting and all(view.goes_on for view in (*views, *waiting)):
         text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
     elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):
@@ -228,12 +226,7 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         text = "{0} It computes without end, or has long work of its own: look again."
     else:
         return _blame(at_rest or views, waiting)
-    sentence = filled(text, _sentence(views, waiting), next(iter(far_ends.values()), ""))
-    return Judgement("undecided", sentence, (), _pids(views))
-
-
-def _pids(views: Sequence[SeenRank]) -> frozenset[int]:
-    return frozenset(view.report.pid for view in views)
+    return Judgement("undecided", filled(text, _sentence(views, waiting), more), (), tuple(views))
 
 
 def _hold_up(holders: Sequence[SeenRank]) -> Judgement:

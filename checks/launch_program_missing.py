@@ -81,12 +81,13 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     What torchrun, accelerate or msrun starts by a shell on each host, outside of a scheduler, is looked for in the
     folder of this command, as is the launcher in the PATH of a login; what fewer than half of the hosts have is not
     judged, and what half of them have is unknown.
-    A module is, where torchrun or python starts it in this folder; on other hosts where srun starts all ranks, or
-    mpirun a Python whose path the line names; and what the program imports first, by the interpreter that this shell
-    finds for the line, which imports none of it; where PYTHONPATH is set, which a login may lack, under srun alone.
     What an option such as --data, --resume or --tokenizer names by a path is looked for, and whether what one such as
     --output-dir names can be written: an error where fewer than half of the hosts lack it, as a program may need it on
     its first rank alone; what no host has is a warning, as a program may make or ignore it.
+    A module is looked for where torchrun or python starts it in this folder; on other hosts where srun starts all
+    ranks, or mpirun a Python whose path the line names; and what the program imports first, by the interpreter that
+    this shell finds for the line, which imports none of it; where PYTHONPATH is set, which a login may lack, under srun
+    alone.
     So is what torchrun imports, also for `--rdzv-backend etcd`. A file beside the program, or in PYTHONPATH, that has
     the name of one of Python's own modules is an error where an empty one ends `import torch.distributed` of PyTorch
     2.13 (each was tried), unless it has half of that module's names.

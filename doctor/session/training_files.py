@@ -27,9 +27,9 @@ from doctor.job.training.assemble import (
     ReadFile,
     assemble,
     named_configurations,
-    named_data,
     read_configuration,
 )
+from doctor.job.training.data_paths import named_data
 from doctor.job.training.python_code import read_python
 from doctor.job.training.tree import UnreadableFile
 from doctor.session.code_revision import code_of_line

@@ -246,7 +246,7 @@ def test_a_recorder_that_finds_a_rank_behind_accuses_none_whose_work_may_end(
 
 
 def test_a_rank_that_is_behind_and_moves_bytes_is_neither_accused_nor_healthy() -> None:
-    """Seen on an H200: rank 0 uploaded for 70 s, the other waited in a barrier: its bytes made the job one that moves."""
+    """Seen on an H200: rank 0 uploaded for 70 s, and the other one waited in a barrier."""
     ranks = [rank(number, looks(switches=500)) for number in range(4)]
     cause = RecordedCause("NCCL RAS: rank 2 has launched fewer.", (2,), members=(102,))
     code, report = judged(*ranks, recorded=[cause])

@@ -70,6 +70,10 @@ MISTAKES: dict[str, Planted] = {
     "no blank in a test": Planted(
         "#!/bin/bash\nif [$SLURM_NODEID -eq 0]; then\n  torchrun --nproc_per_node 8 t.py #@\nfi\n",
         "launch-option-refused"),
+    "a hyphen and a dash": Planted(
+        "#!/bin/bash\ntorchrun -\u2013nnodes=1 --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "a blank in a list of hosts": Planted(
+        "#!/bin/bash\nmpirun -np 8 -H a:4, b:4 python t.py #@\n", "launch-option-refused"),
     "a value behind the variable of mpirun": Planted(
         "#!/bin/bash\nmpirun -np 8 -x NCCL_DEBUG INFO -x PATH python t.py #@\n", "launch-option-refused"),
     "an interface apart from its variable": Planted(

@@ -49,6 +49,7 @@ WITHOUT_A_CORRECTED_LINE = {
     "a word of bash under sh",
     "no blank in a test",
     "a value behind the variable of mpirun",
+    "a blank in a list of hosts",
     "a misspelt variable of Slurm",
     "a directive in small letters",
     "a wrong backend on hosts of a loop",

@@ -189,6 +189,8 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
     exported = next(reversed([value for call in calls[-1:] for value in call.options.get("x", ())]), "")
     if re.fullmatch(r"[0-9]{1,9}|INFO|WARN|TRACE|DETAIL", program) and exported in documented_variables():
         yield OptionProblem(calls[-1].command, "-x", f"{exported} {program}", f"{exported}={program}")
+    if (hosts := next((call.option("host") for call in calls[-1:]), "")).endswith(","):
+        yield OptionProblem(calls[-1].command, "--host", printable(f"{hosts} {program}", 80), f"{hosts}{program}"[:80])
     rows = {row.name: row for row in launcher_rows().values()}
     is_program = "$" not in program and program.lower() not in ("true", "false")  # of a flag: `value_of_flag`
     for call in calls if is_program else ():

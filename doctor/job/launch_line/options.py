@@ -245,7 +245,9 @@ class Options:
     def refuse_dash(self) -> None:
         """Notes an option with a dash of typography, as word processors and web pages write it: it is the program."""
         option, value = ([word.text for word in self.rest[:2]] + ["", ""])[:2]
-        name = option.lstrip(_TYPOGRAPHY)
+        if self.unrecognised.lstrip("-").startswith(tuple(_TYPOGRAPHY)):
+            option, value = self.unrecognised, ""
+        name = option.lstrip("-" + _TYPOGRAPHY)
         if name != option:
             right = "--" + printable(name.lstrip("-"), 80)
             self.problems.append(OptionProblem(self.command, printable(option, 80), printable(value, 80), right))

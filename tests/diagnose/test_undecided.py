@@ -183,6 +183,7 @@ def test_an_error_of_unknown_rank_is_that_of_the_one_silent_rank(
     [
         ("Connection closed by peer [127.0.0.1]:16266", [1]),
         ("op.preamble.length <= op.nbytes. 28 vs 20", []),  # gloo aborts a rank over the size that another one has
+        ("bad file", []),  # none lost it
     ],
 )
 def test_a_rank_that_aborts_without_a_message(other: str, blamed: list[int]) -> None:

@@ -56,8 +56,11 @@ def _exit_codes(case: Case) -> dict[int, tuple[str, Event, str]]:
 
 
 def _is_own_end(case: Case, block: FailureBlock) -> bool:
-    code = block.exit_code or 0
-    return code > 0 or (code == ABORTED and block.first and not case.aborts_on_others)
+    """It ended with an exit code; or is the only one that aborted, while others lost it."""
+    if block.exit_code != ABORTED:
+        return (block.exit_code or 0) > 0
+    is_alone = block.first and sum(other.exit_code == ABORTED for other in case.failure_blocks) == 1
+    return is_alone and not case.aborts_on_others and any(map(case.waits, case.processes))
 
 
 def _exited_by_local_rank(case: Case) -> list[Cause]:

@@ -15,8 +15,8 @@ import pytest
 
 from doctor.remote.runtime.stack_frames import is_of_program, without_own_frames
 from doctor.watch.attach.inspector import awaited_processes
-from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, other_ends, related
-from doctor.watch.attach.inspector.rank_state import awaited_links
+from doctor.watch.attach.inspector.awaited_processes import Helpers, far_end, lock_holders, other_ends, related
+from doctor.watch.attach.inspector.rank_state import awaited_links, sleeps_for
 
 SERVER = """
 import os, socket, sys, time
@@ -189,3 +189,30 @@ def test_frames_of_the_hook_are_shown_nowhere() -> None:
     assert without_own_frames(f'  File "{own}", line 52, in all_reduce\n    return original(tensor)\n{users}') == users
     assert not is_of_program(own) and not is_of_program("doctor-watch/groups.py")
     assert is_of_program("/x/doctor-watch-demo/t.py") and is_of_program("/x/doctor-watch/t.py")
+
+
+LOCKED_BY_CHILD = """
+import fcntl, os, time
+first, second = open("kept", "w"), open("kept")
+if not os.fork():
+    fcntl.lockf(first, fcntl.LOCK_EX)
+    print("locked", flush=True)
+    time.sleep(200)
+time.sleep(0.5)
+with open("kept", "w") as taker:
+    fcntl.lockf(taker, fcntl.LOCK_EX)
+"""
+
+
+def test_who_keeps_the_lock_of_a_file_is_awaited_a_child_as_well(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", LOCKED_BY_CHILD]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=tmp_path, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"locked\n"
+            until(lambda: lock_holders(process.pid))  # type: ignore[no-untyped-call]
+            helpers = Helpers({process.pid: {}})  # type: ignore[no-untyped-call]
+            awaited = helpers.awaited(process.pid)  # type: ignore[no-untyped-call]
+            assert 0 < sleeps_for(process.pid, process.pid, awaited) <= 200  # type: ignore[no-untyped-call]
+            assert helpers.ran(process.pid, "lock") == 0.0  # type: ignore[no-untyped-call]
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)

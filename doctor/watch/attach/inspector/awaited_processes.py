@@ -209,4 +209,4 @@ class Helpers:
         """Seconds that the busiest of those ran that a rank may wait for. ``call``: what it is in."""
         pids = related(pid, self.of_others(pid, self.others)) if call == "sleep" else self.answering[pid]
         now = has_run(pids)
-        return max([now[other] - self.before[other] for other in pids] or [0.0])
+        return max([now[other] - self.before.get(other, now[other]) for other in pids] or [0.0])  # a child has its own

@@ -97,7 +97,7 @@ def unlike(
         of_host = [event for event in events if isinstance(event, TorchImported)]
         differ = len({tuple(alike(name, event) for name in names) for event in of_host}) > 1
         for event in of_host:
-            place = f"rank {event.rank} ({host})" if differ and event.rank >= 0 else host
+            place = filled("{0} (rank {1})", host, event.rank) if differ and event.rank >= 0 else host
             imported.setdefault(place, []).append(event)
             ranks[place] = plan.ranks_by_host.get(host, ()) if place == host else [event.rank]
     places, sentence = unlike_interpreters(imported, plan.backend, names)

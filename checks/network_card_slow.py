@@ -29,8 +29,9 @@ def network_card_slow(cards: PerHost[NetworkCards], bonds: PerHost[Bonds] | None
     ## Source
     `speed` (Mbit/s) and `duplex` of /sys/class/net/NAME (Linux ABI, sysfs-class-net), of cards with a link; the
     majority of hosts with a card of that name is the norm. The one slower port among four or more of one kind of card
-    on a host is a finding as well, from 25 Gbit/s on; two of them are meant so. /proc/net/bonding (drivers/net/bonding/bond_procfs.c of
-    Linux): the status of each member, its speed where all members carry packets, and its aggregator.
+    on a host is a finding as well, from 25 Gbit/s on; two of them are meant so. /proc/net/bonding
+    (drivers/net/bonding/bond_procfs.c of Linux): the status of each member, its speed where all members carry packets,
+    and its aggregator.
     """
     named: set[Place] = set()
     for finding in (*_unlike_others(cards), *_of_bonds(bonds or {})):

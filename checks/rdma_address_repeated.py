@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.addresses import is_plain_address, plain_address
 from doctor.engine.grouping import lists_by_key
 from doctor.facts.gpu import GpuCards
@@ -50,7 +50,7 @@ def rdma_address_repeated(
                 "{ports} have one address, {address}",
                 hosts=list(hosts),
                 host=host,
-                ports=[f"{device.name} of {host}" for host, (device, _) in hosts.items()],
+                ports=[filled("{0} of {1}", device.name, host) for host, (device, _) in hosts.items()],
                 address=address,
                 interface=hosts[host][1],
                 expected="one host for each address",

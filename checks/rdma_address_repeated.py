@@ -7,10 +7,11 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.rdma import RdmaDevice, RdmaPorts, chosen_ports
 from doctor.job import LaunchConfig
 
+ADVISORY = ("gpus",)
 ONE_HOST = "only one host: no other can have its addresses"
 
 
-@check(severity=ERROR, area="addresses", single_host=ONE_HOST, advisory=("gpus",))
+@check(severity=ERROR, area="addresses", single_host=ONE_HOST, advisory=ADVISORY)
 def rdma_address_repeated(
     adapters: PerHost[RdmaPorts], gpus: PerHost[GpuCards] | None, launch: LaunchConfig
 ) -> Iterator[Finding]:

@@ -19,8 +19,8 @@ def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Findin
     ## What to do
     - Power: on {host}, `nvidia-smi --query-gpu=index,power.limit --format=csv` shows each GPU's. Set that of the
       others: `nvidia-smi -pl {expected}`; it is lost at a restart, and without persistence mode earlier.
-    - Clock: on {host}, `nvidia-smi -q -d CLOCK` shows each GPU's. `nvidia-smi -rac` sets the driver's own; where the
-      others have another one, `nvidia-smi -ac` with their clocks of memory and processors.
+    - Clock: on {host}, `nvidia-smi -q -d CLOCK` shows each GPU's. Set that of the others: `nvidia-smi -i {gpu} -ac
+      $(nvidia-smi -i {gpu} --query-gpu=clocks.applications.memory --format=csv,noheader,nounits),{expected}`.
 
     ## Source
     `current_power_limit` and `applications_clocks` of `nvidia-smi -q -x`; the majority is the norm, so that a limit

@@ -1,16 +1,17 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.addresses import is_plain_address, plain_address
 from doctor.engine.grouping import lists_by_key
 from doctor.facts.gpu import GpuCards
 from doctor.facts.rdma import RdmaDevice, RdmaPorts, chosen_ports
 from doctor.job import LaunchConfig
 
+ADVISORY = ("gpus",)
 ONE_HOST = "only one host: no other can have its addresses"
 
 
-@check(severity=ERROR, area="addresses", single_host=ONE_HOST, advisory=("gpus",))
+@check(severity=ERROR, area="addresses", single_host=ONE_HOST, advisory=ADVISORY)
 def rdma_address_repeated(
     adapters: PerHost[RdmaPorts], gpus: PerHost[GpuCards] | None, launch: LaunchConfig
 ) -> Iterator[Finding]:
@@ -50,7 +51,7 @@ def rdma_address_repeated(
                 "{ports} have one address, {address}",
                 hosts=list(hosts),
                 host=host,
-                ports=[f"{device.name} of {host}" for host, (device, _) in hosts.items()],
+                ports=[filled("{0} of {1}", device.name, host) for host, (device, _) in hosts.items()],
                 address=address,
                 interface=hosts[host][1],
                 expected="one host for each address",

@@ -194,8 +194,9 @@ def slower_sibling(numbers: Mapping[tuple[str, Any], float], template: str, devi
     >>> print(*slower_sibling(lanes, "{slot} has {observed} lanes; {count} of {total} have {expected}", "slot"))
     b has 2 lanes; 3 of 4 have 4
     """
+    of_host = lists_by_key((host, number) for (host, _), number in numbers.items())
     for finding in below_usual(numbers, template, device):
-        siblings = [number for (host, _), number in numbers.items() if host == finding.hosts[0]]
+        siblings = of_host[finding.hosts[0]]
         if len(siblings) >= FEWEST and sum(number < finding.values["expected"] for number in siblings) == 1:
             yield finding
 

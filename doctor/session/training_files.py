@@ -29,7 +29,7 @@ from doctor.job.training.assemble import (
     named_configurations,
     read_configuration,
 )
-from doctor.job.training.data_paths import named_data
+from doctor.job.training.configurations import named_data
 from doctor.job.training.python_code import read_python
 from doctor.job.training.tree import UnreadableFile
 from doctor.session.code_revision import code_of_line

@@ -52,7 +52,7 @@ def unlike_calls(case: Case) -> list[Cause] | Undecidable:
     """
     for name, calls in sorted(last_calls(case).items()):
         waited = [call for call in calls if str(call.sequence) in _timed_out(case, call.member.process)]
-        for number in sorted({call.sequence for call in waited} if name else ()):
+        for number in dict.fromkeys(call.sequence for call in waited if name):
             verdict = _different([call for call in waited if call.sequence == number])
             if verdict:
                 return verdict

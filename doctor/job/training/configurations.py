@@ -27,6 +27,15 @@ _OVERRIDDEN = frozenset(
     ("mindformers", "lightning", "nemo", "fsdp", "axolotl", "torchtune", "torchtitan", "transformers", "llamafactory")
 )
 """Frameworks whose command lines change values of their files."""
+_READ = re.compile(
+    r"\b(?:data(?:sets?)?|corpus|train|valid(?:ation)?|val|test|eval|inputs?|tokenizer|vocab|merges?|load|resume|restore|"
+    r"from|pretrained|weights|(?:base-)?model(?:-(?:name-or-)?path)?$)\b(?!.*cache)"
+)
+_WRITTEN = re.compile(r"\b(?:out|outputs?|saved?|logs?|logging|tensorboard|results?|dump|export|write)\b")
+"""Names of options whose path a program reads, and of those to which it writes: others tell nothing."""
+_IS_PATH = re.compile(r"\.{0,2}/[^$`*?{}]+\Z")
+_IS_FOLDER = re.compile(r"(?:out|output|save|dir|folder)\Z")
+_MOST_PATHS = 32
 MEGATRON_MARKS = frozenset(
     ("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "num-attention-heads")
 )
@@ -313,3 +322,22 @@ def refused_overrides(line: LaunchLine) -> Iterator[OptionProblem]:
         key, _, value = word.removeprefix("++").partition("=")
         if verl.get(key) in ("devices", "machines") and re.fullmatch(r"0+|[A-Za-z]\w{0,80}", value, re.ASCII):
             yield OptionProblem(line.program, key, value, filled("a whole number from {0}", 1))
+
+
+def named_data(line: LaunchLine) -> tuple[list[str], list[str]]:
+    """Paths that the program reads, and paths to which it writes, by the names of their options; at most 32 each.
+
+    >>> named_data(LaunchLine(text="", arguments=("--data", "/d/x.bin", "--save-dir=./out", "--lr", "1/2")))
+    (['/d/x.bin'], ['./out'])
+    """
+    arguments = Arguments(line.arguments, line.unresolved_arguments, "")
+    options = {**arguments.options, **arguments.overrides}
+    named = [(name.replace("_", "-"), option.value) for name, option in options.items()]
+    named += [("data", word) for word in arguments.positional]
+    paths = [(name, path) for name, path in named if isinstance(path, str) and "://" not in path]
+    written = [(name, path) for name, path in paths if _WRITTEN.search(name)]
+    results = [path for name, path in written if _IS_PATH.match(path) or _IS_FOLDER.search(name)]
+    inputs = [
+        path for name, path in paths if _READ.search(name) and _IS_PATH.match(path) and (name, path) not in written
+    ]
+    return inputs[:_MOST_PATHS], results[:_MOST_PATHS]

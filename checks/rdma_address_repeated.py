@@ -52,6 +52,7 @@ def rdma_address_repeated(
                 hosts=list(hosts),
                 host=host,
                 ports=[filled("{0} of {1}", device.name, host) for host, (device, _) in hosts.items()],
+                holder=min(hosts),
                 address=address,
                 interface=hosts[host][1],
                 expected="one host for each address",

@@ -168,12 +168,14 @@ def test_a_question_gets_the_given_values_by_their_names() -> None:
         "counts_gpus",
         "environ",
         "files",
+        "inputs",
         "is_started",
         "likely",
         "login",
         "module",
         "output",
         "program",
+        "results",
         *ProbeInputs.__struct_fields__,
     }
 

@@ -73,7 +73,14 @@ APART = {
     "visible-devices-wrong": "how many are visible is one of several rules",
 }
 
-WITHIN_A_HOST = {"gpu-mig-differs", "gpu-power-limit-differs", "gpu-product-mixed", "npu-frequency-differs"}
+WITHIN_A_HOST = {
+    "amd-gpu-settings-differ",
+    "gpu-mig-differs",
+    "gpu-power-limit-differs",
+    "gpu-product-mixed",
+    "gpu-vbios-differs",
+    "npu-frequency-differs",
+}
 """They compare the devices of one host as well."""
 
 
@@ -111,7 +118,8 @@ def test_every_check_that_compares_hosts_is_among_them_or_says_why_not() -> None
 
 def _imported(source: str) -> set[str]:
     nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom))
-    return {alias.name.replace("differing_npus", "differing") for node in nodes for alias in node.names}
+    of_devices = ("differing_npus", "differing_devices")
+    return {"differing" if alias.name in of_devices else alias.name for node in nodes for alias in node.names}
 
 
 @every_check

@@ -84,6 +84,7 @@ NOT_RUN = {
     "limits: root of a container may not raise them; the filters of the playbooks are tested": """* USER LimitMEMLOCK
         printf""",
     "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",
+    "as a person decides what lies in the way": "mv",
     "copies a file from this machine, or on the job's hosts": "{copy} cp",
     "run on a table, in tests/checks/test_rank_table_not_completed.py": "sed",
     "run below, in the place of a report": "hostname {unlimited}",

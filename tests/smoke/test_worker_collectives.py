@@ -67,7 +67,7 @@ class TracedComm(TracedComm):
         super().all_reduce(tensor, group, op)
         if self.rank == 2 and tensor.dtype == torch.int8:
             tensor[517] += 1
-        if self.rank == 1 and tensor.dtype == torch.float16:
+        if self.rank == 1 and tensor.dtype == torch.bfloat16:
             tensor[3] = float("nan")
 
     def broadcast(self, tensor, root, group):
@@ -111,7 +111,7 @@ EXPECTED_EVENTS = {
         "index": 517,
         "wrong": 1,
     },
-    "not a number": {"rank": 1, "op": "all_reduce", "dtype": "float16", "index": 3, "got": "nan", "wrong": 1},
+    "not a number": {"rank": 1, "op": "all_reduce", "dtype": "bfloat16", "index": 3, "got": "nan", "wrong": 1},
     "another root": {"op": "broadcast", "root": 3, "index": 0, "expected": 10.0, "got": 1.0, "numel": 1},
     "a transfer that stops early": {
         "rank": 1,

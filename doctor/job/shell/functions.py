@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from doctor.job.shell.blocks import without_functions
-from doctor.job.shell.reach import Left
+from doctor.job.shell.reach import NotReached
 from doctor.job.shell.tokens import Token
 
 
@@ -39,7 +39,7 @@ class Functions:
             if self.bodies.pop(name, None):
                 self._too_early.setdefault(name, []).append(line)
 
-    def each_not_called(self, is_followed: bool) -> Iterator[tuple[list[Token], Left | None]]:
+    def each_not_called(self, is_followed: bool) -> Iterator[tuple[list[Token], NotReached | None]]:
         """The bodies of others, and the call where the shell does not have it, if there is no other."""
         while self.not_called:
             name = next(iter(self.not_called))
@@ -49,4 +49,4 @@ class Functions:
             )
             count = sum(token.keyword == name for tokens in texts for token in tokens)
             is_left = lines and count <= len(lines) and is_followed
-            yield self.not_called.pop(name), Left(f"{name}()", lines[0]) if is_left else None
+            yield self.not_called.pop(name), NotReached(f"{name}()", lines[0]) if is_left else None

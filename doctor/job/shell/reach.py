@@ -23,7 +23,7 @@ CONDITIONS = ("if", "while", "until", "for", "&&", "||")
 _NUMERIC = {"-eq": "eq", "-ne": "ne", "-lt": "lt", "-le": "le", "-gt": "gt", "-ge": "ge"}
 
 
-class Left(NamedTuple):
+class NotReached(NamedTuple):
     """Why a command is not reached."""
 
     name: str
@@ -57,11 +57,11 @@ def _compared(words: Sequence[str], *, has_patterns: bool) -> bool | None:
         return bool(words[1]) is (words[0] == "-n")
     if len(words) != 3:
         return None
-    left, sign, right = words
-    if sign in ("=", "==", "!=") and not (has_patterns and _PATTERN.search(right)):
-        return (left == right) is (sign != "!=")
-    if sign in _NUMERIC and _NUMBER.fullmatch(left) and _NUMBER.fullmatch(right):
-        return bool(getattr(operator, _NUMERIC[sign])(int(left), int(right)))
+    first, sign, second = words
+    if sign in ("=", "==", "!=") and not (has_patterns and _PATTERN.search(second)):
+        return (first == second) is (sign != "!=")
+    if sign in _NUMERIC and _NUMBER.fullmatch(first) and _NUMBER.fullmatch(second):
+        return bool(getattr(operator, _NUMERIC[sign])(int(first), int(second)))
     return None
 
 
@@ -69,23 +69,23 @@ class Reach:
     """What is reached in the block that is read now, and in those around it."""
 
     def __init__(self) -> None:
-        self._levels: list[Left | None] = [None]
+        self._levels: list[NotReached | None] = [None]
         self._keywords = [""]
         self._taken = [False]
         """Whether a branch of the block surely runs."""
         self._value: bool | None = None
         """Of the commands that the operators before the present one join."""
         self._before = ""
-        self._operand: Left | None = None
+        self._operand: NotReached | None = None
         """The operator that leaves out the present command."""
 
     @property
-    def left(self) -> Left | None:
+    def not_reached(self) -> NotReached | None:
         """Why what is read now is not reached; None where it may be."""
         return next((level for level in (*self._levels, self._operand) if level), None)
 
     @contextmanager
-    def within(self, why: Left | None = None) -> Iterator[None]:
+    def within(self, why: NotReached | None = None) -> Iterator[None]:
         """For the commands of a function or of another text. ``why``: they are not reached."""
         saved = self._value, self._before, self._operand
         self.open()
@@ -124,7 +124,7 @@ class Reach:
     def begin(self, line: int) -> None:
         """A command begins."""
         skips = (self._before, self._value) in (("&&", False), ("||", True))
-        self._operand = Left(self._before, line) if skips else None
+        self._operand = NotReached(self._before, line) if skips else None
 
     def end(self, argv: Sequence[Word], line: int, following: str, *, in_text: bool, negates: bool) -> None:
         """``following``: the operator behind it. ``in_text``: of a function, a file."""
@@ -135,14 +135,14 @@ class Reach:
         leaves = {"exit": True, "exec": len(argv) > 1, "return": in_text, "break": in_loop, "continue": in_loop}
         self.leave(name, line, is_sure and leaves.get(name, False))
         if not self._operand:
-            own = outcome(argv) if following != "|" and self._before != "|" else None
-            own = own if own is None else own is not negates
+            result = outcome(argv) if following != "|" and self._before != "|" else None
+            result = result if result is None else result is not negates
             is_open = self._before in ("&&", "||") and not is_sure  # then it only decides by one of its outcomes
-            self._value = None if is_open and own is not (self._before == "||") else own
+            self._value = None if is_open and result is not (self._before == "||") else result
         self._operand = None
         self._before = following if following in ("&&", "||", "|") else ""
 
     def leave(self, name: str, line: int, is_sure: bool = True) -> None:
         """The rest of the innermost block is not reached."""
         if is_sure and self._levels[-1] is None:
-            self._levels[-1] = Left(name, line)
+            self._levels[-1] = NotReached(name, line)

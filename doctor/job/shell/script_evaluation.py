@@ -24,7 +24,7 @@ from doctor.job.shell.blocks import (
 from doctor.job.shell.flow import CommandParts, Flow
 from doctor.job.shell.functions import Functions
 from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
-from doctor.job.shell.reach import Left, Reach
+from doctor.job.shell.reach import NotReached, Reach
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
@@ -385,7 +385,7 @@ class _Evaluation:
         self.word_texts.update(token.keyword for token in tokens)
         self._nested(self.functions.add(tokens, self.word_texts))
 
-    def _nested(self, tokens: list[Token], why: Left | None = None) -> None:
+    def _nested(self, tokens: list[Token], why: NotReached | None = None) -> None:
         self.depth, after, depth = self.depth + 1, self.after, len(self.blocks)
         if self.after:
             self._open("function(", tokens[0].line if tokens else 0, certain=False)
@@ -401,7 +401,7 @@ class _Evaluation:
         while len(self.blocks) > depth:
             self._close()
 
-    def _in_function(self, body: list[Token], why: Left | None) -> None:
+    def _in_function(self, body: list[Token], why: NotReached | None) -> None:
         """Of a function that is not followed: as a branch."""
         self._open("function(", body[0].line if body else 0, certain=False)
         self._nested(body, why)
@@ -440,7 +440,7 @@ class _Evaluation:
                 open_values={name: word for name, word in exported.items() if word.pieces},
                 unset=frozenset(self.variables.unset - exported.keys()),
                 conditional=self._is_conditional(),
-                left_by=self.reach.left,
+                left_by=self.reach.not_reached,
                 is_repeated=not self.after and all(block.certain or block.keyword in LOOPS for block in self.blocks),
             )
         )

@@ -114,7 +114,7 @@ def job(make_fleet: Callable[..., Fleet]) -> Iterator[SlurmRanks]:
 def test_ranks_that_all_wait_are_undecided(job: SlurmRanks) -> None:
     code, report, _ = job.attach()
     assert (code, report["smoke"]["hosts"]) == (12, [{"host": host, "ranks": 2} for host in job.site.hosts])
-    assert all("py-spy" in entry["reason"] for outcome in report["outcomes"] for entry in outcome["unknown"])
+    assert all("stacks" in entry["reason"] for outcome in report["outcomes"] for entry in outcome["unknown"])
 
 
 def test_a_rank_that_is_stopped(job: SlurmRanks) -> None:
@@ -210,11 +210,8 @@ def test_who_computes_in_another_step_works_for_a_rank_that_looks_for_a_file(job
     groups = {"SLURM_PROCID__3": group.format("0/task_3"), "HELPER__1": group.format("1/task_0") if step else "ssh"}
     ends = "kill $(cat /tmp/helper); touch /tmp/score; sleep 1; rm /tmp/score /tmp/helper"
     with grouped(**groups), job.rank_3("kill -HUP $rank", ends):
-        if step:
-            assert "look again" in undecided(job)
-        else:
-            check, ranks, _, _ = job.finding()
-            assert (check, ranks) == ("smoke-rank-blocked", [3])
+        sentence = "works meanwhile" if step else "It looks again and again for something that may come yet"
+        assert sentence in undecided(job)
 
 
 def test_ranks_of_another_user_are_not_said_to_be_absent(job: SlurmRanks) -> None:

@@ -80,12 +80,23 @@ CHECKS = {"stop": "smoke-rank-stopped", "exit": "smoke-rank-left"}
 @pytest.mark.torch
 @pytest.mark.full
 @pytest.mark.parametrize("world", [4, 8])
-@pytest.mark.parametrize("fault", ["stop", "loop", "sleep", "fifo", "input", "pdb", "exit", "loader"])
+@pytest.mark.parametrize("fault", ["stop", "sleep", "fifo", "input", "pdb", "exit", "loader"])
 def test_the_odd_rank(tmp_path: Path, fault: str, world: int) -> None:
     culprit = sum(map(ord, fault)) % world
     ranks, report = odd_ranks(tmp_path / "job", fault, culprit, world)
     assert ranks == [culprit]
     assert report["outcomes"][0]["check"] in (CHECKS.get(fault, "smoke-rank-blocked"), "smoke-input-stalled")
+
+
+@pytest.mark.torch
+@pytest.mark.full
+def test_an_endless_loop_is_undecided_without_stacks_and_named(tmp_path: Path) -> None:
+    """It may be an evaluation: only its stack, at one place all the time, would tell."""
+    ranks, report = odd_ranks(tmp_path / "job", "loop", 2, 4)
+    assert (ranks, report["exit"]) == ([], 12)
+    assert any(note.startswith("rank 2 ") and "wait" in note for note in report["smoke"]["notes"]), report["smoke"][
+        "notes"
+    ]
 
 
 @pytest.mark.torch

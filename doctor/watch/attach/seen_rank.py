@@ -73,9 +73,11 @@ class SeenRank(msgspec.Struct, frozen=True):
     def goes_on_in(self) -> float:
         """Seconds until what it waits for, or its call, ends by itself; infinite where nothing shows that it does.
 
-        The limit of a loader's call is for a look at its workers, and that of a server for others than who asked it.
+        The limit of a loader's call is for a look at its workers, as that of any who waits for a process of the host,
+        and that of a server for others than who asked it.
         """
-        limits = [] if self.does.kind == "loader" or self.report.requests else [self.report.ends_in]
+        of_another = self.does.kind == "loader" or self.report.requests or self.report.answering
+        limits = [] if of_another else [self.report.ends_in]
         may_end = self.does.kind in ("child", "loader", "wait", "file", "sleep")
         return min((each for each in (*limits, self.report.sleeps_for) if may_end and each >= 0), default=math.inf)
 

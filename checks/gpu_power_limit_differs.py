@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.analysis.majority import below_usual, differing
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.gpu import GpuInventory
 
 CAUSES = {
@@ -29,7 +30,8 @@ def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Findin
     listed = {(host, gpu.index): gpu for host, host_gpus in inventory.items() for gpu in host_gpus.gpus}
     for product in sorted({gpu.name for gpu in listed.values()}):
         limits = {place: gpu.power_limit for place, gpu in listed.items() if gpu.name == product and gpu.power_limit}
-        highest = {host: max(watts for (own, _), watts in limits.items() if own == host) for host, _ in limits}
+        by_host = lists_by_key((host, watts) for (host, _), watts in limits.items())
+        highest = {host: max(watts) for host, watts in by_host.items()}
         if len(highest) > 1:
             template = "the power limit of its {product} is {observed} W; {count} of {total} hosts have {expected} W"
             watts_of = {host: f"{watts:g}" for host, watts in highest.items()}

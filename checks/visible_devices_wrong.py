@@ -95,17 +95,17 @@ def _no_such_name(host: str, variable: str, value: str, place: int, launch: Laun
 def _not_enough(host: str, variable: str, value: str, count: int, left: int, launch: LaunchConfig) -> Iterator[Finding]:
     """None at all, which a job on CPUs may mean, or ``left`` devices, where more ranks than these start."""
     ranks = launch.ranks_per_host
-    if left and isinstance(ranks, int) and launch.launchers and ranks > left:
-        yield Finding(
-            "{variable} leaves {left} devices for {ranks} ranks",
-            hosts=(host,),
-            variable=variable,
-            left=left,
-            ranks=ranks,
-            observed=value,
-            expected=filled("{0} devices, one for each rank", ranks),
-        )
     if left:
+        if isinstance(ranks, int) and launch.launchers and ranks > left:
+            yield Finding(
+                "{variable} leaves {left} devices for {ranks} ranks",
+                hosts=(host,),
+                variable=variable,
+                left=left,
+                ranks=ranks,
+                observed=value,
+                expected=filled("{0} devices, one for each rank", ranks),
+            )
         return
     yield Finding(
         "{variable} is {observed}, which leaves the job no device; the host has {count}"

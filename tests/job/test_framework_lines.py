@@ -10,6 +10,8 @@ import pytest
 from doctor.engine.record import LaunchOptions
 from doctor.environment.job_environment import of_launch_line
 from doctor.job.job_script import read_job_script
+from doctor.job.launch_line import LaunchCall
+from doctor.job.training.assemble import _of_deepspeed
 
 Row = tuple[str, tuple[str, ...], int | None, int | None, int | None, str, str]
 NODES = "env NPROC_PER_NODE=8 NNODES=2 NODE_RANK=0 MASTER_ADDR=n1 MASTER_PORT=29510"
@@ -82,3 +84,10 @@ def test_a_variable_that_only_a_shell_computes_is_not_the_default() -> None:
     assert "$(wc -l <hosts)" in line.unresolved["torchrun nnodes"]
     line = read_job_script("NNODES=$X MASTER_ADDR=$Y NPROC_PER_NODE=4 swift sft --model m\n").job_line
     assert line and (line.nodes, line.launchers[0].master_addr) == (None, "")
+
+
+def test_a_count_of_a_hostfile_stands_in_its_first_line() -> None:
+    """Line 9, which the text ``h:10`` would precede."""
+    call = LaunchCall(launcher="deepspeed", command="deepspeed", hostfile="h")
+    settings = _of_deepspeed(call, [(number, f"w{number} slots=8") for number in range(9, 12)], "")
+    assert {setting.where for setting in settings.values()} == {"h:9"}

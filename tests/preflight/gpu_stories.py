@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -134,18 +135,18 @@ def tell(name: str, python: str) -> str:
     return f"{mark} {name}: {times}\n   {doctor.out.strip()[:400]}"
 
 
-def main() -> None:
-    """Runs the stories, several at once."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def conduct(description: str | None, names: Iterable[str], tell: Callable[[str, str], str], jobs: int) -> None:
+    """Prints what ``tell`` says of each name with the chosen interpreter, several at once."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--python", default=sys.executable, help="with torch for CUDA")
-    parser.add_argument("--jobs", type=int, default=8)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of the stories")
+    parser.add_argument("--jobs", type=int, default=jobs)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of those that there are")
     options = parser.parse_args()
     os.environ["DOCTOR_HISTORY"] = "off"
     with ThreadPoolExecutor(options.jobs) as pool:
-        for lines in pool.map(lambda name: tell(name, options.python), options.names or STORIES):
+        for lines in pool.map(lambda name: tell(name, options.python), options.names or names):
             print(lines, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    conduct(__doc__, STORIES, tell, jobs=8)

@@ -8,16 +8,15 @@ settings is changed. Of each case: the exit code, the host with the fault, and w
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.preflight.gpu_stories import conduct
 
 TESTBED = Path(__file__).parents[1] / "hosts/testbed.py"
 FILES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
@@ -82,17 +81,5 @@ def tell(name: str, python: str) -> str:
     return "\n   ".join([f"{name}: exit {ended.returncode}, the fault is on {culprit}", *lines[:4]])
 
 
-def main() -> None:
-    """Runs the cases, several at once."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", default=sys.executable, help="with torch for CUDA")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of the cases")
-    options = parser.parse_args()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for text in pool.map(partial(tell, python=options.python), options.names or CASES):
-            print(text, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    conduct(__doc__, CASES, tell, jobs=2)

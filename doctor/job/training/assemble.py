@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -395,11 +396,11 @@ def _of_deepspeed(call: LaunchCall, entries: Sequence[tuple[int, str]], include:
     absent = [host for host in call.hosts if host not in slots] if slots and "include" in call.options else []
     if absent:
         return {"bad_entry": Setting("--include", printable(absent[0], 80), include)}
-    least, place = min(slots.values(), default=(0, ""))
+    least, place = min(slots.values(), key=itemgetter(0), default=(0, ""))
     settings = {"slots": Setting("slots", least, place)} if least else {}
     is_open = any("$" in call.unresolved.get(name, "") for name in _CHOOSE)
     if slots and not is_open and not any(name in call.options for name in _CHOOSE):
-        first = min(place for _, place in slots.values())
+        _, first = next(iter(slots.values()))
         settings["nodes"] = Setting("hosts", len(slots), first)
         settings["world_size"] = Setting("slots", sum(count for count, _ in slots.values()), first)
         if len({count for count, _ in slots.values()}) == 1:

@@ -71,6 +71,11 @@ def test_a_check_is_shown_with_what_mends_it(site: Path, explain: Any) -> None:
     assert "\nFixes\n" not in explain("explain", "syn-queue-short", "--playbooks", str(site / "playbooks"))
 
 
+def test_a_signature_is_explained_with_folders_of_the_site_too(site: Path, explain: Any) -> None:
+    page = explain("explain", "nccl-shm-full", "--playbooks", str(site / "playbooks"))
+    assert page.startswith("nccl-shm-full: ")
+
+
 def test_a_playbook_is_explained(site: Path, explain: Any) -> None:
     page = explain("explain", "switch-lamps-on", "--playbooks", str(site / "playbooks"))
     assert page.startswith("switch-lamps-on: Lamps")

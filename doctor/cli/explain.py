@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from doctor.cli.explain_search import explain_text
+from doctor.cli.fast_explain import explanation
 from doctor.cli.shared_options import ChecksOption, PlaybooksOption
 from doctor.engine.catalog import check_files, load_check
 from doctor.engine.check_files import AREAS
@@ -21,8 +22,8 @@ from doctor.remedy.catalog import playbooks_for
 from doctor.report.explain.checks import check_page
 from doctor.report.explain.examples import read_examples
 from doctor.report.explain.playbooks import playbook_page
-from doctor.report.explain.topics import localized_page, render, title, topics
-from doctor.report.layout.terminal import page_width, topic_width
+from doctor.report.explain.topics import title, topics
+from doctor.report.layout.terminal import page_width
 from doctor.session.select_checks import load_errors_as_input_errors, load_playbook_catalog
 
 TOPICS = topics()
@@ -40,24 +41,24 @@ def command(
 
 
 def _explain(name: str, checks: Sequence[Path], playbooks: Sequence[Path]) -> None:
+    page = None
     with load_errors_as_input_errors(checks):
         paths = {path.stem.replace("_", "-"): path for path, _ in check_files(checks)}
-        if name in TOPICS and name not in paths:
-            return write_stdout(render(localized_page(TOPICS[name]).read_text("utf-8"), topic_width()))
         remedies = load_playbook_catalog(playbooks, checks)
         if name in paths:
             example = read_examples().get(name)
             page = check_page(load_check(paths[name]), playbooks_for(remedies, name), example, page_width())
-            return write_stdout(page)
-    for playbook in remedies:
-        if playbook.name == name:
-            return write_stdout(playbook_page(playbook, page_width()))
-    error = _unknown_name(name, (*paths, *(playbook.name for playbook in remedies)))
-    is_name = re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)
-    is_misspelt = re.fullmatch(r"[a-z]+", name) and ("did you mean" in str(error) or name in AREAS)
-    if name and not (is_name or is_misspelt) and (page := explain_text(name)):
-        return write_stdout(page)
-    raise error
+        elif name not in TOPICS:
+            page = next((playbook_page(book, page_width()) for book in remedies if book.name == name), None)
+    page = page or explanation(name)
+    if page is None:
+        error = _unknown_name(name, (*paths, *(playbook.name for playbook in remedies)))
+        is_name = re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)
+        is_misspelt = re.fullmatch(r"[a-z]+", name) and ("did you mean" in str(error) or name in AREAS)
+        page = explain_text(name) if name and not (is_name or is_misspelt) else ""
+        if not page:
+            raise error
+    write_stdout(page)
 
 
 command.__doc__ = f"{command.__doc__}\n\n{TOPIC_LINES}"

@@ -6,7 +6,7 @@ A file that does not look as usual is loaded after all, so that the list is righ
 from __future__ import annotations
 
 import os
-import sys
+from typing import NamedTuple
 
 from doctor.engine.check_files import bundled_check_paths, by_area, read_declaration
 from doctor.engine.language import localized
@@ -19,26 +19,13 @@ if TYPE_CHECKING:
     from doctor.cli.search import SearchText
 
 
-class CheckListEntry:
-    """One line of the list. A plain class: importing typing or dataclasses would take longer than the list itself."""
+class CheckListEntry(NamedTuple):
+    """One line of the list."""
 
-    __slots__ = ("area", "claim", "name", "severity")
-
-    def __init__(self, name: str, severity: str, area: str, claim: str) -> None:
-        self.name, self.severity, self.area, self.claim = name, severity, area, claim
-
-    def fields(self) -> tuple[str, str, str, str]:
-        """Name, severity, area, claim."""
-        return self.name, self.severity, self.area, self.claim
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CheckListEntry) and self.fields() == other.fields()
-
-    def __hash__(self) -> int:
-        return hash(self.fields())
-
-    def __repr__(self) -> str:
-        return f"CheckListEntry{self.fields()}"
+    name: str
+    severity: str
+    area: str
+    claim: str
 
 
 def _stem(path: str | os.PathLike[str]) -> str:
@@ -75,7 +62,7 @@ def check_list(words: Sequence[str] = ()) -> str:
 
     Raises: CommandError, exit code 1, when no check has the words.
     """
-    columns = terminal_columns(sys.stdout, os.environ)
+    columns = terminal_columns()
     if not words:
         return format_check_list([read_list_entry(path) for path in bundled_check_paths()], columns)
     from doctor.cli.search import search

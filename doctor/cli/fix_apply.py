@@ -228,5 +228,5 @@ def _show_plan(plan: FixPlan, display: DisplayOptions) -> None:
         return write_stdout(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
 
     terminal = detect_terminal(sys.stdout, display.color, os.environ)
-    width = terminal_columns(sys.stdout, os.environ)
+    width = terminal_columns()
     return write_stdout(render_plan.plan_text(plan, terminal.colour, display.verbose, width))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Annotated
@@ -57,7 +56,7 @@ def command(
         return write_stdout(render_json(HistoryPage((), (), (), damaged)) if as_json else f"{text}{unread}")
     hosts, check = _subject(name, records)
     page = history_page(records, hosts=hosts, check=check, damaged=damaged)
-    return write_stdout(render_json(page) if as_json else render(page, terminal_columns(sys.stdout, os.environ), name))
+    return write_stdout(render_json(page) if as_json else render(page, terminal_columns(), name))
 
 
 def parse_start(text: str, now: datetime) -> str:

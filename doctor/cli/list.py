@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -60,7 +58,7 @@ def command(
 
         names = {entry.name for entry in entries}
         return write_stdout(listing_json(check for check in load_catalog(checks) if check.name in names))
-    columns = terminal_columns(sys.stdout, os.environ)
+    columns = terminal_columns()
     return write_stdout(format_matches(entries, columns) if search_words else format_check_list(entries, columns))
 
 
@@ -74,7 +72,7 @@ def _list_signatures(words: list[str], as_json: bool) -> None:
         import json
 
         return write_stdout(json.dumps([msgspec.to_builtins(signature) for signature in catalog], indent=1))
-    text = signature_list(catalog, words, terminal_columns(sys.stdout, os.environ))
+    text = signature_list(catalog, words, terminal_columns())
     if not text:
         raise typer.Exit(1)
     return write_stdout(text)
@@ -94,7 +92,7 @@ def _list_playbooks(
         playbooks = search(
             words, [SearchText(book, book.name, book.title, playbook_page(book)) for book in playbooks], "playbook"
         )
-    columns = terminal_columns(sys.stdout, os.environ)
+    columns = terminal_columns()
     if as_json:
         return write_stdout(playbook_list_json(playbooks))
     if words:

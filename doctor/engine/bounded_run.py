@@ -53,16 +53,21 @@ def run_bounded(
 def _await_end(child: subprocess.Popen[bytes], deadline: float, seconds: float) -> None:
     """Raises: subprocess.TimeoutExpired."""
     pause = 0.001
-    while not _has_ended(child):
+    while not has_ended(child):
         if time.monotonic() > deadline:
             raise subprocess.TimeoutExpired(child.args, seconds)
         time.sleep(pause)
         pause = min(pause * 2, 0.05)
 
 
-def _has_ended(child: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended; it is not reaped."""
-    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether the child has ended; it is not reaped."""
+    if child.returncode is not None:
+        return True
+    try:
+        return bool(os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+    except ChildProcessError:
+        return True
 
 
 def _read(child: subprocess.Popen[bytes], deadline: float, limit: int, seconds: float) -> tuple[bytes, bytes]:
@@ -75,10 +80,10 @@ def _read(child: subprocess.Popen[bytes], deadline: float, limit: int, seconds: 
             os.set_blocking(handle, False)
             selector.register(handle, selectors.EVENT_READ)
         while selector.get_map():
-            has_ended = _has_ended(child)
+            ended = has_ended(child)
             if time.monotonic() > deadline:
                 raise subprocess.TimeoutExpired(child.args, seconds)
-            ready = selector.select(0.0 if has_ended else min(max(deadline - time.monotonic(), 0), 0.1))
+            ready = selector.select(0.0 if ended else min(max(deadline - time.monotonic(), 0), 0.1))
             for key, _ in ready:
                 chunk = os.read(key.fd, _CHUNK)
                 outputs[key.fd] += chunk
@@ -86,6 +91,6 @@ def _read(child: subprocess.Popen[bytes], deadline: float, limit: int, seconds: 
                     selector.unregister(key.fd)
             if len(out) + len(err) > limit:
                 raise TooMuchOutput(filled("more than {0} bytes", limit))
-            if has_ended and not ready:
+            if ended and not ready:
                 break
     return bytes(out), bytes(err)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from doctor.config.atomic_write import write_atomic
-from doctor.config.file import state_folder
+from doctor.config.file import distrusted, state_folder
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
@@ -86,16 +86,8 @@ def require_private(plan_folder: Path) -> None:
         inner = [plan_folder / name for name in sorted(os.listdir(plan_folder))]
         for path in (plan_folder.parent.parent, plan_folder.parent, plan_folder, *inner):
             status = path.lstat()
-            problem = ""
-            if status.st_uid not in (os.geteuid(), 0):
-                problem = filled("belongs to user {0}; expected one of your own", status.st_uid)
-            elif status.st_mode & 0o022:
-                problem = filled(
-                    "can be written by others (mode {0}); expected 0700 or 0600", f"{stat.S_IMODE(status.st_mode):04o}"
-                )
-            elif path in inner and not stat.S_ISREG(status.st_mode):
-                problem = "is not a regular file"
-            if problem:
+            is_irregular = path in inner and not stat.S_ISREG(status.st_mode)
+            if problem := distrusted(status) or ("is not a regular file" if is_irregular else ""):
                 raise PlanStoreError(filled("{0} {1}", printable_excerpt(str(path), 200), problem))
     except OSError as error:
         raise PlanStoreError(filled("{0}: {1}", printable_excerpt(str(plan_folder), 200), error.strerror)) from None

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from doctor.config.file import state_folder
+from doctor.config.file import distrusted, state_folder
 from doctor.engine.decoding import inflate
 from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
@@ -153,8 +153,5 @@ def _make(path: Path) -> None:
 
 
 def _require_private(handle: int) -> None:
-    status = os.fstat(handle)
-    if status.st_uid != os.geteuid():
-        raise OSError(0, filled("belongs to user {0}; expected your own", status.st_uid))
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OSError(0, filled("others can write it (mode {0}); expected 0700", f"{stat.S_IMODE(status.st_mode):04o}"))
+    if problem := distrusted(os.fstat(handle)):
+        raise OSError(0, problem)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from doctor.engine.bounded_run import has_ended
 from doctor.engine.texts import filled
 from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import MAX_KEPT_STDERR, LineSession, run_to_end
@@ -88,16 +89,6 @@ def _kill(*children: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _GRACE
         while number == signal.SIGTERM and time.monotonic() < deadline and not all(map(has_ended, children)):
             time.sleep(0.002)
-
-
-def has_ended(child: subprocess.Popen[bytes]) -> bool:
-    """Whether the child has ended; it is not reaped."""
-    if child.returncode is not None:
-        return True
-    try:
-        return bool(os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
-    except ChildProcessError:
-        return True
 
 
 class _FileChannel:

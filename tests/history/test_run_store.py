@@ -163,7 +163,7 @@ class TestFolder:
     def test_another_users_is_refused_and_nothing_is_made_in_their_home(self, tmp_path: Path) -> None:
         with opened(tmp_path / "theirs"):
             os.chown(tmp_path / "theirs" / "doctor", 1234, 1234)
-        with pytest.raises(NoHistory, match="belongs to user 1234"), opened(tmp_path / "theirs"):
+        with pytest.raises(NoHistory, match="is owned by user 1234"), opened(tmp_path / "theirs"):
             pass
         home = tmp_path / "home"
         home.mkdir()

@@ -22,9 +22,9 @@ MIN_ROOM = 24
 """Columns; where fewer remain for a list's last column, it goes below the others."""
 
 
-def terminal_columns(stream: TextIO, environ: Mapping[str, str]) -> int:
-    """Columns of the terminal behind ``stream``, or of ``COLUMNS``, at most `MAX_WIDTH`; 0 for a file or a pipe."""
-    return terminal_width(stream, environ) if is_terminal(stream) else 0
+def terminal_columns() -> int:
+    """Columns of the terminal behind stdout, or of ``COLUMNS``, at most `MAX_WIDTH`; 0 for a file or a pipe."""
+    return terminal_width(sys.stdout, os.environ) if is_terminal(sys.stdout) else 0
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -98,9 +98,9 @@ def _colour(tty: bool, color: str, environ: Mapping[str, str]) -> bool:
 
 def topic_width() -> int:
     """Columns of the terminal; 80 in a pipe."""
-    return terminal_columns(sys.stdout, os.environ) or 80
+    return terminal_columns() or 80
 
 
 def page_width() -> int:
     """Columns of the terminal; 100 in a pipe."""
-    return terminal_columns(sys.stdout, os.environ) or 100
+    return terminal_columns() or 100

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from doctor.engine.bounded_run import has_ended
 from doctor.engine.quantities import seconds_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
@@ -26,7 +27,7 @@ from doctor.transport.conversation import BURST, MAX_KEPT_STDERR, RATE, SILENCE
 from doctor.transport.launcher.carrier.carried_commands import WINDOW
 from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.launcher import KnowsWays, Launcher, TaskOutput
-from doctor.transport.local import Children, has_ended
+from doctor.transport.local import Children
 
 _CHUNK = 1 << 16
 _ACKNOWLEDGE_BYTES = WINDOW // 4

@@ -6,7 +6,7 @@ A file that does not look as usual is loaded after all, so that the list is righ
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from collections import namedtuple
 
 from doctor.engine.check_files import bundled_check_paths, by_area, read_declaration
 from doctor.engine.language import localized
@@ -19,13 +19,8 @@ if TYPE_CHECKING:
     from doctor.cli.search import SearchText
 
 
-class CheckListEntry(NamedTuple):
-    """One line of the list."""
-
-    name: str
-    severity: str
-    area: str
-    claim: str
+CheckListEntry = namedtuple("CheckListEntry", ("name", "severity", "area", "claim"))
+"""One line of the list. Of ``collections``: importing typing or dataclasses would take longer than the list itself."""
 
 
 def _stem(path: str | os.PathLike[str]) -> str:

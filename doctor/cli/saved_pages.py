@@ -7,7 +7,6 @@ check that was changed since, is made by `doctor.cli.fast_list` and `doctor.cli.
 from __future__ import annotations
 
 import os
-import sys
 
 from doctor.engine.check_files import bundled_check_paths, bundled_path
 from doctor.engine.language import is_plain_english
@@ -67,7 +66,7 @@ def _check_list() -> str | None:
     from doctor.report.layout.terminal import terminal_columns
 
     entries = [CheckListEntry(*fields[:4]) for fields in rows.values()]
-    return format_check_list(entries, terminal_columns(sys.stdout, os.environ))
+    return format_check_list(entries, terminal_columns())
 
 
 def _size(path: str) -> str:

@@ -237,9 +237,7 @@ def test_a_journal_that_another_user_could_have_written_is_not_run(site: Site, p
         (folder / "undo.jsonl").rename(folder / "real")
         (folder / "undo.jsonl").symlink_to("real")
     output = site.fix("--undo", plan, "--yes", code=78)
-    assert (
-        "others can write it" in output or "is owned by user 65534" in output or "is not a regular file" in output
-    )
+    assert "others can write it" in output or "is owned by user 65534" in output or "is not a regular file" in output
     assert site.queue(site.hosts[0]) == 4096
 
 

@@ -42,10 +42,8 @@ def net_path_slow(answers: PerHost[NetworkAnswer], interfaces: PerHost[Interface
     A queueing discipline of one of these hosts, `netem` or `tbf`, is named where it does what the figure shows and
     not every host has one like it (RTM_GETQDISC).
     """
-    paths = measured_slow_paths(answers)
-    lossy = [set(path.hosts) for path in paths if path.figure == "retransmissions"]  # net-packets-lost reports them
-    for path in paths:
-        if path.figure != "retransmissions" and not any(hosts <= set(path.hosts) for hosts in lossy):
+    for path in measured_slow_paths(answers):
+        if path.figure != "retransmissions":  # net-packets-lost reports them, and what follows from them
             yield slow_path_finding(
                 path,
                 answers,

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.findings import measured_slow_paths, slow_path_finding
+from doctor.net.findings import measured_slow_paths, require_no_doubt, slow_path_finding
 
 ONE_HOST = "only one host: there is no other to connect to"
 
@@ -51,3 +51,4 @@ def net_path_slow(answers: PerHost[NetworkAnswer], interfaces: PerHost[Interface
                 "{confidence}, {measured} measurements){because}",
                 interfaces or {},
             )
+    require_no_doubt(answers, of_losses=False)

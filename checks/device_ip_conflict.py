@@ -59,7 +59,7 @@ def device_ip_conflict(
         if host_npu in interfaces and len(owners[interfaces[host_npu].ip]) == 1:
             cards[mac, interfaces[host_npu].network].append(host_npu)
     for (mac, _), claims in sorted(cards.items(), key=str):
-        if len(claims) > 1:
+        if len(claims) > 1 and mac.strip("0:"):
             yield Finding(
                 "{mac} is the hardware address of {owners}, in one network; expected one NPU",
                 hosts=list(dict.fromkeys(host for host, _ in claims)),

@@ -21,9 +21,6 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pattern: str
     words: tuple[str, ...]
     source: str
-    samples: tuple[str, ...]
-    emulated: tuple[str, ...] = ()
-    """Written from the format in ``source``, where no host's message was seen."""
     meaning: str = ""
     hours: int = 24
     cleared_by: str = ""

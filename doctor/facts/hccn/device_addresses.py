@@ -102,13 +102,6 @@ def _parse_ipv6(text: str) -> IPv6Interface | None:
     return None if interface.ip.is_unspecified or interface.ip.is_link_local else interface
 
 
-def _parse_mac(text: str) -> str | None:
-    mac = single_field("mac addr", text).lower()
-    if not re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", mac):
-        raise ValueError("no hardware address")
-    return None if mac == "00:00:00:00:00:00" else mac
-
-
 class DeviceMacs(Fact, frozen=True):
     """The hardware address of every NPU's network port, in lower case.
 
@@ -121,7 +114,9 @@ class DeviceMacs(Fact, frozen=True):
 
     by_npu: dict[int, str]
 
-    read = per_npu(_parse_mac)
+    read = per_npu(
+        lambda text: re.findall(r"^(?:[0-9a-f]{2}:){5}[0-9a-f]{2}$", single_field("mac addr", text).lower())[0]
+    )
 
 
 def _parse_gateway(text: str) -> Address | None:

@@ -32,6 +32,7 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unlisted: bool = False
     pci_class: str = ""
     before_start: int = 0
+    one_fault: bool = False
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

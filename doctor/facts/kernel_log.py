@@ -209,7 +209,7 @@ class KernelLog(Fact, frozen=True):
         ]
         lines = self._listed() if row.unlisted and matching else []
         named_lines = {id(line) for line, _ in lines}
-        named = [line.age for line, match in matching if named_device(match)]
+        named = [line.age for line, match in matching if row.one_fault and named_device(match)]
         for line, match in matching:
             device = named_device(match)
             if cleared.get(device, line.age) < line.age:
@@ -220,7 +220,7 @@ class KernelLog(Fact, frozen=True):
             ):
                 continue
             if not device and any(abs(age - line.age) <= NEAR for age in named):
-                continue  # what a driver says of the same, and without its device
+                continue
             groups = {name: text for name, text in match.groupdict().items() if text}
             newest = faults.get(device) or LoggedFault(
                 row, device, 0, line.age, line.text, groups, self.uptime - line.age

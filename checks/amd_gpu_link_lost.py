@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -50,9 +51,9 @@ def amd_gpu_link_lost(amd: AmdGpus) -> Iterator[Finding]:
 
 
 def _by_common_gpu(pairs: list[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
-    """Pairs as one GPU and its peers: the GPU that all pairs have in common, else each pair's first."""
-    common = [gpu for gpu in sorted({gpu for pair in pairs for gpu in pair}) if all(gpu in pair for pair in pairs)]
-    if common:
-        yield common[0], sorted(sum(pair) - common[0] for pair in pairs)
-    else:
-        yield from ((one, [other]) for one, other in pairs)
+    """Pairs as few GPUs, each with its peers: that which most pairs have in common, then that of most of the rest."""
+    while pairs:
+        counts = Counter(gpu for pair in pairs for gpu in pair)
+        gpu = max(sorted(counts), key=counts.__getitem__)
+        yield gpu, sorted(sum(pair) - gpu for pair in pairs if gpu in pair)
+        pairs = [pair for pair in pairs if gpu not in pair]

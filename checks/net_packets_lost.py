@@ -7,7 +7,7 @@ from doctor.facts.interfaces import Interfaces
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import assemble_matrix
-from doctor.net.findings import measured_slow_paths, slow_path_finding
+from doctor.net.findings import measured_slow_paths, require_no_doubt, slow_path_finding
 
 ONE_HOST = "only one host: there is no other to connect to"
 
@@ -61,3 +61,4 @@ def net_packets_lost(
                 interfaces or {},
                 losing_rule(ends, addresses or {}, rules or {}, addresses or {}),
             )
+    require_no_doubt(answers, of_losses=True)

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.findings import measured_slow_paths, slow_path_finding
+from doctor.net.findings import measured_slow_paths, require_no_doubt, slow_path_finding
 
 ONE_HOST = "only one host: there is no other to connect to"
 
@@ -42,10 +42,8 @@ def net_path_slow(answers: PerHost[NetworkAnswer], interfaces: PerHost[Interface
     A queueing discipline of one of these hosts, `netem` or `tbf`, is named where it does what the figure shows and
     not every host has one like it (RTM_GETQDISC).
     """
-    paths = measured_slow_paths(answers)
-    lossy = [set(path.hosts) for path in paths if path.figure == "retransmissions"]  # net-packets-lost reports them
-    for path in paths:
-        if path.figure != "retransmissions" and not any(hosts <= set(path.hosts) for hosts in lossy):
+    for path in measured_slow_paths(answers):
+        if path.figure != "retransmissions":  # net-packets-lost reports them, and what follows from them
             yield slow_path_finding(
                 path,
                 answers,
@@ -53,3 +51,4 @@ def net_path_slow(answers: PerHost[NetworkAnswer], interfaces: PerHost[Interface
                 "{confidence}, {measured} measurements){because}",
                 interfaces or {},
             )
+    require_no_doubt(answers, of_losses=False)

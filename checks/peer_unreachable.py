@@ -25,7 +25,7 @@ from doctor.job import LaunchConfig
 ALONE = "only one host: there is no other to connect to"
 TRIED: dict[str, tuple[str, ...]] = {"net-unreachable": (), "net-port-blocked": (), "net-answered-by-other": ()}
 NO_ANSWER = "no answer"
-CAUSES = {"duplicate-address": ("peers=pair",)}
+CAUSES = {"duplicate-address": ("peers=pair",), "interface-unreachable": ()}
 CARDS = ("hardware",)
 REFUSED_BY_KERNEL = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)))
 """As the kernel says it of its own routes: unreachable, prohibit and blackhole (ip-route(8), "Route types")."""

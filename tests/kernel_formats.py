@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from doctor.facts.kernel_faults import KernelFaultRow, compiled_pattern, fault_rows, says
 from doctor.facts.kernel_log import ERROR_LEVEL
+from tests.facts.kernel_samples import messages_of
 
 LEVELS = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "error": 3, "warn": 4, "warning": 4, "notice": 5, "info": 6}
 _LEVEL = re.compile(r"(?:^|_)(emerg|alert|crit|error|err|warning|warn|notice|info)(?:_once|_ratelimited|_rl|_dev)?$")
@@ -131,7 +132,7 @@ def kernel_formats(repository: str) -> str:
     lines = [f"# Linux {release(texts['Makefile'])}. {note} Written by python -m tests.vendor_tables.", COLUMNS]
     for row in rows:
         of_row = [shape for path in files[row.id] for shape in shapes[path]]
-        for sample in (*row.samples, *row.emulated):
+        for sample in messages_of(row.id):
             found = [shape for shape in of_row if shape.pattern.search(sample)]
             best = max(found, key=lambda shape: len(shape.literal), default=None)
             line = f"{row.id}\t{best.level}\t{best.path}\t{best.text}" if best else f"{row.id}\t-\t-\t{sample[:120]}"

@@ -66,6 +66,7 @@ NEEDED = frozenset(_READ.keys() - _SETTINGS)
 """Elements without which a GPU cannot be called healthy."""
 _BESIDE = (
     *("ecc_errors/aggregate/*", "temperature/memory_temp", "fb_memory_usage/*", "pci/replay_counter", "vbios_version"),
+    "uuid",
     *("clocks/*", "utilization/gpu_util", "utilization/memory_util"),
     *("gpu_power_readings/power_draw", "gpu_power_readings/instant_power_draw", "power_readings/power_draw"),
 )
@@ -77,7 +78,7 @@ _FORM = re.compile(
     re.I,
 )
 """Values of `_READ` as all drivers have them; what has another form is not understood."""
-_FREE = frozenset({"gpu_recovery_action", "vbios_version"})
+_FREE = frozenset({"gpu_recovery_action", "vbios_version", "uuid"})
 """Each text that is there counts."""
 _THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 

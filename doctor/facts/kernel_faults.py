@@ -21,9 +21,6 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pattern: str
     words: tuple[str, ...]
     source: str
-    samples: tuple[str, ...]
-    emulated: tuple[str, ...] = ()
-    """Written from the format in ``source``, where no host's message was seen."""
     meaning: str = ""
     hours: int = 24
     cleared_by: str = ""
@@ -35,6 +32,7 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unlisted: bool = False
     pci_class: str = ""
     before_start: int = 0
+    one_fault: bool = False
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -208,15 +208,18 @@ class KernelLog(Fact, frozen=True):
             if (_judging_row(line) == row.id if row.unlisted else line.level <= row.level)
         ]
         lines = self._listed() if row.unlisted and matching else []
-        named_lines, listed = {id(line) for line, _ in lines}, {(text, line.age) for line, text in lines}
+        named_lines = {id(line) for line, _ in lines}
+        named = [line.age for line, match in matching if row.one_fault and named_device(match)]
         for line, match in matching:
             device = named_device(match)
             if cleared.get(device, line.age) < line.age:
                 continue
             if row.unlisted and (
                 id(line) in named_lines
-                or any(abs(age - line.age) <= NEAR for text, age in listed if device in ("", text))
+                or any(abs(other.age - line.age) <= NEAR for other, text in lines if _is_of(device, text, other))
             ):
+                continue
+            if not device and any(abs(age - line.age) <= NEAR for age in named):
                 continue
             groups = {name: text for name, text in match.groupdict().items() if text}
             newest = faults.get(device) or LoggedFault(
@@ -242,6 +245,11 @@ class KernelLog(Fact, frozen=True):
             for line in reversed(self.lines)
             if line.age <= within and name in rows_in(line.text) and (match := fault_pattern(name).search(line.text))
         ]
+
+
+def _is_of(device: str, named: str, line: LogLine) -> bool:
+    """Whether a message about ``device``, or about all devices of a driver, may be of the fault that a line names."""
+    return device in ("", named) or line.text.startswith((device + " ", device + ":"))
 
 
 def _judging_row(line: LogLine) -> str:

@@ -22,17 +22,18 @@ FaultLevel = Literal["none", "request", "job", "degraded", "reset", "aside", "re
 degraded: the NPU works, slower. reset: the NPU is reset. aside: no new job is started on it. replace: it is taken
 out of service. unlisted: not in the vendor's list."""
 
-_LEVELS: dict[str, FaultLevel] = {
+LEVELS: dict[str, FaultLevel] = {
     "NotHandle": "none",
     "RestartRequest": "request",
     "RestartBusiness": "job",
     "SubHealth": "degraded",
-    "FreeRestartNPU": "reset",
-    "RestartNPU": "reset",
-    "PreSeparateNPU": "aside",
-    "SeparateNPU": "replace",
+    "FreeRestart": "reset",
+    "Restart": "reset",
+    "Reset": "reset",
+    "PreSeparate": "aside",
+    "Separate": "replace",
 }
-"""Of MindCluster, which starts no job on an NPU from FreeRestartNPU on."""
+"""Of MindCluster, which starts no job from FreeRestart on; of an NPU, some have NPU behind them."""
 
 REMEDIES: dict[FaultLevel, str] = {
     "none": "no action: the driver has dealt with it",
@@ -67,8 +68,10 @@ def fault_levels() -> dict[str, FaultLevel]:
     """What each fault code of NPUs demands. Source: npu_fault_codes.toml beside this module."""
     table = read_table(Path(NPU_CODES), FaultCodeTable)
     order = list(REMEDIES)
-    ranked = sorted(table.npu.items(), key=lambda item: order.index(_LEVELS[item[0]]))
-    return {code.upper(): _LEVELS[level] for level, codes in ranked for code in codes}
+    levels = [(LEVELS[name.removesuffix("NPU")], codes) for name, codes in table.npu.items()]
+    return {
+        code.upper(): level for level, codes in sorted(levels, key=lambda item: order.index(item[0])) for code in codes
+    }
 
 
 def judge_health(word: str, codes: tuple[str, ...]) -> HealthVerdict:

@@ -12,19 +12,11 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.toml_compat import read_table
-from doctor.facts.npu_health import NPU_CODES, FaultCodeTable, FaultLevel
+from doctor.facts.npu_health import LEVELS, NPU_CODES, FaultCodeTable, FaultLevel
 from doctor.remote.runtime.reading import matching_paths, names_in, read_text
 
 PLUGIN_LOG = "/var/log/mindx-dl/devicePlugin/devicePlugin.log"
 
-_LEVELS: dict[str, FaultLevel] = {
-    "NotHandle": "none",
-    "RestartRequest": "request",
-    "SubHealth": "degraded",
-    "Reset": "reset",
-    "PreSeparate": "aside",
-    "Separate": "replace",
-}
 _CODE = r"\[0x[0-9a-f]{8},(?:[0-9]{1,10}|na),(?:cpu|npu|L2|na),na\]"
 _EVENT = re.compile(rf"switch subscribe got fault:(.{{0,600}}?)faultCode:({_CODE})")
 _ASSERTION = re.compile(r"Assertion: ?(?:0x)?([0-9])")
@@ -110,7 +102,7 @@ def _number(text: str) -> str:
 @cache
 def _switch_levels() -> dict[str, FaultLevel]:
     table = read_table(Path(NPU_CODES), FaultCodeTable).switch
-    return {code: _LEVELS[level] for level, codes in table.items() for code in codes}
+    return {code: LEVELS[level] for level, codes in table.items() for code in codes}
 
 
 def switch_fault_level(code: str) -> FaultLevel:

@@ -98,7 +98,7 @@ def reported_word(name: str, text: str | None, form: str) -> str:
 
 _COMPLAINT = re.compile(
     r"\b(?:error|fatal|fail(?:ed|ure)?|unable|corrupt\w*|cannot|invalid|warning|not respond\w*|timed out"
-    r"|connection refused)\b",
+    r"|connection refused)\b|(?-i:[a-z]Error:)",
     re.I,
 )
 _STEMS = ("error", "fatal", "fail", "unable", "corrupt", "cannot", "valid", "warn", "respond", "timed out", "refused")
@@ -107,9 +107,11 @@ _OF_THE_HOST = re.compile(r"ld\.so|LD_PRELOAD|no version information available|s
 _LABEL = re.compile(r"[ \t]{0,80}([A-Za-z][^:\n]{0,60}):(?!\S{0,200}:)(.*)")
 _NUMBER = re.compile(r"[\[ ]*-?[0-9][\w.,%/ \[\]-]{0,60}")
 _SENTENCE = re.compile(
-    r"cannot|could not|unable|fail|invalid|corrupt|^(?:fatal|errors?|warning|\w+-smi|hccn_tool|mlxlink|ethtool)$", re.I
+    r"cannot|could not|unable|fail|invalid|corrupt|^(?:fatal|errors?|warning|\w+-smi|hccn_tool|mlxlink|ethtool)$"
+    r"|(?-i:[a-z](?:Exception|Error)$)",
+    re.I,
 )
-"""What a label does not have; a name of a tool stands before its message."""
+"""What a label does not have; the name of a tool, or of an exception of Python, stands before its message."""
 
 
 def table_problem(cells: Mapping[tuple[Part, Part], str], rows: Sequence[object], expected: Sequence[object]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.analysis.refused_routes import REFUSED_BY_ROUTE
 from doctor.engine.check import Skip, once_per_fleet
-from doctor.engine.fact import PerHost
+from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.quantities import number_text
 from doctor.engine.result import CUT_PARTS, Finding
 from doctor.engine.texts import filled, joined
@@ -19,7 +19,7 @@ from doctor.net.assemble import NO_ROUTE, assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, Attempt, AttemptOutcome, ListenerState, Matrix
-from doctor.net.slow_paths import RATES, SlowPath, SpeedFigure, slow_paths
+from doctor.net.slow_paths import RATES, SlowPath, SpeedFigure, severe_doubts, slow_paths
 from doctor.smoke.hang.network_evidence import REFUSALS
 
 FailureClass = Literal["unavailable", "foreign", "large", "flows", "port", "path"]
@@ -284,6 +284,17 @@ def measured_slow_paths(answers: PerHost[NetworkAnswer]) -> tuple[SlowPath, ...]
     if not any(speed.bytes for speed in speeds):
         raise Skip("no speeds were measured; doctor net --net full measures them")
     return slow_paths(speeds)
+
+
+def require_no_doubt(answers: PerHost[NetworkAnswer], of_losses: bool) -> None:
+    """Raises: Unreadable where a path looks severely slow, or lossy, and the time did not do to measure it again."""
+    matrix = assemble_matrix(answers)
+    for path in severe_doubts(matrix.speeds, len(matrix.hosts)):
+        if (path.figure == "retransmissions") is of_losses:
+            place = _slow_path_values(path, matrix.hosts)["place"]
+            text = "the {0} {1}: {2} against {3} elsewhere, measured {4} times, too few to tell: try a larger --budget"
+            figures = _show(path.figure, path.value), _show(path.figure, path.peer_value)
+            raise Unreadable(filled(text, path.figure, place, *figures, path.measured))
 
 
 def slow_path_finding(

@@ -29,9 +29,12 @@ LEAST_RATIO: dict[SpeedFigure, tuple[float, float]] = {
 which is no fault."""
 RATES: tuple[SpeedFigure, ...] = ("arrival rate", "throughput")
 """More is better."""
-SLOWS_RATES: frozenset[SpeedFigure] = frozenset({"least latency", "retransmissions"})
-"""Where these are those of a host, its links' rates follow from it: TCP sends a window in each round trip, and halves
-it after a loss. So do differences of the same figure between its links, as jitter makes them."""
+EXPLAINS: dict[SpeedFigure, tuple[SpeedFigure, ...]] = {
+    "least latency": ("least latency", *RATES),
+    "retransmissions": ("retransmissions", *RATES, "latency"),
+}
+"""What follows from a figure where it is that of a host, or of the same path: TCP sends a window in each round trip,
+and halves it after a loss. Differences of the figure itself between a host's links do too, as jitter makes them."""
 CERTAIN: dict[SpeedFigure, SpeedFigure] = {"throughput": "arrival rate", "latency": "least latency"}
 """The figure that says the same, and that a busy host does not change."""
 MOST_WAITED = 0.1
@@ -54,6 +57,8 @@ class SlowPath(PathOutlier, frozen=True, kw_only=True):
     value: float
     """Its middle value: bytes a second, seconds, or the share of segments sent again."""
     peer_value: float
+    slows_severely: bool = False
+    """A figure that follows from it would be an error."""
 
     @property
     def confidence(self) -> float:
@@ -67,6 +72,8 @@ class SlowPath(PathOutlier, frozen=True, kw_only=True):
         with their square root (Mathis, Semke, Mahdavi, Ott: The macroscopic behavior of the TCP congestion avoidance
         algorithm, 1997).
         """
+        if self.slows_severely:
+            return True
         if self.figure == "least latency":
             return 2 * math.log2(hosts) * (self.value - self.peer_value) >= SEVERE_SECONDS
         ratio = math.sqrt(self.ratio) if self.figure == "retransmissions" else self.ratio
@@ -118,16 +125,28 @@ def slow_paths(speeds: Sequence[PathSpeed]) -> tuple[SlowPath, ...]:
     while hosts := [outlier for outlier in slow if outlier.kind == "host"]:
         # What a slow host did to its paths says nothing of their other ends: those are judged again without it.
         (worst,) = max(hosts, key=lambda outlier: outlier.ratio / LEAST_RATIO[outlier.figure][0]).hosts
-        causes = {outlier.figure for outlier in hosts if outlier.hosts == (worst,)} & SLOWS_RATES
-        explained = {*causes, *RATES} if causes else set()
-        named += [
-            outlier
-            for outlier in slow
-            if worst in outlier.hosts and not (outlier.kind != "host" and outlier.figure in explained)
-        ]
+        named += [outlier for outlier in slow if worst in outlier.hosts]
         rest = [speed for speed in rest if worst not in (speed.source, speed.target)]
         slow = _outliers(rest)
-    return tuple(sorted([*named, *slow], key=lambda outlier: (outlier.kind != "host", -outlier.ratio, outlier.hosts)))
+    named = _without_effects([*named, *slow])
+    return tuple(sorted(named, key=lambda outlier: (outlier.kind != "host", -outlier.ratio, outlier.hosts)))
+
+
+def _without_effects(named: Sequence[SlowPath]) -> list[SlowPath]:
+    """Each cause once: without what follows from another figure of them, whose error it makes one of the cause."""
+
+    def follows(path: SlowPath, cause: SlowPath) -> bool:
+        same = path.figure == cause.figure
+        of_its_paths = {*cause.hosts} <= {*path.hosts} and (not same or path.kind != "host" == cause.kind)
+        return of_its_paths and path.figure in EXPLAINS.get(cause.figure, ())
+
+    effects = {cause: [path for path in named if follows(path, cause)] for cause in named}
+    dropped = {path for paths in effects.values() for path in paths}
+    return [
+        msgspec.structs.replace(cause, slows_severely=any(path.is_severe(2) for path in effects[cause]))
+        for cause in named
+        if cause not in dropped
+    ]
 
 
 def _outliers(speeds: Sequence[PathSpeed]) -> list[SlowPath]:
@@ -149,6 +168,14 @@ def suspects(speeds: Sequence[PathSpeed], limit: int = 16) -> tuple[Path, ...]:
         for outlier in _Figure(name, speeds).doubtful:
             worst.update((path, max(outlier.ratio, worst.get(path, 0.0))) for path in outlier.paths)
     return tuple(sorted(worst, key=lambda path: (-worst[path], path))[:limit])
+
+
+def severe_doubts(speeds: Sequence[PathSpeed], hosts: int) -> Iterator[SlowPath]:
+    """What looks severely slow by a figure that busy hosts do not change, and was measured too seldom to say so."""
+    named = {host for path in slow_paths(speeds) for host in path.hosts}
+    for figure in (_Figure(name, speeds) for name in LEAST_RATIO if name not in CERTAIN):
+        paths = (figure.slow_path(outlier) for outlier in figure.doubtful)
+        yield from (path for path in paths if not named & {*path.hosts} and path.is_severe(hosts))
 
 
 def _log(figure: SpeedFigure, value: float) -> float:

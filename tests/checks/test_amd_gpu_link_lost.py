@@ -91,3 +91,8 @@ def test_without_rows_of_links_it_does_not_apply_and_the_rest_is_read(document: 
     fact = amd(document)
     assert len(fact.gpus) == 8
     assert skipped(run_check("amd-gpu-link-lost", {"w1": [fact]}))
+
+
+def test_two_gpus_without_links_are_two_findings() -> None:
+    barred = {(a, b): ("XGMI", "DISABLED") for a in range(8) for b in range(a + 1, 8) if {a, b} & {3, 6}}
+    assert [text.split(" cannot")[0] for text in found(topology(8, barred))] == ["AMD GPU 3", "AMD GPU 6"]

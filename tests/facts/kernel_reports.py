@@ -32,6 +32,12 @@ class Report(NamedTuple):
 
 SICK: tuple[Report, ...] = (
     Report(
+        EMULATED + "fs/btrfs/messages.c",
+        DISK,
+        "on sdb1 failed",
+        "BTRFS: error (device sdb1: state A) in btrfs_run_delayed_refs:2157: errno=-5 IO failure",
+    ),
+    Report(
         "anomixer/proxmox-vgpu-installer issue 29",
         GPU,
         "does not support the GPU",
@@ -559,6 +565,10 @@ SILENT: tuple[tuple[str, str, str], ...] = (
 """Lines of faults that stay silent: source, text, and why."""
 
 HEALTHY: tuple[tuple[str, str], ...] = (
+    (
+        EMULATED + "drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c",
+        "amdgpu 0000:8a:00.0: amdgpu: socket: 3, die: 1 0 uncorrectable hardware errors detected in total in gfx block",
+    ),
     (
         "70941271657",
         "iommu ivhd1: AMD-Vi: Event logged [INVALID_DEVICE_REQUEST device=0000:00:00.0 pasid=0x00000 address=0xfffffffdf8000000 flags=0x0a00]",

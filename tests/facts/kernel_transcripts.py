@@ -33,6 +33,14 @@ GITHUB = "https://github.com"
 
 MESSAGES = (
     Message(
+        f"{GITHUB}/Requiem4Eternity/Appstream/issues/97",
+        "[drm:amdgpu_device_gpu_recover [amdgpu]] *ERROR* VRAM is lost!",
+        AMD,
+    ),
+    Message(f"{GITHUB}/ROCm/legacy-rocm-build/issues/2494", "[drm] VRAM is lost due to GPU reset!", AMD),
+    Message(f"{GITHUB}/wayvr-org/wayvr/issues/650", "amdgpu 0000:2d:00.0: VRAM is lost due to GPU reset!", AMD),
+    Message(f"{GITHUB}/ishitatsuyuki/acominer/issues/9", "amdgpu: \n failed to send message 200 ret is 0 ", AMD),
+    Message(
         f"{GITHUB}/ROCm/legacy-rocm-build/issues/5745",
         "amdgpu 0000:c1:00.0: [drm:amdgpu_ib_ring_tests [amdgpu]] *ERROR* IB test failed on vpe (-110).",
         AMD,
@@ -702,3 +710,73 @@ MESSAGES = (
     Message(f"{GITHUB}/pytorch/pytorch/issues/8976", "docker0: port 1(vethde6db48) entered disabled state"),
     Message(f"{GITHUB}/pytorch/pytorch/issues/8976 (2)", "veth3a36688: renamed from eth0"),
 )
+
+LOGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    # The page, the lines, and what a report names: the device, "!" for an error.
+    (
+        f"{GITHUB}/ROCm/legacy-rocm-build/issues/2494",
+        """\
+amdgpu 0000:03:00.0: amdgpu: SMU: response:0xFFFFFFFF for index:47 param:0x00000000 message:Mode1Reset?
+amdgpu 0000:03:00.0: amdgpu: GPU mode1 reset failed
+amdgpu 0000:83:00.0: amdgpu: ASIC reset failed with error, -121 for drm dev, 0000:83:00.0
+amdgpu 0000:83:00.0: amdgpu: GPU reset succeeded, trying to resume
+amdgpu 0000:03:00.0: amdgpu: GPU reset succeeded, trying to resume
+[drm:psp_resume [amdgpu]] *ERROR* PSP resume failed""",
+        ("!0000:03:00.0", "!0000:03:00.0", "!0000:83:00.0"),
+    ),
+    (
+        f"{GITHUB}/ROCm/legacy-rocm-build/issues/1886",
+        """\
+amdgpu 0000:e3:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!
+amdgpu 0000:e3:00.0: amdgpu: GPU reset begin!
+[drm] UVD VCPU state may lost due to RAS ERREVENT_ATHUB_INTERRUPT
+amdgpu: [powerplay] Failed to set soft min gfxclk !
+amdgpu: [powerplay] [PowerOffAsic] Failed to disable DPM!""",
+        ("!0000:e3:00.0", "0000:e3:00.0"),
+    ),
+    (
+        f"{GITHUB}/ROCm/legacy-rocm-build/issues/1886, as the driver ends a reset",
+        """\
+amdgpu 0000:e3:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!
+[drm] UVD VCPU state may lost due to RAS ERREVENT_ATHUB_INTERRUPT
+amdgpu 0000:e3:00.0: amdgpu: GPU reset(1) succeeded!""",
+        (),
+    ),
+    (
+        f"{GITHUB}/ROCm/legacy-rocm-build/issues/1584",
+        """\
+amdgpu: qcm fence wait loop timeout expired
+amdgpu: The cp might be in an unrecoverable state due to an unsuccessful queues preemption
+amdgpu: Failed to quiesce KFD
+amdgpu 0000:03:00.0: amdgpu: GPU reset begin!
+amdgpu 0000:03:00.0: amdgpu: MODE2 reset
+amdgpu 0000:03:00.0: amdgpu: GPU reset succeeded, trying to resume""",
+        ("0000:03:00.0",),
+    ),
+    (
+        f"{GITHUB}/Requiem4Eternity/Appstream/issues/97",
+        """\
+[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring vce0 timeout, signaled seq=568, emitted seq=570
+amdgpu 000d:31:00.0: GPU reset begin!
+[drm:amdgpu_device_gpu_recover [amdgpu]] *ERROR* VRAM is lost!""",
+        ("000d:31:00.0",),
+    ),
+    (
+        f"{GITHUB}/PeterSuh-Q3/tinycore-redpill/issues/9",
+        """\
+mlx5_core 0000:03:00.0: enabling device (0000 -> 0002)
+mlx5_core 0000:03:00.0: firmware version: 14.32.1010
+mlx5_core 0000:03:00.0: handle_hca_cap failed
+mlx5_core 0000:03:00.0: mlx5_load_one failed with error code -22
+mlx5_core: probe of 0000:03:00.0 failed with error -22""",
+        ("0000:03:00.0",),
+    ),
+    (
+        f"{GITHUB}/NVIDIA/NVSentinel/issues/155",
+        """\
+NVRM: The NVIDIA GPU 0000:b3:00.0\\x0aNVRM: (PCI ID: 10de:26b5) installed in this system has\\x0aNVRM: fallen off the bus and is not responding to commands.
+NVRM: The NVIDIA probe routine failed for 1 device(s).""",
+        ("!0000:b3:00.0",),
+    ),
+)
+"""Whole passages: one cause is one finding, and what ends it is the driver's last word."""

@@ -412,3 +412,12 @@ def test_a_link_that_lacks_counters_of_the_others() -> None:
     value = read_outputs(NvLinkErrors, one=Output(out="\n".join(["GPU 0: Tesla V100-SXM2-32GB", *lines[:3]])))
     assert "GPU 0" in value.unread
     assert read_outputs(NvLinkErrors, one=Output(out="\n".join(["GPU 0: Tesla V100-SXM2-32GB", *lines]))).unread == {}
+
+
+@pytest.mark.parametrize("name", ["uuid", "vbios_version", "replay_counter"])
+def test_what_no_check_needs_and_nvml_cannot_read_is_told(name: str) -> None:
+    element = f"<{name}>Unknown Error</{name}>"
+    report = in_report(f"<pci>{element}</pci>" if name == "replay_counter" else element).out
+    report = report.replace("<product_name>NVIDIA<", "<product_name>NVIDIA H200<").replace("<uuid>GPU-1</uuid>", "")
+    (gpu,) = read_outputs(GpuInventory, one=Output(out=report)).gpus
+    assert gpu.failed == {name: "Unknown Error"}

@@ -18,10 +18,12 @@ from doctor.facts.kernel_faults import (
     says,
 )
 from doctor.facts.kernel_log import DIRE_TEXTS, ERROR_LEVEL, WARNING_LEVEL, KernelLog, LogLine
+from tests.facts.kernel_samples import SAMPLES as SAMPLES_OF
+from tests.facts.kernel_samples import messages_of
 
 ROWS = list(fault_rows().values())
 REPORTED = [row for row in ROWS if row.check]
-SAMPLES = [(row, sample) for row in ROWS for sample in (*row.samples, *row.emulated)]
+SAMPLES = [(row, sample) for row in ROWS for sample in messages_of(row.id)]
 
 
 @pytest.mark.parametrize(("row", "sample"), SAMPLES, ids=lambda value: getattr(value, "id", ""))
@@ -35,10 +37,10 @@ def test_a_sample_is_matched_and_has_a_word_that_is_looked_for(row: KernelFaultR
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_a_row_names_a_check_and_what_clears_it(row: KernelFaultRow) -> None:
-    assert (row.samples or row.emulated) and row.source
+    assert messages_of(row.id) and row.source
     assert not row.check or (bundled_folder("checks") / f"{row.check.replace('-', '_')}.py").is_file()
     if row.cleared_by:
-        assert fault_rows()[row.cleared_by].samples and not fault_rows()[row.cleared_by].check
+        assert SAMPLES_OF[row.cleared_by] and not fault_rows()[row.cleared_by].check
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_only_the_rows_of_its_check_find_a_sample(row: KernelFaultRow, sample: s
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_a_pattern_takes_linear_time(row: KernelFaultRow) -> None:
     """A record of the log is 300 characters at most; hostile ones repeat what a pattern begins with."""
-    hostile = [sample[: len(sample) // 2] * 12 for sample in row.samples] + [
+    hostile = [sample[: len(sample) // 2] * 12 for sample in SAMPLES_OF[row.id]] + [
         "a " * 150,
         "0000:00:00.0 " * 23,
         "((" * 150,
@@ -67,7 +69,7 @@ def test_a_pattern_takes_linear_time(row: KernelFaultRow) -> None:
 
 @pytest.mark.parametrize("name", ["failing", "failed", "dire", "course", "harmless", "requests"])
 def test_a_phrase_is_looked_for_behind_a_text_that_all_its_matches_have(name: str) -> None:
-    texts = [text for row in ROWS for text in (*row.samples, *row.emulated)]
+    texts = [text for row in ROWS for text in messages_of(row.id)]
     for text in (*texts, *map(str.upper, texts)):
         matches = [literal for literal, pattern in _phrases(name) if pattern.search(text)]
         assert all(literal in text.lower() for literal in matches)
@@ -110,7 +112,7 @@ def test_what_clears_a_fault(row: KernelFaultRow, sample: str) -> None:
     device = device_in(row.pattern, sample)
     if row.cleared_by and device:
         pattern = fault_rows()[row.cleared_by].pattern
-        other = fault_rows()[row.cleared_by].samples[0]
+        other = SAMPLES_OF[row.cleared_by][0]
         clearing = other.replace(device_in(pattern, other), device)
         match = compiled_pattern(pattern).search(clearing)
         assert matches((9.0, sample), (5.0, clearing)) != bool(match and named_device(match) == device)

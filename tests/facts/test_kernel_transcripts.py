@@ -12,6 +12,7 @@ import pytest
 from doctor.engine.catalog import load_checks
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Output
+from doctor.engine.result import WARNING
 from doctor.facts import kernel_log
 from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.gpu import GpuCards, GpuInventory
@@ -19,7 +20,7 @@ from doctor.facts.kernel_log import ERROR_LEVEL, KernelLog, read_kernel_log
 from tests.checks.run_check import Facts
 from tests.facts.answers import read_outputs
 from tests.facts.kernel_reports import EMULATED, HEALTHY, LEVELS, SICK, SILENT, Report
-from tests.facts.kernel_transcripts import LINK, MESSAGES, Message
+from tests.facts.kernel_transcripts import LINK, LOGS, MESSAGES, Message
 
 READERS = {
     check.name: check
@@ -95,6 +96,21 @@ def test_one_link_down_is_usual() -> None:
         if message.checks == LINK:
             log = KernelLog.read(_answer([[5.0, message.text]]))
             assert reporting(log) == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "named"), LOGS, ids=lambda value: value[-24:] if isinstance(value, str) else ""
+)
+def test_a_passage_is_told_once_and_ends_with_its_last_word(source: str, text: str, named: tuple[str, ...]) -> None:
+    log = KernelLog.read(_answer([[9 - 0.1 * number, line] for number, line in enumerate(text.splitlines())]))
+    facts = Facts({"w1": [log]})
+    outcomes = [(check, evaluate_check(check, ("w1",), facts, {})) for check in READERS.values()]
+    told = [
+        ("" if finding.is_warning or check.severity is WARNING else "!") + (finding.values["device"] or "")
+        for check, outcome in outcomes
+        for finding in outcome.findings
+    ]
+    assert sorted(told) == sorted(named), source
 
 
 def _answer(lines: list[list[Any]]) -> Any:

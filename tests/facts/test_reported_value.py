@@ -247,3 +247,10 @@ def test_each_phrase_of_a_complaint_is_seen() -> None:
     phrases = ("ERROR", "Fatal", "fail", "Failed", "failure", "unable", "corrupt", "Corruption", "cannot", "Invalid")
     for phrase in (*phrases, "WARNING", "not responding", "timed out", "Connection refused"):
         assert complaint(f"MTU : 1500\nquery of device 1 {phrase} now") == f"query of device 1 {phrase} now"
+
+
+def test_an_exception_that_a_tool_printed_is_a_complaint_and_a_counter_of_errors_is_none() -> None:
+    raised = "amdsmi.amdsmi_exception.AmdSmiLibraryException: Error code: 34 | AMDSMI_STATUS_DRIVER_NOT_LOADED"
+    assert complaint(f"{raised}\n[]") == raised
+    assert complaint("PermissionError: [Errno 13] Permission denied") != ""
+    assert complaint("symbol_error: 0\nReplay Errors: 3\nfcs_error: 7\nLast Exception Count : 0") == ""

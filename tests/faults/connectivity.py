@@ -195,7 +195,7 @@ ROWS = [
         fleet="cpu",
         values={"case": "Route"},
         environ={"MASTER_ADDR": "sb0001"},
-        also=("master-address-wrong",),
+        also=("master-address-wrong", "peer-unreachable"),
         apart=("*",),
     ),
     Row(

@@ -16,7 +16,16 @@ from doctor.net.findings import located_failures
 from doctor.net.matrix import TestedPort
 from doctor.net.plan import HostEndpoint, NetOptions, NetPlan
 from doctor.net.run.conduct import NetTest
-from doctor.net.run.flow_trial import FLOWS, LEAST_TRIES, MOST_TARGETS, Target, flow_targets, flows_again, more_tries
+from doctor.net.run.flow_trial import (
+    FLOWS,
+    LEAST_TRIES,
+    MOST_TARGETS,
+    SingleCalls,
+    Target,
+    flow_targets,
+    flows_again,
+    more_tries,
+)
 from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.network_round import with_net_answers
 from doctor.net.run.sessions import AttemptReport, ListenerReport
@@ -208,3 +217,19 @@ def test_the_trial_of_a_large_fleet_is_bounded() -> None:
     network = Network(lambda s, t, *flow: t != 7 or not chosen(s, *flow), hosts=40)
     assert network.run() == [("flows", ("n7",), "to n7")]
     assert network.connections <= 2 * 40 * MOST_TARGETS * FLOWS
+
+
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_a_host_that_answers_some_is_called_by_one_after_another_until_one_fails(is_limited: bool) -> None:
+    """A limit of calls a second lets each pass that comes alone; of a blocked port one call more is tried."""
+    trials = {"n0": HostTrial(), "n1": HostTrial(), "n2": HostTrial()}
+    trials["n0"].tries[2, True] = 1
+    blocked: list[Target] = [(2, "10.0.0.2", FIRST_PORT, False, 0), (1, "10.0.0.1", FIRST_PORT, False, 0)]
+    failed = {"n0": blocked, "n1": blocked[:1]}
+    calls, made = SingleCalls(trials, failed), []
+    while calls.pending:
+        step = calls.take_next()
+        made += [(host, call[0]) for host, ones in step.items() for call in ones]
+        calls.keep_answered({} if is_limited else failed)
+    assert sorted(made) == ([("n0", 2), ("n1", 2)] if is_limited else [("n1", 2)])  # nothing of n1 was ever answered
+    assert calls.limited == ({2} if is_limited else set())

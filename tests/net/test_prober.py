@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from random import Random
 
@@ -19,8 +20,9 @@ from doctor.net.prober import listener
 from doctor.net.prober.handshake import CALL_SIZE, CHALLENGE_SIZE, RunKeys
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.socket_loop import SocketLoop
-from doctor.net.prober.transfer import arrival_rate
+from doctor.net.prober.transfer import PATIENCE_OF_TRANSFER, arrival_rate
 from doctor.net.run.sessions import AttemptReport, Probers
+from doctor.remote.runtime.controller import OrderedProgram
 from tests.net.prober_process import TOKEN, own_key, prober
 
 HERE = "127.0.0.1"
@@ -249,6 +251,28 @@ def test_the_ports_are_free_at_once_when_the_controller_goes() -> None:
         bound = socket.socket()
         bound.bind((HERE, port))  # without SO_REUSEADDR: no TIME_WAIT is left
         bound.close()
+
+
+def test_a_prober_that_measures_ends_with_its_controller() -> None:
+    """A measurement may wait for seconds, and the job's port would be taken when it starts."""
+    with prober(0) as first, socket.create_server((HERE, 0)) as silent:
+        target = [HERE, silent.getsockname()[1], 1]
+        first.order("speed", number=1, target=target, echoes=1, seconds=1, limit=9, streams=1)
+        with silent.accept()[0]:  # it is called, and says nothing
+            began = time.monotonic()
+            assert first.process.stdin is not None
+            first.process.stdin.close()
+            assert first.process.wait(60) == 3
+            assert time.monotonic() - began < PATIENCE_OF_TRANSFER - 1
+
+
+def test_the_time_that_an_order_takes_is_not_one_without_orders() -> None:
+    """Those that came in the meantime wait to be read: the controller is still there."""
+    program = OrderedProgram({"marker": "doctor"})  # type: ignore[no-untyped-call]
+    program.orders, program.controller.last_order = {"measure": "measure"}, 0.0
+    program.measure = lambda: None  # type: ignore[attr-defined]
+    program.carry_out(b'{"do": "measure"}')  # type: ignore[no-untyped-call]
+    assert program.controller.last_order > 0
 
 
 def test_a_signal_and_the_time_limit_end_it() -> None:

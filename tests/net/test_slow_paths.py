@@ -225,6 +225,29 @@ def test_the_rates_of_a_host_that_is_far_away_accuse_no_link_of_it() -> None:
     assert {hosts for kind, hosts, _ in named if kind != "host"} == {slow}
 
 
+@pytest.mark.parametrize(
+    ("least", "rate", "told", "severe"),
+    [
+        (0.05, 8.0, "least latency", True),
+        (0.005, 8.0, "least latency", True),  # too little for its own limit, and the rate that follows from it is not
+        (0.005, 1.0, "least latency", False),
+        (20e-6, 8.0, "arrival rate", True),
+    ],
+)
+def test_what_a_long_way_does_to_the_rate_is_told_once(least: float, rate: float, told: str, severe: bool) -> None:
+    random, away = Random(4), 2
+    speeds = []
+    for speed in (speed for _ in range(8) for speed in loaded(random, 5)):
+        is_away = away in (speed.source, speed.target)
+        arrival = 2e9 / random.lognormvariate(0, 0.1) / (rate if is_away else 1)
+        latency = (least if is_away else 20e-6) * random.lognormvariate(0, 0.1)
+        speeds.append(
+            msgspec.structs.replace(speed, latency_least=latency, arrival_single=arrival, arrival_multi=arrival)
+        )
+    (path,) = slow_paths(speeds)
+    assert (path.kind, path.hosts, path.figure, path.is_severe(5)) == ("host", (away,), told, severe)
+
+
 def test_two_hosts_are_compared_with_nobody() -> None:
     assert slow_paths(measured(2, Random(1), lognormal, lambda s, t: 9.0 if s else 1.0)) == ()
     assert slow_paths([]) == suspects([]) == ()

@@ -70,6 +70,7 @@ class Prober(OrderedProgram):
     # -- what the controller orders
 
     def begin(self):
+        self.watch_controller()
         self.controller.send(
             hello={
                 "host": os.uname()[1],

@@ -158,11 +158,11 @@ class SendingStream(threading.Thread):
             noted = receive_exactly(self.link, min(number, MAX_ARRIVALS) * ARRIVAL.size)
             self.arrivals = [ARRIVAL.unpack_from(noted, at) for at in range(0, len(noted), ARRIVAL.size)]
             self.waited = max(waited_at_target, thread_waited() - waited) / 1e6
-            self.again = tcp_figures(self.link)[0]
             self.problem = "" if received == self.sent else filled("{0} of {1} bytes arrived", received, self.sent)
         except OSError as error:
             self.problem = error.strerror or str(error) or type(error).__name__
         finally:
+            self.again = tcp_figures(self.link)[0]  # also where what was sent did not arrive in time
             close_now(self.link)
 
 

@@ -14,7 +14,7 @@ from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.busy_hosts import CLOSED, GAVE_UP, TIMED_OUT, busy_note, busy_text, undecided
 from doctor.net.run.device_rounds import try_devices
-from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries, undecided_flows
+from doctor.net.run.flow_trial import SingleCalls, Target, flow_targets, flows_again, more_tries, undecided_flows
 from doctor.net.run.host_trial import NEIGHBOUR_ORDER, NEIGHBOURS, HostTrial
 from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside, path_speed
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers, SpeedReport
@@ -29,6 +29,8 @@ MAX_CONFIRMATIONS = 256
 FIRST, CONFIRMATION, PATIENT, MORE, FLOWS, FLOWS_AGAIN = 1, 2, 3, 4, 5, 6
 PATIENT_FACTOR = 2.0
 """Times as long as any other an attempt waits that timed out where a host was busy."""
+ALONE_SECONDS = 30.0
+"""For attempts that are made one after another."""
 SAMPLE_SECONDS = (0.5, 2.5)
 """After the start of the second attempts: when targets look which calls have arrived. The kernel forgets one as soon as
 it finds no way back, which may be within 3 s."""
@@ -208,12 +210,25 @@ class Conductor:
         if undecided(self._trials()):
             self._connect(PATIENT, self._failed_targets(TIMED_OUT), patience=PATIENT_FACTOR)
             self._note_busy()
+        self._try_one_by_one()
         self._ask_arrived(self._targets_with(TIMED_OUT))
         self._ask_neighbours()
         self._ask_given_up(self._targets_with({CLOSED}))
         blamed = {self.plan.hosts[number] for number in undecided(self._trials()).values()}
         if blamed:
             self.notes.append(busy_note({host: self.results[host].busy or GAVE_UP for host in sorted(blamed)}))
+
+    def _try_one_by_one(self) -> None:
+        calls, number = SingleCalls(self.results, self._failed_targets({"dropped"})), 0
+        end = min(time.monotonic() + ALONE_SECONDS, self.end - self.options.attempt_seconds)
+        while calls.pending and time.monotonic() < end:
+            number -= 1
+            self._connect(number, calls.take_next())
+            calls.keep_answered(self._failed_targets())
+        if calls.limited and not calls.pending:
+            text = "network test: {0} answered some calls only one after another: a limit delays the start of a job"
+            names = [strip_control_chars(self.plan.hosts[target], 60) for target in sorted(calls.limited)[:4]]
+            self.notes.append(filled(text, ", ".join(names)))
 
     def _try_flows(self) -> None:
         """Whether some flows of two hosts fail on every port alike; the same flows again, where some passed."""
@@ -276,14 +291,9 @@ class Conductor:
         if not targets:
             return
         self.on_phase("try", 0.0)
-        total = max(1.0, self.end - time.monotonic() - 3.0)
+        total, seconds = max(1.0, self.end - time.monotonic() - 3.0), self.options.attempt_seconds * patience
         for host, host_targets in targets.items():
-            order = {
-                "do": "connect",
-                "number": number,
-                "seconds": self.options.attempt_seconds * patience,
-                "total": total,
-            }
+            order = {"do": "connect", "number": number, "seconds": seconds, "total": total}
             self.probers.send_targets(host, host_targets, order)
         finished = lambda: all(  # noqa: E731
             number in self.results[host].done or host in self.probers.lost for host in targets

@@ -14,6 +14,7 @@ from random import Random
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.net.plan import NetPlan
 from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
@@ -35,6 +36,33 @@ ARRIVED_SHARE = 0.8
 
 Target = tuple[int, str, int, bool, int]
 """Host, address, port, whether full-size packets are tried, source port (0: the kernel's choice)."""
+
+
+class SingleCalls:
+    """What found no answer at hosts that answer others, one after another, until one to a host fails again.
+
+    A rule that lets few calls a second pass stops no job: the kernel tries each call for two minutes (tcp(7)).
+    """
+
+    def __init__(self, results: Mapping[str, HostTrial], failed: Mapping[str, list[Target]]) -> None:
+        answered = {target for result in results.values() for target, good in result.tries if good}
+        calls = ((call[0], (host, call)) for host, made in failed.items() for call in made if call[0] in answered)
+        self.pending = lists_by_key(calls)
+        self.limited = set(self.pending)
+        """Hosts that have answered each of theirs."""
+
+    def take_next(self) -> dict[str, list[Target]]:
+        """By source, a call to each of these hosts."""
+        self._made = {target: calls.pop() for target, calls in self.pending.items()}
+        self.pending = {target: calls for target, calls in self.pending.items() if calls}
+        return lists_by_key(self._made.values())
+
+    def keep_answered(self, failed: Mapping[str, list[Target]]) -> None:
+        """Takes out the hosts to which the last call is among those that have failed again."""
+        for target, (host, call) in self._made.items():
+            if call in failed.get(host, ()):
+                self.pending.pop(target, None)
+                self.limited.discard(target)
 
 
 class FlowTrial(msgspec.Struct, frozen=True, dict=True):

@@ -1,5 +1,6 @@
 """The line to the controller: messages out, orders in; and what all programs do that are ordered by lines."""
 
+import fcntl
 import json
 import os
 import select
@@ -12,6 +13,7 @@ from doctor.remote.runtime.readable_json import strict_json
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import LineBuffer
 
+POLLRDHUP = 0x2000  # <asm-generic/poll.h>
 LEFT_STATUS = 8  # exit status of a program that no order came to: the controller, or the way from it, stood still
 BACKLOG = 4 << 20  # bytes that may wait for the controller before ranks are not reported
 
@@ -92,6 +94,21 @@ class OrderedProgram:
     def handle_file(self, fd, mask):
         raise NotImplementedError
 
+    def watch_controller(self):
+        """The kernel says when the controller has gone, also while an order is carried out and none is read."""
+        signal.signal(signal.SIGIO, self.on_input)
+        try:
+            fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
+        except OSError:  # a sandbox that has no such signals: then it ends with what it carries out
+            pass
+
+    def on_input(self, *_):
+        line = select.poll()
+        line.register(0, POLLRDHUP)
+        if line.poll(0):
+            self.quit()
+
     def serve(self):
         """Runs it until an order ends it, or no more orders arrive."""
         os.set_blocking(1, False)
@@ -123,6 +140,7 @@ class OrderedProgram:
             getattr(self, self.orders[order.pop("do")])(**order)
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             self.controller.send(fault=filled("{0} failed: {1}: {2}", repr(line[:40]), type(error).__name__, error))
+        self.controller.last_order = time.monotonic()  # those that came in the meantime are read next
 
     def quit_if_left(self, patience):
         """Ends it where its time is over, or no order has come for so many seconds."""

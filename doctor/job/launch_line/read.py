@@ -436,7 +436,10 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
     names = [word.text.rpartition("/")[2] for word in argv[:64] if not word.unresolved]
     if names[:1] and names[0] in RUN_NO_WORDS:
         return False
-    if any(name in SHELLS or ((row := wrapper_rows().get((name, ""))) and row.is_remote) for name in names):
+    if any(
+        name in SHELLS or ((row := wrapper_rows().get((name, ""))) and (row.is_remote or row.shell_text))
+        for name in names
+    ):
         texts = (text for word in argv[1:64] if " " in (text := known_text(word)))
         if any(starts_ranks(command.argv) for text in texts for command in evaluate(text, {}).commands):
             return True

@@ -6,6 +6,7 @@ Names at the top of the module, ``dict(...)``, literals and whole-number arithme
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 import warnings
 from collections.abc import Callable, Iterator
@@ -150,3 +151,17 @@ def _leaves(value: _Resolved, path: str, sections: set[str]) -> Iterator[Leaf]:
         yield Leaf(path, None, value.line, value.source)
     else:
         yield Leaf(path, value.value, value.line)
+
+
+def imported_first(text: str) -> list[str]:
+    r"""The modules that a program surely imports: those before any other statement. Raises: what `ast.parse` does.
+
+    >>> imported_first("import torch.nn\nfrom mindspore import ops\nmain()\nimport numpy")
+    ['torch.nn', 'mindspore']
+    """
+    require_flat(text)
+    body = itertools.dropwhile(lambda node: isinstance(node, ast.Expr), ast.parse(text).body)
+    names: list[str] = []
+    for node in itertools.takewhile(lambda node: isinstance(node, (ast.Import, ast.ImportFrom)), body):
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", "")]
+    return list(filter(None, names))

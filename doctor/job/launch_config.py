@@ -175,7 +175,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
     @property
     def refused_options(self) -> list[tuple[str, str, str, str]]:
         """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
-        return [row for row in self.refused if not row[1].startswith(("$", "~", "*", "?", "!", "=", "^", "%"))]
+        return [row for row in self.refused if not row[1].startswith(tuple("$~*?!=^%#"))]
 
     @property
     def trials(self) -> list[tuple[str, str, str, str]]:
@@ -190,6 +190,11 @@ class LaunchConfig(LaunchSettings, frozen=True):
         why; else what was expected. Before the option ``?`` where a configuration may give it, ``!`` where none does.
         """
         return [row for row in self.refused if row[1].startswith(("?", "!"))]
+
+    @property
+    def repeated_ranks(self) -> list[tuple[str, str]]:
+        """Numbers of hosts that several lines of the job script give to a host each, and those lines."""
+        return [(value, lines) for _, option, value, lines in self.refused if option == "#"]
 
     @property
     def limits(self) -> dict[str, str]:

@@ -45,6 +45,9 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "two hosts with one number",
+    "no number under mpirun",
+    "no number under srun, and a look for it",
     "an array under sh",
     "a word of bash under sh",
     "no blank in a test",

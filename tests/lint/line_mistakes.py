@@ -50,6 +50,12 @@ MISTAKES: dict[str, Planted] = {
         "launch-option-refused"),
     "two hosts with one number": Planted(
         ON_HOSTS.format("gpu01", 0) + ON_HOSTS.format("gpu02", 0).replace("&", "& #@"), "rank-numbers-wrong"),
+    "two hosts with two addresses of the job": Planted(
+        ON_HOSTS.format("gpu01", 0) + ON_HOSTS.format("gpu02", 1).replace("_addr gpu01", "_addr gpu02")
+        .replace("&", "& #@"), "launch-differs"),
+    "two hosts with two ports of the job": Planted(
+        ON_HOSTS.format("gpu01", 0) + ON_HOSTS.format("gpu02", 1).replace(" t.py", " --master_port 29501 t.py")
+        .replace("&", "& #@"), "launch-differs"),
     "no number under mpirun": Planted(
         "export MASTER_ADDR=gpu01 MASTER_PORT=29500\nmpirun -np 4 -x MASTER_ADDR -x MASTER_PORT python t.py\n",
         "launch-rank-is-local", {"t.py": INIT.replace('("gloo")', '("gloo") #@')}),
@@ -640,6 +646,11 @@ SOUND: dict[str, Planted] = {
     "hosts that are numbered, and jobs that follow each other": Planted(
         f"{ON_HOSTS.format('a', 0)}{ON_HOSTS.format('b', 1)}{ON_HOSTS.format('a', 0)}wait\n"
         f"{ON_HOSTS.format('c', 0).replace('gpu01', 'gpu02')}", ""),
+    "other words for one address, and the port that is the default": Planted(
+        f"{ON_HOSTS.format('gpu01', 0).replace('_addr gpu01', '_addr localhost')}"
+        f"{ON_HOSTS.format('gpu02', 1).replace(' t.py', ' --master_port 29500 t.py')}wait\n"
+        f"{ON_HOSTS.format('gpu01', 0).replace('t.py', 'u.py').replace('_addr gpu01', '_addr 10.0.0.1')}"
+        f"{ON_HOSTS.format('gpu02', 1).replace('t.py', 'u.py')}", ""),
     "numbers that the program or the line gives": Planted(
         "mpirun -np 4 python t.py\nsrun -n 4 bash -c 'RANK=$SLURM_PROCID WORLD_SIZE=4 python u.py'\n", "",
         {"t.py": f'import os\nos.environ["RANK"] = os.environ["PMIX_RANK"]\n{INIT}', "u.py": INIT}),

@@ -20,8 +20,8 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.engine.toml_compat import read_table
 from doctor.job.job_script.directives import Resources
+from doctor.job.job_script.lines_of_one_job import host_over_ssh, meets_at, with_misfits
 from doctor.job.job_script.read import JobScript, read_job_script
-from doctor.job.job_script.repeated_ranks import host_over_ssh, meets_at, with_repeated_ranks
 from doctor.job.job_script.task_files import shell_of_recipes
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, OptionProblem
@@ -126,7 +126,7 @@ def scripts_of(
     """
     if not path.endswith(SUFFIXES):
         script = read_job_script(shell_of_recipes(text, path) or text, environ, read_file=read_file)
-        return with_repeated_ranks([script], host_over_ssh)
+        return with_misfits([script], host_over_ssh)
     scripts: list[JobScript] = []
     documents = read_documents(text)
     held = [node for document in documents for path in _HOLDERS for node in document.find(path)]
@@ -191,7 +191,7 @@ class _File:
             )
             for position, (group, script) in enumerate(read)
         ]
-        return with_repeated_ranks(scripts, lambda place, line: names[place] if meets_at(line) in names else "")
+        return with_misfits(scripts, lambda place, line: names[place] if meets_at(line) in names else "")
 
     def _around(
         self, line: LaunchLine, group: _Group, hosts: int | None, problems: tuple[OptionProblem, ...]

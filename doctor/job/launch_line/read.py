@@ -436,10 +436,8 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
     names = [word.text.rpartition("/")[2] for word in argv[:64] if not word.unresolved]
     if names[:1] and names[0] in RUN_NO_WORDS:
         return False
-    if any(
-        name in SHELLS or ((row := wrapper_rows().get((name, ""))) and (row.is_remote or row.shell_text))
-        for name in names
-    ):
+    rows = [wrapper_rows().get((name, "")) for name in names]
+    if not {*names}.isdisjoint(SHELLS) or any(row and (row.is_remote or row.shell_text) for row in rows):
         texts = (text for word in argv[1:64] if " " in (text := known_text(word)))
         if any(starts_ranks(command.argv) for text in texts for command in evaluate(text, {}).commands):
             return True

@@ -191,19 +191,9 @@ class LaunchConfig(LaunchSettings, frozen=True):
         """
         return [row for row in self.refused if row[1].startswith(("?", "!"))]
 
-    @property
-    def repeated_ranks(self) -> list[tuple[str, str]]:
-        """Numbers of hosts that several lines of the job script give to a host each, and those lines."""
-        return [(value, lines) for value, lines in self._misfits if value.isdecimal()]
-
-    @property
-    def meeting_places(self) -> list[tuple[str, str]]:
-        """The addresses with ports at which the lines of one job have its hosts meet, where they differ, and the lines."""
-        return [(value, lines) for value, lines in self._misfits if not value.isdecimal()]
-
-    @property
-    def _misfits(self) -> list[tuple[str, str]]:
-        return [(value, lines) for _, option, value, lines in self.refused if option == "#"]
+    def misfits(self, *, numbers: bool) -> list[tuple[str, str]]:
+        """Numbers that lines of the job script give to several hosts, or else where those meet; and these lines."""
+        return [row[2:] for row in self.refused if row[1] == "#" and row[2].isdecimal() == numbers]
 
     @property
     def limits(self) -> dict[str, str]:

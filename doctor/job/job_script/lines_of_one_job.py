@@ -13,9 +13,6 @@ from doctor.job.job_script.read import JobScript
 from doctor.job.launch_line.model import LaunchLine, OptionProblem
 from doctor.job.variables import TORCH_PORT
 
-MISFIT = "#"
-"""In place of an option: of several lines; the value is the number that they give to hosts, or where those meet."""
-
 
 def meets_at(line: LaunchLine) -> str:
     """The address at which the hosts of a line meet, without the port; empty: the line does not say it."""
@@ -41,28 +38,22 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
         if sum(map(len, by_host.values())) == len(lines) <= (lines[0].nodes or 0):
             for wrong, value in [*_alike(lines), *_apart(lines, by_host)]:
                 places = joined(" and ", map(str, sorted(line.line for line in wrong)))
-                misfits[id(wrong[-1])].append(OptionProblem(wrong[0].launchers[-1].launcher, MISFIT, value, places))
-    return [
-        msgspec.structs.replace(
-            script,
-            launch_lines=tuple(
-                msgspec.structs.replace(line, problems=(*line.problems, *misfits[id(line)]))
-                for line in script.launch_lines
-            ),
-        )
-        for script in scripts
-    ]
+                misfits[id(wrong[-1])].append(OptionProblem(wrong[0].launchers[-1].launcher, "#", value, places))
+    marked = [tuple(_with(line, misfits[id(line)]) for line in script.launch_lines) for script in scripts]
+    return [msgspec.structs.replace(script, launch_lines=lines) for script, lines in zip(scripts, marked, strict=True)]
+
+
+def _with(line: LaunchLine, problems: Sequence[OptionProblem]) -> LaunchLine:
+    return msgspec.structs.replace(line, problems=(*line.problems, *problems))
 
 
 def _alike(lines: Sequence[LaunchLine]) -> Iterator[tuple[list[LaunchLine], str]]:
     """Those that give their hosts one number, and meet at one place."""
-    groups: dict[tuple[int | None, str, int | None], list[LaunchLine]] = defaultdict(list)
-    for line in lines:
-        call = line.launchers[-1]
-        groups[call.node_rank, meets_at(line), call.master_port].append(line)
-    for (rank, address, _), alike in groups.items():
-        if address and len(alike) > 1:
-            yield alike, str(rank)
+    places = [(line.launchers[-1].node_rank, meets_at(line), line.launchers[-1].master_port) for line in lines]
+    for place in dict.fromkeys(places):
+        alike = [line for line, other in zip(lines, places, strict=True) if other == place]
+        if place[1] and len(alike) > 1:
+            yield alike, str(place[0])
 
 
 def _apart(lines: Sequence[LaunchLine], hosts: dict[str, list[LaunchLine]]) -> Iterator[tuple[list[LaunchLine], str]]:

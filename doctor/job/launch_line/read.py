@@ -425,10 +425,7 @@ def _is_launcher(word: Word) -> bool:
 
 
 def _command_with_launcher(commands: Sequence[ShellCommand]) -> ShellCommand | None:
-    for command in commands:
-        if starts_ranks(command.argv):
-            return command
-    return commands[-1] if commands else None
+    return next((command for command in commands if starts_ranks(command.argv)), commands[-1] if commands else None)
 
 
 def starts_ranks(argv: Sequence[Word]) -> bool:

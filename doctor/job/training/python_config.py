@@ -6,7 +6,6 @@ Names at the top of the module, ``dict(...)``, literals and whole-number arithme
 from __future__ import annotations
 
 import ast
-import itertools
 import operator
 import warnings
 from collections.abc import Callable, Iterator
@@ -154,14 +153,18 @@ def _leaves(value: _Resolved, path: str, sections: set[str]) -> Iterator[Leaf]:
 
 
 def imported_first(text: str) -> list[str]:
-    r"""The modules that a program surely imports: those before any other statement. Raises: what `ast.parse` does.
+    r"""The modules that a program imports before any other statement. Raises: what `ast.parse` does.
 
     >>> imported_first("import torch.nn\nfrom mindspore import ops\nmain()\nimport numpy")
     ['torch.nn', 'mindspore']
     """
     require_flat(text)
-    body = itertools.dropwhile(lambda node: isinstance(node, ast.Expr), ast.parse(text).body)
     names: list[str] = []
-    for node in itertools.takewhile(lambda node: isinstance(node, (ast.Import, ast.ImportFrom)), body):
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", "")]
-    return list(filter(None, names))
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+        elif not isinstance(node, ast.Expr):
+            break
+    return names

@@ -67,7 +67,16 @@ def launch_differs(
             'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)` under Slurm. The shell on the '
             "hosts uses that variable.",
         )
-    if launch.differing:
+    places = launch.misfits(numbers=False)
+    for observed, lines in places:
+        yield Finding(
+            "lines {lines} start the hosts of one job, which meet at {observed}",
+            lines=lines,
+            observed=observed,
+            expected="one address and one port",
+            remedy="Give all of these lines the address of the host with number 0, and one port.",
+        )
+    if launch.differing or places:
         return
     hosts: Mapping[str, JobProgram] = programs or {}
     for path in sorted({path for own in hosts.values() for path in own.texts}):

@@ -172,10 +172,21 @@ def _bad_entry(view: View) -> Iterator[Finding]:
 
 
 def _all_slots(view: View) -> Iterator[Finding]:
-    if view.text("launcher") != "openmpi":
+    by_ray = view.framework == "verl"
+    if view.text("launcher") != "openmpi" and not by_ray:
         raise NotGiven("all_slots")
     slots, ranks = view.number("all_slots"), view.number("world_size")
-    if ranks > slots:
+    if ranks > slots and by_ray:
+        yield Finding(
+            "verl waits for {number} devices, and the cluster of Ray at {where} has {slots}",
+            number=ranks,
+            where=view.place("all_slots"),
+            slots=slots,
+            observed=view.listed("nodes", "ranks_per_node"),
+            expected=filled("at most {0}", slots),
+            edit="",
+        )
+    elif ranks > slots:
         yield Finding(
             "mpirun starts {number} ranks, and {where} has {slots} slots",
             number=ranks,

@@ -7,6 +7,7 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.limits import RdmaAdapters, ResourceLimits
 from doctor.facts.memory import HostMemory
 from doctor.facts.npu import NpuInventory
+from doctor.facts.slurm import SlurmDaemon
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
@@ -25,6 +26,7 @@ def locked_memory_limit_low(
     view: JobContainer | None,
     group: ControlGroup | None,
     fleet: PerHost[Reachability],
+    slurmd: SlurmDaemon | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     r"""A process of the job may lock as much memory as its devices need.
@@ -58,7 +60,7 @@ def locked_memory_limit_low(
         required, required_text = KERNEL_DEFAULT, filled("{0}, better no limit", bytes_text(KERNEL_DEFAULT))
     else:
         raise Skip("no NPU, no NVIDIA GPU and no RDMA adapter")
-    limit = limits.of_job(launch).memlock
+    limit = limits.of_job(launch, slurmd).memlock
     if not limit.allows(required):
         held = view is not None and not view.has_capability(CAP_IPC_LOCK)
         by_nccl = bool(adapters and gpus and gpus.pci and len(fleet) > 1 and launch.env.get("NCCL_IB_DISABLE") != "1")

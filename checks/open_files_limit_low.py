@@ -5,6 +5,7 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel import expected_connections
 from doctor.facts.limits import ADVISED_FILES, ResourceLimits, needed_files
 from doctor.facts.npu import NpuInventory
+from doctor.facts.slurm import SlurmDaemon
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
@@ -13,6 +14,10 @@ RAISE_FIRST = (
     "/etc/security/limits.d/99-zz-cluster.conf` and a new login first"
 )
 """In files of limits.d the asterisk means all users but root."""
+OF_SLURMD = (
+    ", which needs `systemctl edit slurmd`, in it `[Service]` and `LimitNOFILE=65535`, and `systemctl restart slurmd` "
+    "first"
+)
 
 
 @check(severity=ERROR, area="kernel")
@@ -21,6 +26,7 @@ def open_files_limit_low(
     fleet: PerHost[Reachability],
     npus: PerHost[NpuInventory] | None,
     gpus: PerHost[GpuCards] | None,
+    slurmd: SlurmDaemon | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """A process of the job may open as many files as it needs.
@@ -31,7 +37,8 @@ def open_files_limit_low(
 
     ## What to do
     In the script that starts the job: `ulimit -n 65535`{raise_first}. This is the limit of a session
-    on {host}; a job that a service starts, such as slurmd, has the limit of that service: `LimitNOFILE=65535`.
+    on {host}; a job that a service starts, such as slurmd, has the limit of that service: `LimitNOFILE=65535`. That of
+    a slurmd that runs is read where srun is in the launch line.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit nofile=65535:65535`. In Kubernetes, Volcano and
@@ -47,13 +54,19 @@ def open_files_limit_low(
     torchrun with 2 ranks fails with 24.
     """
     ranks, _ = expected_connections(launch, fleet, npus, gpus)
-    limit, (least, required) = limits.of_job(launch).nofile, needed_files(ranks)
+    limit, (least, required) = limits.of_job(launch, slurmd).nofile, needed_files(ranks)
     if not limit.allows(required):
+        by_slurmd = limit != limits.of_job(launch).nofile
+        text = "a process may open {observed} files; expected at least {expected}, better {advised}"
+        of_slurmd = (
+            "a process that slurmd starts may open {observed} files; expected at least {expected}, better {advised}"
+        )
+        raise_first = OF_SLURMD if by_slurmd else "" if limit.can_be_raised_to(ADVISED_FILES) else RAISE_FIRST
         yield Finding(
-            "a process may open {observed} files; expected at least {expected}, better {advised}",
+            of_slurmd if by_slurmd else text,
             observed=limit.soft,
             expected=required,
             advised=ADVISED_FILES,
             hard="unlimited" if limit.hard is None else limit.hard,
-            raise_first="" if limit.can_be_raised_to(ADVISED_FILES) else RAISE_FIRST,
+            raise_first=raise_first,
         ).as_warning(limit.allows(least))

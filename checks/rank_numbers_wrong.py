@@ -49,11 +49,12 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     starts = launch.outer_tasks if launch.nodes and launch.nodes > 1 else None
     if starts and starts > 1 and launch.node_rank is not None:
         yield _same_node_rank(launch, starts, launch.node_rank)
+    yield from _of_lines(launch)
     tasks = launch.world_size if launch.inner_launcher in _OF_TASKS else None
     if tasks and tasks > 1:
         yield from _same_in_tasks(launch, tasks)
     if not by_host:
-        if starts or tasks:
+        if starts or tasks or launch.misfits(numbers=True):
             return
         if why := _other_hosts_unknown(launch):
             raise Unreadable(why)
@@ -106,6 +107,20 @@ def _other_hosts_unknown(launch: LaunchConfig) -> str:
             launch.node_rank,
         )
     return ""
+
+
+def _of_lines(launch: LaunchConfig) -> Iterator[Finding]:
+    """Of lines of the job script that start a host each."""
+    for repeated, lines in launch.misfits(numbers=True):
+        yield Finding(
+            "lines {lines} start {launcher} on a host each, and all of these hosts get node rank {observed}",
+            lines=lines,
+            launcher=launch.launchers[-1],
+            observed=repeated,
+            expected="another number on every host",
+            remedy="Count the hosts of the job from 0, in the lines of its script: the host of the address that all "
+            "others are given has 0.",
+        )
 
 
 def _same_node_rank(launch: LaunchConfig, starts: int, node_rank: int) -> Finding:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from doctor.environment.launchers import launchers
-from doctor.job import variables
 from doctor.job.job_size import OF_STEP, VARIABLES
 from doctor.job.launch_config import LaunchConfig
 from doctor.job.variable_values import value_rows
 from doctor.job.variables import AGENT_STORE, JOB_WIDE, TABLE_VARIABLES, WORLD_SIZE_VARIABLES, relevant
-from doctor.smoke.programs.job_variables import JOB_VARIABLE
 
 
 def test_every_variable_with_a_meaning_for_the_job_is_on_the_list() -> None:
@@ -37,7 +35,3 @@ def test_no_secret_and_no_empty_value_is_on_it() -> None:
     assert relevant({"MS_TOKEN": "x", "HCCL_API_KEY": "x", "HCCL_BUFFSIZE": "", "MASTER_PASSWORD": "x"}) == {}
     assert relevant({"NCCL_KEYBOARD": "x", "MASTER_ADDR": "n1\n" * 5000})["NCCL_KEYBOARD"] == "x"
     assert len(relevant({"MASTER_ADDR": "n1" * 5000})["MASTER_ADDR"]) <= 4200
-
-
-def test_a_job_and_its_ranks_agree_on_the_variables_of_communication() -> None:
-    assert variables._COMMUNICATION.pattern + "$" == JOB_VARIABLE.pattern

@@ -29,6 +29,7 @@ from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import split_options
 from doctor.job.shell.word import literal_words
+from doctor.job.training.python_config import imported_first
 from doctor.job.variable_names import is_misspelt, is_one_slip
 
 _NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
@@ -304,10 +305,10 @@ def _imported(line: LaunchLine) -> str:
         return "torch"
     try:
         text = read_bounded_text(line.program, MOST_OF_FILE) if line.program.endswith(".py") else ""
-    except (OSError, ValueError):
+        names = [name.partition(".")[0] for name in imported_first(text)]
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return ""
-    match = re.search(r"(?m)^(?:import|from) (torch|mindspore)\b", text)
-    return match[1] if match else ""
+    return next((name for name in names if name in ("torch", "mindspore")), "")
 
 
 def run_trial(

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, ask
-from doctor.remote.runtime.reading import matching_paths, read_text
+from doctor.remote.runtime.reading import ENGINE_MARKS, matching_paths, read_text
 
 Engine = Literal["", "docker", "podman", "kubernetes", "apptainer", "enroot", "lxc", "systemd-nspawn", "containerd"]
 
@@ -30,7 +30,6 @@ VARIABLES = (
     *(ALLOTTED_NPUS, REQUESTED_GPUS),
 )
 """Of the first process, or of this one: what container engines and the runtimes of accelerators set."""
-ENGINE_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d", "/var/run/secrets/kubernetes.io")
 DEVICE_FILES = (
     *("davinci[0-9]*", "davinci_manager", "devmm_svm", "hisi_hdc", "nvidia[0-9]*", "nvidiactl", "nvidia-uvm"),
     "infiniband/uverbs*",

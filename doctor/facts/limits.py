@@ -9,6 +9,7 @@ import msgspec
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, read
 from doctor.engine.quantities import GIB, MIB, bytes_text, span_text
 from doctor.engine.texts import filled
+from doctor.facts.slurm import SlurmDaemon
 from doctor.job import LaunchConfig
 
 
@@ -30,6 +31,11 @@ class Limit(msgspec.Struct, frozen=True):
         soft = int(value) * unit if value.isdecimal() else self.hard if value == "hard" else None
         is_refused = self.hard is not None and (soft is None or soft > self.hard)
         return self if is_refused else Limit(soft, self.hard)
+
+    def within(self, daemon: Limit, is_kept: bool) -> Limit:
+        """Of a task whose daemon has other limits; ``is_kept``: the daemon's own, also the soft one."""
+        lower = [number for number in (self.soft, daemon.hard) if number is not None]
+        return Limit(daemon.soft if is_kept else min(lower, default=None), daemon.hard)
 
 
 NO_LIMIT = Limit(None, None)
@@ -106,8 +112,12 @@ class ResourceLimits(Fact, frozen=True):
     others: dict[str, Limit] = {}
     """Those of `OTHERS` that the kernel has, by the kernel's name."""
 
-    def of_job(self, launch: LaunchConfig) -> ResourceLimits:
-        """With what the job script sets, in units of bash(1), "ulimit"."""
+    def of_job(self, launch: LaunchConfig, slurmd: SlurmDaemon | None = None) -> ResourceLimits:
+        """With what the job script sets, in units of bash(1), "ulimit", and within those of the slurmd of srun's tasks.
+
+        Slurm gives its tasks the soft limits of the shell that starts srun, up to its own hard ones: slurm.conf(5),
+        "PropagateResourceLimits"; measured with Slurm 22.05.
+        """
 
         def after(letter: str, limit: Limit, unit: int = 1) -> Limit:
             return limit.set_to(launch.limits[letter], unit) if letter in launch.limits else limit
@@ -116,8 +126,11 @@ class ResourceLimits(Fact, frozen=True):
             name: after(letter, self.others.get(name, NO_LIMIT), 1 if name == CPU_TIME else 1024)
             for name, (letter, _) in OTHERS.items()
         }
-        nofile, nproc = after("n", self.nofile), after("u", self.nproc)
-        return ResourceLimits(nofile=nofile, memlock=after("l", self.memlock, 1024), nproc=nproc, others=others)
+        nofile, nproc, memlock = after("n", self.nofile), after("u", self.nproc), after("l", self.memlock, 1024)
+        if slurmd and slurmd.limits and "srun" in launch.launchers and "--propagate" not in launch.launch_line:
+            nofile = nofile.within(_parse_limit(slurmd.limits, "Max open files"), "NOFILE" in slurmd.kept)
+            memlock = memlock.within(_parse_limit(slurmd.limits, "Max locked memory"), "MEMLOCK" in slurmd.kept)
+        return ResourceLimits(nofile=nofile, memlock=memlock, nproc=nproc, others=others)
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> ResourceLimits:

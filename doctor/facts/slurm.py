@@ -11,7 +11,15 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
 from doctor.remote.runtime.reading import read_text
 
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
-DEFAULTS = {"slurmdport": "6818", "slurmdspooldir": "/var/spool/slurmd"}
+DEFAULTS = {
+    "slurmdport": "6818",
+    "slurmdspooldir": "/var/spool/slurmd",
+    "propagateresourcelimits": "",
+    "propagateresourcelimitsexcept": "",
+    "usepam": "0",
+}
+LIMITS = ("NOFILE", "MEMLOCK")
+"""Of slurm.conf(5), "PropagateResourceLimits": those that are read."""
 
 
 def find_slurmd(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
@@ -25,11 +33,12 @@ def find_slurmd(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
             key, equals, value = line.partition("#")[0].partition("=")
             if equals and key.strip().lower() in values and " " not in value.strip():
                 values[key.strip().lower()] = value.strip()
-    states = []
+    states, limits = [], ""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         name, _, rest = read_text("/proc/" + pid + "/stat", 400).partition("(")[2].rpartition(")")
         if name == "slurmd":
             states.append(rest.split()[0])
+            limits = limits or read_text("/proc/" + pid + "/limits", 4096)
     own_name = os.uname()[1]
     spool = values["slurmdspooldir"].replace("%n", own_name.partition(".")[0]).replace("%h", own_name.partition(".")[0])
     port = values["slurmdport"].partition("-")[0]
@@ -37,7 +46,11 @@ def find_slurmd(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
         "node": bool(states) or os.path.isdir(spool),
         "states": states,
         "port": int(port) if port.isdecimal() else 0,
+        "limits": limits if values["usepam"] == "0" else "",
     }
+    passed = [name for name in values["propagateresourcelimits"].upper().split(",") if name]
+    excepted = values["propagateresourcelimitsexcept"].upper().split(",")
+    node["kept"] = [name for name in LIMITS if name in excepted or (passed and not {"ALL", name} & set(passed))]
     if node["node"] and node["port"]:
         node["answers"] = accepts(int(port))
     return node
@@ -65,7 +78,8 @@ class SlurmDaemon(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"node": true, "states": ["S"], "port": 6818, "answers": true}
+        {"node": true, "states": ["S"], "port": 6818, "answers": true, "kept": ["MEMLOCK"],
+         "limits": "Max locked memory         65536                unlimited            bytes"}
     """
 
     probe = ask(find_slurmd, timeout=15)
@@ -75,6 +89,10 @@ class SlurmDaemon(Fact, frozen=True):
     port: int
     """SlurmdPort; the first of a range."""
     answers: bool = False
+    limits: str = ""
+    """Its /proc/PID/limits; empty where it does not run, and where PAM sets those of the tasks (UsePAM)."""
+    kept: tuple[str, ...] = ()
+    """Which of `LIMITS` tasks have from slurmd; the others are those of srun's shell, up to slurmd's own."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SlurmDaemon:

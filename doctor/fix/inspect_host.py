@@ -24,6 +24,7 @@ from doctor.fix.remote_client import (
 )
 from doctor.fix.select import ReadyStep
 from doctor.remedy.playbook import PlaybookStep
+from doctor.remote.runtime.reading import ENGINE_MARKS
 from doctor.transport import Transport
 
 MAX_OUTPUT_BYTES = 65536
@@ -32,10 +33,9 @@ READ_SECONDS = 30.0
 """For a read-only command."""
 MAX_FILE_BYTES = 1 << 20
 MAX_REASON_CHARS = 200
-IN_CONTAINER = """\
+IN_CONTAINER = f"""\
 test "$(stat -L -c %i /proc/self/ns/pid)" != 4026531836 || exit 1
-test -e /.dockerenv && exit
-test -e /run/.containerenv && exit
+for mark in {" ".join(ENGINE_MARKS)}; do test -e $mark && exit; done
 grep -Eq 'docker|kubepods|libpod|containerd' /proc/1/cgroup && exit
 tr '\\0' '\\n' </proc/1/environ | grep -q '^KUBERNETES_SERVICE_HOST='"""
 """Read-only: exits 0 in a container. 4026531836 is the number of the kernel's first namespace of processes."""

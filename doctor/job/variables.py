@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from doctor.engine.sanitize import printable
 from doctor.job.job_size import OF_STEP
 from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
+from doctor.remote.runtime.job_variables import job_variables
 
 TORCH_PORT = 29500
 """PyTorch's MASTER_PORT where nothing sets it."""
@@ -118,7 +119,6 @@ _NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE, *SIZE_VARIABLES, "S
 _FAMILIES = re.compile(
     r"(HCCL|NCCL|GLOO|TP|TORCH_(HCCL|NCCL|GLOO|FR|DIST|DISTRIBUTED)|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
 )
-_COMMUNICATION = re.compile(r"(NCCL|RCCL|GLOO|HCCL|TP|TORCH_(NCCL|HCCL|DIST|DISTRIBUTED|GLOO))_[A-Z0-9_]+")
 _AT_START = re.compile(
     r"(TORCH|PYTORCH|OMP|GOMP|KMP|MKL|OPENBLAS)_[A-Z0-9_]+|PYTHON[A-Z0-9]+|GLOO_DEVICE_TRANSPORT|NCCL_CONF_FILE|LD_(LIBRARY_PATH|PRELOAD)"
 )
@@ -155,8 +155,7 @@ def communication(environ: Mapping[str, str]) -> dict[str, str]:
     >>> communication({"GLOO_SOCKET_IFNAME": "eth1", "MASTER_ADDR": "node1", "NCCL_DEBUG": ""})
     {'GLOO_SOCKET_IFNAME': 'eth1'}
     """
-    names = sorted(name for name in environ if _COMMUNICATION.fullmatch(name) and environ[name])
-    return {name: printable(environ[name], 256) for name in names[:64] if not _SECRET.search(name)}
+    return {name: printable(value, 256) for name, value in job_variables(environ).items() if not _SECRET.search(name)}
 
 
 def comparable(name: str, value: str) -> str:

@@ -20,6 +20,7 @@ from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Visit
+from doctor.engine.quantities import number_text
 from doctor.engine.record import SCHEMA, HostRecord, ProbeInputs, RankTableFile, Run
 from doctor.engine.result import Report
 from doctor.engine.sanitize import printable
@@ -378,7 +379,7 @@ def _net_round(
         remaining *= NET_SHARE
     if options.budget and remaining < MIN_NET_SECONDS:
         return NetRoundResult(
-            without_net_answers(records, filled("the budget of {0} s ended before it", f"{options.budget:g}"))
+            without_net_answers(records, filled("the budget of {0} s ended before it", number_text(options.budget)))
         )
     if options.budget:
         net = msgspec.structs.replace(net, budget=min(net.budget, remaining))
@@ -402,7 +403,7 @@ def _smoke_round(
     assert options.smoke
     smoke_options, remaining = _meeting_in_pods(options.smoke, inventory), options.budget - (time.monotonic() - clock)
     if options.budget and remaining < 1:
-        return not_started(records, filled("the budget of {0} s ended before it", f"{options.budget:g}"))
+        return not_started(records, filled("the budget of {0} s ended before it", number_text(options.budget)))
     if options.budget:
         smoke_options = msgspec.structs.replace(smoke_options, budget=min(smoke_options.budget, remaining))
     within = tuple(shlex.split(options.within))

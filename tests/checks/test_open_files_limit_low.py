@@ -1,6 +1,7 @@
 import pytest
 
 from doctor.facts.limits import Limit
+from doctor.facts.slurm import SlurmDaemon
 from doctor.job import LaunchConfig
 from doctor.job.job_script import read_job_script
 from tests.checks.limits import FREE, limits
@@ -64,3 +65,30 @@ def test_what_the_job_script_sets_counts(text: str, soft: int) -> None:
 def test_a_launcher_of_other_hosts_starts_ranks_with_their_own_limits() -> None:
     (line,) = read_job_script("ulimit -n 24\nmpirun -np 4 -H a,b python3 t.py\n").launch_lines
     assert line.limits == []
+
+
+DAEMON = "Max open files    {0}    {1}    files\nMax locked memory    unlimited    unlimited    bytes\n"
+
+
+@pytest.mark.parametrize(
+    ("of_daemon", "kept", "launchers", "line", "soft"),
+    [
+        ((24, 24), (), ("srun",), "srun t.py", 24),
+        ((24, 70000), (), ("srun",), "srun t.py", 20000),
+        ((24, 70000), ("NOFILE",), ("srun",), "srun t.py", 24),
+        ((24, 24), (), ("torchrun",), "torchrun t.py", 20000),
+        ((24, 24), (), (), "", 20000),
+        ((24, 24), (), ("srun",), "srun --propagate=NONE t.py", 20000),
+    ],
+)
+def test_tasks_of_srun_have_the_limits_of_slurmd(
+    of_daemon: tuple[int, int], kept: tuple[str, ...], launchers: tuple[str, ...], line: str, soft: int
+) -> None:
+    """Measured with Slurm 22.05: `test_what_srun_gives_its_tasks` of tests/interfaces/test_slurm_limits.py."""
+    daemon = SlurmDaemon(("S",), 6818, True, DAEMON.format(*of_daemon), kept)
+    launch = LaunchConfig(launchers=launchers, launch_line=line)
+    assert limits(nofile=Limit(20000, 20000)).of_job(launch, daemon).nofile.soft == soft
+    outcome = run_check(NAME, {"a": [limits(nofile=Limit(20000, 20000)), daemon]}, launch)
+    expected = [("a", "a process that slurmd starts may open 24 files; expected at least 16384, better 65535")]
+    assert messages(outcome) == (expected if soft == 24 else [])
+    assert all("systemctl edit slurmd" in str(finding.values["raise_first"]) for finding in outcome.findings)

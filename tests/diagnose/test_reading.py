@@ -99,6 +99,17 @@ def test_the_holes_of_a_sparse_log_are_not_read(tmp_path: Path) -> None:
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.parametrize("where", [0, 1, 3])
+def test_what_a_crash_leaves_between_the_lines_is_no_sign_of_a_binary_file(where: int, tmp_path: Path) -> None:
+    parts = [b"step 1\n", LOG, b"step 2\n"]
+    parts.insert(where, b"\0" * 3000)
+    (tmp_path / "rank0.log").write_bytes(b"".join(parts))
+    (tmp_path / "archive.log").write_bytes(
+        b"rank0.log" + b"\0" * 91 + b"".join(b"%07o\0" % n for n in range(300)) + LOG
+    )
+    assert [name for name, _ in events_of(tmp_path)] == ["gloo-timeout"]
+
+
 def test_the_time_limit_holds_in_every_file_and_is_noted(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(LOG)
     with tarfile.open(tmp_path / "b.tar", "w") as archive:

@@ -48,6 +48,27 @@ def test_no_node_of_the_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert not find_slurmd({})["node"]
 
 
+@pytest.mark.usefixtures("no_processes")
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("", ()),
+        ("PropagateResourceLimits=ALL\n", ()),
+        ("PropagateResourceLimits=NONE\n", ("NOFILE", "MEMLOCK")),
+        ("PropagateResourceLimits=core,nofile\n", ("MEMLOCK",)),
+        ("PropagateResourceLimitsExcept=MEMLOCK\n", ("MEMLOCK",)),
+    ],
+)
+def test_the_limits_that_tasks_have_from_the_daemon(
+    text: str, kept: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "slurm.conf").write_text(f"SlurmdSpoolDir={tmp_path}\nSlurmdPort=1\n{text}")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    fact = answered(SlurmDaemon, find_slurmd({}))
+    assert isinstance(fact, SlurmDaemon)
+    assert fact.kept == kept
+
+
 @given(JSON)
 def test_anything_else(value: object) -> None:
     assert isinstance(answered(SlurmDaemon, value), Absent | Unreadable)

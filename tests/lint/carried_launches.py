@@ -562,7 +562,7 @@ MANIFESTS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         ("--worker_num=16", "--worker_num=32"), ("name: HCCL_CONNECT_TIMEOUT", "name: HCCL_CONECT_TIMEOUT")]),
     "rayjob": ("job.yaml", RAYJOB, [
         ('num-gpus: "8"', "num-gpus: 8"), ("minReplicas: 1", "minReplicas: 2"),
-        ("n_gpus_per_node=8", "n_gpus_per_node=16"),
+        ("n_gpus_per_node=8", "n_gpus_per_node=16"), ("nnodes=2", "nnodes=3"), ("replicas: 1\n", "replicas: 0\n"),
         ("tensor_model_parallel_size=4", "tensor_model_parallel_sizes=4")]),
 }  # fmt: skip
 CARRIED: dict[str, tuple[str, str, list[tuple[str, str]]]] = {

@@ -35,7 +35,33 @@ MINDFORMERS = (
     "  pipeline_stage: 1\n"
 )
 
+ON_HOSTS = 'ssh {} "torchrun --nnodes 2 --node_rank {} --nproc_per_node 8 --master_addr gpu01 t.py" &\n'
+INIT = 'import torch.distributed as dist\ndist.init_process_group("gloo")\n'
+
 MISTAKES: dict[str, Planted] = {
+    "a port in what another user runs": Planted(
+        "#!/bin/bash\nsu - trainer -c 'cd /job && torchrun --nproc_per_node 8 --master_port 290000 t.py' #@\n",
+        "launch-option-refused"),
+    "a port in what runuser runs": Planted(
+        "#!/bin/bash\nrunuser -c 'torchrun --nproc_per_node 8 --master_port 290000 t.py' trainer #@\n",
+        "launch-option-refused"),
+    "an amount in letters": Planted(
+        SBATCH.replace("\n", "\n#SBATCH --gres=gpu:eight #@\n", 1) + "srun torchrun --nnodes 2 t.py\n",
+        "launch-option-refused"),
+    "two hosts with one number": Planted(
+        ON_HOSTS.format("gpu01", 0) + ON_HOSTS.format("gpu02", 0).replace("&", "& #@"), "rank-numbers-wrong"),
+    "two hosts with two addresses of the job": Planted(
+        ON_HOSTS.format("gpu01", 0) + ON_HOSTS.format("gpu02", 1).replace("_addr gpu01", "_addr gpu02")
+        .replace("&", "& #@"), "launch-differs"),
+    "two hosts with two ports of the job": Planted(
+        ON_HOSTS.format("gpu01", 0) + ON_HOSTS.format("gpu02", 1).replace(" t.py", " --master_port 29501 t.py")
+        .replace("&", "& #@"), "launch-differs"),
+    "no number under mpirun": Planted(
+        "export MASTER_ADDR=gpu01 MASTER_PORT=29500\nmpirun -np 4 -x MASTER_ADDR -x MASTER_PORT python t.py\n",
+        "launch-rank-is-local", {"t.py": INIT.replace('("gloo")', '("gloo") #@')}),
+    "no number under srun, and a look for it": Planted(
+        "srun -n 4 python t.py\n",
+        "launch-rank-is-local", {"t.py": 'import os\nprint(os.environ["RANK"])\n' + INIT.replace(")\n", ") #@\n")}),
     # The address and the port at which the ranks meet
     "localhost in a variable": Planted(
         "#!/bin/bash\nexport MASTER_ADDR=localhost #@\ntorchrun --nnodes 2 --nproc_per_node 8 --node_rank $R "
@@ -615,6 +641,19 @@ SOUND: dict[str, Planted] = {
     "an array that is changed": Planted(
         "HOSTS=(gpu01 gpu02)\nunset 'HOSTS[1]'\n"
         "torchrun --nnodes=${#HOSTS[@]} --nproc_per_node 8 --rdzv_endpoint localhost:1 --rdzv_backend c10d t.py\n", ""),
+    "what another user runs, and no text": Planted(
+        "#!/bin/bash\nsu - trainer\nsu\nrunuser -l trainer -c 'torchrun --nproc_per_node 8 t.py'\nsu -c\n", ""),
+    "hosts that are numbered, and jobs that follow each other": Planted(
+        f"{ON_HOSTS.format('a', 0)}{ON_HOSTS.format('b', 1)}{ON_HOSTS.format('a', 0)}wait\n"
+        f"{ON_HOSTS.format('c', 0).replace('gpu01', 'gpu02')}", ""),
+    "other words for one address, and the port that is the default": Planted(
+        f"{ON_HOSTS.format('gpu01', 0).replace('_addr gpu01', '_addr localhost')}"
+        f"{ON_HOSTS.format('gpu02', 1).replace(' t.py', ' --master_port 29500 t.py')}wait\n"
+        f"{ON_HOSTS.format('gpu01', 0).replace('t.py', 'u.py').replace('_addr gpu01', '_addr 10.0.0.1')}"
+        f"{ON_HOSTS.format('gpu02', 1).replace('t.py', 'u.py')}", ""),
+    "numbers that the program or the line gives": Planted(
+        "mpirun -np 4 python t.py\nsrun -n 4 bash -c 'RANK=$SLURM_PROCID WORLD_SIZE=4 python u.py'\n", "",
+        {"t.py": f'import os\nos.environ["RANK"] = os.environ["PMIX_RANK"]\n{INIT}', "u.py": INIT}),
     "hosts of a loop": Planted(
         "for host in gpu01 gpu02; do\n  ssh $host torchrun --nnodes 2 --rdzv_backend c10d "
         "--rdzv_endpoint gpu01:29500 t.py &\ndone\n", ""),

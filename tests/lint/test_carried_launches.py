@@ -19,6 +19,14 @@ LAUNCHES = {**MANIFESTS, **CARRIED}
 ENV = 'env:\n              - {name: NODES, value: "4"}\n'
 NOT_TOLD = {("llama factory", "NNODE=2")}
 """What is known not to be told: a variable of the user's own may have this name."""
+RAY = """apiVersion: ray.io/v1
+kind: RayJob
+spec:
+  entrypoint: python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.n=1 trainer.nnodes=2 trainer.n_gpus_per_node=8
+  rayClusterSpec:
+    rayVersion: '2'
+    headGroupSpec: {template: {spec: {containers: [{name: h, resources: {limits: {nvidia.com/gpu: 8}}}]}}}
+"""
 PLANTED = [(name, *mistake) for name, (_, _, mistakes) in LAUNCHES.items() for mistake in mistakes]
 FILES = {
     "factory.yaml": "model_name_or_path: m\nstage: sft\nper_device_train_batch_size: 1\n",
@@ -132,3 +140,25 @@ def test_a_text_that_no_shell_accepts_is_named() -> None:
     assert first.refused
     with pytest.raises(InputError, match="no shell reads this"):
         launches_of_script(broken, "compose.yaml", {}, lambda _: None)
+
+
+def test_services_with_one_number_in_one_file(tmp_path: Path) -> None:
+    """The address is that of a service, so that both are meant to be there at once; of another host they may not be."""
+    text = re.sub("network_mode: host\n    |--node_rank=1", lambda found: "--node_rank=0" * ("=1" in found[0]), COMPOSE)
+    told = "lines 9 and 21 start torchrun on a host each, and all of these hosts get node rank 0"
+    for address, is_told in (("node0", True), ("10.0.0.1", False)):
+        by_check = findings("compose.yaml", text.replace("10.0.0.1", address), tmp_path)
+        assert (told in str(by_check.get("rank-numbers-wrong"))) == is_told, by_check
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "enableInTreeAutoscaling: true",
+        "workerGroupSpecs: [{numOfHosts: 2}]",
+        "workerGroupSpecs: [{replicas: '{{ n }}'}]",
+    ],
+)
+def test_a_cluster_of_ray_whose_size_is_not_known_is_not_judged(more: str, tmp_path: Path) -> None:
+    assert "launch-ranks-contradict" in findings("job.yaml", RAY, tmp_path)
+    assert "launch-ranks-contradict" not in findings("job.yaml", RAY.replace("rayVersion: '2'", more), tmp_path)

@@ -45,6 +45,11 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "two hosts with one number",
+    "two hosts with two addresses of the job",
+    "two hosts with two ports of the job",
+    "no number under mpirun",
+    "no number under srun, and a look for it",
     "an array under sh",
     "a word of bash under sh",
     "no blank in a test",

@@ -231,9 +231,9 @@ def is_recording(head):
 
 
 def is_binary(block):
-    """More than one byte in thirty is NUL; those at the beginning are what a truncated file keeps, and do not count."""
-    probe = block.lstrip(b"\0")[:4096]
-    return probe.count(b"\0") * 30 > len(probe)
+    """More than one byte in thirty is NUL; long runs, which a truncated file keeps or a crash leaves, do not count."""
+    probe = re.sub(rb"^\0+|\0{64,}", b"", block)[:4096]
+    return block.startswith(b"\x7fELF") or probe.count(b"\0") * 30 > len(probe)
 
 
 def launcher_labels(data):

@@ -20,6 +20,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.engine.toml_compat import read_table
 from doctor.job.job_script.directives import Resources
+from doctor.job.job_script.lines_of_one_job import host_over_ssh, meets_at, with_misfits
 from doctor.job.job_script.read import JobScript, read_job_script
 from doctor.job.job_script.task_files import shell_of_recipes
 from doctor.job.job_size import ONE_ON_EACH_HOST
@@ -61,6 +62,8 @@ class LaunchCarrier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranks_per_host: str = ""
     slots: str = ""
     """Ranks that mpirun may start on each host of the group ``Worker``."""
+    changes: tuple[str, ...] = ()
+    """Where the file says that what a text may use is more or less than the devices of the other groups."""
     sets: tuple[str, ...] = ()
     """Variables with a value of each host's own."""
     hosts_variable: str = ""
@@ -122,7 +125,8 @@ def scripts_of(
     ``environ``: what a script inherits; a container does not. Raises: NotAJobScript, UnreadableFile.
     """
     if not path.endswith(SUFFIXES):
-        return [read_job_script(shell_of_recipes(text, path) or text, environ, read_file=read_file)]
+        script = read_job_script(shell_of_recipes(text, path) or text, environ, read_file=read_file)
+        return with_misfits([script], host_over_ssh)
     scripts: list[JobScript] = []
     documents = read_documents(text)
     held = [node for document in documents for path in _HOLDERS for node in document.find(path)]
@@ -176,7 +180,8 @@ class _File:
         starting = [group for group, script in read if any(_on_each_host(line) for line in script.launch_lines)]
         several = _sum(starting)
         joined_hosts = self.total if self.row.joins or self.row.total else several
-        return [
+        names = [group.name if group.hosts == 1 and self.row.marks else "" for group, _ in read]
+        scripts = [
             msgspec.structs.replace(
                 script,
                 launch_lines=tuple(
@@ -186,6 +191,7 @@ class _File:
             )
             for position, (group, script) in enumerate(read)
         ]
+        return with_misfits(scripts, lambda place, line: names[place] if meets_at(line) in names else "")
 
     def _around(
         self, line: LaunchLine, group: _Group, hosts: int | None, problems: tuple[OptionProblem, ...]
@@ -223,9 +229,7 @@ class _File:
         ]
         texts[1] = " ".join(["export", *exports, ";", texts.get(1, "")])
         text = "\n".join(texts.get(number, "") for number in range(1, max(texts) + 1))
-        slots = self.document.number(self.row.slots) if self.row.slots else None
-        workers = next((other.hosts for other in self.groups if other.name == "Worker"), None)
-        requested = Resources(gpus_per_node=devices, slots=slots * workers if slots and workers else None)
+        requested = Resources(gpus_per_node=devices, slots=self._slots(group))
         script = read_job_script(text, {}, read_file=self.read_file, requested=requested)
         image = printable(container.text("image") or ("" if self.row.marks else self.row.kind), 200)
         launch_lines, scripts = (
@@ -247,6 +251,19 @@ class _File:
         if self.row.devices_variable and devices:
             variables[self.row.devices_variable] = (str(devices), True)
         return variables
+
+    def _slots(self, group: _Group) -> int | None:
+        """Ranks that may start on all hosts, of Ray its GPUs and NPUs; None where nothing says it."""
+        if self.row.slots:
+            each = self.document.number(self.row.slots)
+            workers = next((other.hosts for other in self.groups if other.name == "Worker"), None)
+            return each * workers if each and workers else None
+        others = [other for other in self.groups if other is not group]
+        is_open = any(node.value != "false" for path in self.row.changes for node in self.document.find(path))
+        if not self.row.changes or is_open or None in (other.hosts for other in others):
+            return None
+        pods = [(other, node) for other in others for node in other.node.find(f"{self.row.pod}.containers.*")]
+        return sum((other.hosts or 0) * (self._devices(other, node) or 0) for other, node in pods) or None
 
     def _devices(self, group: _Group, container: Node) -> int | None:
         """Of a host; None where nothing says it."""

@@ -79,6 +79,8 @@ class WrapperRow(OptionTable, frozen=True, kw_only=True):
     """Options with ``NAME=value`` or ``NAME``."""
     is_remote: bool = False
     """The command is shell text for another host."""
+    shell_text: str = ""
+    """The option with the text of a shell, before or behind the name of a user."""
     is_plain: bool = False
     """The command runs on this host, as this user, in this environment."""
     is_other_user: bool = False

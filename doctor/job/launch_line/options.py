@@ -19,8 +19,10 @@ from doctor.job.variable_values import wrong_devices
 _MOST_VALUES = 1024
 _TYPOGRAPHY = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d"
 """Dashes that are no hyphen-minus."""
-_WITH_UNIT = re.compile(r"(?:^|[:,])[0-9]{1,4}(?:[gn]pus?|x)(?:,|$)", re.IGNORECASE | re.ASCII)
-"""An amount with a word behind it, such as 8gpus."""
+_WITH_UNIT = re.compile(
+    r"(?:^|[:,])(?:[0-9]{1,4}(?:[gn]pus?|x)|one|two|three|four|six|eight|sixteen|all)(?:,|$)", re.IGNORECASE | re.ASCII
+)
+"""An amount with a word behind it, such as 8gpus, or in letters."""
 _OF_THIS_HOST = ("gpu-ids", "devices")
 """Options whose device numbers stand behind no host."""
 

@@ -425,10 +425,7 @@ def _is_launcher(word: Word) -> bool:
 
 
 def _command_with_launcher(commands: Sequence[ShellCommand]) -> ShellCommand | None:
-    for command in commands:
-        if starts_ranks(command.argv):
-            return command
-    return commands[-1] if commands else None
+    return next((command for command in commands if starts_ranks(command.argv)), commands[-1] if commands else None)
 
 
 def starts_ranks(argv: Sequence[Word]) -> bool:
@@ -436,7 +433,8 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
     names = [word.text.rpartition("/")[2] for word in argv[:64] if not word.unresolved]
     if names[:1] and names[0] in RUN_NO_WORDS:
         return False
-    if any(name in SHELLS or ((row := wrapper_rows().get((name, ""))) and row.is_remote) for name in names):
+    rows = [wrapper_rows().get((name, "")) for name in names]
+    if not {*names}.isdisjoint(SHELLS) or any(row and (row.is_remote or row.shell_text) for row in rows):
         texts = (text for word in argv[1:64] if " " in (text := known_text(word)))
         if any(starts_ranks(command.argv) for text in texts for command in evaluate(text, {}).commands):
             return True

@@ -1,6 +1,6 @@
 """Commands that run another command: ``env``, ``timeout``, ``numactl``, ``docker run``. Pure.
 
-Sources: coreutils and util-linux manuals; numactl(8); docker-run(1) and podman-run(1); apptainer-exec(1);
+Sources: coreutils and util-linux manuals; numactl(8); docker-run(1) and podman-run(1); apptainer-exec(1); su(1);
 kubectl-exec(1); ssh(1); pdsh(1); NERSC, "Shifter" (https://docs.nersc.gov/development/containers/shifter/); Ray,
 "ray job submit" (https://docs.ray.io/en/latest/cluster/running-applications/job-submission/cli.html); coverage.py,
 "run".
@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 from doctor.job.launch_line.call_parts import host_list
-from doctor.job.launch_line.commands import launcher_rows, option_table, wrapper_rows
+from doctor.job.launch_line.commands import WrapperRow, launcher_rows, option_table, wrapper_rows
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.shell.word import Word
 
@@ -49,6 +49,8 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     if name == "nice" and re.fullmatch(r"-[0-9]{1,2}", first):
         argv = argv[1:]
     options = split_options(name, argv, wrapper)
+    if wrapper.shell_text:
+        return _as_other_user(name, options, wrapper)
     rest = options.rest
     environ, unresolved, passed = _variables(options, wrapper.variables)
     unresolved_options = {key: text for key, text in options.unresolved.items() if key.startswith("options")}
@@ -76,6 +78,15 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
     )
+
+
+def _as_other_user(name: str, options: Options, wrapper: WrapperRow) -> Unwrapped | None:
+    """What ``su - USER -c TEXT`` runs; None where it names no text. A login leaves nothing of the environment."""
+    is_login = options.rest[:1] == (Word("-"),)
+    behind = split_options(name, options.rest[is_login + 1 :], wrapper)
+    text = options.word(wrapper.shell_text) or behind.word(wrapper.shell_text)
+    keeps = not is_login and "login" not in options and "login" not in behind
+    return Unwrapped(name, (Word("sh"), Word("-c"), text), {}, {}, inherits_environment=keeps) if text else None
 
 
 _COMMAND = re.compile(

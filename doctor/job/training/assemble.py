@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchCall, LaunchLine
 from doctor.job.training.configurations import Arguments, of_arguments, of_tree, overridden, scalar
 from doctor.job.training.model import (
@@ -257,6 +258,9 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
     if call is None or call.launcher == "ssh":
         return settings
     settings["launcher"] = Setting("launcher", call.launcher, entry.where)
+    may_set = line.container or "container-image" in call.options or any(word.endswith(" -c") for word in line.wrappers)
+    if call.launcher in STARTS_TASKS and not may_set and not {"RANK", "RANK="} & {*line.environ, *line.unresolved}:
+        settings["unnumbered"] = settings["launcher"]
     reason = _reason(call, line)
     why = reason or "the launch line does not say it"
     for name, value, options in (
@@ -362,7 +366,8 @@ def _with_machine(configuration: Configuration, entry: LaunchText) -> Configurat
 def _slots(entry: LaunchText, read_file: ReadFile) -> dict[str, Setting]:
     """The fewest slots of a host in the hostfile that deepspeed's line names; all slots of that of mpirun."""
     line, call = entry.line, entry.line.innermost
-    if call is not None and not (call.hosts or call.hostfile or _oversubscribes(line)) and entry.own_slots:
+    is_given = call is not None and (call.hosts or call.hostfile or _oversubscribes(line))
+    if entry.own_slots and not is_given:
         return {"all_slots": Setting("slots", entry.own_slots, entry.place("slotsPerWorker"))}
     if call is not None and call.launcher == "openmpi" and "host" in call.options and not _oversubscribes(line):
         named = [re.fullmatch(r"[^\s:\[]+:([0-9]{1,5})", host, re.ASCII) for host in call.option("host").split(",")]

@@ -5,6 +5,7 @@ The kinds of `CodeMark`:
 - ``init``: a call of ``init_process_group``; its text is the backend
 - ``group_timeout``: the timeout of the process group, in seconds
 - ``local_rank_as_rank``: its ``rank`` is the local rank
+- ``rank_by_environment``: it gets no rank, so that RANK decides; ``own_ranks``: anything that may set RANK
 - ``ddp``: the model is wrapped for data parallel training
 - ``fixed_device``, ``fixed_world_size``: the number that ``set_device`` and ``init_process_group`` get from the program
 - ``device``: the process chooses its device: ``set_device``, or anything that uses LOCAL_RANK
@@ -22,6 +23,7 @@ The kinds of `CodeMark`:
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -139,6 +141,11 @@ def require_flat(text: str) -> None:
             raise UnreadableFile(filled("line {0}: nested more than {1} levels deep", number, _MAX_NESTING * 10))
 
 
+_OWN_RANKS = re.compile(r"(?:SLURM|OMPI|PMI|PMIX|MPI|MV2|PALS|FLUX)_\w*|RANK", re.ASCII)
+"""Names of variables by which a program may give RANK itself."""
+_STARTS = frozenset(("spawn", "start_processes", "elastic_launch", "launch_agent", "Process", "Popen", "run", "system"))
+
+
 class _Reader:
     def __init__(self, path: str) -> None:
         self.path = path
@@ -147,6 +154,7 @@ class _Reader:
         self.values: dict[str, ast.expr] = {}
         """The expression of each name that is assigned once."""
         self.assigned: dict[str, int] = {}
+        self.looked_up: set[int] = set()
 
     def read(self, tree: ast.Module) -> TrainingScript:
         nodes: list[ast.AST] = []
@@ -182,6 +190,8 @@ class _Reader:
             self._target(node.target, node.value)
         elif isinstance(node, (ast.AugAssign, ast.For, ast.NamedExpr)):
             self._target(node.target, None)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            self.looked_up.add(id(node.slice))
         elif isinstance(node, ast.arg):
             self._assign(node.arg, None)
             if node.arg == "local_rank":
@@ -240,6 +250,8 @@ class _Reader:
             word = node.arg or ""
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             word = node.value.lstrip("-").replace("-", "_")
+        if _OWN_RANKS.fullmatch(word) and not (word == "RANK" and id(node) in self.looked_up):
+            self._mark("own_ranks", node, word)
         if word in _DEVICES or word.lower() == "local_rank":
             self._mark("device", node, word)
         elif word in _SHARDING:
@@ -252,6 +264,8 @@ class _Reader:
         keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
         if name in _TIMED and _TIMED[name] in keywords:
             self._timeout(node, keywords[_TIMED[name]])
+        if name in _STARTS:
+            self._mark("own_ranks", node, name)
         if name == "init_process_group":
             self._init(node, keywords)
         elif name == "set_device" and node.args:
@@ -282,6 +296,9 @@ class _Reader:
         self._mark("init", node, text, "" if text or backend is None else _source(backend))
         if "world_size" in keywords:
             self._fixed("fixed_world_size", node, keywords["world_size"])
+        is_whole = text and len(node.args) < 2 and len(keywords) == len(node.keywords)
+        if is_whole and not {"rank", "world_size", "init_method", "store"} & keywords.keys():
+            self._mark("rank_by_environment", node, text)
         rank = keywords.get("rank")
         if rank is not None and _is_local_rank(self._resolve(rank), rank):
             self._mark("local_rank_as_rank", node, _source(rank))

@@ -150,3 +150,21 @@ def _leaves(value: _Resolved, path: str, sections: set[str]) -> Iterator[Leaf]:
         yield Leaf(path, None, value.line, value.source)
     else:
         yield Leaf(path, value.value, value.line)
+
+
+def imported_first(text: str) -> list[str]:
+    r"""The modules that a program imports before any other statement. Raises: what `ast.parse` does.
+
+    >>> imported_first("import torch.nn\nfrom mindspore import ops\nmain()\nimport numpy")
+    ['torch.nn', 'mindspore']
+    """
+    require_flat(text)
+    names: list[str] = []
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+        elif not isinstance(node, ast.Expr):
+            break
+    return names

@@ -8,6 +8,8 @@ import sys
 import time
 
 SYS_FOLDER = "/sys/"
+ENGINE_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d", "/var/run/secrets/kubernetes.io")
+"""Files that container engines make in their containers; an image may leave one on a machine."""
 
 
 def require_sys(path):

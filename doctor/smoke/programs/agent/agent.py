@@ -9,6 +9,7 @@ import time
 
 from doctor.remote.runtime.controller import OrderedProgram
 from doctor.remote.runtime.host_texts import filled
+from doctor.remote.runtime.job_variables import job_variables
 from doctor.remote.runtime.processes import become_reaper
 from doctor.remote.runtime.reading import find_interpreter
 from doctor.smoke.programs.agent.cleanup import Descendants
@@ -28,7 +29,6 @@ from doctor.smoke.programs.agent.procfs import accelerators, hidden_accelerators
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor, rank_processes
 from doctor.smoke.programs.agent.rank_watcher import RankWatcher
 from doctor.smoke.programs.agent.stacks import dump_stacks
-from doctor.smoke.programs.job_variables import job_variables
 from doctor.smoke.programs.recorder_page import PAGE_SIZE
 
 PATIENCE = 15.0  # seconds without an order of the controller, which sends one every other second

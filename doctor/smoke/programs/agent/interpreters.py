@@ -4,9 +4,9 @@ import fcntl
 import json
 import os
 
+from doctor.remote.runtime.job_variables import job_variables
 from doctor.remote.runtime.processes import die_with_parent, fork_child
 from doctor.smoke.programs.agent.network import interface_to, interface_with
-from doctor.smoke.programs.job_variables import job_variables
 
 # What interpreters are started with is one line: conda run refuses an argument of several.
 BOOT = (

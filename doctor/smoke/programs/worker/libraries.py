@@ -17,7 +17,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from doctor.remote.runtime.host_texts import filled
-from doctor.smoke.programs.job_variables import job_variables
+from doctor.remote.runtime.job_variables import job_variables
 from doctor.smoke.programs.worker.orders import EventWriter, Orders
 
 if TYPE_CHECKING:

@@ -1,0 +1,76 @@
+"""Lines of one file that each start a host of one job, and do not fit each other. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from doctor.engine.addresses import means_own_host
+from doctor.engine.texts import joined
+from doctor.job.job_script.read import JobScript
+from doctor.job.launch_line.model import LaunchLine, OptionProblem
+from doctor.job.variables import TORCH_PORT
+
+
+def meets_at(line: LaunchLine) -> str:
+    """The address at which the hosts of a line meet, without the port; empty: the line does not say it."""
+    call = line.innermost
+    return (call.rdzv_endpoint.partition(":")[0] or call.master_addr) if call else ""
+
+
+def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLine], str]) -> list[JobScript]:
+    """The scripts, with a problem at the last of the lines of a job that do not fit each other.
+
+    ``host_of``: by the place of a script and its line, the one host on which it surely runs; empty: not known. More
+    lines than the job has hosts are several jobs.
+    """
+    jobs: dict[tuple[object, ...], dict[str, list[LaunchLine]]] = defaultdict(lambda: defaultdict(list))
+    for place, script in enumerate(scripts):
+        for line in script.launch_lines:
+            call, host = line.innermost, host_of(place, line)
+            if call and host and call.node_rank == call.fixed_node_rank is not None and not line.conditional:
+                jobs[call.launcher, line.nodes, line.program, line.arguments][host].append(line)
+    misfits: dict[int, list[OptionProblem]] = defaultdict(list)
+    for by_host in jobs.values():
+        lines = [line for (line, *_) in by_host.values()]
+        if sum(map(len, by_host.values())) == len(lines) <= (lines[0].nodes or 0):
+            for wrong, value in [*_alike(lines), *_apart(lines, by_host)]:
+                places = joined(" and ", map(str, sorted(line.line for line in wrong)))
+                misfits[id(wrong[-1])].append(OptionProblem(wrong[0].launchers[-1].launcher, "#", value, places))
+    marked = [tuple(_with(line, misfits[id(line)]) for line in script.launch_lines) for script in scripts]
+    return [msgspec.structs.replace(script, launch_lines=lines) for script, lines in zip(scripts, marked, strict=True)]
+
+
+def _with(line: LaunchLine, problems: Sequence[OptionProblem]) -> LaunchLine:
+    return msgspec.structs.replace(line, problems=(*line.problems, *problems))
+
+
+def _alike(lines: Sequence[LaunchLine]) -> Iterator[tuple[list[LaunchLine], str]]:
+    """Those that give their hosts one number, and meet at one place."""
+    places = [(line.launchers[-1].node_rank, meets_at(line), line.launchers[-1].master_port) for line in lines]
+    for place in dict.fromkeys(places):
+        alike = [line for line, other in zip(lines, places, strict=True) if other == place]
+        if place[1] and len(alike) > 1:
+            yield alike, str(place[0])
+
+
+def _apart(lines: Sequence[LaunchLine], hosts: dict[str, list[LaunchLine]]) -> Iterator[tuple[list[LaunchLine], str]]:
+    """All hosts of the job by their numbers, where they meet at different hosts of it, or at different ports."""
+    calls = [line.launchers[-1] for line in lines]
+    if sorted(call.node_rank or 0 for call in calls) != list(range(lines[0].nodes or 0)) or calls[0].rdzv_endpoint:
+        return
+    ports = {call.master_port or TORCH_PORT for call in calls}
+    addresses = {meets_at(line) for line in lines if not means_own_host(meets_at(line))}
+    is_open = any({"master-addr", "master-port"} & call.unresolved.keys() for call in calls)
+    if not is_open and (len(ports) > 1 or (len(addresses) > 1 and addresses <= hosts.keys())):
+        points = [f"{meets_at(line)}:{line.launchers[-1].master_port or TORCH_PORT}" for line in lines]
+        yield list(lines), joined(" and ", dict.fromkeys(points))
+
+
+def host_over_ssh(_: int, line: LaunchLine) -> str:
+    """The host to which ssh logs in; empty where it is not one that the line names."""
+    calls = line.launchers[:-1]
+    hosts = calls[0].hosts if len(calls) == 1 and calls[0].launcher == "ssh" else ()
+    return hosts[0] if len(hosts) == 1 and "[" not in hosts[0] else ""

@@ -70,7 +70,7 @@ def test_what_is_slower_on_all_ranks_is_said_of_all() -> None:
 def test_a_thread_that_keeps_the_interpreter_is_told_in_the_place_of_the_network() -> None:
     """It makes each return from a collective longer, so that it looks like the network."""
     more = {"network": 2.0, "interpreter": 0.005}
-    now = run_of({rank: more for rank in HOSTS})
+    now = run_of(dict.fromkeys(HOSTS, more))
     (slow,) = compare_pace(now, PAST).slow
     assert (slow.part, slow.ranks, slow.seconds) == ("interpreter", (), 0.005)
     one = run_of({rank: more if rank == 3 else {"wait": 2.0, "interpreter": 0.005 * (rank == 2)} for rank in HOSTS})

@@ -12,24 +12,10 @@ from typing import Any, Iterable
 
 from .additive_digest import Piece, Pieces, digest_all
 from .digest import Unread, finite_or_text, local_tensor, tensor_digest, value_digest
-from .digest_records import MAX_TENSORS
+from .digest_records import MAX_TENSORS, plain_name
+from .held_values import HeldValues
 
 MAX_GROUPS, MAX_SETTINGS = 32, 24
-WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.", "module.")
-
-
-def plain_name(name: str) -> str:
-    """A parameter's name without what wrappers put into it.
-
-    >>> plain_name("module._orig_mod.layer.weight")
-    'layer.weight'
-    """
-    for wrapper in WRAPPERS:
-        if wrapper == "module.":
-            name = name[len(wrapper) :] if name.startswith(wrapper) else name
-        else:
-            name = name.replace(wrapper, "")
-    return name[:120]
 
 
 class TrainingState:
@@ -37,7 +23,7 @@ class TrainingState:
 
     def __init__(self, torch: Any, collection: Any) -> None:
         self.torch, self.collection = torch, collection
-        self.pieces = Pieces(torch)
+        self.pieces, self.held = Pieces(torch), HeldValues(torch)
         self.schedulers: list[Any] = []
         self.scalers: list[Any] = []
         self.averages: list[Any] = []
@@ -72,7 +58,8 @@ class TrainingState:
         buffers = self._pieces(self._buffers(modules), unread) if with_buffers else []
         states, numbers, settings, held = self._optimizers(names, unread)
         averaged, rows = self._averages()
-        averages = self._pieces(rows, unread)
+        copies = self.held.tensors([name for name, _ in names.values()])
+        averages = self._pieces([*rows, *((name, tensor, None) for name, tensor in copies)][:MAX_TENSORS], unread)
         digests = digest_all(self.torch, [*model, *states, *buffers, *averages])
         named = (item for root in modules for item in root.named_modules())
         evaluating = [plain_name(name) for name, module in named if not module.training and not module._modules]

@@ -102,13 +102,8 @@ def _state_of(value: Any) -> Any:
     if kind.__name__ == "Generator" and kind.__module__.partition(".")[0] == "torch":
         return value_digest(value.get_state())
     if kind.__name__ in ("Generator", "RandomState") and kind.__module__.startswith("numpy.random"):
-        state = getattr(value, "bit_generator", value._bit_generator).state
-        return [entry.tolist() if hasattr(entry, "tolist") else entry for entry in _leaves(state)]
+        return value._bit_generator.state
     return value.getstate() if kind is random.Random else None
-
-
-def _leaves(state: Any) -> list[Any]:
-    return [leaf for entry in state.values() for leaf in _leaves(entry)] if isinstance(state, dict) else [state]
 
 
 def _named(copy: Any) -> list[tuple[str, Any]]:

@@ -18,11 +18,11 @@ from typing import Any
 
 from .checkpoint_calls import CheckpointCalls, SavedContents
 from .data_position import DataPosition
-from .digest import value_digest
+from .digest import generator_digest, generator_digests, raw_generators, value_digest
 from .loaded_contents import LoadedContents
 from .mask_draws import note_seeds
 from .module_values import input_tensors
-from .training_state import TrainingState, generator_digest, generator_digests, raw_generators
+from .training_state import TrainingState
 
 SIGNAL = "saves"
 """A file beside the marks, to which each rank that saves appends its step."""

@@ -5,13 +5,10 @@ A part of the hook.
 
 from __future__ import annotations
 
-import random
-import sys
-import zlib
 from typing import Any, Iterable
 
 from .additive_digest import Piece, Pieces, digest_all
-from .digest import Unread, finite_or_text, local_tensor, tensor_digest, value_digest
+from .digest import Unread, finite_or_text, local_tensor
 from .digest_records import MAX_TENSORS, plain_name
 from .held_values import HeldValues
 
@@ -195,32 +192,3 @@ def _settings(group: Any) -> dict[str, Any]:
         elif isinstance(value, (list, tuple)) and all(isinstance(part, (int, float)) for part in value):
             settings[str(key)[:40]] = [finite_or_text(part) for part in value[:8]]
     return settings
-
-
-def raw_generators(torch: Any) -> dict[str, Any]:
-    """The states of this process's generators, as they are; cheap enough for every step."""
-    states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and hasattr(numpy, "random"):
-        states["numpy"] = numpy.random.get_state()
-    for name in ("cuda", "npu"):
-        device = getattr(torch, name, None)
-        if device is not None and device.is_available() and device.is_initialized():
-            states["device"] = device.get_rng_state()
-    return states
-
-
-def generator_digests(states: dict[str, Any]) -> dict[str, str]:
-    """The same, as digests by the generator's name."""
-    return {name: generator_digest(name, state) for name, state in states.items()}
-
-
-def generator_digest(name: str, state: Any) -> str:
-    """Of one generator's state, as its own functions give and take it."""
-    if name == "python":
-        return "%08x" % zlib.crc32(repr(tuple(state)).encode())
-    if name == "numpy":
-        if isinstance(state, dict):
-            state = (state.get("bit_generator"), state["state"]["key"], state["state"]["pos"])
-        return f"{value_digest(state[1])}.{int(state[2])}"
-    return str(tensor_digest(local_tensor(state)))

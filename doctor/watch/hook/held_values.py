@@ -90,7 +90,7 @@ def _entries(value: Any, is_module: bool) -> list[tuple[Any, Any]]:
     if issubclass(type(value), (type, type(sys), type(_entries))):
         return []
     try:
-        rows = object.__getattribute__(value, "__dict__").items()
+        rows = list(object.__getattribute__(value, "__dict__").items())  # other threads may write to it
         return [row for row in rows if not (is_module and row[0][:1] == "_")][:MAX_ENTRIES]
     except (AttributeError, TypeError):
         return []
@@ -107,7 +107,7 @@ def _state_of(value: Any) -> Any:
 
 
 def _named(copy: Any) -> list[tuple[str, Any]]:
-    rows = copy.items() if isinstance(copy, dict) else copy.named_parameters()
+    rows = dict.items(copy) if isinstance(copy, dict) else copy.named_parameters()
     return [(plain_name(str(name)), tensor) for name, tensor in rows]
 
 
@@ -118,8 +118,8 @@ def _is_copy(torch: Any, value: Any, names: dict[str, Any]) -> bool:
         rows = list(zip(names, value)) if len(value) == len(names) else []
     elif issubclass(type(value), torch.nn.Module):
         rows = _named(value)
-    elif issubclass(type(value), dict) and len(value) <= 4 * len(names):
-        rows = _named(value) if all(issubclass(type(entry), torch.Tensor) for entry in value.values()) else []
+    elif issubclass(type(value), dict) and dict.__len__(value) <= 4 * len(names):
+        rows = _named(value) if all(issubclass(type(entry), torch.Tensor) for entry in dict.values(value)) else []
     rows = [row for row in rows if row[0] in names]
     if not rows or 2 * len(rows) < len(names):
         return False

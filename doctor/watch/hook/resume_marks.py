@@ -243,7 +243,7 @@ class ResumeMarks:
         groups = [group for optimizer in self.collection.ordered_optimizers() for group in optimizer.param_groups]
         self.first["lr0"] = [float(group["lr"]) for group in groups if group.get("lr") is not None][:32]
         generators, held = raw_generators(self.torch), self.state.held
-        held.look(dict(self.state.names().values()), self._is_known)
+        self.collection.guard(held.look, dict(self.state.names().values()), self._is_known)
         state = self.state.read(with_buffers)
         self.first.update(g0=generator_digests(generators), frozen0=state["frozen"], evaluating0=state["evaluating"])
         modules = [name for name, copy in held.copies.items() if held.is_module(copy)]

@@ -259,9 +259,9 @@ def test_moments_without_the_names_of_their_parameters_are_not_new() -> None:
 def test_a_generator_of_the_program_that_begins_again_is_named(saved: str, now: str, is_lost: bool) -> None:
     rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
     save, marks = kept(5), begun(rows, [("model", ""), ("optimizer", "")])
-    save.marks[0].own0 = {"noise": "5"} if saved else {}
-    save.marks[0].own = {"noise": saved} if saved else {}
-    marks[0].own = {"noise": now}
+    save.marks[0].held0 = {"noise": "5"} if saved else {}
+    save.marks[0].held = {"noise": saved} if saved else {}
+    marks[0].held = {"noise": now}
     expected = [("generators-own", "warning", (0,))] if is_lost else []
     assert kinds_of(marks, save) == expected
     if is_lost:

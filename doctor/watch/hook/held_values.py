@@ -18,7 +18,7 @@ MAX_DEPTH, MAX_LOOKED, MAX_ENTRIES = 4, 4000, 64
 MAX_GENERATORS, MAX_COPIES = 32, 4
 OPTIMIZED = 1
 """CO_OPTIMIZED: of a function's code, whose ``f_locals`` are copies."""
-PASSED_BY = ("torch", "doctor", "importlib", "runpy", "threading")
+PASSED_BY = ("torch", "doctor", "_doctor_watch_hook", "importlib", "runpy", "threading")
 
 
 class HeldValues:
@@ -30,33 +30,33 @@ class HeldValues:
         self.copies: dict[str, Any] = {}
         """Modules, and dictionaries or lists of tensors."""
 
-    def look(self, names: dict[str, Any], known: Callable[[Any], bool]) -> None:
-        """Looks for them anew. ``names``: the parameters; ``known``: what was loaded, or is compared as such."""
+    def look(self, names: dict[str, Any], is_compared: Callable[[Any], bool]) -> None:
+        """Looks for them anew. ``names``: the parameters; ``is_compared``: what was loaded, or is compared as such."""
         self.generators, self.copies = {}, {}
         passed = (self.torch.Tensor, self.torch.optim.Optimizer, int, float, str, bytes)
-        seen = {id(self.torch.default_generator), id(random._inst)}
-        rows = [(name, value, 0) for name, value in _variables()]
-        for name, value, depth in rows:  # grows
-            if issubclass(type(value), passed) or id(value) in seen or known(value):
+        visited = {id(self.torch.default_generator), id(random._inst)}
+        rows = [(name, held, 0) for name, held in _variables()]
+        for name, held, depth in rows:  # grows
+            if issubclass(type(held), passed) or id(held) in visited or is_compared(held):
                 continue
-            if len(seen) > MAX_LOOKED:
+            if len(visited) > MAX_LOOKED:
                 break
-            seen.add(id(value))
-            if _state_of(value) is not None:
+            visited.add(id(held))
+            if _state_of(held) is not None:
                 if len(self.generators) < MAX_GENERATORS:
-                    self.generators.setdefault(name, value)
-            elif len(self.copies) < MAX_COPIES and _is_copy(self.torch, value, names):
-                self.copies.setdefault(name, value)
+                    self.generators.setdefault(name, held)
+            elif len(self.copies) < MAX_COPIES and _is_copy(self.torch, held, names):
+                self.copies.setdefault(name, held)
             elif depth < MAX_DEPTH:
-                entries = _entries(value, self.is_module(value))
+                entries = _entries(held, self.is_module(held))
                 rows += [(f"{name}.{key!s:.60}".replace(":", "."), entry, depth + 1) for key, entry in entries]
 
-    def is_module(self, value: Any) -> bool:
-        return issubclass(type(value), self.torch.nn.Module)
+    def is_module(self, held: Any) -> bool:
+        return issubclass(type(held), self.torch.nn.Module)
 
     def digests(self) -> dict[str, str]:
         """Of the generators' states."""
-        return {name: f"{zlib.crc32(repr(_state_of(value)).encode()):08x}" for name, value in self.generators.items()}
+        return {name: f"{zlib.crc32(repr(_state_of(held)).encode()):08x}" for name, held in self.generators.items()}
 
     def tensors(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
         """Of the copies: ``COPY:PARAMETER``, and the tensor. ``names``: the parameters'."""
@@ -71,39 +71,39 @@ def _variables() -> Iterator[tuple[str, Any]]:
     while frame is not None:
         if str(frame.f_globals.get("__name__")).partition(".")[0] not in PASSED_BY:
             variables = frame.f_locals
-            found = list(variables.items())
+            rows = list(variables.items())
             # The frame keeps this copy, and with it what the program lets go; the program's own locals() stays.
             if sys.version_info < (3, 13) and frame.f_code.co_flags & OPTIMIZED and sys.getrefcount(variables) <= 3:
                 variables.clear()
-            for name, value in found:
-                yield (type(value).__name__ if name == "self" else name), value
+            for name, held in rows:
+                yield (type(held).__name__ if name == "self" else name), held
         frame = frame.f_back
     yield from list(vars(sys.modules["__main__"]).items())
 
 
-def _entries(value: Any, is_module: bool) -> list[tuple[Any, Any]]:
-    """What a value holds; of a module, without its parameters and the modules in it."""
-    if issubclass(type(value), dict):
-        return list(dict.items(value))[:MAX_ENTRIES]
-    if type(value) in (list, tuple):
-        return list(enumerate(value[:MAX_ENTRIES]))
-    if issubclass(type(value), (type, type(sys), type(_entries))):
+def _entries(held: Any, is_module: bool) -> list[tuple[Any, Any]]:
+    """What a variable's value holds; of a module, without its parameters and the modules in it."""
+    if issubclass(type(held), dict):
+        return list(dict.items(held))[:MAX_ENTRIES]
+    if type(held) in (list, tuple):
+        return list(enumerate(held[:MAX_ENTRIES]))
+    if issubclass(type(held), (type, type(sys), type(_entries))):
         return []
     try:
-        rows = list(object.__getattribute__(value, "__dict__").items())  # other threads may write to it
+        rows = list(object.__getattribute__(held, "__dict__").items())  # other threads may write to it
         return [row for row in rows if not (is_module and row[0][:1] == "_")][:MAX_ENTRIES]
     except (AttributeError, TypeError):
         return []
 
 
-def _state_of(value: Any) -> Any:
+def _state_of(held: Any) -> Any:
     """The state of a generator, by which it can be told apart; None of what is none."""
-    kind = type(value)
+    kind = type(held)
     if kind.__name__ == "Generator" and kind.__module__.partition(".")[0] == "torch":
-        return value_digest(value.get_state())
+        return value_digest(held.get_state())
     if kind.__name__ in ("Generator", "RandomState") and kind.__module__.startswith("numpy.random"):
-        return value._bit_generator.state
-    return value.getstate() if kind is random.Random else None
+        return held._bit_generator.state
+    return held.getstate() if kind is random.Random else None
 
 
 def _named(copy: Any) -> list[tuple[str, Any]]:
@@ -111,22 +111,22 @@ def _named(copy: Any) -> list[tuple[str, Any]]:
     return [(plain_name(str(name)), tensor) for name, tensor in rows]
 
 
-def _is_copy(torch: Any, value: Any, names: dict[str, Any]) -> bool:
+def _is_copy(torch: Any, held: Any, names: dict[str, Any]) -> bool:
     """Whether it holds a tensor of the form of each parameter, and none of them itself."""
     rows: list[tuple[str, Any]] = []
-    if type(value) in (list, tuple):
-        rows = list(zip(names, value)) if len(value) == len(names) else []
-    elif issubclass(type(value), torch.nn.Module):
-        rows = _named(value)
-    elif issubclass(type(value), dict) and dict.__len__(value) <= 4 * len(names):
-        rows = _named(value) if all(issubclass(type(entry), torch.Tensor) for entry in dict.values(value)) else []
+    if type(held) in (list, tuple):
+        rows = list(zip(names, held)) if len(held) == len(names) else []
+    elif issubclass(type(held), torch.nn.Module):
+        rows = _named(held)
+    elif issubclass(type(held), dict) and dict.__len__(held) <= 4 * len(names):
+        rows = _named(held) if all(issubclass(type(entry), torch.Tensor) for entry in dict.values(held)) else []
     rows = [row for row in rows if row[0] in names]
     if not rows or 2 * len(rows) < len(names):
         return False
-    own = {local_tensor(tensor).data_ptr() for tensor in names.values()}
+    addresses = {local_tensor(tensor).data_ptr() for tensor in names.values()}
     return all(
         issubclass(type(tensor), torch.Tensor)
         and tensor.shape == names[name].shape
-        and local_tensor(tensor).data_ptr() not in own
+        and local_tensor(tensor).data_ptr() not in addresses
         for name, tensor in rows
     )

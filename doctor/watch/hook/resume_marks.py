@@ -183,7 +183,7 @@ class ResumeMarks:
         document = {
             "k": kind, "v": 1, "r": self.out.rank_now(), "w": _world(self.torch), "s": step, "at": time.time(),
             "host": socket.gethostname()[:64], "g": generator_digests(generators),
-            "loaders": self.position.states(counts), "own": self.state.held.digests(), **self.first, **state,
+            "loaders": self.position.states(counts), "held": self.state.held.digests(), **self.first, **state,
         }  # fmt: skip
         name = f"{socket.gethostname()[:64]}-{os.getpid()}-{kind}-{step}"
         if kind == "saved":
@@ -247,15 +247,15 @@ class ResumeMarks:
         state = self.state.read(with_buffers)
         self.first.update(g0=generator_digests(generators), frozen0=state["frozen"], evaluating0=state["evaluating"])
         modules = [name for name, copy in held.copies.items() if held.is_module(copy)]
-        self.first.update(own0=held.digests(), averages0=state["averages"], modules0=modules)
+        self.first.update(held0=held.digests(), averages0=state["averages"], modules0=modules)
         state.update(loads=self.loads, unloaded=self.unloaded, set=self.states_set, seeded=sorted(self.seeded))
         state.update(unapplied=self.contents.unapplied(self.state.known()) if with_buffers else [])
         self._write("begun", 0, generators, self.position.counts(), state)
 
-    def _is_known(self, value: Any) -> bool:
+    def _is_known(self, held: Any) -> bool:
         """Whether it is compared as such, or was read from a file."""
         averages = [reference() for reference in self.state.averages]
-        return id(value) in self.contents.containers or any(value is average for average in averages)
+        return id(held) in self.contents.containers or any(held is average for average in averages)
 
     def before_step(self) -> None:
         """The optimizer is about to step; what was loaded since the forward pass counts."""

@@ -98,14 +98,14 @@ def _copy_rows(was: Mark, now: Mark, __: bool) -> Iterator[Row]:
         if not label.isdecimal() and row_of(now.model, parameter):
             labels.setdefault(label, []).append((name, parameter))
     for label, pairs in labels.items():
-        values = [
+        digests = [
             (row_of(now.averages, name), row_of(was.averages, name), row_of(was.averages0, name), parameter)
             for name, parameter in pairs
         ]
-        is_new = all(value == row_of(now.model, parameter) for value, _, _, parameter in values)
-        has_moved = any(value != first for _, value, first, _ in values)
-        is_first = has_moved and all(value == first for value, _, first, _ in values)
-        was_own = any(value != row_of(was.model, parameter) for _, value, _, parameter in values)
+        is_new = all(digest == row_of(now.model, parameter) for digest, _, _, parameter in digests)
+        has_moved = any(digest != first for _, digest, first, _ in digests)
+        is_first = has_moved and all(digest == first for digest, _, first, _ in digests)
+        was_own = any(digest != row_of(was.model, parameter) for _, digest, _, parameter in digests)
         if was_own and (is_first or (is_new and (has_moved or label in was.modules0))):
             yield "copy", "soft", (), {"name": printable(label, 80)}
 

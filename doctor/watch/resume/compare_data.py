@@ -35,8 +35,8 @@ def own_generators(begun: Mapping[int, Mark], saved: Mapping[int, Mark]) -> Iter
     """Generators that the program holds, and that begin in the state of the first run's begin, though they went on."""
     lost: dict[str, list[int]] = {}
     for rank in sorted(begun.keys() & saved.keys()):
-        now, was = begun[rank].own, saved[rank]
-        names = [name for name, digest in was.own.items() if digest != was.own0.get(name, digest) == now.get(name)]
+        now, was = begun[rank].held, saved[rank]
+        names = [name for name, digest in was.held.items() if digest != was.held0.get(name, digest) == now.get(name)]
         if names:
             lost.setdefault(", ".join(sorted(printable(name, 80) for name in names[:8])), []).append(rank)
     for text, ranks in sorted(lost.items()):

@@ -52,9 +52,9 @@ class Mark(msgspec.Struct):
     host: str = ""
     g: dict[str, str] = {}
     g0: dict[str, str] = {}
-    own: dict[str, str] = {}
+    held: dict[str, str] = {}
     """Generators that variables of the program hold."""
-    own0: dict[str, str] = {}
+    held0: dict[str, str] = {}
     set: dict[str, list[str]] = {}
     seeded: list[str] = []
     """Generators that were seeded after that; of a save, those that the program seeds in each step."""

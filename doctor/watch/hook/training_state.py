@@ -29,10 +29,8 @@ class TrainingState:
     def names(self) -> dict[int, tuple[str, Any]]:
         """By the parameter's id: its name, and itself."""
         names: dict[int, tuple[str, Any]] = {}
-        for number, root in enumerate(self.collection.modules()):
-            for name, tensor in root.named_parameters():
-                if len(names) < MAX_TENSORS:
-                    names.setdefault(id(tensor), (f"{number}:" * bool(number) + plain_name(name), tensor))
+        for name, tensor in self.collection.named():
+            names.setdefault(id(tensor), (name, tensor))
         return names
 
     def known(self) -> list[Any]:

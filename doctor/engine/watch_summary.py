@@ -84,6 +84,10 @@ class RankPace(msgspec.Struct, frozen=True):
     """In collectives that all have entered."""
     unsplit: float = 0.0
     """Compute, or waiting for collectives: nothing shows which."""
+    calls: float = 0.0
+    """Collectives and messages; not seconds."""
+    interpreter: float = 0.0
+    """Until the main thread has Python's interpreter again, each time that it has let it go; part of the others."""
     cpu_wait: float = 0.0
     """In which its threads were ready and had no CPU; a part of the others."""
 
@@ -114,7 +118,7 @@ class RunPace(msgspec.Struct, frozen=True):
     """It was slower than the runs before it: those after it are not compared with it."""
 
 
-PacePart = Literal["input", "compute", "network", "unsplit", ""]
+PacePart = Literal["input", "compute", "network", "unsplit", "interpreter", "calls", ""]
 
 
 class SlowDown(msgspec.Struct, frozen=True):
@@ -132,8 +136,11 @@ class SlowDown(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     """Of these ranks; of a network, the host whose paths are all slow, or the two ends of a path."""
     seconds: float = 0.0
-    """Of the part, at most of these ranks."""
+    """Of the part, at most of these ranks; of ``interpreter``, each time."""
     usual_seconds: float = 0.0
+    calls: int = 0
+    """Collectives of a step, where there are more than before."""
+    usual_calls: int = 0
 
 
 class PaceComparison(msgspec.Struct, frozen=True):

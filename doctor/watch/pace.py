@@ -53,6 +53,10 @@ class StepTimes(NamedTuple):
     backward: int
     """Of backward passes, from the first collective that they start."""
     unsplit: int
+    calls: int = 0
+    """Collectives and messages; not microseconds."""
+    interpreter: int = 0
+    """Tens of microseconds until the main thread had the interpreter again."""
 
 
 class StepPace:
@@ -95,7 +99,7 @@ class StepPace:
             self._next += 1
 
     def _parts(self, ranks: Sequence[int], by_rank: Sequence[StepTimes]) -> Iterable[tuple[int, Sequence[float]]]:
-        """Seconds of input, compute, wait, network, and of what is not split."""
+        """Seconds of input, compute, wait, network, and what is not split; calls; seconds for the interpreter."""
         step = by_rank[0].step - 1  # the number that its calls have
         has_calls = all(step in self._entries.get(rank, {}) for rank in ranks)
         meetings = self._meetings(ranks, step) if has_calls and len(ranks) > 1 else {}
@@ -112,7 +116,7 @@ class StepPace:
                 late = min(max(0, late), times.backward - overlapped)
             network = times.collective - wait + times.backward - overlapped - late
             parts = (times.input, times.compute + overlapped, wait + late, network, times.unsplit)
-            yield rank, [part / 1e6 for part in parts]
+            yield rank, [*(part / 1e6 for part in parts), times.calls, times.interpreter / 1e5]
 
     def add(self, rank: int, entries: Iterable[Entry]) -> None:
         """New calls of a rank in groups over all ranks, oldest first."""
@@ -183,13 +187,13 @@ class RunParts:
         self._size = 1
         self._open: dict[int, list[float]] = {}
         self._blocks: list[dict[int, list[float]]] = []
-        """By rank: how many steps, seconds of each part, and those for a CPU, in all until the end of the block."""
+        """By rank: how many steps, sums of what `StepPace` splits, and seconds for a CPU, in all until their end."""
 
     def add(self, rank: int, seconds: Sequence[float]) -> None:
-        """One step of a rank: input, compute, wait, network, not split; and the total for a CPU until now."""
-        before = self._open.get(rank, [0.0] * 7)
-        sums = [total + part for total, part in zip(before[1:6], seconds, strict=False)]
-        self._open[rank] = [before[0] + 1, *sums, seconds[5]]
+        """One step of a rank, as `StepPace` splits it; and the total for a CPU until now."""
+        *parts, cpu = seconds
+        count, *before, _ = self._open.get(rank, [0.0] * (len(parts) + 2))
+        self._open[rank] = [count + 1, *(total + part for total, part in zip(before, parts, strict=True)), cpu]
 
     def end_step(self) -> None:
         """All ranks of a step were added."""
@@ -217,11 +221,11 @@ class RunParts:
         pieces = [blocks[first:last] for first, last in pairwise(edges)]
         ranks = {}
         for rank in sorted(blocks[-1] if blocks else ()):
-            means, before = [], start[rank][6]
+            means, before = [], start[rank][-1]
             for piece in pieces:
                 count = sum(block[rank][0] for block in piece)
-                total = piece[-1][rank][6]
-                sums = (sum(block[rank][part] for block in piece) for part in range(1, 6))
+                total = piece[-1][rank][-1]
+                sums = (sum(column) for column in list(zip(*(block[rank] for block in piece), strict=True))[1:-1])
                 means.append([value / count for value in (*sums, total - before)])
                 before = total
             *parts, cpu_wait = (median(values) for values in zip(*means, strict=True))
@@ -233,7 +237,7 @@ class RunParts:
 
 def _joined(first: Mapping[int, list[float]], second: Mapping[int, list[float]]) -> dict[int, list[float]]:
     return {
-        rank: [*(a + b for a, b in zip(first[rank][:6], sums[:6], strict=True)), sums[6]]
+        rank: [*(a + b for a, b in zip(first[rank][:-1], sums[:-1], strict=True)), sums[-1]]
         for rank, sums in second.items()
         if rank in first
     }

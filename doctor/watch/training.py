@@ -13,7 +13,7 @@ from doctor.analysis.outliers.peers import MIN_TIMES, OwnWork, WorkPart
 from doctor.engine.sanitize import count_noun, rank_names
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.texts import beginning, filled, joined
-from doctor.engine.watch_summary import PaceComparison, RankPace, RunPace
+from doctor.engine.watch_summary import PaceComparison, RunPace
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.run.progress import innermost_first
 from doctor.watch.fleet.follower import FollowingHost
@@ -164,7 +164,7 @@ class Training:
         if not self.watch.on_device:
             return run
         ranks = {
-            rank: RankPace(rank, pace.host, pace.input, unsplit=pace.step - pace.input, cpu_wait=pace.cpu_wait)
+            rank: msgspec.structs.replace(pace, compute=0.0, wait=0.0, network=0.0, unsplit=pace.step - pace.input)
             for rank, pace in run.ranks.items()
         }
         return msgspec.structs.replace(run, ranks=ranks)

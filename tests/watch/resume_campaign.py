@@ -68,6 +68,32 @@ SHADOW = (
      "shadow[name].mul_(0.8).add_(value.detach(), alpha=0.2)\n"),
     ("# save\n", "# save\n            content['shadow'] = shadow\n"),
 )  # fmt: skip
+HELD = (
+    ("import torch\n", "import numpy as np\nimport torch\n"),
+    (
+        SCHEDULER,
+        SCHEDULER + "\nclass Noise: pass\nnoise = Noise()\n"
+        "noise.own, noise.numpy, noise.python = torch.Generator().manual_seed(6), np.random.default_rng(7), random.Random(8)",
+    ),
+    (
+        "random.random()",
+        "random.random(); torch.rand(2, generator=noise.own); noise.numpy.random(); noise.python.random()",
+    ),
+    (
+        "# save\n",
+        "# save\n            content['held'] = noise.own.get_state(), noise.numpy.bit_generator.state, noise.python.getstate()\n",
+    ),
+)
+"""Generators that an object of the program holds."""
+LOAD_HELD = (
+    END,
+    "noise.own.set_state(kept['held'][0]); noise.numpy.bit_generator.state = kept['held'][1]\n    "
+    "noise.python.setstate(kept['held'][2])\n    # load: end",
+)
+MADE_ANEW = (
+    END,
+    "shadow = {name: value.detach().clone() for name, value in inner.named_parameters()}\n    # load: end",
+)
 LOAD_SHADOW = (END, "for name, value in kept['shadow'].items(): shadow[name].copy_(value)\n    # load: end")
 NUMPY = (
     ("import torch\n", "import numpy as np\nimport torch\n"),
@@ -97,6 +123,8 @@ LOST: dict[str, Resume] = {
     "an AveragedModel made anew": lost("average", *AVERAGED, saving=AVERAGED),
     "an AveragedModel that no checkpoint holds": lost("average", *AVERAGED[:2], saving=AVERAGED[:2]),
     "a dictionary of averages": lost("unapplied", *SHADOW, saving=SHADOW),
+    "averages that are made anew after loading": lost("copy", *SHADOW[:2], MADE_ANEW, saving=SHADOW[:2]),
+    "generators that the program holds": lost("generators-own", *HELD[:3], saving=HELD),
     "generator of numpy": lost("generators", *NUMPY, saving=NUMPY),
     "order of a loader's own generator": lost(
         "data-epoch data-repeated data-again data-other", *SHUFFLED[:1], ("sampler.set_epoch(epoch)", "own_order.manual_seed(5)"),
@@ -249,6 +277,11 @@ HEALTHY: dict[str, Resume] = {
     "an AveragedModel that begins later": Resume(AVERAGED),
     "an AveragedModel that is used later": Resume((AVERAGED[0], LOAD_AVERAGE), saving=(AVERAGED[0], AVERAGED[2])),
     "a dictionary of averages": Resume((*SHADOW, LOAD_SHADOW), saving=SHADOW),
+    "generators that the program holds": Resume((*HELD, LOAD_HELD), saving=HELD),
+    "a file that is read twice": Resume(
+        (*SHADOW, (END, "shadow = kept['shadow']\n    again = torch.load(path, weights_only=False); del again\n    "
+                   "others = [value * 2 + 1 for value in shadow.values()]\n    # load: end")), saving=SHADOW,
+    ),
     "generator of numpy": Resume((*NUMPY, LOAD_NUMPY), saving=NUMPY),
     "two schedulers": Resume((*TWO_SCHEDULERS, (END, "other.load_state_dict(kept['other'])")), saving=TWO_SCHEDULERS),
     "another kind of scheduler": Resume(

@@ -182,6 +182,36 @@ def test_an_error_that_a_library_prints_is_not_the_ranks_own_where_it_goes_on(
     assert process.told_end == ends
 
 
+HAS_A_BUSY_THREAD = """
+import sys
+import threading
+from doctor.watch.hook.rank_files import start_recording
+files = start_recording(0, 1)
+def keep():
+    while sys.argv[1]:
+        sum(range(100))
+threading.Thread(target=keep, daemon=True).start()
+for step in range(9):
+    for _ in range(step % 3):
+        files.begin(0, "all_reduce", "float32", -1, 8)
+    files.next_step()
+"""
+
+
+@pytest.mark.parametrize("keeps", ["keeps it", ""])
+def test_a_step_is_recorded_with_its_calls_and_how_soon_the_interpreter_is_had_again(
+    keeps: str, tmp_path: Path
+) -> None:
+    (tmp_path / "ranks").mkdir()
+    environ = {**os.environ, "DOCTOR_WATCH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", HAS_A_BUSY_THREAD, keeps], env=environ, timeout=60, check=True)
+    (page,) = (tmp_path / "ranks").glob("*.page")
+    process = RankProcess(page)
+    process.read_recorder()
+    assert [step.calls for step in process.timed.steps] == [0, 1, 2] * 3
+    assert max(step.interpreter for step in process.timed.steps) >= 400 * bool(keeps)  # 5 ms, or none
+
+
 class Recorded:
     """The files of a rank that only keep its state."""
 

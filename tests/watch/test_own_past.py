@@ -33,7 +33,7 @@ def run_of(
     ranks = {
         rank: RankPace(rank, host, **{
             part: noise * USUAL.get(part, 0.0) + more.get(rank, {}).get(part, 0.0)
-            for part in (*USUAL, "wait", "unsplit", "cpu_wait")
+            for part in (*USUAL, "wait", "unsplit", "calls", "interpreter", "cpu_wait")
         })
         for rank, host in HOSTS.items()
     }  # fmt: skip
@@ -65,6 +65,35 @@ def test_the_rank_whose_part_is_longer_is_named_and_not_those_that_wait_for_it(p
 def test_what_is_slower_on_all_ranks_is_said_of_all() -> None:
     (slow,) = compare_pace(run_of({rank: {"input": 2.0} for rank in HOSTS}), PAST).slow
     assert (slow.part, slow.ranks) == ("input", ())
+
+
+def test_a_thread_that_keeps_the_interpreter_is_told_in_the_place_of_the_network() -> None:
+    """It makes each return from a collective longer, so that it looks like the network."""
+    more = {"network": 2.0, "interpreter": 0.005}
+    now = run_of(dict.fromkeys(HOSTS, more))
+    (slow,) = compare_pace(now, PAST).slow
+    assert (slow.part, slow.ranks, slow.seconds) == ("interpreter", (), 0.005)
+    one = run_of({rank: more if rank == 3 else {"wait": 2.0, "interpreter": 0.005 * (rank == 2)} for rank in HOSTS})
+    (slow,) = compare_pace(one, PAST).slow
+    assert (slow.part, slow.ranks) == ("interpreter", (3,))  # rank 2 has such a thread, and is no slower
+    past = [run_of({rank: {"interpreter": 0.005} for rank in HOSTS}, noise) for noise in (1.0, 1.03)]
+    assert [row.part for row in compare_pace(now, past).slow] == ["network"]  # it was there before
+
+
+@pytest.mark.parametrize(
+    ("calls", "network", "part"),
+    [(400.0, 16.0, "calls"), (8.0, 1.0, "network"), (5.0, 1.0, "network")],
+    ids=["more of them", "more, and each takes longer", "as many"],
+)
+def test_more_collectives_than_before_are_told_in_the_place_of_the_network(
+    calls: float, network: float, part: str
+) -> None:
+    past = [run_of({rank: {"calls": 5.0} for rank in HOSTS}, noise) for noise in (1.0, 1.03)]
+    now = run_of({rank: {"network": network, "calls": calls} for rank in HOSTS})
+    report = compare_pace(now, past)
+    assert [row.part for row in report.slow] == [part]
+    assert ("has 400 collectives, and had 5" in pace_lines(report)[0]) == (part == "calls")
+    assert [row.part for row in compare_pace(now, PAST).slow] == ["network"]  # earlier runs that did not count them
 
 
 def test_of_a_network_the_host_is_named_of_which_all_paths_are_slower() -> None:

@@ -37,7 +37,9 @@ def runs() -> Iterator[ResumeRuns]:
      "an average that is the parameters", "moments of one rank", "parameters given anew", "moments of a stage",
      "generators of rank 0, of a save at the end", "gradients of an open step", "other seeds are set after loading",
      "a frozen layer is trained", "the count of an average", "an AveragedModel that no checkpoint holds",
-     "step count of one parameter", "no scaler is used", "no scheduler is used"],
+     "step count of one parameter", "no scaler is used", "no scheduler is used",
+     "averages that are made anew after loading",
+     "generators that the program holds"],
 )  # fmt: skip
 def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
     """From these differences `resume-state-lost` makes its findings."""
@@ -51,6 +53,8 @@ def test_what_is_lost_is_named(runs: ResumeRuns, name: str) -> None:
     "name",
     [
         "nothing is lost",
+        "generators that the program holds",
+        "a file that is read twice",
         "states are made, then loaded",
         "the next epoch",
         "a training of its own",
@@ -245,6 +249,44 @@ def test_moments_without_the_names_of_their_parameters_are_not_new() -> None:
     now[0].states = {}
     report = compared(now, save)
     assert report and [row.kind for row in report.differences] == ["moments-new"]
+
+
+@pytest.mark.parametrize(
+    ("saved", "now", "is_lost"),
+    [("9", "5", True), ("9", "9", False), ("9", "7", False), ("5", "5", False), ("", "5", False)],
+    ids=["begins again", "restored", "seeded for this epoch", "never drawn from", "not there before"],
+)
+def test_a_generator_of_the_program_that_begins_again_is_named(saved: str, now: str, is_lost: bool) -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, marks = kept(5), begun(rows, [("model", ""), ("optimizer", "")])
+    save.marks[0].held0 = {"noise": "5"} if saved else {}
+    save.marks[0].held = {"noise": saved} if saved else {}
+    marks[0].held = {"noise": now}
+    expected = [("generators-own", "warning", (0,))] if is_lost else []
+    assert kinds_of(marks, save) == expected
+    if is_lost:
+        report = compared(marks, save)
+        assert report and "rank 0: noise begins again as in the first run" in " ".join(resume_lines(report))
+
+
+@pytest.mark.parametrize(
+    ("first", "saved", "now", "modules", "is_lost"),
+    [("3", "8", "1", [], True), ("3", "8", "3", [], True), ("3", "8", "8", [], False), ("3", "8", "7", [], False),
+     ("8", "8", "1", [], False), ("8", "8", "1", ["ema"], True), ("8", "8", "8", ["ema"], False)],
+    ids=["made of the parameters", "as in the beginning", "restored", "has gone on", "a file that was loaded",
+         "a frozen reference", "a frozen reference that is there"],
+)  # fmt: skip
+def test_copies_of_the_parameters_that_were_made_anew_are_named(
+    first: str, saved: str, now: str, modules: list[str], is_lost: bool
+) -> None:
+    rows: dict[str, list[object]] = {"w": ["1", "float32", 4], "b": ["2", "float32", 2]}
+    save, marks = kept(5), begun(rows, [("model", ""), ("optimizer", "")])
+    save.marks[0].averages0 = {"ema:w": [first, "float32", 4]}
+    save.marks[0].averages, save.marks[0].modules0 = {"ema:w": [saved, "float32", 4]}, modules
+    marks[0].averages = {"ema:w": [now, "float32", 4]}
+    assert kinds_of(marks, save) == ([("copy", "warning", ())] if is_lost else [])
+    save.marks[0].averages = {"ema:w": ["1", "float32", 4]}  # as the parameters were
+    assert kinds_of(marks, save) == []
 
 
 def test_a_tied_parameter_that_is_a_tensor_of_its_own_now_is_named() -> None:

@@ -37,6 +37,10 @@ TRIFLE = 0.001
 """Of what a step has become longer by: a round trip that has grown by less, a thousand of them do not explain."""
 PATH_SHARE = 0.25
 """Of what the slowest path's round trip has grown by, from which on another one is slow, too."""
+MORE_CALLS = 1.5
+"""Times as many collectives as before, from which on they are the reason, unless each of them takes so much longer."""
+INTERPRETER = 0.001
+"""Seconds: one thread after another has Python's interpreter for 5 ms where all of them want it."""
 MOST_RESENT = 0.01
 """Share of resent segments from which on a path loses packets."""
 OWN_PARTS: tuple[PacePart, ...] = ("input", "compute")
@@ -47,6 +51,10 @@ TEMPLATES: Mapping[PacePart, str] = {
     "before: {before}",
     "network": "a step takes {now}, and {usual} in {runs} earlier runs of this job: the data of collectives takes "
     "{seconds}, and took {before}, over the network of {where}",
+    "interpreter": "a step takes {now}, and {usual} in {runs} earlier runs of this job: other threads of {who} keep "
+    "Python's interpreter (GIL), and each return to it takes {seconds}; before: {before}",
+    "calls": "a step takes {now}, and {usual} in {runs} earlier runs of this job: it has {calls} collectives, and had "
+    "{usual_calls}; their data take {seconds}, and took {before}",
     "unsplit": "a step takes {now}, and {usual} in {runs} earlier runs of this job: it is computing or the network, "
     "{seconds} of {who}, which was {before}",
     "": "a step takes {now}, and {usual} in {runs} earlier runs of this job; no part of it alone is the reason",
@@ -93,7 +101,7 @@ def compare_pace(now: RunPace, earlier: Sequence[RunPace]) -> PaceComparison:
     more = effective - span.usual
     rows = tuple(_reasons(now, past, starved, SHARE * more)) or (("", (), (), 0.0, 0.0),)
     slow = tuple(
-        SlowDown(part, step, span.usual, len(runs), ranks, hosts, seconds, before)
+        SlowDown(part, step, span.usual, len(runs), ranks, hosts, seconds, before, *_calls(now, past))
         for part, ranks, hosts, seconds, before in rows
     )
     return PaceComparison(now, len(runs), slow, busy)
@@ -142,6 +150,15 @@ class Past:
 
 
 def _reasons(now: RunPace, past: Past, starved: Mapping[int, float], least: float) -> Iterator[Reason]:
+    keeping = [
+        rank
+        for rank, pace in now.ranks.items()
+        if past.more(rank, "interpreter", now) >= max(INTERPRETER, SHARE * pace.interpreter)
+        and past.more(rank, "step", now) - past.more(rank, "wait", now) - starved[rank] >= least
+    ]
+    if keeping:
+        yield _reason("interpreter", keeping, now, past)
+        return
     named = False
     for part in OWN_PARTS:
         ranks = [
@@ -159,6 +176,14 @@ def _reasons(now: RunPace, past: Past, starved: Mapping[int, float], least: floa
         ranks = [rank for rank in now.ranks if past.more(rank, part, now) >= least]
         if ranks:
             reason = _reason(part, ranks, now, past)
+            calls, usual = _calls(now, past)
+            if (
+                part == "network"
+                and 0 < MORE_CALLS * usual <= calls
+                and reason[3] / calls <= MORE_CALLS * reason[4] / usual
+            ):
+                yield "calls", (), *reason[2:]
+                return
             hosts = _slow_hosts(now, past, reason[3] - reason[4]) if part == "network" else ()
             yield reason if part != "network" else (part, (), hosts, *reason[3:])
             return
@@ -169,6 +194,12 @@ def _reason(part: PacePart, ranks: Sequence[int], now: RunPace, past: Past) -> R
     hosts = tuple(dict.fromkeys(now.ranks[rank].host for rank in ranks))
     named = () if len(ranks) == len(now.ranks) > 1 else tuple(sorted(ranks))
     return part, named, hosts, getattr(now.ranks[worst], part), past.usual(worst, part)
+
+
+def _calls(now: RunPace, past: Past) -> tuple[int, int]:
+    """Collectives of a step now, and in earlier runs, of the rank that has the most; 0: not known."""
+    rank = max(now.ranks, key=lambda rank: now.ranks[rank].calls)
+    return round(now.ranks[rank].calls), round(past.usual(rank, "calls"))
 
 
 def _slow_hosts(now: RunPace, past: Past, growth: float) -> tuple[str, ...]:
@@ -256,6 +287,8 @@ def _values(row: SlowDown) -> dict[str, str | int]:
         "seconds": seconds_text(row.seconds),
         "before": seconds_text(row.usual_seconds),
         "where": _place_of(row.hosts),
+        "calls": row.calls,
+        "usual_calls": row.usual_calls,
     }
 
 

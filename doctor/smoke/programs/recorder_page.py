@@ -31,7 +31,8 @@ PAGE_SIZE = 40960
 HEADER = struct.Struct("<IIQ")  # magic, pid, start time
 CURRENT = struct.Struct("<QBBBBIIIiQQQ")  # stamp, state, stage, op, dtype, step, group, seq, root, numel, time, stamp
 TIMES = struct.Struct("<QQQQ")  # nanoseconds of compute, network, input; calls so far
-STEP = struct.Struct("<IIIIII")  # step, microseconds of compute, network, input, backward, enqueued
+STEP = struct.Struct("<IIIIIIHH")  # step, microseconds of compute, network, input, backward, enqueued; collectives,
+# and tens of microseconds until the interpreter was had again, at most 65535 of each
 COUNT = struct.Struct("<III")  # group + 1, entered, exited
 CALL = struct.Struct(
     "<IIBBBBiQII"

@@ -355,7 +355,7 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
         return Judgement("undecided", text)
     if not waiting[0].does.place:
         return Judgement("undecided", "All ranks wait; without their stacks, nothing shows which of them is odd.")
-    text = "All ranks wait in the same place: look at network and devices (doctor net)."
+    text = "All ranks wait in the same place: look at network, devices (doctor net) and processes that never joined."
     if waiting[0].does.text.startswith(BUILDS):
         text = (
             "All ranks wait for a build of extensions, and none of them builds. Where nothing else does, its lock was "

@@ -10,7 +10,7 @@ import importlib
 import weakref
 from typing import Any, Callable
 
-from .digest import encode_indices, host_generators
+from .digest import encode_indices, generators
 
 MAX_BITMAP = 1 << 23
 """The largest data set whose epochs are recorded as a whole, in samples."""
@@ -74,7 +74,7 @@ class BatchIndices:
         about = self.torch.utils.data.get_worker_info()
         loader, epoch = self.loaders.get(id(dataset), (len(self.loaders), 0))
         if about is not None and epoch < WORKER_EPOCHS and about.id < MAX_WORKERS and self.active():
-            self.write("worker", l=loader, e=epoch, w=about.id, g=host_generators(self.torch))
+            self.write("worker", l=loader, e=epoch, w=about.id, g=generators(self.torch))
 
     def _guard(self, call: Callable[..., None], *arguments: Any) -> None:
         try:

@@ -13,7 +13,7 @@ import random
 import sys
 from typing import Any, Callable
 
-from .training_state import plain_name
+from .digest_records import plain_name
 
 MAX_ITEMS, MAX_DEPTH = 20000, 5
 SAVES = {
@@ -150,7 +150,8 @@ class SavedContents:
         if isinstance(value, self.torch.optim.Optimizer):
             return "optimizer"
         if isinstance(value, (list, tuple)):
-            is_python = len(value) == 3 and value[0] == random.getstate()[0] and isinstance(value[1], (list, tuple))
+            version = value[0] if len(value) == 3 and isinstance(value[0], int) else None
+            is_python = version == random.getstate()[0] and isinstance(value[1], (list, tuple))
             is_numpy = len(value) == 5 and isinstance(value[0], str) and value[0] == "MT19937"
             return "generators" if is_python or is_numpy else ""
         return "scheduler" if hasattr(value, "last_epoch") and hasattr(value, "state_dict") else ""

@@ -18,8 +18,8 @@ from typing import Any, Callable, Iterator
 
 from .batch_indices import BatchIndices
 from .channel import Channel, channel
-from .digest import Unread, finite_or_text, local_tensor, shape_of, tensor_digest
-from .digest_records import MAX_TENSORS
+from .digest import Unread, finite_or_text, generators, local_tensor, shape_of, tensor_digest
+from .digest_records import MAX_TENSORS, plain_name
 from .gradient_sketch import GradientSketch, backward_scale, should_move
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
@@ -27,7 +27,7 @@ from .mask_draws import MaskDraws, begin, note_seeds
 from .module_values import HiddenHooks, ModuleValues, compile_test, in_training, input_tensors, is_compiled
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
-from .step_records import emit_entries, fills_states, generators, initial_values, updated_values, write_numbers
+from .step_records import emit_entries, fills_states, initial_values, updated_values, write_numbers
 
 MAX_INPUTS = 32
 MAX_FAILURES = 10
@@ -211,10 +211,7 @@ class DigestCollection:
                 count += 1
                 if count > MAX_TENSORS:
                     return
-                yield (
-                    ("" if not number else f"{number}:") + name.replace("module.", "", 1).replace("_orig_mod.", ""),
-                    tensor,
-                )
+                yield f"{number}:" * bool(number) + plain_name(name), tensor
 
     def trains(self, *modules: Any) -> bool:
         """Whether a call of these modules, or else of those that the program calls, belongs to a training."""

@@ -136,14 +136,38 @@ def encode_indices(indices: list[int]) -> dict[str, Any]:
     return fields
 
 
-def host_generators(torch_module: Any) -> dict[str, Any]:
-    """The states of this process's random generators on the host, as digests; none is drawn from."""
-    states: dict[str, Any] = {"python": zlib.crc32(repr(random.getstate()).encode())}
+def raw_generators(torch_module: Any) -> dict[str, Any]:
+    """The states of this process's generators, as they are; cheap enough for every step."""
+    states: dict[str, Any] = {"python": random.getstate(), "torch": torch_module.get_rng_state()}
     numpy = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "random"):
-        states["numpy"] = value_digest(numpy.random.get_state()[1]) + str(numpy.random.get_state()[2])
-    states["torch"] = tensor_digest(torch_module.get_rng_state())
+        states["numpy"] = numpy.random.get_state()
+    for name in ("cuda", "npu"):
+        device = getattr(torch_module, name, None)
+        if device is not None and device.is_initialized() and device.is_available():
+            states["device"] = device.get_rng_state()
     return states
+
+
+def generator_digests(states: dict[str, Any]) -> dict[str, str]:
+    """The same, as digests by the generator's name."""
+    return {name: generator_digest(name, state) for name, state in states.items()}
+
+
+def generators(torch_module: Any) -> dict[str, str]:
+    """Those of now."""
+    return generator_digests(raw_generators(torch_module))
+
+
+def generator_digest(name: str, state: Any) -> str:
+    """Of one generator's state, as its own functions give and take it."""
+    if name == "python":
+        return "%08x" % zlib.crc32(repr(tuple(state)).encode())
+    if name == "numpy":
+        if isinstance(state, dict):
+            state = (state.get("bit_generator"), state["state"]["key"], state["state"]["pos"])
+        return f"{value_digest(state[1])}.{int(state[2])}"
+    return str(tensor_digest(local_tensor(state)))
 
 
 def finite_or_text(value: Any) -> Any:

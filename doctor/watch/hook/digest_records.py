@@ -17,6 +17,21 @@ except Exception:  # a broken torch is no matter of doctor: what needs none stil
 
 MAX_TENSORS = 4096
 """Tensors of a model that are digested by name."""
+WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.", "module.")
+
+
+def plain_name(name: str) -> str:
+    """A parameter's name without what wrappers put into it.
+
+    >>> plain_name("module._orig_mod.layer.weight")
+    'layer.weight'
+    """
+    for wrapper in WRAPPERS:
+        if wrapper == "module.":
+            name = name[len(wrapper) :] if name.startswith(wrapper) else name
+        else:
+            name = name.replace(wrapper, "")
+    return name[:120]
 
 
 def emit(out: Channel, kind: str, value: Any, **values: Any) -> None:

@@ -26,8 +26,8 @@ class LoadedContents:
         self.tensor_types = {torch.Tensor, torch.nn.Parameter}
         self.groups: dict[str, list[tuple[Any, Any, int]]] = {}
         """By the place in a file: form, some values and address of each tensor."""
-        self.inner: dict[str, int] = {}
-        """By group: the container that holds its tensors, where another container holds that one."""
+        self.inner: dict[str, set[int]] = {}
+        """By group: the containers that hold its tensors, where another container holds that one."""
         self.containers: set[int] = set()
         self.count = 0
         self.generator_size = torch.get_rng_state().numel()
@@ -51,7 +51,7 @@ class LoadedContents:
             self.groups.setdefault(group, []).append((_form(tensor), _sample(tensor), tensor.data_ptr()))
             self.count += 1
             if is_one and depth:
-                self.inner[group] = id(content)
+                self.inner.setdefault(group, set()).add(id(content))
         for name, entry in rows[:1024]:
             self.look(entry, f"{place}: {str(name)[:60]}" if depth < 2 else place, depth + 1)
 
@@ -109,7 +109,7 @@ class LoadedContents:
                 for nearby, form, sample in homes
             ]
             is_lost = all(nearby for nearby, _, _ in homes) and 2 * sum(elsewhere) >= len(homes)
-            if is_lost and not self._is_held(group, kept, rows[0][2]):
+            if is_lost and not any(self._is_held(group, kept, row[2]) for row in (rows[0], rows[-1])):  # read twice
                 lost[place] = group, len(all_rows)
         return [row for place, row in lost.items() if place not in applied]
 
@@ -119,7 +119,7 @@ class LoadedContents:
             return False
         objects = [kept[address]]
         if group in self.inner:
-            objects += [candidate for candidate in gc.get_referrers(objects[0]) if id(candidate) == self.inner[group]]
+            objects += [candidate for candidate in gc.get_referrers(objects[0]) if id(candidate) in self.inner[group]]
         return any(
             id(candidate) not in self.containers
             and candidate is not kept

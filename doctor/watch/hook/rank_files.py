@@ -22,7 +22,9 @@ MOST_EVENT_BYTES = 1 << 20
 TRAINING, RENDEZVOUS = STAGES.index("training"), STAGES.index("rendezvous")
 ENQUEUED = STATES.index("enqueued")
 BACKWARD, UNSPLIT = 3, 4  # of the recorder's times
-MOST_MICROSECONDS = (1 << 32) - 1
+MOST_MICROSECONDS, MOST_SHORT = (1 << 32) - 1, (1 << 16) - 1
+INTERPRETER_EVERY = 4
+"""Steps between two trials of how long a thread waits for the interpreter that another one has."""
 
 ACTIVE = None
 """The `RankFiles` of this process; None before it is a rank, and after the hook has removed itself."""
@@ -41,6 +43,7 @@ class RankFiles(FlightRecorder):
         self.last = None  # the call that the rank is in
         self.in_backward = False
         self.at_step = [0, 0, 0, 0, 0]  # its times when the step began
+        self.calls_at_step = self.interpreter = 0
         self.stacks = open(name + ".stacks", "ab", 0)
         page = os.open(name + ".page", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         os.posix_fallocate(page, 0, PAGE_SIZE)  # on a full file system this raises; a hole would end the program
@@ -96,6 +99,10 @@ class RankFiles(FlightRecorder):
                 self.time_kind = UNSPLIT
 
     def next_step(self):
+        if self.step % INTERPRETER_EVERY == 0:
+            began = time.monotonic_ns()
+            time.sleep(0)  # gives it to another thread that wants it, and takes it again
+            self.interpreter = min((time.monotonic_ns() - began) // 10000, MOST_SHORT)
         with self.lock:
             self.last = None
             self.step += 1
@@ -103,7 +110,8 @@ class RankFiles(FlightRecorder):
             spent = [
                 min((now - before) // 1000, MOST_MICROSECONDS) for now, before in zip(self.nanoseconds, self.at_step)
             ]
-            self.at_step = list(self.nanoseconds)
+            spent += [min(self.calls - self.calls_at_step, MOST_SHORT), self.interpreter]
+            self.at_step, self.calls_at_step = list(self.nanoseconds), self.calls
             STEP.pack_into(self.page, STEPS_AT + self.step % STEP_SLOTS * STEP.size, self.step, *spent)
             self.mark("compute")
 

@@ -18,11 +18,11 @@ from typing import Any
 
 from .checkpoint_calls import CheckpointCalls, SavedContents
 from .data_position import DataPosition
-from .digest import value_digest
+from .digest import generator_digest, generator_digests, raw_generators, value_digest
 from .loaded_contents import LoadedContents
 from .mask_draws import note_seeds
 from .module_values import input_tensors
-from .training_state import TrainingState, generator_digest, generator_digests, raw_generators
+from .training_state import TrainingState
 
 SIGNAL = "saves"
 """A file beside the marks, to which each rank that saves appends its step."""
@@ -183,7 +183,7 @@ class ResumeMarks:
         document = {
             "k": kind, "v": 1, "r": self.out.rank_now(), "w": _world(self.torch), "s": step, "at": time.time(),
             "host": socket.gethostname()[:64], "g": generator_digests(generators),
-            "loaders": self.position.states(counts), **self.first, **state,
+            "loaders": self.position.states(counts), "held": self.state.held.digests(), **self.first, **state,
         }  # fmt: skip
         name = f"{socket.gethostname()[:64]}-{os.getpid()}-{kind}-{step}"
         if kind == "saved":
@@ -242,12 +242,20 @@ class ResumeMarks:
         self.begun = True
         groups = [group for optimizer in self.collection.ordered_optimizers() for group in optimizer.param_groups]
         self.first["lr0"] = [float(group["lr"]) for group in groups if group.get("lr") is not None][:32]
-        generators = raw_generators(self.torch)
+        generators, held = raw_generators(self.torch), self.state.held
+        self.collection.guard(held.look, dict(self.state.names().values()), self._is_known)
         state = self.state.read(with_buffers)
         self.first.update(g0=generator_digests(generators), frozen0=state["frozen"], evaluating0=state["evaluating"])
+        modules = [name for name, copy in held.copies.items() if held.is_module(copy)]
+        self.first.update(held0=held.digests(), averages0=state["averages"], modules0=modules)
         state.update(loads=self.loads, unloaded=self.unloaded, set=self.states_set, seeded=sorted(self.seeded))
         state.update(unapplied=self.contents.unapplied(self.state.known()) if with_buffers else [])
         self._write("begun", 0, generators, self.position.counts(), state)
+
+    def _is_known(self, held: Any) -> bool:
+        """Whether it is compared as such, or was read from a file."""
+        averages = [reference() for reference in self.state.averages]
+        return id(held) in self.contents.containers or any(held is average for average in averages)
 
     def before_step(self) -> None:
         """The optimizer is about to step; what was loaded since the forward pass counts."""

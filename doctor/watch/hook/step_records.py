@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Iterable, Iterator
 
 from .channel import Channel
-from .digest import finite_or_text, host_generators, value_digest
+from .digest import finite_or_text
 from .digest_records import MAX_TENSORS, emit_tensors
 from .shard_holders import ShardHolders
 
@@ -76,16 +76,6 @@ def write_numbers(torch: Any, out: Channel, kind: str, numbers: list[Any], **val
         out.later(torch.stack([number.reshape(()).to(wide) for number in numbers]), use)
     elif numbers:
         use(numbers)
-
-
-def generators(torch: Any) -> dict[str, Any]:
-    """The states of all random generators of this process, as digests."""
-    states = host_generators(torch)
-    for name in ("cuda", "npu"):
-        device = getattr(torch, name, None)
-        if device is not None and device.is_available() and device.is_initialized():
-            states["device"] = value_digest(device.get_rng_state())
-    return states
 
 
 def fills_states(optimizer: Any) -> bool:

@@ -5,31 +5,14 @@ A part of the hook.
 
 from __future__ import annotations
 
-import random
-import sys
-import zlib
 from typing import Any, Iterable
 
 from .additive_digest import Piece, Pieces, digest_all
-from .digest import Unread, finite_or_text, local_tensor, tensor_digest, value_digest
-from .digest_records import MAX_TENSORS
+from .digest import Unread, finite_or_text, local_tensor
+from .digest_records import MAX_TENSORS, plain_name
+from .held_values import HeldValues
 
 MAX_GROUPS, MAX_SETTINGS = 32, 24
-WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.", "module.")
-
-
-def plain_name(name: str) -> str:
-    """A parameter's name without what wrappers put into it.
-
-    >>> plain_name("module._orig_mod.layer.weight")
-    'layer.weight'
-    """
-    for wrapper in WRAPPERS:
-        if wrapper == "module.":
-            name = name[len(wrapper) :] if name.startswith(wrapper) else name
-        else:
-            name = name.replace(wrapper, "")
-    return name[:120]
 
 
 class TrainingState:
@@ -37,7 +20,7 @@ class TrainingState:
 
     def __init__(self, torch: Any, collection: Any) -> None:
         self.torch, self.collection = torch, collection
-        self.pieces = Pieces(torch)
+        self.pieces, self.held = Pieces(torch), HeldValues(torch)
         self.schedulers: list[Any] = []
         self.scalers: list[Any] = []
         self.averages: list[Any] = []
@@ -46,10 +29,8 @@ class TrainingState:
     def names(self) -> dict[int, tuple[str, Any]]:
         """By the parameter's id: its name, and itself."""
         names: dict[int, tuple[str, Any]] = {}
-        for number, root in enumerate(self.collection.modules()):
-            for name, tensor in root.named_parameters():
-                if len(names) < MAX_TENSORS:
-                    names.setdefault(id(tensor), (f"{number}:" * bool(number) + plain_name(name), tensor))
+        for name, tensor in self.collection.named():
+            names.setdefault(id(tensor), (name, tensor))
         return names
 
     def known(self) -> list[Any]:
@@ -72,7 +53,8 @@ class TrainingState:
         buffers = self._pieces(self._buffers(modules), unread) if with_buffers else []
         states, numbers, settings, held = self._optimizers(names, unread)
         averaged, rows = self._averages()
-        averages = self._pieces(rows, unread)
+        copies = self.held.tensors([name for name, _ in names.values()])
+        averages = self._pieces([*rows, *((name, tensor, None) for name, tensor in copies)][:MAX_TENSORS], unread)
         digests = digest_all(self.torch, [*model, *states, *buffers, *averages])
         named = (item for root in modules for item in root.named_modules())
         evaluating = [plain_name(name) for name, module in named if not module.training and not module._modules]
@@ -208,32 +190,3 @@ def _settings(group: Any) -> dict[str, Any]:
         elif isinstance(value, (list, tuple)) and all(isinstance(part, (int, float)) for part in value):
             settings[str(key)[:40]] = [finite_or_text(part) for part in value[:8]]
     return settings
-
-
-def raw_generators(torch: Any) -> dict[str, Any]:
-    """The states of this process's generators, as they are; cheap enough for every step."""
-    states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and hasattr(numpy, "random"):
-        states["numpy"] = numpy.random.get_state()
-    for name in ("cuda", "npu"):
-        device = getattr(torch, name, None)
-        if device is not None and device.is_available() and device.is_initialized():
-            states["device"] = device.get_rng_state()
-    return states
-
-
-def generator_digests(states: dict[str, Any]) -> dict[str, str]:
-    """The same, as digests by the generator's name."""
-    return {name: generator_digest(name, state) for name, state in states.items()}
-
-
-def generator_digest(name: str, state: Any) -> str:
-    """Of one generator's state, as its own functions give and take it."""
-    if name == "python":
-        return "%08x" % zlib.crc32(repr(tuple(state)).encode())
-    if name == "numpy":
-        if isinstance(state, dict):
-            state = (state.get("bit_generator"), state["state"]["key"], state["state"]["pos"])
-        return f"{value_digest(state[1])}.{int(state[2])}"
-    return str(tensor_digest(local_tensor(state)))

@@ -18,7 +18,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.watch_summary import ResumeDifference, ResumeReport
 from doctor.watch.data.group_roles import name_tensors
 from doctor.watch.resume.compare_counts import JUDGES, other_numbers, step_counts
-from doctor.watch.resume.compare_data import Row, Values, data_differences
+from doctor.watch.resume.compare_data import Row, Values, data_differences, own_generators
 from doctor.watch.resume.kept_saves import KeptSave
 from doctor.watch.resume.marks import Mark, Tensors, joined_tensors, row_of
 
@@ -176,7 +176,10 @@ class _Comparison:
         kinds = {row[0] for row in rows}
         counts = (row for judge in JUDGES for row in judge(self.before, self.now, self.is_same_script))
         rows += [row for row in counts if not (row[0] == "steps" and "moments-new" in kinds)]
-        rows += data_differences(self.begun, self.save.marks, self.save.world)
+        rows += [
+            *data_differences(self.begun, self.save.marks, self.save.world),
+            *own_generators(self.begun, self.save.marks),
+        ]
         if self.save.world != self.now.w:
             rows.append(("ranks", "note", (), {"now": self.now.w, "before": self.save.world}))
         elif absent := tuple(sorted(self.begun.keys() - self.save.marks.keys())):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isclose
 
+from doctor.engine.sanitize import printable
 from doctor.watch.data.group_roles import name_tensors
 from doctor.watch.resume.compare_data import Row, Values
 from doctor.watch.resume.marks import Mark, Number, row_of
@@ -86,6 +87,29 @@ def _average_rows(was: Mark, now: Mark, _: bool) -> Iterator[Row]:
             yield "average-count", "hard", (), {"now": count, "before": before}
 
 
+def _copy_rows(was: Mark, now: Mark, __: bool) -> Iterator[Row]:
+    """Copies of the parameters, such as an average or a frozen reference, that had values of their own at the save.
+
+    They were made anew where they are the parameters of now, or what they were in the beginning.
+    """
+    labels: dict[str, list[tuple[str, str]]] = {}
+    for name in sorted(was.averages.keys() & now.averages.keys()):
+        label, _, parameter = name.partition(":")
+        if not label.isdecimal() and row_of(now.model, parameter):
+            labels.setdefault(label, []).append((name, parameter))
+    for label, pairs in labels.items():
+        digests = [
+            (row_of(now.averages, name), row_of(was.averages, name), row_of(was.averages0, name), parameter)
+            for name, parameter in pairs
+        ]
+        is_new = all(digest == row_of(now.model, parameter) for digest, _, _, parameter in digests)
+        has_moved = any(digest != first for _, digest, first, _ in digests)
+        is_first = has_moved and all(digest == first for digest, _, first, _ in digests)
+        was_own = any(digest != row_of(was.model, parameter) for _, digest, _, parameter in digests)
+        if was_own and (is_first or (is_new and (has_moved or label in was.modules0))):
+            yield "copy", "soft", (), {"name": printable(label, 80)}
+
+
 def _comparable(was: Mark, now: Mark, name: str) -> bool:
     """Of one type; and in shards only among as many ranks."""
     before, after = row_of(was.averages, name), row_of(now.averages, name)
@@ -94,7 +118,7 @@ def _comparable(was: Mark, now: Mark, name: str) -> bool:
 
 
 JUDGES: tuple[Callable[[Mark, Mark, bool], Iterator[Row]], ...] = (
-    *(_rate_rows, _scheduler_rows, _scaler_rows, _step_rows, _average_rows),
+    *(_rate_rows, _scheduler_rows, _scaler_rows, _step_rows, _average_rows, _copy_rows),
 )
 """Each: of the mark of the save, that of now, and whether the same script goes on: kind, hardness, ranks, values."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from doctor.engine.sanitize import printable
 from doctor.watch.data.records import indices_of
 from doctor.watch.resume.marks import LoaderMark, Mark
 
@@ -28,6 +29,18 @@ def data_differences(begun: Mapping[int, Mark], saved: Mapping[int, Mark], world
     for kind, rows in by_kind.items():
         ranks = () if len(rows) == len(begun) else tuple(rank for rank, _ in rows)
         yield kind, hardness_of[kind], ranks, rows[0][1]
+
+
+def own_generators(begun: Mapping[int, Mark], saved: Mapping[int, Mark]) -> Iterator[Row]:
+    """Generators that the program holds, and that begin in the state of the first run's begin, though they went on."""
+    lost: dict[str, list[int]] = {}
+    for rank in sorted(begun.keys() & saved.keys()):
+        now, was = begun[rank].held, saved[rank]
+        names = [name for name, digest in was.held.items() if digest != was.held0.get(name, digest) == now.get(name)]
+        if names:
+            lost.setdefault(", ".join(sorted(printable(name, 80) for name in names[:8])), []).append(rank)
+    for text, ranks in sorted(lost.items()):
+        yield "generators-own", "soft", tuple(ranks), {"names": text}
 
 
 def _is_inexact(mark: Mark, saved: Mapping[int, Mark]) -> bool:

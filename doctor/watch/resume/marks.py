@@ -52,6 +52,9 @@ class Mark(msgspec.Struct):
     host: str = ""
     g: dict[str, str] = {}
     g0: dict[str, str] = {}
+    held: dict[str, str] = {}
+    """Generators that variables of the program hold."""
+    held0: dict[str, str] = {}
     set: dict[str, list[str]] = {}
     seeded: list[str] = []
     """Generators that were seeded after that; of a save, those that the program seeds in each step."""
@@ -79,7 +82,10 @@ class Mark(msgspec.Struct):
     averaged: list[int] = []
     """Of each average of the parameters, how many updates it has taken in."""
     averages: dict[str, list[Any]] = {}
-    """Its tensors, with its number before their names."""
+    """Its tensors, with its number before their names; or with the variable that holds copies of the parameters."""
+    averages0: dict[str, list[Any]] = {}
+    modules0: list[str] = []
+    """Of the variables with copies, those with a module; another one that stays as it is may be what was loaded."""
     unread: list[str] = []
     loads: list[tuple[str, str]] = []
     unloaded: list[str] = []

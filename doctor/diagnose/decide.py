@@ -18,7 +18,7 @@ from doctor.diagnose.rules.cluster_reports import RULE as BY_CLUSTER
 from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import could_not_connect, deciding_line, timed_out_nodes
-from doctor.diagnose.rules.fingerprints import all_in_one_call, different_fingerprints
+from doctor.diagnose.rules.fingerprints import all_in_one_call, different_arguments, different_fingerprints
 from doctor.diagnose.rules.init_choices import odd_choice_of_waiting, odd_choices
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
 from doctor.diagnose.rules.named import (
@@ -66,6 +66,7 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     different_sizes,
     could_not_connect,
     different_fingerprints,
+    different_arguments,
     different_calls,
     unlike_calls,
     silence,

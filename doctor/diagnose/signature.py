@@ -107,6 +107,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
       ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``host_name`` (with a port)
     - of the culprit, where the library itself names it: ``culprit_rank``, ``culprit_ranks`` (comma-separated),
       ``culprit_host``, ``culprit_device``, ``culprit_pid``, ``culprit_pod``, ``culprit_nodes`` (of MindSpore's cluster)
+    - of an argument that the ends of a collective compare: ``parameter``, ``own_value``, ``peer_value``
     - of a row of Slurm's accounting: ``slurm_job``, ``slurm_step``; of a message of srun: ``job``
     """
 

@@ -40,8 +40,8 @@ def launch_differs(
     algorithm, and each waits for a message that no other sends. With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch makes a
     second group that compares each collective, and a rank waits in it for others that never join. Either way the job
     hangs until a timeout of minutes. Ranks whose program, or a module beside it, is another one may make other
-    groups, or a model of another shape. A folder on one host may hide the module of its name. Ranks that read other data
-    or another checkpoint train something else.
+    groups, or a model of another shape. A folder on one host may hide the module of its name. Ranks that read other
+    data or another checkpoint train something else.
 
     ## What to do
     {remedy}

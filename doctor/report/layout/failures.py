@@ -155,7 +155,8 @@ def filled_fix(
     texts = fleet.localized_values(filled_values, MAX_COMMAND_CHARS)
     of_run = {"host": clean(hosts[0], 100)} if hosts else {}
     of_run |= {"all_hosts": fleet.nodeset(fleet.hosts)} if fleet.hosts and "{all_hosts}" in fix else {}
-    values, texts = {**of_run, **values}, {**of_run, **({"host": place} if place else {}), **texts}
+    of_text = {**of_run, "host": place or of_run.get("host") or localized("its host")}
+    values, texts = {**of_run, **values}, {**of_text, **texts}
     on_all = re.compile(r"(doctor smoke )?\{all_hosts\}")
     reached = lambda call: " ".join([call[0], *fleet.connection, *(fleet.smoke if call[1] else ())])  # noqa: E731
     blocks = [on_all.sub(reached, block) for block in _marked_blocks(fix, _unknown_values(finding, fleet))]

@@ -18,7 +18,7 @@ from doctor.diagnose.rules.cluster_reports import RULE as BY_CLUSTER
 from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import could_not_connect, deciding_line, timed_out_nodes
-from doctor.diagnose.rules.fingerprints import all_in_one_call, different_arguments, different_fingerprints
+from doctor.diagnose.rules.fingerprints import all_in_one_call, different_fingerprints
 from doctor.diagnose.rules.init_choices import odd_choice_of_waiting, odd_choices
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
 from doctor.diagnose.rules.named import (
@@ -46,6 +46,7 @@ from doctor.diagnose.rules.silent_ranks import (
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
+    different_arguments,
     divergence,
     ended_by,
     gave_up_last,

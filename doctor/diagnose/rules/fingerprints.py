@@ -1,36 +1,25 @@
-"""Rules over what two ranks compared: fingerprints of torch with TORCH_DISTRIBUTED_DEBUG=DETAIL, arguments of HCCL.
+"""Rules over the fingerprints of collectives that torch compares with TORCH_DISTRIBUTED_DEBUG=DETAIL.
 
 Source: pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp: each rank prints its own collective and
 that of one rank that differs from it. Of the latter it prints a wrong name and number where one of both has no tensor,
-as in a barrier; a comma between the two tells that it is whole. HCCL: rank_consistentcy_checker.cc, CompareCmdInfo.
+as in a barrier; a comma between the two tells that it is whole.
 
 Where all ranks are in one collective that none has ended, no rank holds up the others, as far as they know.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from doctor.analysis.collectives.calls import Aspect, Call, common_call, differing
-from doctor.analysis.majority import split
 from doctor.diagnose.case import Case
-from doctor.diagnose.diagnosis import (
-    Cause,
-    Confidence,
-    Undecidable,
-    culprit_of,
-    culprit_of_rank,
-    first_evidence,
-    names_of,
-    one_of_two,
-)
+from doctor.diagnose.diagnosis import Cause, Confidence, Undecidable, culprit_of_rank, first_evidence, one_of_two
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.collective_calls import world
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.rules.recorder import recorded_calls
-from doctor.diagnose.rules.waiting import Proof, last_calls
+from doctor.diagnose.rules.waiting import last_calls
 from doctor.engine.texts import filled, joined
 
 SIGNATURE = "torch-collective-mismatch"
@@ -40,9 +29,6 @@ _CLAIMS: dict[Aspect, str] = {
     "size": "gives a tensor of shape [{0}]",
 }
 """What is compared, in this order, and how it is said."""
-_ARGUMENTS = "ei0005-inconsistent-args"
-_OF_A_PAIR = frozenset({"rank", "srTag"})
-"""Arguments of send and receive, which other pairs of ranks have otherwise."""
 
 
 def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
@@ -114,34 +100,6 @@ def _call(rank: int, event: Event, names: tuple[str, str, str, str]) -> Call[int
 def _rank(process: Process, event: Event) -> int | None:
     rank = small_number(event.values.get("rank", ""))
     return rank if rank is not None else process.rank
-
-
-def different_arguments(case: Case) -> list[Cause] | Undecidable:
-    """HCCL: each rank prints its own argument and that of a rank that it met. The rarer is wrong; of two, either."""
-    lines = [Proof(p, event) for p in case.processes for event in p.events if "own_value" in event.values]
-    own: dict[tuple[str, str], dict[int, Proof]] = {}
-    for line in lines:
-        values = line.event.values
-        own.setdefault((values["parameter"], values.get("tag", "")), {}).setdefault(id(line.process), line)
-    if not own:
-        return []
-    parameter, tag = Counter({key: len(members) for key, members in own.items()}).most_common(1)[0][0]
-    proofs = [*own[parameter, tag].values()]
-    parts = split(proofs, lambda proof: proof.event.values["own_value"]) if parameter not in _OF_A_PAIR else None
-    events = first_evidence(proof.event for proof in (*(parts.differing if parts else ()), *proofs))
-    if parts and not parts.tie:
-        culprits = tuple(culprit_of(proof.process) for proof in parts.differing)
-        value = parts.differing[0].event.values["own_value"]
-        text = "{0} has {1} {2} where {3} ranks have {4}"
-        summary = filled(text, names_of(culprits), parameter, value, len(parts.agreeing), parts.common)
-        return [Cause(_ARGUMENTS, "minority", "likely" if parts.kinds == 2 else "possible", culprits, summary, events)]
-    culprits = tuple(culprit_of(proof.process) for proof in proofs)
-    shown = proofs[0].event.values
-    text = "{0} has {1} {2}, the rank that it compared with {3}; nothing shows which is wrong"
-    claim = filled(text, culprits[0].name, parameter, shown["own_value"], shown["peer_value"])
-    if len(culprits) == 2 and parts:
-        return [one_of_two(_ARGUMENTS, (culprits[0], culprits[1]), claim, events)]
-    return Undecidable(claim, ("the logs of the other ranks",))
 
 
 def all_in_one_call(case: Case) -> Undecidable | None:

@@ -46,7 +46,6 @@ from doctor.diagnose.rules.silent_ranks import (
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
-    different_arguments,
     divergence,
     ended_by,
     gave_up_last,
@@ -67,7 +66,6 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     different_sizes,
     could_not_connect,
     different_fingerprints,
-    different_arguments,
     different_calls,
     unlike_calls,
     silence,

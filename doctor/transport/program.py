@@ -36,10 +36,6 @@ Connect = Callable[[], RemoteSession]
 """Reaches a program, starts it if need be, and sends it its request. Raises: TransportError."""
 
 
-M_ARENA_MAX, MANY_HOSTS = -8, 32
-"""An option of mallopt(3): with a heap for each of many threads, a host takes a third more memory."""
-
-
 class HostProgram:
     """A program that is sent to hosts.
 
@@ -76,8 +72,8 @@ class HostProgram:
     ) -> Request:
         """Starts the program, which reads ``first`` and ``common``; the rest is as in `Request` and `stdin_command`."""
         source = self.sent_source
-        length = len(first) + len(common)
-        command = stdin_command(source, length, interpreter, within, as_root, self._packed, candidate)
+        length, options = len(first) + len(common), (within, as_root, self._packed, candidate)
+        command = stdin_command(source, length, interpreter, *options)
         return Request(command, source, first, marker, common, end)
 
     def ask(
@@ -324,11 +320,6 @@ def visit_hosts(
 
     The deadline is one by `time.monotonic`. An interrupt (``KeyboardInterrupt``, `SystemExit`) closes the transport.
     """
-    if len(hosts) > MANY_HOSTS:
-        import ctypes  # in here: of few hosts it would cost more than it saves
-
-        with contextlib.suppress(AttributeError, OSError):  # another libc
-            ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
     try:
         for host, result in parallel_map(hosts, visit, workers, deadline=deadline):
             take(host, result)

@@ -49,10 +49,11 @@ def divergence(case: Case) -> list[Cause] | Undecidable:
 
 
 def unlike_calls(case: Case) -> list[Cause] | Undecidable:
-    """Ranks that waited for the whole timeout in different calls of one number, in a communicator that they name.
-
-    That ends any job, whatever ranks that report nothing have done.
+    """Ranks that gave one call different arguments; or that waited for the whole timeout in different calls of one
+    number, in a communicator that they name. That ends any job; ranks that report nothing do not matter.
     """
+    if arguments := _different_arguments(case):
+        return arguments
     for name, calls in sorted(last_calls(case).items()):
         waited = [call for call in calls if str(call.sequence) in _timed_out(case, call.member.process)]
         for number in dict.fromkeys(call.sequence for call in waited if name):
@@ -157,7 +158,7 @@ def _timed_out(case: Case, process: Process) -> set[str]:
     return {event.values["seq"] for event in waits if event.values.get("seq")}
 
 
-def different_arguments(case: Case) -> list[Cause] | Undecidable:
+def _different_arguments(case: Case) -> list[Cause] | Undecidable:
     """HCCL: a rank prints its own argument and that of a rank that it met. Source: rank_consistentcy_checker.cc."""
     own: dict[tuple[str, str], dict[int, Call[Proof]]] = defaultdict(dict)
     for process in case.processes:

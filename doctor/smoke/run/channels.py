@@ -247,9 +247,8 @@ def start_agents(
 
     def endpoint(number: int, host: str) -> AgentEndpoint:
         first = agent_request(marker, not number, port)
-        request = AGENT.request(
-            marker, first, interpreter=sys.executable if local else "", within=within, candidate=python
-        )
+        own = sys.executable if local else ""
+        request = AGENT.request(marker, first, interpreter=own, within=within, candidate=python)
         return AgentEndpoint(host, lambda: start_session(transport, host, request))
 
     endpoints = {host: endpoint(number, host) for number, host in enumerate(hosts)}

@@ -15,7 +15,7 @@ from types import ModuleType
 _UNUSED = "invoke"
 _METADATA = "importlib.metadata"
 _ARENA_MAX = -8
-"""Of mallopt(3). With several heaps for the threads of connections, each host takes a third more memory."""
+"""Of mallopt(3). With several heaps for the threads of connections, each host takes a quarter more memory."""
 
 
 def _import_without_unused() -> None:

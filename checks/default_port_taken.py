@@ -19,7 +19,7 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
     Where {host} never has rank 0, nothing has to be done. Else `ss -tlnp "sport = :{port}"` there shows who has the
     port. Or choose another port for the job, on all hosts: {setting}.
 
-    - Leftover: of an earlier job, `kill {pid}` ends it.
+    - Leftover: if it is left of an earlier job, `kill {pid}` ends it.
     - Service: it belongs to the host itself; leave it alone.
 
     ## Source

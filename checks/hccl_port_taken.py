@@ -19,7 +19,7 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
     Find the process on {host}: `ss -tanp "sport = :{port}"`. Leave another user's job alone and give yours other ports:
     `export HCCL_IF_BASE_PORT={free_port}` on all ranks.
 
-    - Leftover: of an earlier job, `kill {pid}` ends it.
+    - Leftover: if it is left of an earlier job, `kill {pid}` ends it.
     - Service: it belongs to the host itself; leave it alone.
 
     ## Source

@@ -17,10 +17,13 @@ def host_unreachable(reach: Reachability) -> Iterator[Finding]:
 
     ## What to do
     {hint}
-    Try it by hand. Over SSH: `ssh -v {host} true`. In a job of Slurm: `srun --overlap -N1 -n1 -w {host} hostname`. A
-    pod, in its namespace: `kubectl exec {host} -- true`.
+    - Name: correct the name, or give it an address here, as root: `echo '<address> {host}' >> /etc/hosts`.
+      `getent hosts {host}` must print one.
+    - By hand: try it. Over SSH: `ssh -v {host} true`. In a job of Slurm: `srun --overlap -N1 -n1 -w {host} hostname`. A
+      pod, in its namespace: `kubectl exec {host} -- true`.
     """
     if reach.failure in ("budget", "no-file"):
         raise not_reached(reach.failure, reach.text)
     if reach.failure and reach.failure != "no-python":
-        yield Finding("{text}", text=reach.text, trouble=reach.failure, hint=reach.hint)
+        case = "Name" if reach.failure == "name" else "By hand"
+        yield Finding("{text}", text=reach.text, trouble=reach.failure, hint=reach.hint, case=case)

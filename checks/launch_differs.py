@@ -21,6 +21,8 @@ IN_FILES = (
     "~/.nccl.conf /etc/nccl.conf $NCCL_CONF_FILE`. Write the same line on all hosts, or take it out: "
     "`sed -i '/^{0}=/d' /etc/nccl.conf`."
 )
+PACKAGE = "/__init__.py"
+HIDDEN = "Where the file of {0}, {1}, is right, on each host that has the folder beside it: `mv {2} {2}.unused`."
 
 
 ADVISORY = ("shells", "programs")
@@ -38,7 +40,8 @@ def launch_differs(
     algorithm, and each waits for a message that no other sends. With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch makes a
     second group that compares each collective, and a rank waits in it for others that never join. Either way the job
     hangs until a timeout of minutes. Ranks whose program, or a module beside it, is another one may make other
-    groups, or a model of another shape. Ranks that read other data or another checkpoint train something else.
+    groups, or a model of another shape. A folder on one host may hide the module of its name. Ranks that read other
+    data or another checkpoint train something else.
 
     ## What to do
     {remedy}
@@ -79,8 +82,12 @@ def launch_differs(
     if launch.differing or places:
         return
     hosts: Mapping[str, JobProgram] = programs or {}
-    for path in sorted({path for own in hosts.values() for path in own.texts}):
-        yield from _programs({host: text for host, own in hosts.items() if (text := own.texts.get(path))}, path)
+    texts = [(host, path, text) for host, own in hosts.items() for path, text in sorted(own.texts.items()) if text]
+    by_module: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
+    for host, path, text in texts:  # `import model` takes the folder model, where that has an __init__.py
+        by_module[path.replace(PACKAGE, ".py")][host] = path, text
+    for _, codes in sorted(by_module.items()):
+        yield from _programs(codes)
     environs = {host: launch.environ_of(host) for host in {**launch.env_by_host, **launch.files, **launch.shells}}
     if not launch.env_by_host and not any((*launch.files.values(), *launch.shells.values())):
         if sum(bool(own.texts) for own in hosts.values()) > 1:
@@ -98,21 +105,41 @@ def launch_differs(
             yield from _findings(variable, hosts_by_value, in_files)
 
 
-def _programs(codes: Mapping[str, str], path: str) -> Iterator[Finding]:
-    """The hosts whose file is not that of most; all of them at a tie. Data may be divided among hosts by design."""
+def _programs(codes: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
+    """The hosts whose file is not that of most; all of them at a tie. Data may be divided among hosts by design.
+
+    ``codes``: path and content by host.
+    """
     parts = split(codes, codes.__getitem__)
-    is_code = path.endswith(".py")
+    is_code = any(path.endswith(".py") for path, _ in codes.values())
     if parts is None or not (is_code or 2 * len(parts.differing) < len(codes)):
         return
     holder = parts.norm
+    path = codes[holder][0]
+    hidden_by = {codes[host][0].replace(PACKAGE, "/") for host in parts.differing if codes[host][0] != path}
+    if is_code and not path.endswith(PACKAGE) and hidden_by:
+        yield Finding(
+            "{folder} hides {path}, which {count} of {total} hosts import",
+            hosts=[host for host in parts.differing if codes[host][0] != path],
+            folder=hidden_by.pop(),
+            path=path,
+            count=list(codes.values()).count(codes[holder]),
+            total=len(codes),
+            observed="a package of the same name",
+            expected="the same program on all hosts",
+            remedy=filled(HIDDEN, holder, path, shlex.quote(path.removesuffix(".py"))),
+        ).as_warning()
+        return
     yield Finding(
         "{path} differs: {count} of {total} hosts have the same one",
         hosts=parts.differing,
         path=path,
         count=list(codes.values()).count(codes[holder]),
         total=len(codes),
-        observed=filled("{0} versions", parts.kinds) if is_code else sorted({codes[host] for host in parts.differing}),
-        expected="the same program on all hosts" if is_code else codes[holder],
+        observed=filled("{0} versions", parts.kinds)
+        if is_code
+        else sorted({codes[host][1] for host in parts.differing}),
+        expected="the same program on all hosts" if is_code else codes[holder][1],
         remedy=filled(
             "Where the file of {0} is right, on each other host: `rsync -a {1}:{2} {3}`.",
             holder,

@@ -24,7 +24,7 @@ def master_address_unresolved(
     once ("host not found: Name or service not known"). The ranks of the other hosts wait for them.
 
     ## What to do
-    - Misspelt: {option}, in place of {name}.
+    - Misspelt: write {option} in place of {name}.
     - Entry: on {host}: `{hosts_command}`, or use an address instead of the name: {option}. `getent hosts {name}` must
       print the same address on every host. Where /etc/hosts has the name already, `chmod 644 /etc/hosts`, and `grep
       ^hosts: /etc/nsswitch.conf` must print the word files.

@@ -27,7 +27,7 @@ def master_port_taken(
     `ss -tlnp "sport = :{port}"` on {host} shows who has the port. The running job itself: nothing is wrong. Else choose
     another port for the job, on all hosts: {setting}.
 
-    - Leftover: of an earlier job, `kill {pid}` ends it.
+    - Leftover: if it is left of an earlier job, `kill {pid}` ends it.
     - Service: it belongs to the host itself; leave it alone.
 
     ## Source

@@ -15,7 +15,8 @@ def python3_missing(reach: Reachability) -> Iterator[Finding]:
 
     ## What to do
     Install Python 3.6 or later, as root: `apt install python3` or `dnf install python3`. A non-interactive shell must
-    find it: `ssh {host} command -v python3`. Or point `--within` to the container that the job runs in.
+    find it: `ssh {host} command -v python3`. Where it is elsewhere, name it: `--python /opt/conda/bin/python3`. Or
+    point `--within` to the container that the job runs in.
     """
     if reach.failure and reach.failure != "no-python":
         raise not_reached(reach.failure, reach.text)

@@ -152,7 +152,7 @@ def command(
             agents, transport = early
         else:
             transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts)
-            agents = start_agents(slots, transport, port, local=fleet.local)
+            agents = start_agents(slots, transport, port, local=fleet.local, python=launch.python)
 
     catalog = load_catalog(choice.checks)
     selected = choose_checks(catalog, choice.select or AREA, choice.ignore, roots=True)

@@ -11,13 +11,12 @@ from doctor.cli.shared_options import OutputOptions
 from doctor.cli.watch_options import ChoiceOptions, LogOptions, live_notifier
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.exit_code import Exit
-from doctor.engine.language import localized_filled
 from doctor.engine.loss_rules import LOSS_CHECKS, is_warning
 from doctor.engine.sanitize import printable
-from doctor.engine.streams import print_stderr
 from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import LossVerdict, WatchResult
 from doctor.session.finish import report_exit_code, save_and_report, validate_output
+from doctor.session.output_files import print_warning
 from doctor.session.policy import apply_policy
 from doctor.session.replay import Examination
 from doctor.session.select_checks import load_catalog
@@ -99,14 +98,14 @@ def _follower(watch: LogWatch, output: OutputOptions, source: str) -> Follower:
 
     def on_verdict(verdict: LossVerdict) -> None:
         if not quiet:
-            _print_line(verdict_line(verdict))
+            print_warning(verdict_line(verdict))
         tell(verdict_line(verdict), not is_warning(verdict))
 
     return Follower(
         on_verdict=on_verdict,
         on_status=lambda now: _status(watch),
-        on_heartbeat=lambda: None if quiet else _print_line("HCCL's heartbeat names a device"),
-        on_waiting=lambda path, reason: _print_line(filled("{0}: {1}; waiting for it", _display_name(path), reason)),
+        on_heartbeat=lambda: None if quiet else print_warning("HCCL's heartbeat names a device"),
+        on_waiting=lambda path, reason: print_warning(filled("{0}: {1}; waiting for it", _display_name(path), reason)),
     )
 
 
@@ -150,8 +149,4 @@ def _display_name(path: str) -> str:
 def _status(watch: LogWatch) -> None:
     steps = [entry.last_step for entry in watch.series.values() if entry.last_step is not None]
     last = filled(" Last step {0}.", max(steps)) if steps else ""
-    _print_line(f"{headline(watch, watch.verdicts(time.monotonic(), is_over=False))}{last}")
-
-
-def _print_line(text: str) -> None:
-    print_stderr(filled("doctor: {0}", localized_filled(text)))
+    print_warning(f"{headline(watch, watch.verdicts(time.monotonic(), is_over=False))}{last}")

@@ -52,11 +52,12 @@ class RequestTemplate:
     """An `CollectOptions` made ready once, to be sent to many hosts."""
 
     def __init__(self, ask: CollectOptions) -> None:
+        self._python = str(ask.arguments.get("python", ""))
         fixed = {
             "given": dict(ask.arguments),
             # For the collectors that it starts itself; REQUEST is the length of what they are asked.
             "more": ask.more,
-            "boot": stdin_script(COLLECTOR.sent_source, "REQUEST", packed=True),
+            "boot": stdin_script(COLLECTOR.sent_source, "REQUEST", packed=True, candidate=self._python),
             "parts": [_part(prefix, probes, ask.arguments) for prefix, probes in _probes_by_prefix(ask)],
         }
         # Of all that a host's Python can read, the quickest. Version 2 is that of every Python 3; only we write it.
@@ -69,7 +70,7 @@ class RequestTemplate:
         fields = {"marker": marker, "seconds": seconds, "common": len(self._common)}
         first = marshal.dumps(fields, MARSHAL_VERSION)
         end = frame_end(marker) if self._more else b""
-        return COLLECTOR.request(marker, first, common=self._common, end=end)
+        return COLLECTOR.request(marker, first, common=self._common, end=end, candidate=self._python)
 
 
 def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

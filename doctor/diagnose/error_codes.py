@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
-from pathlib import Path
 
 from doctor.diagnose.events import Event
 from doctor.diagnose.exception_actions import is_shown_as
@@ -12,15 +10,13 @@ from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
-from doctor.engine.toml_compat import read_table
+from doctor.engine.toml_compat import table_beside
 
 MAX_MESSAGE = 120
 """Characters of the message of an exception; the line itself is shown as evidence."""
 
 
-@cache
-def _names_by_table() -> Mapping[str, Mapping[str, str]]:
-    return read_table(Path(__file__).with_suffix(".toml"), dict[str, dict[str, str]])
+_names_by_table = table_beside(__file__, dict[str, dict[str, str]])
 
 
 def code_name(table: str, code: str) -> str:

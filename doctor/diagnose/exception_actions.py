@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
 from doctor.diagnose.events import Event
 from doctor.diagnose.signature import Remedy, Signature
-from doctor.engine.toml_compat import read_table
+from doctor.engine.toml_compat import table_beside
 
 
 class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,9 +35,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     packages: dict[str, str]
 
 
-@cache
-def _table() -> _Table:
-    return read_table(Path(__file__).with_suffix(".toml"), _Table)
+_table = table_beside(__file__, _Table)
 
 
 @cache

@@ -13,7 +13,7 @@ import msgspec
 
 from doctor.engine import toml_compat
 from doctor.engine.bounded_read import read_bounded
-from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.sanitize import file_name, printable_excerpt
 from doctor.engine.texts import filled
 from doctor.facts.kernel_faults import fault_rows, fault_text, fault_words
 
@@ -107,6 +107,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
       ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``host_name`` (with a port)
     - of the culprit, where the library itself names it: ``culprit_rank``, ``culprit_ranks`` (comma-separated),
       ``culprit_host``, ``culprit_device``, ``culprit_pid``, ``culprit_pod``, ``culprit_nodes`` (of MindSpore's cluster)
+    - of an argument that the ends of a collective compare: ``parameter``, ``own_value``, ``peer_value``
     - of a row of Slurm's accounting: ``slurm_job``, ``slurm_step``; of a message of srun: ``job``
     """
 
@@ -234,7 +235,7 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
 def _enter(loaded: dict[str, Signature], path: Path, signature: Signature) -> None:
     if signature.id in loaded:
         raise SignatureError(
-            filled("{0}: {1} exists twice; expected an id of its own", _name(path), f"{signature.id!r}")
+            filled("{0}: {1} exists twice; expected an id of its own", file_name(path), f"{signature.id!r}")
         )
     loaded[signature.id] = signature
 
@@ -244,13 +245,13 @@ def _signature_files(folder: Path) -> list[Path]:
         return toml_compat.toml_files(folder)
     except OSError as error:
         raise SignatureError(
-            filled("{0}: {1}; expected a folder with signatures", _name(folder), error.strerror)
+            filled("{0}: {1}; expected a folder with signatures", file_name(folder), error.strerror)
         ) from None
 
 
 def validate_signature(path: Path, signature: Signature) -> None:
     """Raises: SignatureError for a signature that breaks a rule; ``path`` is the file that it is in."""
-    where = f"{_name(path)}: {printable_excerpt(signature.id)}"
+    where = f"{file_name(path)}: {printable_excerpt(signature.id)}"
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", signature.id):
         raise SignatureError(filled("{0}: expected an id of lower-case words joined by hyphens", where))
     for text in signature.patterns:
@@ -296,11 +297,11 @@ def _read(path: Path) -> Sequence[Signature]:
         return msgspec.convert(data, _SignatureFile).signature
     except OSError as error:
         raise SignatureError(
-            filled("{0}: {1}; expected a readable file of signatures", _name(path), error.strerror)
+            filled("{0}: {1}; expected a readable file of signatures", file_name(path), error.strerror)
         ) from None
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
         raise SignatureError(
-            filled("{0}: {1}; expected signatures", _name(path), printable_excerpt(str(error), 200))
+            filled("{0}: {1}; expected signatures", file_name(path), printable_excerpt(str(error), 200))
         ) from None
 
 
@@ -376,7 +377,3 @@ def _repeat_width(pattern: str, start: int) -> int:
     """The width of a repetition at ``start``: ``*``, ``+?``, ``{2,3}``; 0 where there is none."""
     loaded = re.match(r"(?:[*+?]|\{[\d,]*\})\??", pattern[start : start + 20])
     return loaded.end() if loaded else 0
-
-
-def _name(path: Path) -> str:
-    return printable_excerpt(str(path), 200)

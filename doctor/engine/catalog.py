@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from doctor.engine.check import BadCheck, Check, Need
-from doctor.engine.check_files import bundled_check_paths, bundled_path, read_declaration
+from doctor.engine.check_files import bundled_check_paths, bundled_path, is_named, read_declaration
 from doctor.engine.errors import did_you_mean
 from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
-    from doctor.engine.check_files import HasArea, HasAreaT
+    from doctor.engine.check_files import HasAreaT
 
 
 def bundled_folder(folder: str) -> Path:
@@ -148,14 +148,11 @@ def select_checks(
             hint = did_you_mean(word, names) or "; `doctor list` lists all of them"
             raise LookupError(filled("no check or area is named {0}{1}", f"{word!r}", hint))
 
-    def matches(check: HasArea, names: Sequence[str]) -> bool:
-        return check.name in names or check.area in names
-
     return [
         check
         for check in everything
-        if (not select or matches(check, select))
-        and not matches(check, ignore)
+        if (not select or is_named(check, select))
+        and not is_named(check, ignore)
         and (listing or check.name in select or check.name not in ON_REQUEST)
     ]
 

@@ -10,7 +10,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from typing import Protocol, TypeVar
 
     class HasArea(Protocol):
@@ -65,6 +65,11 @@ DECLARATION = (
     r"def (?P<name>[a-z_0-9]+)\((?:[^()]|\([^()]*\))*\) -> Iterator\[Finding\]:\n"
     r'    r?"""(?P<claim>[^\n"]+?)\.?(?:"""|\n)'
 )
+
+
+def is_named(check: HasArea, names: Collection[str]) -> bool:
+    """By its own name or that of its area."""
+    return check.name in names or check.area in names
 
 
 def read_declaration(path: str | os.PathLike[str], stem: str) -> re.Match[str] | None:

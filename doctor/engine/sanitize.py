@@ -29,6 +29,11 @@ def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
     return cleaned if cleaned.isprintable() and "  " not in cleaned else " ".join(cleaned.split())
 
 
+def file_name(path: object) -> str:
+    """The path as printable text, cut to 200 characters."""
+    return printable_excerpt(str(path), 200)
+
+
 _NATIVE_FRAME = re.compile(
     r"\s{0,20}(?:frame #\d{1,4}: |@ {1,20}0x[0-9a-f]{6,16} |Exception raised from .{1,300}\(most recent call first\):$)"
 )

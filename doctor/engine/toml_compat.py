@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +28,11 @@ def loads(text: str) -> dict[str, Any]:
 def read_table(path: Path, form: type[_Form]) -> _Form:
     """A file of data that comes with the package, as ``form``. Raises: OSError; ValueError for another form."""
     return msgspec.convert(loads(path.read_text("utf-8")), form)
+
+
+def table_beside(file: str, form: type[_Form]) -> Callable[[], _Form]:
+    """What reads the table that lies beside a module, its ``__file__``, once: see `read_table`."""
+    return cache(lambda: read_table(Path(file).with_suffix(".toml"), form))
 
 
 def toml_files(folder: Path) -> list[Path]:

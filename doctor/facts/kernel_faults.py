@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from pathlib import Path
 
 import msgspec
 
-from doctor.engine.toml_compat import read_table
+from doctor.engine.toml_compat import table_beside
 
 
 class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,9 +41,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fault: tuple[KernelFaultRow, ...]
 
 
-@cache
-def _table() -> _Table:
-    return read_table(Path(__file__).with_suffix(".toml"), _Table)
+_table = table_beside(__file__, _Table)
 
 
 @cache

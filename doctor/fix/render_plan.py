@@ -34,7 +34,7 @@ class _PlanRenderer:
         self.playbooks = {playbook.name: playbook for playbook in plan.playbooks}
 
     def lines(self) -> Iterator[str]:
-        yield self.bold(phrase("plan {id}: {source}", id=self.plan.id, source=_text(self.plan.source)))
+        yield self.bold(phrase("plan {id}: {source}", id=self.plan.id, source=translated(self.plan.source)))
         for hosts, group in self.groups():
             yield ""
             yield self.bold(f"{self.fleet.where(hosts)}{_root(group[0])}")
@@ -60,11 +60,11 @@ class _PlanRenderer:
             if name in host_plan.left_out:
                 continue
             playbook = self.playbooks[name]
-            yield f"  {name}{localized(': ')}{_text(playbook.title)}"
+            yield f"  {name}{localized(': ')}{translated(playbook.title)}"
             yield f"    {MARK}{_terms(playbook, host_plan.survives.get(name))}"
             for treated in host_plan.treated:
                 if treated.playbook == name:
-                    message = _text(treated.message)
+                    message = translated(treated.message)
                     yield f"    {MARK}" + phrase("for {check}: {message}", check=treated.check, message=message)
             if playbook.note:
                 yield f"    {MARK}" + phrase("note: {text}", text=clean(_note(playbook.note), 2000))
@@ -142,9 +142,9 @@ class _PlanRenderer:
                 else ""
             )
             colon = localized(": ")
-            yield f"  {MARK}{where}{colon}{check}{colon}{_text(title)}{bracketed(localized(who) + example)}"
+            yield f"  {MARK}{where}{colon}{check}{colon}{translated(title)}{bracketed(localized(who) + example)}"
             for number, text in enumerate(steps, 1):
-                yield f"    {MARK}{number}. {mark_personal_words(_text(text))}"
+                yield f"    {MARK}{number}. {mark_personal_words(translated(text))}"
 
     def unknown(self) -> Iterator[str]:
         same: dict[tuple[str, str], set[str]] = {}
@@ -199,7 +199,8 @@ def _root(host_plan: HostPlan) -> str:
     return localized({"login": ", as root", "sudo": ", as root through sudo -n"}.get(host_plan.root, ""))
 
 
-def _text(text: str) -> str:
+def translated(text: str) -> str:
+    """A sentence in the language of this process, safe to print."""
     return clean(localized_filled(text))
 
 
@@ -225,7 +226,7 @@ def _terms(playbook: PlaybookSummary, lost: str | None) -> str:
 def _lasts(lost: str) -> str:
     if not lost:
         return localized("survives a reboot")
-    reason = _text(lost.removeprefix(NOT_KNOWN))
+    reason = translated(lost.removeprefix(NOT_KNOWN))
     if lost.startswith(NOT_KNOWN):
         return phrase("whether it survives a reboot is not known: {reason}", reason=reason)
     return phrase("lost after a reboot: {reason}", reason=reason)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.language import localized, phrase
 from doctor.fix.apply import HostResult
 from doctor.fix.plan import FixPlan
+from doctor.fix.render_plan import translated
 from doctor.fix.rollout import RolloutResult
 from doctor.fix.survival import NOT_KNOWN, Survival
 from doctor.fix.undo import UndoResult
@@ -21,15 +22,15 @@ MAX_VERSION_LINES = 60
 def host_result_text(host_result: HostResult) -> str:
     """One host's steps."""
     host = clean(host_result.host, 100)
-    lines = [_line("applied", host, _text(step)) for step in host_result.applied]
+    lines = [_line("applied", host, translated(step)) for step in host_result.applied]
     if host_result.state in ("refused", "busy"):
-        text = phrase("{reason}; the host was not changed", reason=_text(host_result.reason))
+        text = phrase("{reason}; the host was not changed", reason=translated(host_result.reason))
         return _line("refused", host, text)
     if host_result.state == "stopped":
         failures = dict.fromkeys([*host_result.failures.values(), host_result.reason])
-        lines += [_line("FAILED", host, _text(why)) for why in failures]
+        lines += [_line("FAILED", host, translated(why)) for why in failures]
         for name, why in host_result.held_back.items():
-            text = phrase("{playbook} was not begun: {reason}", playbook=clean(name), reason=_text(why))
+            text = phrase("{playbook} was not begun: {reason}", playbook=clean(name), reason=translated(why))
             lines.append(_line("held", host, text))
     return "\n".join(lines)
 
@@ -38,7 +39,7 @@ def survival_text(survival: Survival) -> str:
     """What a reboot leaves of each playbook that was applied to a host."""
     lines = []
     for name, why in survival.survives.items():
-        values = {"playbook": clean(name), "reason": _text(why.removeprefix(NOT_KNOWN))}
+        values = {"playbook": clean(name), "reason": translated(why.removeprefix(NOT_KNOWN))}
         if not why:
             text = phrase("{playbook} survives a reboot", **values)
         elif why.startswith(NOT_KNOWN):
@@ -54,10 +55,6 @@ def _line(word: str, host: str, text: str) -> str:
     return f"{word:<8} {host}{localized(': ')}{text}"
 
 
-def _text(text: str) -> str:
-    return clean(localized_filled(text))
-
-
 _STATE_LABELS = {"green": "ok", "waits": "waits", "red": "FAILED", "new": "NEW", "unknown": "unknown"}
 _VERIFIED = {
     "green": "{check} passes",
@@ -70,7 +67,7 @@ _VERIFIED = {
 
 def verification_text(verification: Verification) -> str:
     """The result of a check after the steps, as text."""
-    names = {"check": verification.check, "reason": _text(verification.reason)}
+    names = {"check": verification.check, "reason": translated(verification.reason)}
     description = phrase(_VERIFIED[verification.state], **names)
     if verification.state == "unknown" and verification.unrelated:
         description += localized("; not one of the rules that were found, so the rollout goes on")
@@ -126,7 +123,7 @@ def undo_text(undo_results: Sequence[UndoResult]) -> str:
     lines = []
     for undo_result in undo_results:
         word = "undone" if undo_result.ok else "FAILED"
-        detail = bracketed(_text(undo_result.detail))
-        lines.append(_line(word, clean(undo_result.undo.host, 100), f"{_text(undo_result.undo.description)}{detail}"))
+        description = f"{translated(undo_result.undo.description)}{bracketed(translated(undo_result.detail))}"
+        lines.append(_line(word, clean(undo_result.undo.host, 100), description))
         lines += [f"         {clean(line, 400)}" for line in undo_result.versions[:MAX_VERSION_LINES]]
     return "\n".join(lines)

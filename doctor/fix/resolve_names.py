@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from doctor.engine.catalog import ON_REQUEST
-from doctor.engine.check_files import ROUND_AREAS
+from doctor.engine.check_files import ROUND_AREAS, is_named
 from doctor.engine.errors import did_you_mean
 from doctor.engine.texts import beginning, filled
 from doctor.remedy.playbook import Playbook
 
 if TYPE_CHECKING:
-    from doctor.engine.check_files import HasArea, HasAreaT
+    from doctor.engine.check_files import HasAreaT
 
 
 class UnknownName(Exception):
@@ -44,7 +44,7 @@ def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: S
         candidate
         for candidate in checks
         if candidate.area not in ROUND_AREAS
-        and (_is_named(candidate, names) or candidate.name in treated if names else candidate.name not in ON_REQUEST)
+        and (is_named(candidate, names) or candidate.name in treated if names else candidate.name not in ON_REQUEST)
     ]
     if not selected:
         raise UnknownName(
@@ -52,7 +52,3 @@ def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: S
             "use doctor smoke, doctor net or doctor watch"
         )
     return selected
-
-
-def _is_named(check: HasArea, names: Sequence[str]) -> bool:
-    return check.name in names or check.area in names

@@ -11,12 +11,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
 from doctor.engine.grouping import lists_by_key
-from doctor.engine.toml_compat import read_table
+from doctor.engine.toml_compat import table_beside
 
 FAMILIES = frozenset(
     ("NCCL", "HCCL", "GLOO", "TP", "TORCH", "ASCEND", "MS", "MASTER", "PYTORCH", "OMP", "UCX", "RCCL", "HIP", "ROCR")
@@ -55,9 +54,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     word_forms: _WordForms
 
 
-@cache
-def _table() -> _Table:
-    return read_table(Path(__file__).with_suffix(".toml"), _Table)
+_table = table_beside(__file__, _Table)
 
 
 @cache

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
-from doctor.engine.toml_compat import read_table
+from doctor.engine.toml_compat import table_beside
 from doctor.engine.version_matrix import version_numbers
 from doctor.job.variable_values import value_rows
 
@@ -45,9 +44,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of torch_npu: the packages of each release, oldest first."""
 
 
-@cache
-def _table() -> _Table:
-    return read_table(Path(__file__).with_suffix(".toml"), _Table)
+_table = table_beside(__file__, _Table)
 
 
 @cache

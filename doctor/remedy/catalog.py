@@ -14,7 +14,7 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.catalog import bundled_folder, check_files
 from doctor.engine.check_files import AREAS
 from doctor.engine.errors import did_you_mean
-from doctor.engine.sanitize import printable_excerpt, quote
+from doctor.engine.sanitize import file_name, printable_excerpt, quote
 from doctor.engine.shell_quote import PLACEHOLDER, placeholder_names
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import loads, toml_files
@@ -170,11 +170,6 @@ def read_playbook(path: Path, check_files: Mapping[str, Path], unread: Collectio
         raise PlaybookError(
             filled("{0}: {1}; expected a readable playbook", file_name(path), printable_excerpt(why))
         ) from None
-
-
-def file_name(path: Path) -> str:
-    """The path as printable text, cut to 200 characters."""
-    return printable_excerpt(str(path), 200)
 
 
 class _PlaybookReader:

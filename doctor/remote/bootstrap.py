@@ -16,6 +16,7 @@ from pathlib import Path
 
 INTERPRETERS = "python3 /usr/bin/python3 /usr/local/bin/python3 /usr/libexec/platform-python"
 """Tried in this order, first by the PATH of the login shell. Python 3.6 or later is needed."""
+_PLAIN_PATH = re.compile(r"/[\w./+-]{1,200}", re.ASCII)
 
 # All text below is words and single-quoted text alone, so that sh, csh and fish read the same: no exclamation mark, no
 # backslash. Programs in Python stand in double quotes within it: no quote, no dollar.
@@ -35,10 +36,12 @@ def stdin_program(source: bytes, request_length: int | str, packed: bool = False
     return f"{_CHECK_VERSION}{unpack}{_READ}s=r({len(source)});exec({text});main(r({request_length}),s)"
 
 
-def stdin_script(source: bytes, request_length: int | str, as_root: bool = False, packed: bool = False) -> str:
+def stdin_script(
+    source: bytes, request_length: int | str, as_root: bool = False, packed: bool = False, candidate: str = ""
+) -> str:
     """The text for ``sh -c`` that finds an interpreter and starts a program from stdin."""
     start = f'exec {"$s " if as_root else ""}$p -I -S -c "{stdin_program(source, request_length, packed)}"'
-    return f"{_AS_ROOT if as_root else ''}{_find(start)}; echo {_NO_PYTHON} >&2; exit 127"
+    return f"{_AS_ROOT if as_root else ''}{_find(start, candidate)}; echo {_NO_PYTHON} >&2; exit 127"
 
 
 def stdin_command(
@@ -48,6 +51,7 @@ def stdin_command(
     prefix: Sequence[str] = (),
     as_root: bool = False,
     packed: bool = False,
+    candidate: str = "",
 ) -> str:
     """The command for a login shell that starts a program, which is then sent as ``source`` and its request.
 
@@ -58,11 +62,12 @@ def stdin_command(
         prefix: words put before the command, to start it in a container.
         as_root: by ``sudo -n``, if the login user is not root.
         packed: the program is sent as zlib packs it.
+        candidate: the path of one that is tried last, such as that of the job; left out where it is no plain path.
     """
     if interpreter:
         start = f'{shlex.quote(interpreter)} -I -S -c "{stdin_program(source, request_length, packed)}"'
     else:
-        start = f"sh -c '{stdin_script(source, request_length, as_root, packed)}'"
+        start = f"sh -c '{stdin_script(source, request_length, as_root, packed, candidate)}'"
     return " ".join(["exec", *map(shlex.quote, prefix), start])
 
 
@@ -74,8 +79,9 @@ def argument_command(source: bytes) -> list[str]:
     return ["/bin/sh", "-c", f"{find}; echo {_NO_PYTHON} >&2; exit 0", "sh", text]
 
 
-def _find(start: str) -> str:
-    return f"for p in {INTERPRETERS}; do command -v $p >/dev/null 2>&1 && {start}; done"
+def _find(start: str, candidate: str = "") -> str:
+    names = f"{INTERPRETERS} {candidate}" if _PLAIN_PATH.fullmatch(candidate) else INTERPRETERS
+    return f"for p in {names}; do command -v $p >/dev/null 2>&1 && {start}; done"
 
 
 def python_problem(stderr: str) -> str:

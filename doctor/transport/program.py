@@ -68,10 +68,12 @@ class HostProgram:
         interpreter: str = "",
         within: Sequence[str] = (),
         as_root: bool = False,
+        candidate: str = "",
     ) -> Request:
         """Starts the program, which reads ``first`` and ``common``; the rest is as in `Request` and `stdin_command`."""
         source = self.sent_source
-        command = stdin_command(source, len(first) + len(common), interpreter, within, as_root, self._packed)
+        length, options = len(first) + len(common), (within, as_root, self._packed, candidate)
+        command = stdin_command(source, length, interpreter, *options)
         return Request(command, source, first, marker, common, end)
 
     def ask(

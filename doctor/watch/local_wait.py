@@ -18,7 +18,7 @@ from doctor.remote.runtime.reading import link_at, names_in, read_text
 from doctor.smoke.programs.agent.network import CONNECTING, ESTABLISHED, LISTENS, tcp_table
 from doctor.smoke.programs.agent.procfs import open_files, process_status
 from doctor.smoke.programs.agent.system_calls import PAGE, thread_call
-from doctor.watch.attach.inspector.rank_state import awaited_files, call_by_function, seconds_left
+from doctor.watch.attach.inspector.rank_state import HAVE_LIMITS, awaited_files, call_by_function, seconds_left
 from doctor.watch.attach.rank_activity import LONGEST_WAIT
 
 SHARED_FILES = ("pipe:", "socket:")
@@ -58,7 +58,7 @@ def local_wait(pid: int, processes: Collection[int], *, loads: bool = False) -> 
     seconds whether its workers live: these limits say nothing of their work.
     """
     call = _call(pid, pid)
-    if not loads and call.kind in ("sleep", "futex", "poll") and _seconds_left(pid, call) <= LONGEST_WAIT:
+    if not loads and call.kind in HAVE_LIMITS and _seconds_left(pid, call) <= LONGEST_WAIT:
         return "sleeps"
     started = {process for process in processes if process != pid}
     sleepers = [process for process in started if _sleeps(process, process)]

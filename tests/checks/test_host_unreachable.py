@@ -1,3 +1,5 @@
+import pytest
+
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.result import Outcome
 from doctor.facts.visit import Reachability
@@ -32,3 +34,10 @@ def test_a_host_that_had_not_answered_when_time_was_up_is_unknown_not_guilty() -
     outcome = run_check(a=WELL, b=Reachability(failure="budget", text="no answer within the budget of 3 s", hint=""))
     assert outcome.findings == ()
     assert outcome.unknown["b"].text == "not reached: no answer within the budget of 3 s"
+
+
+@pytest.mark.parametrize(("failure", "case"), [("name", "Name"), ("timeout", "By hand"), ("auth", "By hand")])
+def test_a_name_without_an_address_is_no_matter_of_a_login(failure: str, case: str) -> None:
+    reach = Reachability(failure=failure, text="the name b does not resolve", hint="")
+    (finding,) = run_check(a=WELL, b=reach).findings
+    assert finding.values["case"] == case

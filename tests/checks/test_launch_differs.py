@@ -201,6 +201,20 @@ def test_modules_beside_the_program_and_sizes_of_data_are_compared(
     assert all(finding.is_warning and f"{path} differs" in str(finding) for finding in outcome.findings)
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_package_of_one_host_hides_the_module_of_the_same_name(others: int) -> None:
+    """Python takes model/__init__.py, and not model.py beside it: an old folder of one host is another program."""
+    texts = [{"/w/model.py": "a"}, *[{"/w/model.py": "a"}] * others, {"/w/model/__init__.py": "b"}]
+    hosts = {f"w{n}": [JobProgram("/w/train.py", "there", texts=own)] for n, own in enumerate(texts, 1)}
+    (finding,) = check_hosts("launch-differs", hosts).findings
+    if others:
+        assert finding.is_warning and finding.hosts == ("w3",)
+        assert str(finding).startswith("/w/model/ hides /w/model.py, which 2 of 3 hosts import")
+        assert "`mv /w/model /w/model.unused`" in finding.values["remedy"]
+    same = {host: [JobProgram("/w/train.py", "there", texts=texts[-1])] for host in hosts}
+    assert not check_hosts("launch-differs", same).findings
+
+
 def test_modules_that_a_program_imports_from_its_folder(tmp_path: Path) -> None:
     for name, text in (("train", "import os, model\n"), ("model", "import layers\n# so\n"), ("layers", "x = 1\n")):
         (tmp_path / f"{name}.py").write_text(text)

@@ -214,3 +214,50 @@ def test_a_launcher_that_received_sigterm_itself_ended_for_what_is_outside() -> 
     assert verdict(diagnosis) == ("named by the launcher", [], "likely")
     failed = logs(train=f"[rank1]: ValueError: bad sample 17\n{received}{ENDED.format(24681)}")
     assert verdict(failed) == ("local fault", [1], "certain")
+
+
+class TestArgumentsThatHcclCompares:
+    """Forms of the line: hicann/hccl@09300b70 param_link_stage.md; rank_consistentcy_checker.cc of CANN 8."""
+
+    ERROR = (
+        "[ERROR] HCCL({0},train):2025-10-25-16:11:16.831.640 [rank_consistentcy_checker.cc:429] [{0}]"
+        "[InitChannelStage][ParameterConflict]CMD information {1} check fail. local[{2}], remote[{3}]\n"
+    )
+    EI0005 = (
+        "EI0005: 2024-04-24-06:32:27.781.599 The arguments for collective communication are inconsistent between ranks:"
+        "parameter count, local end {0}, remote end {1}\n"
+    )
+
+    def test_the_rank_whose_value_is_rarer_is_named(self) -> None:
+        ends = {0: (16512, 8320), 1: (8320, 16512), 2: (16512, 8320)}
+        diagnosis = logs(**{f"rank_{rank}": self.EI0005.format(*values) for rank, values in ends.items()})
+        assert verdict(diagnosis) == ("minority", [1], "likely")
+        assert diagnosis.causes[0].summary == "rank 1 has count 8320 where 2 ranks have 16512"
+
+    def test_of_two_either_is_possible(self) -> None:
+        texts = {"rank_0": self.EI0005.format(16512, 8320), "rank_1": self.EI0005.format(8320, 16512)}
+        diagnosis = logs(**texts)
+        assert not diagnosis.causes and diagnosis.undecidable
+        assert diagnosis.undecidable.reason.endswith("is wrong: rank 0 has count 16512, rank 1 has count 8320")
+
+    def test_one_log_shows_both_values_and_accuses_nobody(self) -> None:
+        lines = (("tag", "AllGather_60000", "AllReduce_60000"), ("cmdType", 6, 2))
+        diagnosis = logs(train="".join(self.ERROR.format(3743927, *line) for line in lines))
+        assert not diagnosis.causes and diagnosis.undecidable
+        who = "pid 3743927 has tag AllGather_60000, the rank that it compared with AllReduce_60000"
+        assert diagnosis.undecidable.reason == f"{who}; nothing shows which is wrong"
+
+    def test_the_arguments_of_send_and_receive_are_those_of_a_pair(self) -> None:
+        """Rank 1 sends to rank 2, ranks 3 and 5 to rank 4: the numbers of two pairs are no majority."""
+        pairs = {1: (1, 2), 3: (3, 4), 5: (3, 4)}
+        diagnosis = logs(**{f"rank_{rank}": self.ERROR.format(rank, "rank", *ends) for rank, ends in pairs.items()})
+        assert not diagnosis.causes and diagnosis.undecidable
+
+    def test_counts_of_different_collectives_are_not_compared(self) -> None:
+        text = (
+            "EI0005: The arguments for collective communication are inconsistent between ranks: tag [{}], "
+            "parameter [count], local [{}], remote [{}]\n"
+        )
+        ends = {0: ("A_1", 8, 4), 1: ("A_1", 8, 4), 2: ("B_2", 16, 32)}
+        diagnosis = logs(**{f"rank_{rank}": text.format(*values) for rank, values in ends.items()})
+        assert not diagnosis.causes and diagnosis.undecidable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,6 +60,14 @@ def test_the_text_is_safe_within_quotes() -> None:
     """Single ones around it, double ones around the program in it, and nothing that csh or fish would read."""
     assert not set("'!\\\n`") & set(stdin_script(SOURCE, "REQUEST", as_root=True))
     assert stdin_script(SOURCE, 5).count('"') == 2
+
+
+def test_the_jobs_interpreter_is_tried_last_and_no_other_text_is() -> None:
+    command = stdin_command(SOURCE, 2, candidate=sys.executable).replace("python3 /", "python-none /none/")
+    command = command.replace("/usr/local/bin/python3 /usr/libexec/platform-python", "")
+    assert run(["env", "-i", "/bin/sh", "-c", command], SOURCE + b"{}behind it").stdout.decode() == ANSWER
+    for text in ("python3.12", "/opt/$(id)/python", "/opt/a b", "/x;y", "/x'y", "/" + "x" * 4000, "/x\ny"):
+        assert stdin_command(SOURCE, 2, candidate=text) == stdin_command(SOURCE, 2)
 
 
 def test_an_input_that_ends_too_early_ends_it() -> None:

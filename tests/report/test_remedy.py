@@ -13,6 +13,8 @@ from doctor.engine.result import Finding, Outcome, Report
 from doctor.engine.shell_quote import placeholder_names, quote_value
 from doctor.report.formats.registry import RenderContext, render
 from doctor.report.layout.advice import fill_advice
+from doctor.report.layout.failures import filled_fix
+from doctor.report.layout.host_names import Fleet
 from tests.examples import examples
 
 
@@ -82,3 +84,12 @@ def test_each_host_has_its_own_command_where_few_differ() -> None:
 def test_many_hosts_have_the_command_of_the_first_and_say_so() -> None:
     text = commands_for({f"n{number}": {"npu": number % 8} for number in range(12)})
     assert text.count("-mtu -s size") == 1 and "likewise for the other 11 hosts" in text
+
+
+def test_a_sentence_about_a_host_that_nothing_names_says_so() -> None:
+    """A log of losses has no host: "on  shows memory errors" was printed."""
+    fix = "`nvidia-smi -q` on {host} shows memory errors; `ssh {host} true`."
+    (line,) = filled_fix(fix, Finding("x"), (), Fleet((), 400))
+    assert line == "`nvidia-smi -q` on its host shows memory errors; `ssh <host> true`."
+    (named,) = filled_fix(fix, Finding("x"), ("n1",), Fleet(("n1",), 400))
+    assert named == "`nvidia-smi -q` on n1 shows memory errors; `ssh n1 true`."

@@ -310,7 +310,7 @@ def test_the_remedy_of_the_cause_stands_for_those_of_all_causes() -> None:
 
 def test_commands_for_another_device_or_case_are_left_out() -> None:
     page = "Look.\n- NPU: `npu-smi info`.\n- GPU: `nvidia-smi`.\n\nThen wait."
-    assert finding_of(page, accelerator="NPU").endswith("fix Look. NPU: `npu-smi info`. Then wait.")
+    assert finding_of(page, accelerator="NPU").endswith("fix Look. `npu-smi info`. Then wait.")
     assert finding_of(page, accelerator="CPU").endswith("fix Look. Then wait.")
     assert finding_of(page, case=["GPU", "NPU"]).endswith("Look. NPU: `npu-smi info`. GPU: `nvidia-smi`. Then wait.")
     for unknown in ({}, {"case": ""}):

@@ -203,6 +203,8 @@ def test_what_a_process_does(program: str, kind: str) -> None:
         ("import select; select.select([], [], [], 100)", 100),
         ("import threading; threading.Event().wait(100)", 100),
         ("import threading; threading.Event().wait()", -1),
+        ("import signal; signal.sigtimedwait({signal.SIGUSR1}, 400)", 400),
+        ("import signal; signal.sigwait({signal.SIGUSR1})", -1),
         ("import subprocess; subprocess.run(['timeout', '90', 'cat'], stdin=os.pipe()[0])", -1),
         ("import subprocess; subprocess.run(['bash', '-c', 'read -t 70'], stdin=os.pipe()[0])", 70),
     ],

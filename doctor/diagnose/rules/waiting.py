@@ -28,6 +28,9 @@ from doctor.diagnose.rules.collective_calls import collective_calls
 from doctor.diagnose.rules.silent_ranks import known_ranks
 from doctor.engine.texts import filled, joined
 
+_OF_A_PAIR = frozenset({"rank", "srTag"})
+"""Arguments of send and receive, which other pairs of ranks have otherwise."""
+
 
 class Proof(NamedTuple):
     """A line, and the process that wrote it."""
@@ -46,10 +49,11 @@ def divergence(case: Case) -> list[Cause] | Undecidable:
 
 
 def unlike_calls(case: Case) -> list[Cause] | Undecidable:
-    """Ranks that waited for the whole timeout in different calls of one number, in a communicator that they name.
-
-    That ends any job, whatever ranks that report nothing have done.
+    """Ranks that gave one call different arguments; or that waited for the whole timeout in different calls of one
+    number, in a communicator that they name. That ends any job; ranks that report nothing do not matter.
     """
+    if arguments := _different_arguments(case):
+        return arguments
     for name, calls in sorted(last_calls(case).items()):
         waited = [call for call in calls if str(call.sequence) in _timed_out(case, call.member.process)]
         for number in dict.fromkeys(call.sequence for call in waited if name):
@@ -154,13 +158,32 @@ def _timed_out(case: Case, process: Process) -> set[str]:
     return {event.values["seq"] for event in waits if event.values.get("seq")}
 
 
-def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
+def _different_arguments(case: Case) -> list[Cause] | Undecidable:
+    """HCCL: a rank prints its own argument and that of a rank that it met. Source: rank_consistentcy_checker.cc."""
+    own: dict[tuple[str, str], dict[int, Call[Proof]]] = defaultdict(dict)
+    for process in case.processes:
+        for event in process.events:
+            if value := event.values.get("own_value"):
+                key = event.values["parameter"], event.values.get("tag", "")
+                own[key].setdefault(id(process), Call(Proof(process, event), size=value))
+    if not own:
+        return []
+    parameter, calls = max(((key[0], [*members.values()]) for key, members in own.items()), key=lambda row: len(row[1]))
+    if parameter not in _OF_A_PAIR and (verdict := _different(calls, filled("has {0}", parameter))):
+        return verdict
+    end = calls[0].member
+    text = "{0} has {1} {2}, the rank that it compared with {3}; nothing shows which is wrong"
+    claim = filled(text, culprit_of(end.process).name, parameter, calls[0].size, end.event.values["peer_value"])
+    return Undecidable(claim, ("the logs of the other ranks",))
+
+
+def _different(calls: list[Call[Proof]], said_of_size: str = "has a count of") -> list[Cause] | Undecidable:
     """Calls of one number; calls without a known number are taken for the same."""
     result = differing(calls) if len({call.sequence for call in calls} - {None}) < 2 else None
     if result is None:
         return []
     aspect, parts = result
-    claim = "runs" if aspect == "operation" else "has a count of"
+    claim = "runs" if aspect == "operation" else said_of_size
     if parts.tie:
         ends = [
             filled("{0} {1} {2}", culprit_of(call.member.process).name, claim, call.value(aspect))

@@ -93,7 +93,7 @@ def run_net_round(
         return NetRoundResult(without_net_answers(records, "only one host", single=True))
     if len(plan.endpoints) < 2:
         return NetRoundResult(without_net_answers(records, "fewer than two hosts could be reached"))
-    test = Conductor(plan, options, transport, within=within, on_phase=on_phase).run()
+    test = Conductor(plan, options, transport, within=within, python=launch.python, on_phase=on_phase).run()
     merged = with_net_answers(records, test, options)
     merged.update(gone_hosts(merged, test, transport))
     faults = [f"{host}: {result.faults[0]}" for host, result in test.results.items() if result.faults]

@@ -147,7 +147,7 @@ class Probers(ProgramSessions):
 
         def connect(number: int, host: str) -> RemoteSession:
             first = msgspec.json.encode({**fields, "host": number, "own_key": self._own_keys[number].hex()})
-            request = PROBER.request(marker, first, interpreter=python, within=within)
+            request = PROBER.request(marker, first, candidate=python, within=within)
             return start_session(transport, host, request)
 
         starts = {host: partial(connect, number, host) for number, host in enumerate(self.hosts)}

@@ -35,26 +35,31 @@ def case_labels(page: str) -> list[str]:
     return [match[1] if (match := _CASE.match(item)) else "" for item in items]
 
 
-def for_cases(text: str, labels: Sequence[str], cases: Collection[str]) -> str:
+def for_cases(text: str, labels: Sequence[str], cases: Collection[str], *, labelled: bool = False) -> str:
     r"""A page without the items for other cases than these; those that stay are sentences.
 
     ``labels``: of the items in their order, which is the same in every language. Without ``cases`` the page stays as it
-    is.
+    is. One item that stays alone needs no label, unless its sentence is about that: ``labelled``.
 
-    >>> print(for_cases("Look.\n- Heat: the fans.\n- Power: the supply.", ["Heat", "Power"], {"Power"}))
-    Look. Power: the supply.
+    >>> print(for_cases("Look.\n- Heat: the fans.\n- Power: see `sensors`.", ["Heat", "Power"], {"Power"}))
+    Look. See `sensors`.
     """
     lines = unwrap_lines(text)
     if not cases or sum(line.startswith("- ") for line in lines) != len(labels):
         return text
     remaining = iter(labels)
+    is_alone = not labelled and sum(label in cases or not label for label in labels) == 1
     kept: list[str] = []
     for line in lines:
         if not line.startswith("- "):
             kept.append(line)
         elif (label := next(remaining)) in cases or not label:
             gap = "" if kept and kept[-1].endswith(("。", "：")) else " "
-            kept[-1:] = [f"{kept[-1]}{gap}{line[2:]}" if kept else line[2:]]
+            item = line[2:]
+            if is_alone and (match := _CASE.match(line)):
+                rest = line[match.end() :].lstrip()
+                item = rest[:1].upper() + rest[1:]
+            kept[-1:] = [f"{kept[-1]}{gap}{item}" if kept else item]
     return "\n\n".join(kept)
 
 

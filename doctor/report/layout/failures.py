@@ -84,7 +84,7 @@ def failure_entry(
 def why_text(check: Check | None, findings: Sequence[Finding]) -> str:
     """Why a finding matters: of the check's page, for its cases; without a page the finding's own ``why``."""
     if check:
-        return _for_findings(check.section("Why it matters"), findings)
+        return _for_findings(check.section("Why it matters"), findings, labelled=True)
     return "\n\n".join(own_lines(findings[0], "why")) if findings else ""
 
 
@@ -125,10 +125,10 @@ def fix_template(check: Check | None, findings: Sequence[Finding]) -> str:
     return f"{fix}\n\n{inside}" if False in contained else inside
 
 
-def _for_findings(page: str, findings: Sequence[Finding]) -> str:
+def _for_findings(page: str, findings: Sequence[Finding], *, labelled: bool = False) -> str:
     """A section of a page in this language, without the items of its list that are for other cases."""
     cases = {str(case) for finding in findings for case in _cases(finding)}
-    return for_cases(localized(page), case_labels(page), cases)
+    return for_cases(localized(page), case_labels(page), cases, labelled=labelled)
 
 
 def _cases(finding: Finding) -> Sequence[str]:
@@ -155,7 +155,8 @@ def filled_fix(
     texts = fleet.localized_values(filled_values, MAX_COMMAND_CHARS)
     of_run = {"host": clean(hosts[0], 100)} if hosts else {}
     of_run |= {"all_hosts": fleet.nodeset(fleet.hosts)} if fleet.hosts and "{all_hosts}" in fix else {}
-    values, texts = {**of_run, **values}, {**of_run, **({"host": place} if place else {}), **texts}
+    of_text = {**of_run, "host": place or of_run.get("host") or localized("its host")}
+    values, texts = {**of_run, **values}, {**of_text, **texts}
     on_all = re.compile(r"(doctor smoke )?\{all_hosts\}")
     reached = lambda call: " ".join([call[0], *fleet.connection, *(fleet.smoke if call[1] else ())])  # noqa: E731
     blocks = [on_all.sub(reached, block) for block in _marked_blocks(fix, _unknown_values(finding, fleet))]

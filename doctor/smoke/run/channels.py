@@ -236,16 +236,19 @@ def start_agents(
     *,
     local: bool = False,
     within: tuple[str, ...] = (),
+    python: str = "",
 ) -> AgentSession:
     """Starts an agent on each of these hosts (name -> slots, 0 where the inventory has none).
 
     ``port``: the rendezvous port of the ranks; 0 leaves it to the first host. Never waits, and never raises for a host.
+    ``python``: tried last, where a host has no other.
     """
     marker = new_marker()
 
     def endpoint(number: int, host: str) -> AgentEndpoint:
         first = agent_request(marker, not number, port)
-        request = AGENT.request(marker, first, interpreter=sys.executable if local else "", within=within)
+        own = sys.executable if local else ""
+        request = AGENT.request(marker, first, interpreter=own, within=within, candidate=python)
         return AgentEndpoint(host, lambda: start_session(transport, host, request))
 
     endpoints = {host: endpoint(number, host) for number, host in enumerate(hosts)}

@@ -71,7 +71,7 @@ def smoke(
 
     Raises: ValueError, when the hosts do not support the requested run.
     """
-    session = start_agents(hosts, transport, options.master_port, local=local, within=within)
+    session = start_agents(hosts, transport, options.master_port, local=local, within=within, python=options.python)
     return _Supervisor(session, options, on_stage=on_stage).run()
 
 

@@ -27,8 +27,9 @@ LIMITS = {
     35: (0, "timespec"), 101: (0, "timespec"), 230: (2, "clock"), 115: (2, "clock"), 202: (3, "futex"),
     98: (3, "futex"), 7: (2, "milliseconds"), 232: (3, "milliseconds"), 281: (3, "milliseconds"),
     22: (3, "milliseconds"), 271: (2, "timespec"), 73: (2, "timespec"), 270: (4, "timespec"), 72: (4, "timespec"),
-    23: (4, "timeval"),
+    23: (4, "timeval"), 128: (2, "timespec"), 137: (2, "timespec"),
 }  # fmt: skip
+HAVE_LIMITS = ("sleep", "poll", "futex", "pause")
 SINGLE = ("read", "write", "recv", "send", "connect", "accept")  # calls whose first argument is a file
 
 
@@ -79,7 +80,7 @@ def ends_in(pid, thread):
     looks again each 5 ms, and says so nothing.
     """
     kind, number, arguments = thread_call(pid, thread)
-    seconds = seconds_left(pid, number, arguments) if kind in ("sleep", "poll", "futex") else float("inf")
+    seconds = seconds_left(pid, number, arguments) if kind in HAVE_LIMITS else float("inf")
     return -1.0 if seconds == float("inf") or (kind == "futex" and seconds < OF_INTERPRETER) else max(seconds, 0.0)
 
 

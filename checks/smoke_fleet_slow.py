@@ -41,13 +41,13 @@ def smoke_fleet_slow(
     healthy run in a thousand, and what is less than 15 % below the median never does; of fewer runs, what takes 1.5
     times as long. Half of what was compared has to be, in this run and in a second one on the same hosts. With `--for`,
     the quickest all_reduce of each minute of the last quarter against those of the first: from twice as long on in
-    every one the fleet became slower, and from ten times on in a minute before the last. And over TCP the quickest exchange of any two hosts, against a quarter of the
-    speed that the kernel reports for the slowest network card that has an address
-    (/sys/class/net/NIC/speed: https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net), and at most
-    100 MB/s, as one connection is bound by a CPU. Interfaces without hardware report no real speed: where one of them
-    is up and has an address, no more is expected than 10 Mb/s; and nothing of RDMA, HCCS and PCIe, whose way is not
-    known here. This verdict can be wrong where the hosts were busy: the report shows what kept ranks from running; and
-    where a slower network between the switches is meant to be.
+    every one the fleet became slower, and from ten times on in a minute before the last. And over TCP the quickest
+    exchange of any two hosts, against a quarter of the speed that the kernel reports for the slowest network card that
+    has an address (/sys/class/net/NIC/speed: https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net), and
+    at most 100 MB/s, as one connection is bound by a CPU. Interfaces without hardware report no real speed: where one
+    of them is up and has an address, no more is expected than 10 Mb/s; and nothing of RDMA, HCCS and PCIe, whose way is
+    not known here. This verdict can be wrong where the hosts were busy: the report shows what kept ranks from running;
+    and where a slower network between the switches is meant to be.
     """
     limited = [*below_line_rate(run, pairs or {}), *became_slower(run, collectives)]
     yield from limited

@@ -336,7 +336,7 @@ class _LinkEvidence(NamedTuple):
     taken: tuple[tuple[str, str, str], ...]
     """Holder, address, owner: ends of these links whose address another host has since the run began."""
     refusing: Mapping[str, str]
-    """By host whose own kernel sends nothing to another one: what it says."""
+    """By host whose own kernel sends nothing to another one, or not even to itself: what it says."""
     unread: frozenset[str]
     """Hosts to whose ranks bytes have come that they do not take: who sent them has done its part."""
 
@@ -370,6 +370,7 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
     unread = frozenset(hosts[name] for name, line in answers.items() if line.unread)  # gloo always reads what comes
     refusing = network_evidence.refusing_hosts(tried, rows, addresses)
+    refusing = refusing or (network_evidence.stuck_within(rows, addresses, stuck) if stuck and not cut else {})
     return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken, refusing, unread)
 
 

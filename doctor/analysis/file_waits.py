@@ -80,5 +80,9 @@ FILE_WAITS = (
         r"\(fsfreeze\)",
         "`fsfreeze -u MOUNT` on that host thaws it; a snapshot or a backup has frozen it.",
     ),
+    (
+        r"\(fanotify\)",
+        "`grep -l fanotify /proc/*/fdinfo/*` on that host, as root, names the program: a virus scanner or an auditor.",
+    ),
 )
 """By what `doctor.remote.runtime.kernel_waits` says of the wait."""

@@ -63,6 +63,7 @@ KERNEL_WAITS = (
         "percpu_rwsem_wait|__?percpu_down_read|__sb_start_write|sb_wait_write",
         "a frozen file system (fsfreeze), until it is thawed",
     ),
+    ("file.scanner", "fanotify_(handle_event|get_response)", "a program that allows or denies each open (fanotify)"),
     (
         "file.folder",
         "d_alloc_parallel|rwsem_down_(read|write)_(slowpath|failed)\\w*",

@@ -179,8 +179,7 @@ def _group_problem(plan: Plan, layout: Layout) -> str:
     """Why a group that the layout needs cannot be formed, or the empty string."""
     needed = partitions({**plan, "layouts": [cast(PlannedLayout, msgspec.structs.asdict(layout))]})
     return next(
-        (problem for _, groups in needed for group in groups if (problem := filled_here(why_no_group(plan, group)))),
-        "",
+        (problem for _, groups in needed for group in groups if (problem := filled_here(why_no_group(plan, group)))), ""
     )
 
 

@@ -70,7 +70,6 @@ LATER: tuple[Case, ...] = (
     Case("attention 3 % too sharp", MISCOMPUTED, program(TEMPERATURE), early=True),
     Case("products of less precision allowed", MISCOMPUTED, program(UNSEEN), early=True, must=False),
     Case("loader child with 256 MB of addresses", FAILED_LOADER, of_child(CHILD_LIMIT)),
-    Case("loader child recurses", FAILED_LOADER, of_child("f = lambda f: f(f); f(f)")),
     Case("loader child waits in epoll", FAILED_LOADER, of_child("import select; select.epoll().poll()")),
     Case("ends its own process group", DIED, program(DIES_BY_GROUP)),
     Case("epoll is interrupted", (), command(INJECTED.format("epoll_wait", "error=EINTR:when=2+7")), must=False),

@@ -42,11 +42,7 @@ KERNEL_WAITS = (
     ),
     ("file.9p", "p9_(client_(rpc|zc_rpc)|virtio_(zc_)?request)", "the host of its virtual machine, for a file (9P)"),
     ("file.autofs", "autofs4?_wait", "the automounter (autofs)"),
-    (
-        "file.smb",
-        "wait_for_(response|free_credits|compound_request)",
-        "the server of a file system (SMB)",
-    ),
+    ("file.smb", "wait_for_(response|free_credits|compound_request)", "the server of a file system (SMB)"),
     (
         "file.ceph",
         "ceph_(mdsc_(do|wait)_request|osdc_wait_request|mdsc_submit_request)",

@@ -230,12 +230,7 @@ class AgentSession:
 
 
 def start_agents(
-    hosts: Mapping[str, int],
-    transport: Transport,
-    port: int = 0,
-    *,
-    local: bool = False,
-    within: tuple[str, ...] = (),
+    hosts: Mapping[str, int], transport: Transport, port: int = 0, *, local: bool = False, within: tuple[str, ...] = ()
 ) -> AgentSession:
     """Starts an agent on each of these hosts (name -> slots, 0 where the inventory has none).
 

@@ -38,15 +38,12 @@ from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
 from doctor.smoke.protocol import AgentMessage, DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
+from doctor.smoke.run.silence import ANSWER, PROBE
 from doctor.smoke.run.unlike_ranks import compared_by_torch, crashed_by_unlike, ranks_of, unlike, with_unlike
 
-ANSWER = 0.7
-"""Seconds for agents to answer."""
 LATE_ANSWER = 5.0
 """Seconds for them to do so after a complete run: a host that is held back, which is the one in question, is late.
 And for ranks that wait for a CPU to write their stacks."""
-PROBE = 0.6
-"""Seconds for a new connection."""
 MOST_STACKS = 64
 MAX_TEXTS = 8
 PRESSED = ("blocked", "busy", "input", "network", "budget", "never-joined")

@@ -34,7 +34,7 @@ from doctor.smoke.hang.standstill import (
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.numerics.collective_values import without_part
-from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
+from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary, peer_addresses
 from doctor.smoke.protocol import AgentMessage, DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
@@ -264,17 +264,19 @@ def _with_stacks(failure: Failure, channels: Channels) -> Failure:
 def _with_named_peers(failure: Failure, run: ObservedRun) -> Failure:
     """Ranks whose errors follow from another one: who they name, and who has no error of its own, is the cause.
 
-    Two hosts have to name one, as no host's word decides about another; of what two ends say of each other nothing
-    follows.
+    Two hosts have to name one, as no host's word decides about another. Of more than two hosts, the two that each say
+    of the other alone that it closed their connection are the ends where it broke first: neither had lost another one
+    before, and what further hosts say follows from their end.
     """
     plan, progress, addresses = run.plan, run.progress, run.addresses
     errors = {rank: error for rank, error in progress.errors.items() if rank >= 0 and is_secondary(error)}
-    named: dict[str, set[str]] = {}
+    named, closed = dict[str, set[str]](), dict[str, set[str]]()
     for rank, error in errors.items():
         host_of_rank = plan.host_of(rank)
         for address in peer_addresses(error):
             if (host := addresses.host(address, host_of_rank)) != host_of_rank:
                 named.setdefault(host, set()).add(host_of_rank)
+                closed.setdefault(host_of_rank, set()).add("" if gave_up_waiting(error) else host)
     culprits = {
         host: [rank for rank in plan.ranks_by_host[host] if rank not in progress.errors]
         for host in named
@@ -282,7 +284,12 @@ def _with_named_peers(failure: Failure, run: ObservedRun) -> Failure:
     }
     silent = [host for host, ranks in culprits.items() if ranks and len(named[host]) > 1]
     if failure.culprit_ranks or len(silent) != 1:
-        return failure
+        ends = [host for host, peers in sorted(closed.items()) if closed.get(min(peers)) == {host} and len(peers) == 1]
+        if failure.culprit_ranks or len(ends) != 2 or len(plan.ranks_by_host) < 3:
+            return failure
+        text = "{0} and {1} each say that the other one closed their connection, before any other was lost."
+        evidence = (*failure.evidence, filled(text, *ends))
+        return msgspec.structs.replace(failure, links=((ends[0], ends[1]),), evidence=evidence)
     (host,) = silent
     why = filled(
         "The errors of {0} hosts name {1}, whose {2} has none.", len(named[host]), host, rank_names(culprits[host])

@@ -351,8 +351,10 @@ def lacking_devices(hosts: Mapping[str, PlanHost], backend: Backend | None) -> d
     >>> lacking_devices({"a": PlanHost({"gpu": (0,)}), "b": PlanHost(hidden=["gpu"])}, "nccl")
     {'b': 'b: its environment hides every GPU; expected at least one for nccl'}
     """
-    kind = KINDS.get(backend or "gloo", "")
-    without = [name for name, host in hosts.items() if kind and not host.devices.get(kind)]
+    if backend is None or backend == "gloo":
+        return {}
+    kind = KINDS[backend]
+    without = [name for name, host in hosts.items() if not host.devices.get(kind)]
     partly = len(without) < len(hosts)
     return {name: _lack(name, hosts[name], backend) for name in without if partly or kind in hosts[name].hidden}
 

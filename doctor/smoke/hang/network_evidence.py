@@ -120,10 +120,7 @@ def by_host(
 def stuck_links(
     sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners, within: bool = False
 ) -> dict[Link, tuple[int, int]]:
-    """(from, to) -> most unacknowledged bytes and retransmits, of sockets that resend, between two hosts.
-
-    ``within``: of those whose both ends are on one host.
-    """
+    """(from, to) -> most unacknowledged bytes, retransmits, of resending sockets: between hosts, or ``within`` one."""
     stuck: dict[Link, tuple[int, int]] = {}
     for host, rows in sockets.items():
         for _, peer, _, unacked, again in rows:

@@ -265,8 +265,7 @@ def _with_named_peers(failure: Failure, run: ObservedRun) -> Failure:
     """Ranks whose errors follow from another one: who they name, and who has no error of its own, is the cause.
 
     Two hosts have to name one, as no host's word decides about another. Of more than two hosts, the two that each say
-    of the other alone that it closed their connection are the ends where it broke first: neither had lost another one
-    before, and what further hosts say follows from their end.
+    of the other alone that it closed their connection are where it broke first: neither had lost another one before.
     """
     plan, progress, addresses = run.plan, run.progress, run.addresses
     errors = {rank: error for rank, error in progress.errors.items() if rank >= 0 and is_secondary(error)}

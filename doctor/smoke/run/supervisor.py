@@ -204,7 +204,7 @@ class _Supervisor:
             if lacking := planning.lacking_devices(hosts, self.options.backend):
                 self.plan = self.provisional_plan()
                 text = joined("; ", list(lacking.values())[:4])
-                raise _RunStopped(self.make_failure("not-started", list(lacking), text, stage="start"), explained=True)
+                raise _RunStopped(self.make_failure("not-started", list(lacking), text, stage="start"))
             self.plan = planning.build_plan(hosts, self.options)
 
     def skip_hosts(self, absent: Sequence[str]) -> None:

@@ -121,6 +121,6 @@ def fleet_drift(collectives: Mapping[str, SmokeCollectives]) -> FleetDrift | Non
         return None
     usual, usual_before = (median(times[number][0] for number in part) for part in (slow, parts[0]))
     events = [event for number in slow for event in by_number[number].values()]
-    end = 0.0 if lasts else max(event.start + event.seconds for event in events)
     start, size = min(event.start for event in events), max(event.bytes for event in events)
+    end = 0.0 if lasts else max(event.start + event.seconds for event in events)
     return FleetDrift(usual / usual_before, usual, usual_before, size, start, end)

@@ -10,7 +10,7 @@ from doctor.smoke.results.figures import collective_speeds, pair_speeds, rank_en
 from doctor.smoke.speed.baseline import compare, run_speeds
 from doctor.smoke.speed.link_speeds import expected_rate, fastest_rate
 from doctor.smoke.speed.rank_speeds import megabytes
-from doctor.smoke.speed.soak_drift import FLEET_SLOWER, fleet_drift
+from doctor.smoke.speed.soak_drift import BRIEFLY_SLOWER, FLEET_SLOWER, fleet_drift
 
 
 @check(severity=WARNING, area="smoke")
@@ -41,13 +41,13 @@ def smoke_fleet_slow(
     healthy run in a thousand, and what is less than 15 % below the median never does; of fewer runs, what takes 1.5
     times as long. Half of what was compared has to be, in this run and in a second one on the same hosts. With `--for`,
     the quickest all_reduce of each minute of the last quarter against those of the first: from twice as long on in
-    every one the fleet became slower. And over TCP the quickest exchange of any two hosts, against a quarter of the
-    speed that the kernel reports for the slowest network card that has an address
-    (/sys/class/net/NIC/speed: https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net), and at most
-    100 MB/s, as one connection is bound by a CPU. Interfaces without hardware report no real speed: where one of them
-    is up and has an address, no more is expected than 10 Mb/s; and nothing of RDMA, HCCS and PCIe, whose way is not
-    known here. This verdict can be wrong where the hosts were busy: the report shows what kept ranks from running; and
-    where a slower network between the switches is meant to be.
+    every one the fleet became slower, and from ten times on in a minute before the last. And over TCP the quickest
+    exchange of any two hosts, against a quarter of the speed that the kernel reports for the slowest network card that
+    has an address (/sys/class/net/NIC/speed: https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net), and
+    at most 100 MB/s, as one connection is bound by a CPU. Interfaces without hardware report no real speed: where one
+    of them is up and has an address, no more is expected than 10 Mb/s; and nothing of RDMA, HCCS and PCIe, whose way is
+    not known here. This verdict can be wrong where the hosts were busy: the report shows what kept ranks from running;
+    and where a slower network between the switches is meant to be.
     """
     limited = [*below_line_rate(run, pairs or {}), *became_slower(run, collectives)]
     yield from limited
@@ -138,14 +138,18 @@ def became_slower(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) ->
     """A finding if the collective of all ranks became slower while it was repeated."""
     if drift := fleet_drift(collectives):
         yield Finding(
-            "all_reduce of {size} over all ranks became {ratio} times as slow while it was repeated: {observed} from "
-            "{start} on, {expected} at first; expected less than {limit} times{pressure}",
+            "all_reduce of {size} over all ranks was {ratio} times as slow for a while: {observed} from {start} to "
+            "{end} of the repetition, {expected} at first; expected less than {limit} times{pressure}"
+            if drift.end
+            else "all_reduce of {size} over all ranks became {ratio} times as slow while it was repeated: {observed} "
+            "from {start} on, {expected} at first; expected less than {limit} times{pressure}",
             size=megabytes(drift.bytes),
             ratio=round(drift.ratio, 2),
             observed=seconds_text(drift.seconds),
             start=f"{drift.start:.0f} s",
+            end=f"{drift.end:.0f} s",
             expected=seconds_text(drift.first_seconds),
-            limit=FLEET_SLOWER,
+            limit=BRIEFLY_SLOWER if drift.end else FLEET_SLOWER,
             baseline="the beginning",
             pressure=pressure_text(run),
         )

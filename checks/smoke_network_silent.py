@@ -33,13 +33,13 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     holds more than half of the hosts, no host is to blame: the finding names all parts. A host that has the address of
     an end of such a link as well, since the run began, is named; so is one whose own kernel refuses at once to send to
     a host that it has a connection with, unless most hosts do; so is one end whose `netem` or `tbf` (`tc qdisc show`)
-    limits what it sends to less than 10 Mbit/s, drops 2 % or delays by 0.1 s, where most hosts have none; so is one
-    whose kernel holds bytes for a peer with room and has none on the way, twice, as its own rules refuse them
-    (`tcp_info`). Where a host announces no room though its ranks have read all that came, the pair is named, as its
-    peer or a firewall between them can do that as well. A host is named to whose ranks bytes have come that they do not
-    read, at two looks. Where no socket and no new connection shows a broken link,
-    bytes may only be late: the run waits for 27 s more, and no host is named then either. This verdict can be wrong
-    where a link is cut for seconds only: a job waits longer than this run does.
+    limits what it sends to less than 10 Mbit/s, drops 2 % or delays by 0.1 s, where most hosts have none; so is one end
+    of all such links that resends what its own ranks have for each other, too; so is one whose kernel holds bytes for a
+    peer with room and has none on the way, twice, as its own rules refuse them (`tcp_info`). Where a host announces no
+    room though its ranks have read all that came, the pair is named, as its peer or a firewall between them can do that
+    as well. A host is named to whose ranks bytes have come that they do not read, at two looks. Where no socket and no
+    new connection shows a broken link, bytes may only be late: the run waits for 27 s more, and no host is named then
+    either. This verdict can be wrong where a link is cut for seconds only: a job waits longer than this run does.
     """
     yield from failure_findings(
         run,

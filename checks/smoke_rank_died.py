@@ -29,7 +29,7 @@ REMEDIES = (
         "Make /dev/shm larger: `df -h /dev/shm`; `docker run --shm-size=64g` or `--ipc=host` for a container.",
     ),
     (
-        r"\bmain thread ended",
+        r"\b(?:main thread|thread of gloo) ended",
         (
             "Its other threads go on, so that no launcher sees an end. A filter of system calls that ends threads: "
             "`dmesg | grep -i seccomp` on {host}, and the profile of the container (`docker run --security-opt seccomp="

@@ -30,15 +30,7 @@ import msgspec
 
 from doctor.engine.check import Relations
 from doctor.engine.grouping import lists_by_key
-from doctor.engine.result import (
-    Finding,
-    Outcome,
-    Reason,
-    Report,
-    Severity,
-    can_be_left_over,
-    value_in_sentence,
-)
+from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, can_be_left_over, value_in_sentence
 from doctor.engine.texts import filled, remember
 
 EVERYONE = "every other host"

@@ -60,25 +60,14 @@ FILE_WAITS = (
         r"\(autofs\)",
         "`systemctl status autofs` on that host shows the automounter, `journalctl -u autofs` the mount it waits for.",
     ),
+    (r"\(SMB\)", "`cat /proc/fs/cifs/DebugData` on that host shows the server and the open requests."),
+    (r"\(Ceph\)", "`cat /sys/kernel/debug/ceph/*/mdsc` on that host shows the open requests, `ceph -s` the servers."),
+    (r"\(Lustre\)", "`lfs check all` on that host names the servers that do not answer."),
+    (r"\(Storage Scale\)", "`mmdiag --waiters` on that host shows what is waited for, and since when."),
+    (r"\(fsfreeze\)", "`fsfreeze -u MOUNT` on that host thaws it; a snapshot or a backup has frozen it."),
     (
-        r"\(SMB\)",
-        "`cat /proc/fs/cifs/DebugData` on that host shows the server and the open requests.",
-    ),
-    (
-        r"\(Ceph\)",
-        "`cat /sys/kernel/debug/ceph/*/mdsc` on that host shows the open requests, `ceph -s` the servers.",
-    ),
-    (
-        r"\(Lustre\)",
-        "`lfs check all` on that host names the servers that do not answer.",
-    ),
-    (
-        r"\(Storage Scale\)",
-        "`mmdiag --waiters` on that host shows what is waited for, and since when.",
-    ),
-    (
-        r"\(fsfreeze\)",
-        "`fsfreeze -u MOUNT` on that host thaws it; a snapshot or a backup has frozen it.",
+        r"\(fanotify\)",
+        "`grep -l fanotify /proc/*/fdinfo/*` on that host, as root, names the program: a virus scanner or an auditor.",
     ),
 )
 """By what `doctor.remote.runtime.kernel_waits` says of the wait."""

@@ -10,14 +10,7 @@ import msgspec
 from doctor.engine.fact import Unreadable
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces
-from doctor.facts.openmpi_sockets import (
-    BUILDS,
-    Build,
-    TcpModules,
-    dead_connections,
-    has_carrier,
-    tcp_modules,
-)
+from doctor.facts.openmpi_sockets import BUILDS, Build, TcpModules, dead_connections, has_carrier, tcp_modules
 
 _MOST_GROUPS = 32
 """Of hosts with the same networks, that are compared with each other."""

@@ -179,8 +179,7 @@ def _group_problem(plan: Plan, layout: Layout) -> str:
     """Why a group that the layout needs cannot be formed, or the empty string."""
     needed = partitions({**plan, "layouts": [cast(PlannedLayout, msgspec.structs.asdict(layout))]})
     return next(
-        (problem for _, groups in needed for group in groups if (problem := filled_here(why_no_group(plan, group)))),
-        "",
+        (problem for _, groups in needed for group in groups if (problem := filled_here(why_no_group(plan, group)))), ""
     )
 
 
@@ -332,13 +331,32 @@ def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions)
             filled("{0}: no {1} {2}; it has {3}", name, kind.upper(), absent_devices[0], _format_numbers(host_devices))
         )
     if not host_devices:
-        text = (
-            "{0}: its environment hides every {1}; expected at least one for {2}"
-            if kind in host.hidden
-            else "{0}: has no {1}; expected at least one for {2}"
-        )
-        raise ValueError(filled(text, name, kind.upper(), backend))
+        raise ValueError(_lack(name, host, backend))
     return options.devices or host_devices
+
+
+def _lack(name: str, host: PlanHost, backend: Backend) -> str:
+    kind = KINDS[backend]
+    text = (
+        "{0}: its environment hides every {1}; expected at least one for {2}"
+        if kind in host.hidden
+        else "{0}: has no {1}; expected at least one for {2}"
+    )
+    return filled(text, name, kind.upper(), backend)
+
+
+def lacking_devices(hosts: Mapping[str, PlanHost], backend: Backend | None) -> dict[str, str]:
+    """By host without a device of the backend asked for, where it hides them or another host has some: what it lacks.
+
+    >>> lacking_devices({"a": PlanHost({"gpu": (0,)}), "b": PlanHost(hidden=["gpu"])}, "nccl")
+    {'b': 'b: its environment hides every GPU; expected at least one for nccl'}
+    """
+    if backend is None or backend == "gloo":
+        return {}
+    kind = KINDS[backend]
+    without = [name for name, host in hosts.items() if not host.devices.get(kind)]
+    partly = len(without) < len(hosts)
+    return {name: _lack(name, hosts[name], backend) for name in without if partly or kind in hosts[name].hidden}
 
 
 def _format_numbers(numbers: Sequence[int]) -> str:

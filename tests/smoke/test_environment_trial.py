@@ -103,6 +103,20 @@ def test_a_trial_has_the_stage_that_failed_if_variables_are_known_to_break_it(st
     assert set(stages) == ({("start", "rendezvous", tried, "teardown")} if tried else set())
 
 
+@pytest.mark.parametrize(("number", "text", "runs"), [(51, "closed by peer", 0), (1, "closed by peer", 2), (51, "", 2)])
+def test_addresses_on_which_calls_were_made_reach_each_other(number: int, text: str, runs: int) -> None:
+    """Nothing is tried for the choice of an interface; where no error tells, large packets may be lost on it."""
+    made = list[SmokeOptions]()
+
+    def repeat(options: SmokeOptions) -> SmokeResult:
+        made.append(options)
+        return SmokeResult(ran(4, 2), {})
+
+    broken = trouble("network", stage="collectives", seq=number, text=f"Connection {text}" if text else "")
+    explain_by_environment(SmokeResult(ran(4, 2, broken), {}), SmokeOptions(), repeat)
+    assert len(made) == runs
+
+
 def test_why_there_was_no_trial_is_said() -> None:
     def repeat(options: SmokeOptions) -> SmokeResult:
         raise CannotRepeat("the process of rank 1 did not come again")

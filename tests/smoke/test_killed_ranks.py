@@ -108,3 +108,23 @@ def test_a_rank_whose_main_thread_ended_alone_is_dead(program: str, age: float, 
     finally:
         process.stdin.close()
         process.wait()
+
+
+@pytest.mark.parametrize(
+    ("left", "age", "is_dead"), [({"8"}, 3.0, True), ({"8"}, 1.0, False), ({"8", "9"}, 3.0, False)]
+)
+def test_a_rank_whose_thread_of_gloo_ended_alone_is_dead(
+    monkeypatch: pytest.MonkeyPatch, left: set[str], age: float, is_dead: bool
+) -> None:
+    """Within a collective: between two of them, groups end with their threads."""
+    monitor: Any = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
+    monitor.pid, waits = os.getpid(), [True]
+    monkeypatch.setattr(monitor, "waits_in_collective", lambda: waits[0])
+    monkeypatch.setattr(rank_monitor, "gloo_threads", lambda pid: {"8", "9"})
+    monitor.note_lost_threads(0.05)
+    monkeypatch.setattr(rank_monitor, "gloo_threads", lambda pid: left)
+    monitor.note_lost_threads(age)
+    assert bool(monitor.dead) == is_dead
+    waits[0], monitor.dead = False, ""
+    monitor.note_lost_threads(age)
+    assert not monitor.dead

@@ -209,6 +209,16 @@ def test_devices_that_are_all_hidden_are_not_found_healthy(
         assert_healthy(rehearse(host, "--backend", "gloo", backend=backend, **hidden))
 
 
+def test_the_host_without_devices_that_were_asked_for_is_named_and_not_the_one_that_has_some(
+    rehearse: Rehearse, fleet: Fleet
+) -> None:
+    """A job of both ends at its start, by the host whose login hides its NPUs."""
+    fleet.write("reh0003", "/root/.bashrc", "export ASCEND_RT_VISIBLE_DEVICES=-1\n")
+    code, report = rehearse("reh0001,reh0003", "--backend", "hccl", backend="hccl")
+    assert (code, failed(report)) == (10, {"smoke-rank-not-started": ["reh0003"]}), messages(report)
+    assert "reh0003: its environment hides every NPU; expected at least one for hccl" in json.dumps(report)
+
+
 @pytest.mark.parametrize("more", [{}, {"SLURM_GPUS_ON_NODE": "2"}], ids=["a job on CPUs", "a job that has GPUs"])
 def test_a_job_that_slurm_has_allocated_no_gpu(rehearse: Rehearse, fleet: Fleet, more: dict[str, str]) -> None:
     """Of the host with GPUs 2 and 3. Where Slurm has allocated some, that none is visible is not known to be right."""

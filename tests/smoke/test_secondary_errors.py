@@ -151,6 +151,18 @@ def test_who_is_named_and_reports_an_error_too_may_be_a_victim() -> None:
     assert verdict(host("a", 1, "c"), host("b", 2, "c"), host("c", 3, "a")).culprit_ranks == ()
 
 
+def test_two_that_each_say_that_the_other_closed_their_connection_are_the_ends_where_it_broke() -> None:
+    failure = verdict(host("a", 1, "b"), host("b", 2, "c"), host("c", 3, "b"))
+    assert (failure.culprit_ranks, failure.links) == ((), (("b", "c"),))
+    assert "b and c each say that the other one closed their connection, before any other was lost." in failure.evidence
+    ring = verdict(host("a", 1, "b"), host("b", 2, "c"), host("c", 3, "a"))
+    late = "Read timeout [{}]:5"
+    gave_up = verdict(host("a", 1, "b"), host("b", 2, "c", error=late), host("c", 3, "b", error=late))
+    alone = verdict(host("a", 1, "b"), host("b", 2, "a"))
+    several = verdict(host("a", 1, "b"), host("b", 2, "c", "a"), host("c", 3, "b"))
+    assert not any(failure.links for failure in (ring, gave_up, alone, several))
+
+
 @pytest.mark.torch
 def test_a_reset_of_a_rank_s_own_socket_is_its_own_error() -> None:
     """As of a file server; its text is also that of a connection to a rank that has ended, which the others lose."""

@@ -104,6 +104,15 @@ def test_a_fleet_that_becomes_slower_is_said_once_the_last_quarter_shows_it() ->
         assert fleet_drift(collectives(run, *soak(run, fleet=fleet))) is None
 
 
+def test_a_fleet_that_was_many_times_as_slow_for_a_while_is_said_with_the_time() -> None:
+    run = ran(4, 2)
+    for slow, words in (((4, 5), "from 240 s to 360 s"), ((7,), "from 420 s to 480 s")):
+        fleet = [50.0 if minute in slow else 1.0 for minute in range(MINUTES)]
+        (finding,) = findings_of("smoke_fleet_slow", run, collectives(run, *soak(run, fleet=fleet)))
+        assert words in str(finding)
+        assert fleet_drift(collectives(run, *soak(run, fleet=[min(5.0, times) for times in fleet]))) is None
+
+
 def test_a_short_soak_is_not_judged_by_parts_that_it_has_not() -> None:
     run = ran(4, 2)
     few = [event for event in soak(run, fleet=[1.0, 5.0, 5.0] + [1.0] * 9) if event.number < 3]

@@ -217,6 +217,7 @@ def test_a_rank_that_is_in_another_call_than_it_means_to_make(stacks: tuple[str,
         # Of the network, of a device, and what any process sleeps in for a moment.
         ({1: "sk_wait_data", 2: "wait_for_completion"}, ()),
         ({1: "io_schedule", 2: "folio_wait_bit_common"}, ()),
+        ({2: "fanotify_handle_event"}, (2,)),
     ],
 )
 def test_a_rank_whose_stack_is_not_known_and_that_waits_for_no_other(
@@ -233,7 +234,7 @@ def test_each_file_system_that_a_rank_waits_for_has_its_own_advice() -> None:
         remedy_for(f"inside the call of all_reduce asleep in it, which waits for {text}; more", FILE_WAITS)
         for text in told
     }
-    assert len(advice) == len(told) == 9 and "" not in advice
+    assert len(advice) == len(told) == 10 and "" not in advice
     assert (
         "of the kernel, which waits for the automounter (autofs)"
         in explain_foreign_call(standstill(0, 1, 2, 3), {1: "autofs_wait"}).text

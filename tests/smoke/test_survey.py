@@ -26,6 +26,7 @@ from doctor.smoke.hang.network_evidence import (
     refusing_hosts,
     sentences,
     stuck_links,
+    stuck_within,
     targets,
 )
 from doctor.smoke.hang.standstill import main_thread_stack
@@ -63,6 +64,17 @@ def test_sockets_that_send_again() -> None:
         "w1": [(1, "10.0.0.1", 5, 900, 3), (1, "127.0.0.1", 5, 900, 3)],
     }
     assert stuck_links(rows, OWNERS) == {("w0", "w1"): (900, 4)}
+
+
+def test_a_host_whose_ranks_do_not_even_reach_each_other_is_named_where_all_that_stands_still_ends_there() -> None:
+    between, within = (1, "10.0.0.0", 6, 900, 3), (1, "10.0.0.1", 5, 900, 3)
+    stuck = {"w0": [(0, "10.0.0.1", 5, 900, 2)], "w1": [between, within]}
+    text = "w1 sends again what its own ranks have for each other, too, where no network lies between"
+    assert stuck_within(stuck, OWNERS, stuck_links(stuck, OWNERS)) == {"w1": text}
+    others = [("w0", "w2"), ("w0", "w1")]
+    innocent = {**stuck, "w1": [between]}, {**stuck, "w0": [(0, "127.0.0.1", 5, 900, 2)]}
+    assert not stuck_within(stuck, OWNERS, others)
+    assert not any(stuck_within(rows, OWNERS, [("w0", "w1")]) for rows in innocent)
 
 
 def test_several_agents_of_one_host() -> None:

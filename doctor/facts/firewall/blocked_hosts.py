@@ -31,8 +31,7 @@ class HostFirewalls(msgspec.Struct, frozen=True):
 
     def stops_job(self, host: str) -> bool:
         """Whether the rules of the host surely stop a part of the job's connections; False where that is not known."""
-        inputs = (self.rules, self.addresses, self.names, self.reserved, self.listeners)
-        if not all(host in facts for facts in inputs):
+        if not self._is_known(host):
             return False
         master, routes, ports = self._job_of(host)
         try:
@@ -42,12 +41,14 @@ class HostFirewalls(msgspec.Struct, frozen=True):
 
     def may_stop_resets(self, host: str, *, outgoing: bool) -> bool:
         """Whether a rule of the host may stop the resets that it sends, or those that come back to it."""
-        inputs = (self.rules, self.addresses, self.names, self.reserved, self.listeners)
-        if not all(host in facts for facts in inputs):
+        if not self._is_known(host):
             return False
         _, routes, ports = self._job_of(host)
         tables = self.rules[host].tables
         return any(may_stop_resets(tables, gate_query(route, ports), outgoing=outgoing) for route in routes)
+
+    def _is_known(self, host: str) -> bool:
+        return all(host in facts for facts in (self.rules, self.addresses, self.names, self.reserved, self.listeners))
 
     def _job_of(self, host: str) -> tuple[str, Sequence[Route], JobPorts]:
         host_addresses = self.addresses[host]

@@ -42,11 +42,7 @@ KERNEL_WAITS = (
     ),
     ("file.9p", "p9_(client_(rpc|zc_rpc)|virtio_(zc_)?request)", "the host of its virtual machine, for a file (9P)"),
     ("file.autofs", "autofs4?_wait", "the automounter (autofs)"),
-    (
-        "file.smb",
-        "wait_for_(response|free_credits|compound_request)",
-        "the server of a file system (SMB)",
-    ),
+    ("file.smb", "wait_for_(response|free_credits|compound_request)", "the server of a file system (SMB)"),
     (
         "file.ceph",
         "ceph_(mdsc_(do|wait)_request|osdc_wait_request|mdsc_submit_request)",
@@ -63,6 +59,7 @@ KERNEL_WAITS = (
         "percpu_rwsem_wait|__?percpu_down_read|__sb_start_write|sb_wait_write",
         "a frozen file system (fsfreeze), until it is thawed",
     ),
+    ("file.scanner", "fanotify_(handle_event|get_response)", "a program that allows or denies each open (fanotify)"),
     (
         "file.folder",
         "d_alloc_parallel|rwsem_down_(read|write)_(slowpath|failed)\\w*",

@@ -117,16 +117,30 @@ def by_host(
     return sockets_by_host, ports_by_host
 
 
-def stuck_links(sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners) -> dict[Link, tuple[int, int]]:
-    """(from, to) -> most unacknowledged bytes and retransmits, of sockets that resend, between two hosts."""
+def stuck_links(
+    sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners, within: bool = False
+) -> dict[Link, tuple[int, int]]:
+    """(from, to) -> most unacknowledged bytes, retransmits, of resending sockets: between hosts, or ``within`` one."""
     stuck: dict[Link, tuple[int, int]] = {}
     for host, rows in sockets.items():
         for _, peer, _, unacked, again in rows:
             other = addresses.host(peer, host)
-            if again >= MIN_RETRANSMITS and unacked and other != host:
+            if again >= MIN_RETRANSMITS and unacked and (other == host) == within:
                 before = stuck.get((host, other), (0, 0))
                 stuck[host, other] = (max(before[0], unacked), max(before[1], again))
     return stuck
+
+
+def stuck_within(
+    sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners, stuck: Iterable[Link]
+) -> dict[str, str]:
+    """The one host that resends what its own ranks have for each other, if it is an end of all these links: in words.
+
+    No network lies between them. Empty where there is no such host, or several.
+    """
+    hosts = [source for source, _ in stuck_links(sockets, addresses, within=True)]
+    text = "{0} sends again what its own ranks have for each other, too, where no network lies between"
+    return {host: filled(text, host) for host in hosts if len(hosts) == 1 and all(host in link for link in stuck)}
 
 
 def targets(

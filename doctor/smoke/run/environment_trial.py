@@ -11,7 +11,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.smoke.model import OWN_CHOICE, EnvironmentTrial, Failure, SmokeResult, SmokeRun
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.programs.secondary_errors import is_secondary
+from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary
 
 STAGES = ("start", "rendezvous", "collectives", "teardown")
 """Of a trial: an environment that parts ranks does so before or in their first collectives."""
@@ -50,8 +50,10 @@ def explain_by_environment(
 
     ``rendezvous``: variables of the rendezvous that a run can do without, with their values.
     """
-    names = [*variables_in_force(result, options), *rendezvous]
     failure = result.run.failures[0] if result.run.failures else None
+    names = [*variables_in_force(result, options), *rendezvous]
+    if failure and names[:1] == [OWN_CHOICE] and _is_after_calls(failure):
+        names.remove(OWN_CHOICE)
     stages = (*STAGES, OPTIONAL_STAGE)
     if not failure or failure.kind not in KINDS or failure.stage not in stages or not names:
         return result
@@ -69,6 +71,12 @@ def explain_by_environment(
     except (KeyboardInterrupt, SystemExit) as stop:
         return msgspec.structs.replace(result, stopped=stop)
     return msgspec.structs.replace(result, run=msgspec.structs.replace(result.run, environment_trial=outcome))
+
+
+def _is_after_calls(failure: Failure) -> bool:
+    """Whether connections broke on which calls had been made: their addresses reach each other."""
+    has_made = failure.stage == "collectives" and failure.seq > 1
+    return has_made and is_secondary(failure.text) and not gave_up_waiting(failure.text)
 
 
 class _Trials:

@@ -34,19 +34,16 @@ from doctor.smoke.hang.standstill import (
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.numerics.collective_values import without_part
-from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
+from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary, peer_addresses
 from doctor.smoke.protocol import AgentMessage, DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
+from doctor.smoke.run.silence import ANSWER, PROBE
 from doctor.smoke.run.unlike_ranks import compared_by_torch, crashed_by_unlike, ranks_of, unlike, with_unlike
 
-ANSWER = 0.7
-"""Seconds for agents to answer."""
 LATE_ANSWER = 5.0
 """Seconds for them to do so after a complete run: a host that is held back, which is the one in question, is late.
 And for ranks that wait for a CPU to write their stacks."""
-PROBE = 0.6
-"""Seconds for a new connection."""
 MOST_STACKS = 64
 MAX_TEXTS = 8
 PRESSED = ("blocked", "busy", "input", "network", "budget", "never-joined")
@@ -267,17 +264,18 @@ def _with_stacks(failure: Failure, channels: Channels) -> Failure:
 def _with_named_peers(failure: Failure, run: ObservedRun) -> Failure:
     """Ranks whose errors follow from another one: who they name, and who has no error of its own, is the cause.
 
-    Two hosts have to name one, as no host's word decides about another; of what two ends say of each other nothing
-    follows.
+    Two hosts have to name one, as no host's word decides about another. Of more than two hosts, the two that each say
+    of the other alone that it closed their connection are where it broke first: neither had lost another one before.
     """
     plan, progress, addresses = run.plan, run.progress, run.addresses
     errors = {rank: error for rank, error in progress.errors.items() if rank >= 0 and is_secondary(error)}
-    named: dict[str, set[str]] = {}
+    named, closed = dict[str, set[str]](), dict[str, set[str]]()
     for rank, error in errors.items():
         host_of_rank = plan.host_of(rank)
         for address in peer_addresses(error):
             if (host := addresses.host(address, host_of_rank)) != host_of_rank:
                 named.setdefault(host, set()).add(host_of_rank)
+                closed.setdefault(host_of_rank, set()).add("" if gave_up_waiting(error) else host)
     culprits = {
         host: [rank for rank in plan.ranks_by_host[host] if rank not in progress.errors]
         for host in named
@@ -285,7 +283,12 @@ def _with_named_peers(failure: Failure, run: ObservedRun) -> Failure:
     }
     silent = [host for host, ranks in culprits.items() if ranks and len(named[host]) > 1]
     if failure.culprit_ranks or len(silent) != 1:
-        return failure
+        ends = [host for host, peers in sorted(closed.items()) if closed.get(min(peers)) == {host} and len(peers) == 1]
+        if failure.culprit_ranks or len(ends) != 2 or len(plan.ranks_by_host) < 3:
+            return failure
+        text = "{0} and {1} each say that the other one closed their connection, before any other was lost."
+        evidence = (*failure.evidence, filled(text, *ends))
+        return msgspec.structs.replace(failure, links=((ends[0], ends[1]),), evidence=evidence)
     (host,) = silent
     why = filled(
         "The errors of {0} hosts name {1}, whose {2} has none.", len(named[host]), host, rank_names(culprits[host])
@@ -336,7 +339,7 @@ class _LinkEvidence(NamedTuple):
     taken: tuple[tuple[str, str, str], ...]
     """Holder, address, owner: ends of these links whose address another host has since the run began."""
     refusing: Mapping[str, str]
-    """By host whose own kernel sends nothing to another one: what it says."""
+    """By host whose own kernel sends nothing to another one, or not even to itself: what it says."""
     unread: frozenset[str]
     """Hosts to whose ranks bytes have come that they do not take: who sent them has done its part."""
 
@@ -370,6 +373,7 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
     unread = frozenset(hosts[name] for name, line in answers.items() if line.unread)  # gloo always reads what comes
     refusing = network_evidence.refusing_hosts(tried, rows, addresses)
+    refusing = refusing or (network_evidence.stuck_within(rows, addresses, stuck) if stuck and not cut else {})
     return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken, refusing, unread)
 
 

@@ -200,7 +200,12 @@ class _Supervisor:
         if absent:
             self.skip_hosts(absent)
         if self.plan is None:
-            self.plan = planning.build_plan({host: self.plan_host(host) for host in self.hosts}, self.options)
+            hosts = {host: self.plan_host(host) for host in self.hosts}
+            if lacking := planning.lacking_devices(hosts, self.options.backend):
+                self.plan = self.provisional_plan()
+                text = joined("; ", list(lacking.values())[:4])
+                raise _RunStopped(self.make_failure("not-started", list(lacking), text, stage="start"))
+            self.plan = planning.build_plan(hosts, self.options)
 
     def skip_hosts(self, absent: Sequence[str]) -> None:
         """Goes on without these. Raises: _RunStopped."""

@@ -17,6 +17,8 @@ MIN_INTERVALS = 2
 """Of a part."""
 FLEET_SLOWER = 2.0
 """Times as long as in the first part, in every interval of the last: gloo on a busy host varies by half."""
+BRIEFLY_SLOWER = 10.0
+"""The same of an interval that others follow which may be as quick as before: other programs come and go."""
 MIN_CALLS = 8
 """Calls of the collective in an interval, the quickest of which tell; of fewer, each counts for its share of them."""
 
@@ -39,6 +41,8 @@ class FleetDrift(msgspec.Struct, frozen=True):
     bytes: int
     start: float
     """Seconds since the soak began, from which on it was slow."""
+    end: float = 0.0
+    """Until when; 0: it stayed so."""
 
 
 def intervals_of(collectives: Mapping[str, SmokeCollectives]) -> dict[int, dict[int, SoakInterval]]:
@@ -98,21 +102,25 @@ def quickest_reduce(events: Iterable[SoakInterval]) -> tuple[float, float]:
 
 
 def fleet_drift(collectives: Mapping[str, SmokeCollectives]) -> FleetDrift | None:
-    """Whether the collective of all ranks became slower: in each interval of the last part, against the first part."""
+    """Whether the collective of all ranks became slower than in the first part, in each interval of the last part.
+
+    Or many times as slow in intervals before: the first of those, and the ones that follow without a gap.
+    """
     by_number = intervals_of(collectives)
-    parts = soak_parts(by_number)
-    if len(parts) < 2:
+    times = {number: quick for number, events in by_number.items() if (quick := quickest_reduce(events.values()))[0]}
+    parts = [[number for number in part if number in times] for part in soak_parts(by_number)]
+    if len(parts) < 2 or len(parts[0]) < MIN_INTERVALS:
         return None
-    first, last = (
-        [quick for number in part if (quick := quickest_reduce(by_number[number].values()))[0]]
-        for part in (parts[0], parts[-1])
-    )
-    if min(len(first), len(last)) < MIN_INTERVALS:
+    before = max(times[number][0] for number in parts[0])
+    slow, lasts = parts[-1], True
+    if len(slow) < MIN_INTERVALS or min(times[number][1] for number in slow) < FLEET_SLOWER * before:
+        later = [number for number in times if number not in parts[0]]
+        brief = [number for number in later if times[number][1] >= BRIEFLY_SLOWER * before]
+        slow, lasts = [number for place, number in enumerate(brief) if number - place == brief[0]], False
+    if not slow or slow == [max(times)]:
         return None
-    before, after = max(seconds for seconds, _ in first), min(sure for _, sure in last)
-    events = by_number[parts[-1][0]].values()
-    if after < FLEET_SLOWER * before:
-        return None
-    usual, usual_before = (median(seconds for seconds, _ in part) for part in (last, first))
-    size = max(event.bytes for event in events)
-    return FleetDrift(usual / usual_before, usual, usual_before, size, min(event.start for event in events))
+    usual, usual_before = (median(times[number][0] for number in part) for part in (slow, parts[0]))
+    events = [event for number in slow for event in by_number[number].values()]
+    start, size = min(event.start for event in events), max(event.bytes for event in events)
+    end = 0.0 if lasts else max(event.start + event.seconds for event in events)
+    return FleetDrift(usual / usual_before, usual, usual_before, size, start, end)

@@ -146,12 +146,6 @@ def wait_function(pid):
     return read_text("/proc/%s/wchan" % pid, 64).strip("0\n")
 
 
-def awaits_server(pid):
-    """Whether a process waits for a file system that may not answer, be it in a sleep which a signal may end."""
-    wait = kernel_wait(wait_function(pid))
-    return wait is not None and wait[0].startswith("file.")
-
-
 def held_up_beside(waits):
     """Adds to each wait who else on the host hangs in the same mount: [pid, name], in an uninterruptible sleep."""
     points = dict((wait["mount"][0], []) for wait in waits.values() if wait["mount"])
@@ -184,4 +178,4 @@ def lasting_file_waits(owners):
 
 def is_held_up(pid):
     """Whether a process or thread sleeps so that no signal wakes it, or for a file system that may not answer."""
-    return (process_status(pid) or "?")[0] == "D" or awaits_server(pid)
+    return (process_status(pid) or "?")[0] == "D" or (kernel_wait(wait_function(pid)) or " ")[0].startswith("file.")

@@ -7,10 +7,7 @@ from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.procfs import cpu_ticks
 from doctor.smoke.programs.cpu_quota import quota_folders, throttling
 
-PRESSURE_PAUSE, PRESSURE_SHARE = (
-    0.4,
-    20,
-)  # seconds between two readings at least; a reading is followed by so many times what it took
+PRESSURE_PAUSE, PRESSURE_SHARE = 0.4, 20  # least seconds between two readings; how many times as long as one
 MOST_SPINS, MOST_ENDS = 8, 32  # of a rank, and of the moments at which one of its loops went on
 
 

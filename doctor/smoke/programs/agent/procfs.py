@@ -27,6 +27,12 @@ def thread_states(pid):
     return ["X" if len(stat) <= 6 or int(stat[6]) & PF_EXITING else stat[0] for stat in stats]
 
 
+def gloo_threads(pid):
+    """The numbers of its threads that gloo and torch call so: ``gloo_tcp_loop``, ``pt_gloo_runloop``."""
+    folder = "/proc/%d/task" % pid
+    return set(name for name in names_in(folder) if "gloo" in read_text("%s/%s/comm" % (folder, name), 16))
+
+
 def ancestors(pid):
     """The processes above one, the nearest first, to the first one of the PID namespace."""
     above, status = [], process_status(pid)

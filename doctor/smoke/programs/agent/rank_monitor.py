@@ -18,6 +18,7 @@ from doctor.smoke.programs.agent.kernel import (
 from doctor.smoke.programs.agent.procfs import (
     child_pids,
     cpu_times,
+    gloo_threads,
     is_descendant,
     process_status,
     thread_states,
@@ -69,6 +70,7 @@ class RankMonitor:
         self.helper_times, self.helper_delay = {}, 0.0  # of the last observation; since the stamp
         self.helper_base = {}  # as `helper_times`, of before
         self.worker_ran, self.asks = 0.0, False  # since then: CPU seconds of one worker; whether one `ASKS`
+        self.gloo, self.gloo_read_at = set(), 0.0  # its threads of gloo, while it moved
         self.reported = (-1, "")
         self.state, self.waits_for = "R", ""
         self.observed_at, self.helpers_read_at = 0.0, 0.0
@@ -128,12 +130,23 @@ class RankMonitor:
             self.note_oom_kills(clock)
             self.current_limits()
         age = self.age(clock)
+        if clock - self.gloo_read_at > STUCK:
+            self.gloo_read_at = clock
+            self.note_lost_threads(age)
         if age < STUCK / 2 or clock - self.observed_at < SEND:
             self.effective = age if age < STUCK / 2 else self.effective
             return
         begun, since, self.observed_at = time.monotonic(), clock - self.observed_at, clock
         self.read_state(age)
         self.read_cpu_times(clock, age, since, begun)
+
+    def note_lost_threads(self, age):
+        """A thread of gloo that ends alone, within a collective, takes what it carries with it."""
+        now = gloo_threads(self.pid)
+        if age < STUCK:
+            self.gloo = now
+        elif age > HEADLESS and self.waits_in_collective() and self.gloo - now and not is_exiting(self.pid):
+            self.dead = "its thread of gloo ended, and other threads of it go on"
 
     def current_limits(self):
         """The limits of the rank, of the control group that it is in now."""

@@ -17,12 +17,7 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, R
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model, replicas_hold
-from doctor.smoke.programs.worker.optimizer_shards import (
-    LEARNING,
-    MOST_KEPT,
-    departs_from_itself,
-    emit_sharded_steps,
-)
+from doctor.smoke.programs.worker.optimizer_shards import LEARNING, MOST_KEPT, departs_from_itself, emit_sharded_steps
 from doctor.smoke.programs.worker.parameters import Adam, sgd
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
 from doctor.smoke.programs.worker.second_round import run_second_round

@@ -3,17 +3,15 @@ from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DeviceAddresses, DeviceMacs, address_source, configured_address
+from doctor.facts.hccn.device_addresses import DeviceAddresses, address_source, configured_address
 from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
 
-ADVISORY = ("conf", "macs")
+ADVISORY = ("conf",)
 
 
 @check(severity=ERROR, area="addresses", advisory=ADVISORY)
-def device_ip_conflict(
-    addresses: PerHost[DeviceAddresses], conf: PerHost[HccnConf] | None, macs: PerHost[DeviceMacs] | None
-) -> Iterator[Finding]:
-    """Every NPU in the fleet has a unique device IP, and in its network a unique hardware address.
+def device_ip_conflict(addresses: PerHost[DeviceAddresses], conf: PerHost[HccnConf] | None) -> Iterator[Finding]:
+    """Every NPU in the fleet has a unique device IP.
 
     ## Why it matters
     Two NPUs with the same address receive each other's traffic: HCCL hangs while it sets up its links, or one rank
@@ -21,16 +19,11 @@ def device_ip_conflict(
     address only with those of its own host.
 
     ## What to do
-    - Device IP: On {owner}, while no job runs: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`.
-      {source}
-    - Hardware address: `hccn_tool -i {npu} -mac -g` on {owner} shows it. `grep mac_addr_{npu} /etc/hccn.conf` there
-      prints the line that sets it, as in a file that was copied from another host: delete it, while no job runs, and
-      restart the host. Where there is none, ask the vendor.
+    On {owner}, while no job runs: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`. {source}
 
     ## Source
     The driver's public source: hccn_tool refuses an address that another NPU of the same host has, and compares
-    no others. HCCL's rank table rules: a device_ip is unique in the whole table. A switch sends what is for a hardware
-    address (`hccn_tool -mac -g`) to one port; in networks that are not one it may be there twice.
+    no others. HCCL's rank table rules: a device_ip is unique in the whole table.
     """
     interfaces = flatten_by_npu(addresses)
     if not interfaces:
@@ -52,22 +45,6 @@ def device_ip_conflict(
                 owners=format_npus(claims),
                 settings=["address", "netmask"],
                 source=address_source(address),
-                case="Device IP",
-            )
-    cards: dict[tuple[str, object], list[Npu]] = defaultdict(list)
-    for host_npu, mac in flatten_by_npu(macs or {}).items():
-        if host_npu in interfaces and len(owners[interfaces[host_npu].ip]) == 1:
-            cards[mac, interfaces[host_npu].network].append(host_npu)
-    for (mac, _), claims in sorted(cards.items(), key=str):
-        if len(claims) > 1 and mac.strip("0:"):
-            yield Finding(
-                "{mac} is the hardware address of {owners}, in one network; expected one NPU",
-                hosts=list(dict.fromkeys(host for host, _ in claims)),
-                mac=mac,
-                npu=claims[-1][1],
-                owner=claims[-1][0],
-                owners=format_npus(claims),
-                case="Hardware address",
             )
 
 

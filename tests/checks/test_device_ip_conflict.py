@@ -3,9 +3,8 @@ from ipaddress import ip_address
 import pytest
 
 from doctor import Skip
-from doctor.engine.fact import PerHost
-from doctor.facts.hccn.device_addresses import DeviceAddresses, DeviceMacs
-from tests.checks.device_network import HOSTS, a1, a2, moved, per, rails, run_check
+from doctor.facts.hccn.device_addresses import DeviceAddresses
+from tests.checks.device_network import HOSTS, a1, a2, moved, per, run_check
 
 
 def test_addresses_of_their_own() -> None:
@@ -45,25 +44,3 @@ def test_a_plan_that_was_given_to_two_hosts() -> None:
 def test_no_address_at_all() -> None:
     with pytest.raises(Skip):
         run_check("device_ip_conflict", addresses=per(HOSTS, DeviceAddresses(by_npu={}, unset=(0, 1))))
-
-
-def macs(*same: tuple[str, int]) -> PerHost[DeviceMacs]:
-    """Hardware addresses of all NPUs, one of them that of all these."""
-    own = {(host, npu): f"78:2d:ad:00:0{number}:0{npu}" for number, host in enumerate(HOSTS) for npu in range(8)}
-    own |= dict.fromkeys(same, "78:2d:ad:00:aa:aa")
-    return PerHost({host: DeviceMacs(by_npu={npu: own[host, npu] for npu in range(8)}) for host in HOSTS})
-
-
-def test_two_npus_with_one_hardware_address() -> None:
-    assert run_check("device_ip_conflict", addresses=a2(), macs=macs()) == []
-    [finding] = run_check("device_ip_conflict", addresses=a2(), macs=macs(("h1", 3), ("h4", 3)))
-    assert finding.hosts == ("h1", "h4") and finding.values["case"] == "Hardware address"
-    said = "78:2d:ad:00:aa:aa is the hardware address of NPU 3 of h1 and NPU 3 of h4, in one network; expected one NPU"
-    assert str(finding) == said
-
-
-def test_one_hardware_address_in_two_networks_is_sound_and_with_the_device_ip_is_told_once() -> None:
-    assert run_check("device_ip_conflict", addresses=rails(), macs=macs(("h1", 3), ("h4", 4))) == []
-    copied = moved(a2(), {("h2", 3): "29.1.0.13/16"})
-    [finding] = run_check("device_ip_conflict", addresses=copied, macs=macs(("h1", 3), ("h2", 3)))
-    assert "ip" in finding.values

@@ -33,7 +33,6 @@ ROWS: list[Row] = [
         "echo 29.1.101.203 >ip",
         blamed=(0, 1),
         values={"ip": "29.1.101.203"},
-        clause="Every NPU in the fleet has a unique device IP",
         also=("hccn-conf-differs",),
     ),
     npu_row(
@@ -43,14 +42,6 @@ ROWS: list[Row] = [
         "cat ../6/ip >ip",
         values={"ip": "29.1.102.206"},
         also=("hccn-conf-differs",),
-    ),
-    npu_row(
-        "device-ip-conflict",
-        "the hardware address of another NPU of this host",
-        5,
-        "/usr/local/Ascend/driver/tools/hccn_tool -i 6 -mac -g | sed 's/mac addr: //' >mac",
-        values={"npu": 6, "case": "Hardware address"},
-        clause="in its network a unique hardware address",
     ),
     npu_row(
         "device-ip-conflict",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, ip_address
 from typing import Any, Literal
@@ -100,23 +99,6 @@ def _parse_ipv6(text: str) -> IPv6Interface | None:
     length = single_field("prefix_length", text)
     interface = IPv6Interface(f"{IPv6Address(single_field('ipv6_address', text))}/{int(length)}")
     return None if interface.ip.is_unspecified or interface.ip.is_link_local else interface
-
-
-class DeviceMacs(Fact, frozen=True):
-    """The hardware address of every NPU's network port, in lower case.
-
-    Raw output, for NPU 0::
-
-        mac addr: 78:2d:ad:12:34:56
-    """
-
-    probe = hccn_probe("-mac -g")
-
-    by_npu: dict[int, str]
-
-    read = per_npu(
-        lambda text: re.findall(r"^(?:[0-9a-f]{2}:){5}[0-9a-f]{2}$", single_field("mac addr", text).lower())[0]
-    )
 
 
 def _parse_gateway(text: str) -> Address | None:

@@ -17,8 +17,8 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     whole collective does not show which host it is.
 
     ## What to do
-    On {host}, look at `tc -s qdisc show` (a line with netem or tbf slows it: `tc qdisc del dev NIC root`), `ip -s
-    link` (errors, drops), `grep . /sys/class/net/*/speed`, `grep . /sys/class/net/*/statistics/*errors
+    On {host}, look at `tc -s qdisc show` (a line with netem or tbf slows it: `tc qdisc del dev NIC root`),
+    `ip -s link` (errors, drops), `grep . /sys/class/net/*/speed`, `grep . /sys/class/net/*/statistics/*errors
     /sys/class/net/*/statistics/*dropped`, `lspci -vv | grep -E 'LnkCap|LnkSta'` (a
     width or speed below what the card can do), `top -b -n 1 | head -20`.
     - NPU: `hccn_tool -i {device} -speed -g`, `hccn_tool -i {device} -link_stat -g`, `hccn_tool -i {device} -stat -g`,

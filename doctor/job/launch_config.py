@@ -175,7 +175,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
     @property
     def refused_options(self) -> list[tuple[str, str, str, str]]:
         """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
-        return [row for row in self.refused if not row[1].startswith(tuple("$~*?!=^%#"))]
+        return [row for row in self.refused if not row[1].startswith(tuple("$~*?!=^%&"))]
 
     @property
     def trials(self) -> list[tuple[str, str, str, str]]:
@@ -193,7 +193,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
 
     def misfits(self, *, numbers: bool) -> list[tuple[str, str]]:
         """Numbers that lines of the job script give to several hosts, or else where those meet; and these lines."""
-        return [row[2:] for row in self.refused if row[1] == "#" and row[2].isdecimal() == numbers]
+        return [row[2:] for row in self.refused if row[1] == "&" and row[2].isdecimal() == numbers]
 
     @property
     def limits(self) -> dict[str, str]:

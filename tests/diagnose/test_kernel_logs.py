@@ -15,6 +15,7 @@ from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogExcerpt, LogRe
 from doctor.diagnose.signature import Signature
 from doctor.facts.kernel_faults import KernelFaultRow, fault_rows
 from tests.diagnose.test_rules import SIGNATURES, logs
+from tests.facts.kernel_samples import messages_of
 
 WAITS = "2026-11-21 12:00:30 [rank{}]: RuntimeError: Timed out waiting 10000ms for recv operation to complete"
 OOM = "Memory cgroup out of memory: Killed process {} ({}) total-vm:983040kB, anon-rss:640123kB"
@@ -88,5 +89,5 @@ OF_KERNEL = [(item, fault_rows()[name]) for item in SIGNATURES.values() for name
 
 @pytest.mark.parametrize(("signature", "row"), OF_KERNEL, ids=lambda item: item.id)
 def test_what_a_check_knows_of_the_kernel_is_a_cause_of_a_failure(signature: Signature, row: KernelFaultRow) -> None:
-    for text in (*row.samples, *row.emulated):
+    for text in messages_of(row.id):
         assert signature.id in {cause.signature for cause in logs(kernel=f"[ 1234.567890] {text}\n").causes}, text

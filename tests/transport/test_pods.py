@@ -358,7 +358,7 @@ def test_names_are_in_natural_order() -> None:
         ),
         (
             "Unable to connect to the server: dial tcp: lookup k8s.invalid on 10.0.0.1:53: no such host",
-            "name",
+            "no-route",
             "resolve",
         ),
         ("Unable to connect to the server: net/http: TLS handshake timeout", "dropped", "in time"),

@@ -38,7 +38,7 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
         if sum(map(len, by_host.values())) == len(lines) <= (lines[0].nodes or 0):
             for wrong, value in [*_alike(lines), *_apart(lines, by_host)]:
                 places = joined(" and ", map(str, sorted(line.line for line in wrong)))
-                misfits[id(wrong[-1])].append(OptionProblem(wrong[0].launchers[-1].launcher, "#", value, places))
+                misfits[id(wrong[-1])].append(OptionProblem(wrong[0].launchers[-1].launcher, "&", value, places))
     marked = [tuple(_with(line, misfits[id(line)]) for line in script.launch_lines) for script in scripts]
     return [msgspec.structs.replace(script, launch_lines=lines) for script, lines in zip(scripts, marked, strict=True)]
 

@@ -38,26 +38,26 @@ def outcome(argv: Sequence[Word]) -> bool | None:
     >>> [outcome(literal_words(text.split())) for text in ("[ a = b ]", "[ 3 -gt 2 ]", "[ -e x ]", "false")]
     [False, True, None, False]
     """
-    name, *words = [word.text for word in argv] or [""]
+    name, *operands = [word.text for word in argv] or [""]
     if any(word.unresolved for word in argv):
         return None
     if name in ("true", "false", ":"):
         return name != "false"
-    if name in _CLOSING and words[-1:] == [_CLOSING[name]]:
-        del words[-1]
+    if name in _CLOSING and operands[-1:] == [_CLOSING[name]]:
+        del operands[-1]
     elif name != "test":
         return None
-    is_negated = len(words) > 1 and words[0] == "!"
-    value = _compared(words[is_negated:], has_patterns=name == "[[")
+    is_negated = len(operands) > 1 and operands[0] == "!"
+    value = _compared(operands[is_negated:], has_patterns=name == "[[")
     return value if value is None else value is not is_negated
 
 
-def _compared(words: Sequence[str], *, has_patterns: bool) -> bool | None:
-    if len(words) == 2 and words[0] in ("-n", "-z"):
-        return bool(words[1]) is (words[0] == "-n")
-    if len(words) != 3:
+def _compared(operands: Sequence[str], *, has_patterns: bool) -> bool | None:
+    if len(operands) == 2 and operands[0] in ("-n", "-z"):
+        return bool(operands[1]) is (operands[0] == "-n")
+    if len(operands) != 3:
         return None
-    first, sign, second = words
+    first, sign, second = operands
     if sign in ("=", "==", "!=") and not (has_patterns and _PATTERN.search(second)):
         return (first == second) is (sign != "!=")
     if sign in _NUMERIC and _NUMBER.fullmatch(first) and _NUMBER.fullmatch(second):

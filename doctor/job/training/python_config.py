@@ -165,6 +165,6 @@ def imported_first(text: str) -> list[str]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names.append(node.module or "")
-        elif not isinstance(node, ast.Expr):
+        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):  # its docstring
             break
     return names

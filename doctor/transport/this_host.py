@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.addresses import is_plain_address, means_own_host, plain_address
-from doctor.remote.runtime.reading import ENGINE_MARKS
+from doctor.remote.runtime.reading import OWN_NETWORK_MARKS
 
 Place = Literal["elsewhere", "here", "here if unreachable"]
 """Where a listed host is. ``here if unreachable``: SSH may lead to another view of this machine, such as that of the
@@ -114,7 +114,7 @@ class ThisHost:
 
 def this_host() -> ThisHost:
     """The machine of this process. A container's name may stand in HOSTNAME alone."""
-    in_container = any(map(os.path.exists, ENGINE_MARKS)) or "KUBERNETES_SERVICE_HOST" in os.environ
+    in_container = any(map(os.path.exists, OWN_NETWORK_MARKS)) or "KUBERNETES_SERVICE_HOST" in os.environ
     nodename = os.uname().nodename
     if in_container and nodename.partition(".")[0] in ("", "localhost"):
         nodename = os.environ.get("HOSTNAME", nodename)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 import pytest
 
-from doctor.transport.this_host import ThisHost, Way, resolve_name
+from doctor.transport.this_host import ThisHost, Way, resolve_name, this_host
 
 NAMES = {
     "node1": ["10.0.0.1"],
@@ -88,6 +91,25 @@ def test_another_view_of_this_machine_is_tried_first() -> None:
     """SSH leads to the container's host; the account that the list names reads, or none."""
     assert machine(container=True).place("node1", Way("node1"))[0] == "here if unreachable"
     assert machine().place("node1", Way("node1", user="nobody"))[0] == "elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("mark", "place"),
+    [
+        ("/.singularity.d", "here"),
+        ("/.dockerenv", "here if unreachable"),
+        ("/run/.containerenv", "here if unreachable"),
+    ],
+)
+def test_a_container_with_the_network_of_its_host_is_read_from_inside(
+    mark: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job runs in Apptainer's container, and sees what it has; SSH would lead out of it."""
+    monkeypatch.setattr(os.path, "exists", lambda path: path == mark)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr("doctor.transport.this_host.resolve_name", lambda name: ())
+    name = socket.gethostname()
+    assert this_host().place(name, Way(name))[0] == place
 
 
 def test_names_are_resolved_in_time() -> None:

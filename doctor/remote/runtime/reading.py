@@ -8,7 +8,9 @@ import sys
 import time
 
 SYS_FOLDER = "/sys/"
-ENGINE_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d", "/var/run/secrets/kubernetes.io")
+OWN_NETWORK_MARKS = ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io")
+"""Files of containers that mostly have a network of their own, which SSH to this machine does not lead into."""
+ENGINE_MARKS = (*OWN_NETWORK_MARKS, "/.singularity.d")
 """Files that container engines make in their containers; an image may leave one on a machine."""
 
 

@@ -40,7 +40,7 @@ from doctor.engine.check import Check
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.evaluate import FactCache
 from doctor.engine.exit_code import Exit
-from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.sanitize import file_name, printable_excerpt
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.facts.settings import unread_reason
@@ -180,7 +180,7 @@ def _of_file(path: Path, selected: list[Check], now: RunValues) -> Baseline:
     report = replay(run, selected)
     values = _named(values_of_run(run, report, None, "check"))
     if not values.hosts.keys() & now.hosts.keys():
-        raise InputError(filled("--since {0}: none of its hosts is among these", printable_excerpt(str(path), 200)))
+        raise InputError(filled("--since {0}: none of its hosts is among these", file_name(path)))
     return Baseline(values, compare_values(values, now), False)
 
 

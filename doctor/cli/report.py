@@ -21,7 +21,7 @@ from doctor.engine.exit_code import Exit
 from doctor.engine.record import EARLIER_SCHEMAS, MAX_RUN_BYTES, SCHEMA, BadRun, Run
 from doctor.engine.report_secrets import without_secrets
 from doctor.engine.result import Report
-from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.sanitize import file_name
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
 from doctor.report.diff import render
@@ -98,7 +98,7 @@ def _validate_formats(output: OutputOptions, diff: bool) -> None:
 
 def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedReport:
     """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
-    name = printable_excerpt(str(path), 200)
+    name = file_name(path)
     try:
         document = _document(path, name)
         if isinstance(document, dict) and document.get("schema") == DIAGNOSIS_SCHEMA:

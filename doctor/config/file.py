@@ -23,7 +23,7 @@ import msgspec
 
 from doctor.engine.bounded_read import read_bounded, unreadable_reason
 from doctor.engine.errors import InputError, did_you_mean
-from doctor.engine.sanitize import printable_excerpt, quote
+from doctor.engine.sanitize import file_name, printable_excerpt, quote
 from doctor.engine.texts import filled
 
 FILE_NAME = "doctor.toml"
@@ -62,7 +62,7 @@ def find_config(explicit: str | Path | None, environ: Mapping[str, str], system:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            notes.append(filled("no settings from {0}: {1}", printable_excerpt(str(path), 200), error.strerror))
+            notes.append(filled("no settings from {0}: {1}", file_name(path), error.strerror))
             continue
         return msgspec.structs.replace(_load(path, discovered=True), notes=tuple(notes))
     return ConfigFile(notes=tuple(notes))
@@ -77,7 +77,7 @@ def _user_files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _load(path: Path, discovered: bool) -> ConfigFile:
-    name = printable_excerpt(str(path), 200)
+    name = file_name(path)
     try:
         return ConfigFile(str(path), _read_text(path, name, discovered))
     except (OSError, ValueError) as error:
@@ -108,7 +108,7 @@ def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
 
     Raises: InputError.
     """
-    name = filled("{0} {1}", option, printable_excerpt(str(folder), 200))
+    name = filled("{0} {1}", option, file_name(folder))
     if not folder.is_dir():
         raise InputError(filled("{0}: not a folder", name))
     try:
@@ -119,7 +119,7 @@ def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
     for parent in folder.resolve().parents:
         mode = parent.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:  # anybody can put another folder in its place
-            place = printable_excerpt(str(parent), 200)
+            place = file_name(parent)
             raise InputError(
                 filled("{0}: others can replace it: {1} has mode {2}", name, place, f"{stat.S_IMODE(mode):04o}")
             )

@@ -16,7 +16,7 @@ import msgspec
 from doctor.config.atomic_write import write_atomic
 from doctor.config.file import distrusted, state_folder
 from doctor.engine.bounded_read import read_bounded
-from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.sanitize import file_name, printable_excerpt
 from doctor.engine.texts import filled
 from doctor.fix.plan import SCHEMA, FixPlan
 
@@ -54,7 +54,7 @@ def save(plan: FixPlan, environ: Mapping[str, str]) -> Path:
         raise PlanStoreError(
             filled(
                 "{0}: {1}; expected a writable folder for the plan",
-                printable_excerpt(str(plan_folder), 200),
+                file_name(plan_folder),
                 error.strerror,
             )
         ) from None
@@ -88,9 +88,9 @@ def require_private(plan_folder: Path) -> None:
             status = path.lstat()
             is_irregular = path in inner and not stat.S_ISREG(status.st_mode)
             if problem := distrusted(status) or ("is not a regular file" if is_irregular else ""):
-                raise PlanStoreError(filled("{0} {1}", printable_excerpt(str(path), 200), problem))
+                raise PlanStoreError(filled("{0} {1}", file_name(path), problem))
     except OSError as error:
-        raise PlanStoreError(filled("{0}: {1}", printable_excerpt(str(plan_folder), 200), error.strerror)) from None
+        raise PlanStoreError(filled("{0}: {1}", file_name(plan_folder), error.strerror)) from None
 
 
 def load(plan_folder: Path) -> FixPlan:
@@ -99,16 +99,16 @@ def load(plan_folder: Path) -> FixPlan:
     try:
         plan = msgspec.json.decode(read_bounded(path, MAX_PLAN_BYTES), type=FixPlan)
     except OSError as error:
-        raise PlanStoreError(filled("{0}: {1}", printable_excerpt(str(path), 200), error.strerror)) from None
+        raise PlanStoreError(filled("{0}: {1}", file_name(path), error.strerror)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise PlanStoreError(
-            filled("{0}: not a saved plan: {1}", printable_excerpt(str(path), 200), printable_excerpt(str(error), 200))
+            filled("{0}: not a saved plan: {1}", file_name(path), printable_excerpt(str(error), 200))
         ) from None
     if plan.schema != SCHEMA:
         raise PlanStoreError(
             filled(
                 "{0}: schema {1}; expected {2}",
-                printable_excerpt(str(path), 200),
+                file_name(path),
                 f"{printable_excerpt(plan.schema)!r}",
                 f"{SCHEMA!r}",
             )

@@ -20,7 +20,7 @@ import msgspec
 
 from doctor.config.file import distrusted, state_folder
 from doctor.engine.decoding import inflate
-from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.sanitize import file_name
 from doctor.engine.texts import filled
 
 DRAFT_SECONDS = 3600
@@ -147,7 +147,7 @@ def _make(path: Path) -> None:
         path = path.parent
     owner = path.stat().st_uid
     if absent and os.geteuid() == 0 and owner != 0:
-        raise OSError(0, filled("{0} belongs to user {1}; expected your own", printable_excerpt(str(path), 200), owner))
+        raise OSError(0, filled("{0} belongs to user {1}; expected your own", file_name(path), owner))
     for folder in reversed(absent):
         folder.mkdir(mode=0o700, exist_ok=True)
 

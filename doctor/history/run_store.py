@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 
 from doctor.config.file import HistorySettings
-from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.sanitize import file_name
 from doctor.engine.texts import filled
 from doctor.history.private_folder import PrivateFolder, private_path
 from doctor.history.run_record import MAX_RECORD_BYTES, BadRecord, RunRecord, decode, encode
@@ -80,7 +80,7 @@ def open_history(environ: Mapping[str, str], create: bool) -> Iterator[HistoryFo
     except FileNotFoundError:
         raise NoHistory("") from None
     except OSError as error:
-        raise NoHistory(filled("{0}: {1}", printable_excerpt(str(path), 200), error.strerror or error)) from None
+        raise NoHistory(filled("{0}: {1}", file_name(path), error.strerror or error)) from None
     try:
         yield folder
     finally:

@@ -286,12 +286,17 @@ def measured_slow_paths(answers: PerHost[NetworkAnswer]) -> tuple[SlowPath, ...]
     return slow_paths(speeds)
 
 
+@once_per_fleet
+def _severe_doubts(answers: PerHost[NetworkAnswer]) -> tuple[SlowPath, ...]:
+    matrix = assemble_matrix(answers)
+    return tuple(severe_doubts(matrix.speeds, len(matrix.hosts), measured_slow_paths(answers)))
+
+
 def require_no_doubt(answers: PerHost[NetworkAnswer], of_losses: bool) -> None:
     """Raises: Unreadable where a path looks severely slow, or lossy, and the time did not do to measure it again."""
-    matrix = assemble_matrix(answers)
-    for path in severe_doubts(matrix.speeds, len(matrix.hosts)):
+    for path in _severe_doubts(answers):
         if (path.figure == "retransmissions") is of_losses:
-            place = _slow_path_values(path, matrix.hosts)["place"]
+            place = _slow_path_values(path, assemble_matrix(answers).hosts)["place"]
             text = "the {0} {1}: {2} against {3} elsewhere, measured {4} times, too few to tell: try a larger --budget"
             figures = _show(path.figure, path.value), _show(path.figure, path.peer_value)
             raise Unreadable(filled(text, path.figure, place, *figures, path.measured))

@@ -170,9 +170,12 @@ def suspects(speeds: Sequence[PathSpeed], limit: int = 16) -> tuple[Path, ...]:
     return tuple(sorted(worst, key=lambda path: (-worst[path], path))[:limit])
 
 
-def severe_doubts(speeds: Sequence[PathSpeed], hosts: int) -> Iterator[SlowPath]:
-    """What looks severely slow by a figure that busy hosts do not change, and was measured too seldom to say so."""
-    named = {host for path in slow_paths(speeds) for host in path.hosts}
+def severe_doubts(speeds: Sequence[PathSpeed], hosts: int, certain: Sequence[SlowPath]) -> Iterator[SlowPath]:
+    """What looks severely slow by a figure that busy hosts do not change, and was measured too seldom to say so.
+
+    ``certain``: of `slow_paths`; their hosts are no doubt.
+    """
+    named = {host for path in certain for host in path.hosts}
     for figure in (_Figure(name, speeds) for name in LEAST_RATIO if name not in CERTAIN):
         paths = (figure.slow_path(outlier) for outlier in figure.doubtful)
         yield from (path for path in paths if not named & {*path.hosts} and path.is_severe(hosts))

@@ -72,8 +72,9 @@ class HostProgram:
     ) -> Request:
         """Starts the program, which reads ``first`` and ``common``; the rest is as in `Request` and `stdin_command`."""
         source = self.sent_source
-        length, options = len(first) + len(common), (within, as_root, self._packed, candidate)
-        command = stdin_command(source, length, interpreter, *options)
+        command = stdin_command(
+            source, len(first) + len(common), interpreter, within, as_root, self._packed, candidate=candidate
+        )
         return Request(command, source, first, marker, common, end)
 
     def ask(

@@ -167,15 +167,20 @@ if sys.argv[1] == "goes on":
 """
 
 
+def recorded(folder: Path, program: str, argument: str) -> RankProcess:
+    """What this program, run as a rank with this argument, left in the folder."""
+    (folder / "ranks").mkdir()
+    environ = {**os.environ, "DOCTOR_WATCH": str(folder)}
+    subprocess.run([sys.executable, "-c", program, argument], env=environ, timeout=60, check=True)
+    (page,) = (folder / "ranks").glob("*.page")
+    return RankProcess(page)
+
+
 @pytest.mark.parametrize(("then", "error", "ends"), [("goes on", "", True), ("ends", "ImportError: a module", False)])
 def test_an_error_that_a_library_prints_is_not_the_ranks_own_where_it_goes_on(
     then: str, error: str, ends: bool, tmp_path: Path
 ) -> None:
-    (tmp_path / "ranks").mkdir()
-    environ = {**os.environ, "DOCTOR_WATCH": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", PRINTS_AN_ERROR, then], env=environ, timeout=60, check=True)
-    (page,) = (tmp_path / "ranks").glob("*.page")
-    process = RankProcess(page)
+    process = recorded(tmp_path, PRINTS_AN_ERROR, then)
     process.new_events()
     process.read_recorder()
     assert process.error.startswith(error) and bool(process.error) == bool(error)
@@ -202,11 +207,7 @@ for step in range(9):
 def test_a_step_is_recorded_with_its_calls_and_how_soon_the_interpreter_is_had_again(
     keeps: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "ranks").mkdir()
-    environ = {**os.environ, "DOCTOR_WATCH": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", HAS_A_BUSY_THREAD, keeps], env=environ, timeout=60, check=True)
-    (page,) = (tmp_path / "ranks").glob("*.page")
-    process = RankProcess(page)
+    process = recorded(tmp_path, HAS_A_BUSY_THREAD, keeps)
     process.read_recorder()
     assert [step.calls for step in process.timed.steps] == [0, 1, 2] * 3
     assert max(step.interpreter for step in process.timed.steps) >= 400 * bool(keeps)  # 5 ms, or none

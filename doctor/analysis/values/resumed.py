@@ -7,13 +7,11 @@ says (`ResumeDifference.level`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
 from doctor.analysis.values.value_defect import describe
 from doctor.engine.result import Finding
 from doctor.engine.texts import filled, joined
-from doctor.engine.toml_compat import read_table
+from doctor.engine.toml_compat import table_beside
 from doctor.engine.watch_summary import ResumeDifference, ResumeReport, WatchResult
 
 CHECK = "resume-state-lost"
@@ -22,10 +20,8 @@ SETTINGS = frozenset({"cast", "rate", "settings"})
 """What a user sets, and sees at once where it is another."""
 
 
-@cache
-def _templates() -> dict[str, str]:
-    """By kind of difference, in the order in which they are shown."""
-    return read_table(Path(__file__).with_suffix(".toml"), dict[str, str])
+_templates = table_beside(__file__, dict[str, str])
+"""By kind of difference, in the order in which they are shown."""
 
 
 def resume_findings(watch: WatchResult) -> Iterator[Finding]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.engine.toml_compat import read_table
+from doctor.engine.toml_compat import table_beside
 from doctor.job.launch_line.model import LaunchCall, OptionProblem
 from doctor.job.launch_line.options import OptionTable
 from doctor.job.variable_names import documented_variables, is_misspelt
@@ -97,9 +96,7 @@ class _Tables(msgspec.Struct, forbid_unknown_fields=True):
     table: tuple[_NamedTable, ...]
 
 
-@cache
-def _tables() -> _Tables:
-    return read_table(Path(__file__).with_suffix(".toml"), _Tables)
+_tables = table_beside(__file__, _Tables)
 
 
 @cache

@@ -178,4 +178,5 @@ def lasting_file_waits(owners):
 
 def is_held_up(pid):
     """Whether a process or thread sleeps so that no signal wakes it, or for a file system that may not answer."""
-    return (process_status(pid) or "?")[0] == "D" or (kernel_wait(wait_function(pid)) or " ")[0].startswith("file.")
+    wait = kernel_wait(wait_function(pid))
+    return (process_status(pid) or "?")[0] == "D" or (wait is not None and wait[0].startswith("file."))

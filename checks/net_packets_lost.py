@@ -45,9 +45,12 @@ def net_packets_lost(
     segments, by the same statistics as in `doctor explain net-path-slow`. Losses come in bursts: what looks lossy is
     measured up to seven times more, alone, and each time must show it. It is an error from 16 times as much as the
     others on, where TCP sends a quarter of what it does elsewhere (its throughput falls with the square root of the
-    losses), else a warning. A rule of nftables or iptables that drops some packets of all ports, at random or by rate,
-    on a host of the path is named: it loses them, or only those that it counts, such as a rate that is never reached.
-    Else a queueing discipline is named that drops or limits what one of these hosts sends, as in `net-path-slow`.
+    losses), else a warning. What loses 0.5 % each of three times is reported without a comparison, too, such as
+    between two hosts or where all paths lose as much, and is an error from 1.6 % on, 16 times what a sound network
+    loses at most. Unknown where a path of the test was not measured. A rule of nftables or iptables that drops some
+    packets of all ports, at random or by rate, on a host of the path is named: it loses them, or only those that it
+    counts, such as a rate that is never reached. Else a queueing discipline is named that drops or limits what one of
+    these hosts sends, as in `net-path-slow`.
     """
     for path in measured_slow_paths(answers):
         if path.figure == "retransmissions":
@@ -56,7 +59,7 @@ def net_packets_lost(
             yield slow_path_finding(
                 path,
                 answers,
-                "packets are lost {place}: {value} of the segments were sent again, elsewhere {norm} (confidence "
+                "packets are lost {place}: {value} of the segments were sent again, {norm} (confidence "
                 "{confidence}, {measured} measurements){because}",
                 interfaces or {},
                 losing_rule(ends, addresses or {}, rules or {}, addresses or {}),

@@ -1,8 +1,9 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.network_test import NetworkAnswer
+from doctor.net.assemble import assemble_matrix
 from doctor.net.findings import measured_slow_paths, require_no_doubt, slow_path_finding
 
 ONE_HOST = "only one host: there is no other to connect to"
@@ -42,12 +43,15 @@ def net_path_slow(answers: PerHost[NetworkAnswer], interfaces: PerHost[Interface
     A queueing discipline of one of these hosts, `netem` or `tbf`, is named where it does what the figure shows and
     not every host has one like it (RTM_GETQDISC).
     """
-    for path in measured_slow_paths(answers):
+    slow = measured_slow_paths(answers)
+    if len(assemble_matrix(answers).hosts) < 3:
+        raise Skip("the way between two hosts has no other to compare with")
+    for path in slow:
         if path.figure != "retransmissions":  # net-packets-lost reports them, and what follows from them
             yield slow_path_finding(
                 path,
                 answers,
-                "the {figure} {place} is {ratio} times worse than elsewhere: {value} against {norm} (confidence "
+                "the {figure} {place} is {ratio} times worse than elsewhere: {value}, {norm} (confidence "
                 "{confidence}, {measured} measurements){because}",
                 interfaces or {},
             )

@@ -44,8 +44,8 @@ LARGE_LOST_THERE, LARGE_LOST_BACK = "full-size packets to it are lost", "full-si
 _WITHOUT_ANSWER = (AttemptOutcome.DROPPED, AttemptOutcome.SOME_FLOWS)
 
 
-MOST_MEASUREMENTS = 8
-"""Of the speed of one path: those that look slow are measured again."""
+MOST_MEASUREMENTS = 128
+"""Of the speed of one path: those that look slow are measured again, each time beside one that does not."""
 MAX_ATTEMPTS_OF_A_HOST = 2_000
 """Details kept of one host; its rows are always kept whole."""
 _CLAIMABLE = "ordushfw?."

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.analysis.outliers.pairs import Path
 from doctor.analysis.refused_routes import REFUSED_BY_ROUTE
 from doctor.engine.check import Skip, once_per_fleet
 from doctor.engine.fact import PerHost, Unreadable
@@ -15,7 +16,7 @@ from doctor.engine.result import CUT_PARTS, Finding
 from doctor.engine.texts import filled, joined
 from doctor.facts.interfaces import Interfaces, SendingDelay, delaying
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.assemble import NO_ROUTE, assemble_matrix, groups_of
+from doctor.net.assemble import NO_ROUTE, assemble_matrix, groups_of, schedule_of
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, Attempt, AttemptOutcome, ListenerState, Matrix
@@ -293,13 +294,29 @@ def _severe_doubts(answers: PerHost[NetworkAnswer]) -> tuple[SlowPath, ...]:
 
 
 def require_no_doubt(answers: PerHost[NetworkAnswer], of_losses: bool) -> None:
-    """Raises: Unreadable where a path looks severely slow, or lossy, and the time did not do to measure it again."""
+    """Raises: Unreadable where a path looks severely slow, or lossy, and the time did not do to measure it again.
+
+    Where a path of the schedule that is open was not measured at all, too.
+    """
+    hosts = assemble_matrix(answers).hosts
     for path in _severe_doubts(answers):
         if (path.figure == "retransmissions") is of_losses:
-            place = _slow_path_values(path, assemble_matrix(answers).hosts)["place"]
-            text = "the {0} {1}: {2} against {3} elsewhere, measured {4} times, too few to tell: try a larger --budget"
-            figures = _show(path.figure, path.value), _show(path.figure, path.peer_value)
-            raise Unreadable(filled(text, path.figure, place, *figures, path.measured))
+            values = _slow_path_values(path, hosts)
+            text = "the {0} {1}: {2}, {3}, measured {4} times, too few to tell: try a larger --budget"
+            raise Unreadable(filled(text, path.figure, values["place"], values["value"], values["norm"], path.measured))
+    if missing := _unmeasured(answers):
+        text = "the speed from {0} to {1} was not measured, nor that of {2} other ways: try a larger --budget"
+        raise Unreadable(filled(text, *(hosts[end] for end in missing[0]), len(missing) - 1))
+
+
+@once_per_fleet
+def _unmeasured(answers: PerHost[NetworkAnswer]) -> list[Path]:
+    """Source and target of each path of the schedule on which a port is open, and no data were sent."""
+    matrix, schedule = assemble_matrix(answers), schedule_of(answers)
+    measured = {(speed.source, speed.target) for speed in matrix.speeds if speed.bytes}
+    planned = (pair for number in range(schedule.rounds) for pair in schedule.pairs(number))
+    ways = (way for pair in planned for way in (pair, pair[::-1]) if way not in measured)
+    return [(source, target) for source, target in ways if any(row[source][target] == "o" for row in matrix.rows)]
 
 
 def slow_path_finding(
@@ -337,14 +354,18 @@ def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, object]
     """Where a slow path lies, in words, and its figures."""
     names = [hosts[host] for host in path.hosts]
     ways = {"both": "to and from {0}", "inbound": "to {0}", "outbound": "from {0}"}
-    kind_text = {"host": filled(ways[path.way], names[0]), "link": filled("between {0}", joined(" and ", names))}
+    kind_text = {
+        "fleet": "between most hosts",
+        "host": filled(ways[path.way], names[0]),
+        "link": filled("between {0}", joined(" and ", names)),
+    }
     value, norm = _show(path.figure, path.value), _show(path.figure, path.peer_value)
     return {
         "place": kind_text.get(path.kind, filled("from {0} to {1}", names[0], names[-1])),
         "figure": path.figure,
         "ratio": round(path.ratio, 2),
         "value": value,
-        "norm": norm,
+        "norm": filled("elsewhere {0}" if path.compared else "where less than {0} is usual", norm),
         "measured": path.measured,
         "confidence": f"{min(99.99, 100 * path.confidence):.2f} %",
         "ends": names,

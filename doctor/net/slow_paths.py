@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
+from statistics import median, median_low
 from typing import Literal
 
 import msgspec
 
-from doctor.analysis.outliers.pairs import SLOW_END, SLOW_LINK, Path, PathJudge, PathOutlier, PathTime
+from doctor.analysis.outliers.pairs import (
+    SLOW_END,
+    SLOW_LINK,
+    Path,
+    PathJudge,
+    PathOutlier,
+    PathTime,
+    PlaceKind,
+    Way,
+)
+from doctor.engine.grouping import lists_by_key
 from doctor.net.matrix import PathSpeed
 
 SpeedFigure = Literal["arrival rate", "least latency", "throughput", "latency", "retransmissions"]
@@ -47,6 +57,10 @@ SEVERE_SECONDS = 0.1
 as a tree of so many hosts sends them. A step has some dozens of collectives."""
 LEAST_LOSS = 5e-3
 """Segments sent again, as a share of all, below which no host is reported for losing packets."""
+USUAL_LOSS = 1e-3
+"""What a sound network loses at most: what is compared with where all paths lose much, or there is no other."""
+TIMES_LOST = 3
+"""Measurements at different times, each of which shows it."""
 SEGMENT_BYTES = 1448
 
 
@@ -57,6 +71,8 @@ class SlowPath(PathOutlier, frozen=True, kw_only=True):
     value: float
     """Its middle value: bytes a second, seconds, or the share of segments sent again."""
     peer_value: float
+    compared: bool = True
+    """Whether ``peer_value`` is that of other paths, and not what is usual on any network."""
     slows_severely: bool = False
     """A figure that follows from it would be an error."""
 
@@ -129,7 +145,49 @@ def slow_paths(speeds: Sequence[PathSpeed]) -> tuple[SlowPath, ...]:
         rest = [speed for speed in rest if worst not in (speed.source, speed.target)]
         slow = _outliers(rest)
     named = _without_effects([*named, *slow])
+    named += [path for path in _lossy(speeds, named) if path.confirmed]
     return tuple(sorted(named, key=lambda outlier: (outlier.kind != "host", -outlier.ratio, outlier.hosts)))
+
+
+def _lossy(speeds: Sequence[PathSpeed], named: Sequence[SlowPath]) -> Iterator[SlowPath]:
+    """What loses `LEAST_LOSS` or more, without a comparison, and has no host of ``named``.
+
+    The fleet where more than three quarters of the paths do, a host where all of its paths of one way do, else each
+    path, as where the paths of two hosts cross. Confirmed: two paths of it, or the only one, show it each of
+    `TIMES_LOST` times.
+    """
+    known = {host for path in named if path.figure == "retransmissions" for host in path.hosts}
+    every = ((speed.source, speed.target, value) for speed in speeds for _, value in _values("retransmissions", speed))
+    rest = lists_by_key(((source, target), loss) for source, target, loss in every if not known & {source, target})
+    lossy = {path for path, losses in rest.items() if median_low(losses) >= LEAST_LOSS}
+    sure = {path for path in lossy if len(rest[path]) >= TIMES_LOST and min(rest[path]) >= LEAST_LOSS}
+    ends: list[tuple[Way, int]] = [("both", 0), ("both", 1), ("outbound", 0), ("inbound", 1)]
+    of_hosts = lists_by_key(((way, path[place]), path) for way, place in ends for path in rest)
+    hosts_lost = {host: {*paths} for host, paths in of_hosts.items() if len(paths) > 1 and lossy.issuperset(paths)}
+    blamed_for = {(end, path) for (_, end), paths in hosts_lost.items() for path in paths}
+    places: list[tuple[PlaceKind, tuple[int, ...], Way, set[Path]]] = []
+    if 4 * len(lossy) > 3 * len(rest) > 6:
+        places += [("fleet", tuple(sorted({end for path in rest for end in path})), "both", lossy)]
+    places += (
+        ("host", (end,), way, paths)
+        for (way, end), paths in hosts_lost.items()
+        if not any((other, path) in blamed_for for path in paths for other in path if other != end)
+    )
+    places += (("link", path, "both", {path, path[::-1]}) for path in sorted(lossy) if path < path[::-1])
+    places += (("direction", path, "both", {path}) for path in sorted(lossy))
+    for kind, hosts, way, paths in places:
+        if lossy >= paths > set():
+            lossy = lossy - paths
+            losses = [loss for path in paths for loss in rest[path]]
+            logs, certain = (math.log(median(losses)), math.log(USUAL_LOSS)), len(sure & paths) >= min(2, len(paths))
+            outlier = PathOutlier(kind, hosts, way, *logs, 0.0, len(losses), tuple(paths), len(paths), certain)
+            yield SlowPath(
+                **msgspec.structs.asdict(outlier),
+                figure="retransmissions",
+                value=median(losses),
+                peer_value=USUAL_LOSS,
+                compared=False,
+            )
 
 
 def _without_effects(named: Sequence[SlowPath]) -> list[SlowPath]:
@@ -167,6 +225,7 @@ def suspects(speeds: Sequence[PathSpeed], limit: int = 16) -> tuple[Path, ...]:
     for name in LEAST_RATIO:
         for outlier in _Figure(name, speeds).doubtful:
             worst.update((path, max(outlier.ratio, worst.get(path, 0.0))) for path in outlier.paths)
+    worst.update((path, place.ratio) for place in _lossy(speeds, ()) if not place.confirmed for path in place.paths)
     return tuple(sorted(worst, key=lambda path: (-worst[path], path))[:limit])
 
 
@@ -179,6 +238,7 @@ def severe_doubts(speeds: Sequence[PathSpeed], hosts: int, certain: Sequence[Slo
     for figure in (_Figure(name, speeds) for name in LEAST_RATIO if name not in CERTAIN):
         paths = (figure.slow_path(outlier) for outlier in figure.doubtful)
         yield from (path for path in paths if not named & {*path.hosts} and path.is_severe(hosts))
+    yield from (path for path in _lossy(speeds, certain) if not path.confirmed and path.is_severe(hosts))
 
 
 def _log(figure: SpeedFigure, value: float) -> float:

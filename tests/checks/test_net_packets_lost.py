@@ -35,9 +35,9 @@ def test_losses_below_one_in_a_thousand_accuse_nobody() -> None:
 
 def test_losses_are_an_error_where_tcp_sends_a_quarter_of_what_it_does_elsewhere() -> None:
     """Its throughput falls with their square root: 4 times less from 16 times the losses on."""
-    elsewhere = {(source, other): 1000 for source in range(HOSTS) for other in range(HOSTS) if source != other}
+    elsewhere = {(source, other): 500 for source in range(HOSTS) for other in range(HOSTS) if source != other}
     for ratio, severe in ((9, False), (20, True)):
-        lost = {pair: ratio * 1000 for pair in elsewhere if 4 in pair}
+        lost = {pair: ratio * 500 for pair in elsewhere if 4 in pair}
         (finding,) = run_check(NAME, measured({}, {**elsewhere, **lost})).findings
         assert finding.is_warning is not severe
 

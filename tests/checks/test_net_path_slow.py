@@ -25,13 +25,14 @@ def measured(
     *,
     arrivals: bool = False,
     times: int = 3,
+    hosts: int = HOSTS,
 ) -> dict[str, list[Fact]]:
-    """Eight hosts with the speeds of all pairs, some of them so many times slower, and segments sent again."""
+    """Hosts with the speeds of all pairs, some of them so many times slower, and segments sent again."""
     facts: dict[str, list[Fact]] = {}
-    for name, (answer,) in answers([ROWS] * 2).items():
+    for name, (answer,) in answers([[row[:hosts] for row in ROWS[:hosts]]] * 2).items():
         assert isinstance(answer, NetworkAnswer)
         speeds: list[dict[str, Any]] = []
-        for target in set(range(HOSTS)) - {answer.host}:
+        for target in set(range(hosts)) - {answer.host}:
             ratio = slow.get((answer.host, target), 1.0) * (1 + 0.01 * ((3 * answer.host + 5 * target) % 7))
             lost = (again or {}).get((answer.host, target), 0)
             speed = {
@@ -53,6 +54,25 @@ def test_paths_that_are_alike_have_no_finding() -> None:
     outcome = run_check(NAME, measured({}))
     assert outcome.complete
     assert messages(outcome) == []
+
+
+@pytest.mark.parametrize("name", [NAME, "net-packets-lost"])
+def test_a_path_that_was_not_measured_is_unknown_unless_it_is_blocked(name: str) -> None:
+    """The time ended before its turn, or its connections broke."""
+    facts = measured({})
+    ((answer,), *_) = facts.values()
+    assert isinstance(answer, NetworkAnswer)
+    rest = {**answer.answer, "speeds": answer.answer["speeds"][1:]}
+    facts["w1"] = [msgspec.structs.replace(answer, answer=rest)]
+    outcome = run_check(name, facts)
+    assert messages(outcome) == []
+    assert "the speed from w1 to w2 was not measured, nor that of 0 other ways" in str(outcome.unknown)
+    blocked = {
+        **rest,
+        "rows": ["-d" + row[2:] for row in rest["rows"][:1]] + ["-d" + row[2:] for row in rest["rows"][1:]],
+    }
+    facts["w1"] = [msgspec.structs.replace(answer, answer=blocked)]
+    assert run_check(name, facts).complete
 
 
 def test_a_host_that_sends_slowly() -> None:
@@ -129,3 +149,8 @@ def test_latency_is_an_error_by_what_it_adds_to_a_collective_of_so_many_hosts(
 ) -> None:
     outlier = ("host", (2,), "both", math.log(seconds), math.log(1e-4), 1e-6, 20, (), 7)
     assert SlowPath(*outlier, figure="least latency", value=seconds, peer_value=1e-4).is_severe(hosts) is severe
+
+
+def test_two_hosts_have_no_other_way_to_compare_with() -> None:
+    outcome = run_check(NAME, measured({}, hosts=2))
+    assert "no other to compare with" in str(skipped(outcome))

@@ -13,7 +13,7 @@ from doctor.analysis.outliers.pairs import PathJudge, PathTime
 from doctor.net.matrix import PathSpeed
 from doctor.net.run.conduct import MAX_SUSPECTS, REPETITIONS
 from doctor.net.run.repeats import path_beside
-from doctor.net.slow_paths import LEAST_LOSS, slow_paths, suspects
+from doctor.net.slow_paths import LEAST_LOSS, severe_doubts, slow_paths, suspects
 
 Noise = Callable[[Random], float]
 """A factor on a measured time."""
@@ -246,6 +246,49 @@ def test_what_a_long_way_does_to_the_rate_is_told_once(least: float, rate: float
         )
     (path,) = slow_paths(speeds)
     assert (path.kind, path.hosts, path.figure, path.is_severe(5)) == ("host", (away,), told, severe)
+
+
+def losing(hosts: int, lossy: dict[tuple[int, int], float], times: int = 3) -> list[PathSpeed]:
+    """Speeds of paths that send 100,000 segments, and a share of them again; others than ``lossy`` 0.1 %."""
+    paths = [(source, target) for source in range(hosts) for target in range(hosts) if source != target]
+    return [
+        PathSpeed(*path, retransmissions=int(100_000 * lossy.get(path, 1e-3)), bytes=1448 * 100_000)
+        for path in paths
+        for _ in range(times)
+    ]
+
+
+TO_1 = {(0, 1): 0.3, (2, 1): 0.3}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "lossy", "named"),
+    [
+        (2, {(0, 1): 0.3}, [("direction", (0, 1))]),
+        (2, {(0, 1): 0.3, (1, 0): 0.04}, [("link", (0, 1))]),
+        (3, TO_1, [("host", (1,))]),
+        (4, {(source, target): 0.3 for source in range(4) for target in (1, 2)}, [("host", (1,)), ("host", (2,))]),
+        (3, {**TO_1, (0, 2): 0.3, (1, 2): 0.3}, [("link", (1, 2)), ("direction", (0, 1)), ("direction", (0, 2))]),
+        (4, {(source, target): 0.05 for source in range(4) for target in range(4)}, [("fleet", (0, 1, 2, 3))]),
+        (2, {(0, 1): 0.004, (1, 0): 0.004}, []),
+        (3, {}, []),
+    ],
+)
+def test_what_loses_more_than_any_network_is_named_without_a_comparison(
+    hosts: int, lossy: dict[tuple[int, int], float], named: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    """Each of three times; what was measured once is measured again, and until then not known."""
+    outliers = slow_paths(losing(hosts, lossy))
+    assert sorted((path.kind, path.hosts) for path in outliers) == sorted(named)
+    assert all(path.is_severe(hosts) for path in outliers)
+    once = losing(hosts, lossy, times=1)
+    assert slow_paths(once) == ()
+    assert bool(suspects(once)) is bool([*severe_doubts(once, hosts, ())]) is bool(named)
+
+
+def test_losses_that_one_of_three_measurements_does_not_show_name_nobody() -> None:
+    speeds = [*losing(2, {(0, 1): 0.3}, times=2), *losing(2, {}, times=1)]
+    assert slow_paths(speeds) == ()
 
 
 def test_two_hosts_are_compared_with_nobody() -> None:

@@ -50,7 +50,7 @@ MOST_SIGMAS, MOST_LOG = 37.0, 700.0
 
 Path = tuple[int, int]
 """Source and target; of paths without a direction the lower one first."""
-PlaceKind = Literal["host", "link", "direction"]
+PlaceKind = Literal["fleet", "host", "link", "direction"]
 Way = Literal["both", "inbound", "outbound"]
 
 
@@ -75,7 +75,7 @@ class PathOutlier(msgspec.Struct, frozen=True):
 
     kind: PlaceKind
     hosts: tuple[int, ...]
-    """One host; of a link the lower one first; of a direction the source first."""
+    """One host; of a link the lower one first; of a direction the source first; of the fleet all."""
     way: Way
     """Of a host: as a target, as a source, or both."""
     log: float

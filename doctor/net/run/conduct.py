@@ -131,7 +131,7 @@ class Conductor:
         result.take_state(message)
         if message.speed is not None:
             result.measured.add(message.round)
-            if not message.speed.problem and 0 <= message.speed.host < len(self.plan.hosts):
+            if message.speed.single and 0 <= message.speed.host < len(self.plan.hosts):
                 result.speeds.append(message.speed)
         if message.fault:
             result.faults.append(message.fault)

@@ -39,20 +39,6 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     every = list(device_trials(answers))
     if not every:
         raise Skip("no NPU or RDMA adapter was tried; doctor net --net full tries them")
-    undecided = [trial for trial in every if trial.result == "unknown"]
-    if undecided and all(trial.result != "failed" for trial in every):
-        first = undecided[0]
-        raise Unreadable(
-            filled(
-                "{0} of {1} attempts say nothing, such as {2} of {3} to {4}: {5}",
-                len(undecided),
-                len(every),
-                first.device,
-                first.source,
-                first.target,
-                first.detail,
-            )
-        )
     for trial in every:
         if trial.result != "unknown":
             by_device[trial.device].append(trial)
@@ -92,3 +78,17 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
                 place=filled("from {0} to {1}", source, target),
                 first=source,
             )
+    undecided = [trial for trial in every if trial.result == "unknown"]
+    if undecided:
+        first = undecided[0]
+        raise Unreadable(
+            filled(
+                "{0} of {1} attempts say nothing, such as {2} of {3} to {4}: {5}",
+                len(undecided),
+                len(every),
+                first.device,
+                first.source,
+                first.target,
+                first.detail,
+            )
+        )

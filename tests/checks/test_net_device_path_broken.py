@@ -64,6 +64,12 @@ def test_what_could_not_start_is_unknown_and_accuses_nobody() -> None:
     assert "1 of 12 attempts say nothing, such as mlx5_0:1 of w1 to w3: error 12" in str(outcome.unknown)
 
 
+def test_a_failure_does_not_hide_what_was_not_tried() -> None:
+    outcome = run_check(NAME, tried({(0, 2): "failed", (1, 3): "unknown"}))
+    assert [hosts for hosts, _ in messages(outcome)] == ["w1 w3"]
+    assert "1 of 12 attempts say nothing, such as mlx5_0:1 of w2 to w4" in str(outcome.unknown)
+
+
 def test_malformed_statements_are_left_out() -> None:
     facts = tried({})
     answer = facts["w1"][0]

@@ -13,6 +13,7 @@ from collections import Counter
 from contextlib import suppress
 from ipaddress import IPv4Interface
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,8 +31,11 @@ from doctor.net.device_trials import (
     read_rdma,
     rping_command,
 )
-from doctor.net.plan import DEVICE_FACTS, NetOptions, input_facts, tries_devices
+from doctor.net.plan import DEVICE_FACTS, HostEndpoint, NetOptions, NetPlan, input_facts, tries_devices
 from doctor.net.prober.device_tools import MAX_OUTPUT, end_program, run_programs, start_program
+from doctor.net.run.device_rounds import try_devices
+from doctor.net.run.host_trial import HostTrial
+from doctor.net.schedule import full
 from tests.hosts.fleet import Fleet
 from tests.readable import readable
 
@@ -266,3 +270,18 @@ def test_no_npu_is_pinged_twice_from_one_host(fleet_a2: Fleet) -> None:
         assert len(pings) == 16
         assert set(pings.values()) == {1}
     assert "NPU pings between all pairs: 48 of 48 decided" in done.stdout
+
+
+def test_what_the_budget_left_no_time_for_is_undecided() -> None:
+    """Two hosts with two NPUs, and no second left: both pings are in the answer as unknown."""
+    hosts = ("a", "b")
+    devices = HostDevices(npus={0: "192.0.2.1", 1: "192.0.2.2"})
+    plan = NetPlan(tuple(HostEndpoint(host, {}, devices=devices) for host in hosts), (), full(2, 0), {})
+    results = {host: HostTrial() for host in hosts}
+    for result in results.values():
+        result.programs = ["hccn_tool"]
+    probers = SimpleNamespace(lost={}, send=lambda host, order: None, wait=lambda ready, end: None)
+    notes = try_devices(plan, results, probers, time.monotonic(), load=True)  # type: ignore[arg-type]
+    assert notes == ["NPU pings between all pairs: 0 of 2 decided"]
+    undecided = [(entry["device"], entry["result"], entry["detail"]) for entry in results["a"].devices]
+    assert undecided == [(f"NPU {npu}", "unknown", "the time budget ended before") for npu in (0, 1)]

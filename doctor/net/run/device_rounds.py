@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from doctor.engine.texts import filled
 from doctor.net.device_trials import (
@@ -66,13 +66,19 @@ class _DeviceRounds:
         host = self.plan.hosts[number]
         return [] if host in self.probers.lost else self.results[host].programs or []
 
-    def _keep(self, source: int, target: int, order: int, read: Reader) -> int:
-        """Reads what the programs of an order have printed. Returns how many say something."""
-        decided = 0
+    def _keep(self, source: int, target: int, order: int, read: Reader, labels: Iterable[str]) -> int:
+        """Reads what the programs of an order have printed. Returns how many say something.
+
+        ``labels``: of those that were to print.
+        """
+        decided, missing = 0, {*labels}
         for label, text, _ in self.results[self.plan.hosts[source]].called.pop(order, ()):
             result, detail, gigabits = read(text)
             decided += result != "unknown"
+            missing.discard(label)
             self._enter(source, target, label, result, detail, gigabits)
+        for label in sorted(missing):
+            self._enter(source, target, label, "unknown", "the time budget ended before")
         return decided
 
     def _enter(
@@ -89,6 +95,7 @@ class _DeviceRounds:
         tried = every = 0
         for number in range(self.plan.schedule.rounds):
             self.order += 1
+            planned: dict[tuple[int, int], list[str]] = {}
             running: list[tuple[int, int]] = []
             for source, target in self.plan.schedule.pairs(number):
                 ends = self.plan.endpoints[source].devices, self.plan.endpoints[target].devices
@@ -98,12 +105,13 @@ class _DeviceRounds:
                 calls = ping_calls(*ends)
                 if not calls or "hccn_tool" not in self._programs(source):
                     continue
+                planned[source, target] = [label for label, _ in calls]
                 every += len(calls)
                 if time.monotonic() + PING_SECONDS / 2 < self.end:
                     self._call(source, calls, PING_SECONDS)
                     running.append((source, target))
             self._wait_for_calls(running, PING_SECONDS)
-            tried += sum(self._keep(source, target, self.order, read_ping) for source, target in running)
+            tried += sum(self._keep(*pair, self.order, read_ping, labels) for pair, labels in planned.items())
         return [filled("NPU pings between all pairs: {0} of {1} decided", tried, every)] if every else []
 
     def _call(self, source: int, calls: list[tuple[str, list[str]]], seconds: float) -> None:
@@ -130,7 +138,7 @@ class _DeviceRounds:
     def _write_pairs(self, number: int, turn: int, pairs: list[tuple[int, int]]) -> tuple[int, int]:
         """How many attempts say something, and how many there were to make."""
         self.order += 1
-        every, chosen = 0, dict[tuple[int, int], tuple[str, str]]()
+        planned, chosen = dict[tuple[int, int], list[str]](), dict[tuple[int, int], tuple[str, str]]()
         for source, target in pairs:
             common = sorted(self._rdma(source).keys() & self._rdma(target).keys())
             programs_of_target = self._programs(target)
@@ -143,7 +151,7 @@ class _DeviceRounds:
                 and (name != "rping" or device in self._addresses(source).keys() & self._addresses(target).keys())
             ]  # fmt: skip
             if programs:
-                every += 1
+                planned[source, target] = [device]
                 if time.monotonic() + RDMA_SECONDS + ANSWER_SECONDS < self.end:
                     chosen[source, target] = (programs[0], device)
         tcp_port = FIRST_TCP_PORT + self.order % TCP_PORTS
@@ -167,7 +175,8 @@ class _DeviceRounds:
         self._wait_for_calls(list(chosen), RDMA_SECONDS)
         for host in servers:
             self.probers.send(host, {"do": "served"})
-        return sum(self._keep(source, target, self.order, read_rdma) for source, target in chosen), every
+        decided = [self._keep(*pair, self.order, read_rdma, labels) for pair, labels in planned.items()]
+        return sum(decided), len(planned)
 
     def _addresses(self, number: int) -> Mapping[str, str]:
         return self.plan.endpoints[number].devices.rdma_addresses

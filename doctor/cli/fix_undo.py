@@ -26,7 +26,7 @@ from doctor.fix.journal import Journal
 from doctor.fix.plan import MAX_PARALLEL_HOSTS, FixPlan
 from doctor.fix.rollout import SignalGuard
 from doctor.fix.undo import Choice, JournalUndoer, UndoResult, group_by_host
-from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.formatting import count_noun, translated
 from doctor.session.connection import connected
 from doctor.transport.program import parallel_map
 
@@ -48,7 +48,7 @@ def _undo_plan(
         return _report_undone([], 0, plan, display)
     if not action.yes:
         for host, steps in undos.items():
-            write_stdout("\n".join(f"{host}: {clean(localized_filled(step.description))}" for step in reversed(steps)))
+            write_stdout("\n".join(f"{host}: {translated(step.description)}" for step in reversed(steps)))
         confirm(phrase("Undo these steps on {hosts}?", hosts=count_noun(len(undos), "host")))
     undo_results: list[UndoResult] = []
     with suppress(OSError):  # a full disk here is no reason to leave hosts as they are

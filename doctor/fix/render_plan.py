@@ -13,7 +13,7 @@ from doctor.fix.plan import FixPlan, HostPlan, PlaybookSummary, StepPreview
 from doctor.fix.select import Untreated
 from doctor.fix.survival import NOT_KNOWN
 from doctor.report.layout.advice import mark_personal_words
-from doctor.report.layout.formatting import MARK, bracketed, clean, count_noun, laid_out
+from doctor.report.layout.formatting import MARK, bracketed, clean, count_noun, laid_out, translated
 from doctor.report.layout.host_names import Fleet
 
 _LONG_DATA = re.compile(r"[A-Za-z0-9+/=]{81,}")
@@ -197,11 +197,6 @@ def _diff_line(line: str) -> str:
 
 def _root(host_plan: HostPlan) -> str:
     return localized({"login": ", as root", "sudo": ", as root through sudo -n"}.get(host_plan.root, ""))
-
-
-def translated(text: str) -> str:
-    """A sentence in the language of this process, safe to print."""
-    return clean(localized_filled(text))
 
 
 def _note(text: str) -> str:

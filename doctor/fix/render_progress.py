@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from doctor.engine.language import localized, phrase
 from doctor.fix.apply import HostResult
 from doctor.fix.plan import FixPlan
-from doctor.fix.render_plan import translated
 from doctor.fix.rollout import RolloutResult
 from doctor.fix.survival import NOT_KNOWN, Survival
 from doctor.fix.undo import UndoResult
 from doctor.fix.verify import Verification
-from doctor.report.layout.formatting import bracketed, clean, count_noun
+from doctor.report.layout.formatting import bracketed, clean, count_noun, translated
 from doctor.report.layout.host_names import Fleet
 
 MAX_VERSION_LINES = 60

@@ -16,7 +16,7 @@ from doctor.report.diff.values import ValueChange
 from doctor.report.formats.json import document_text
 from doctor.report.formats.markdown import code_span, fenced
 from doctor.report.layout.fold import fold
-from doctor.report.layout.formatting import bracketed, clean, count_noun, format_time
+from doctor.report.layout.formatting import bracketed, clean, count_noun, format_time, translated
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.summary_lines import summary_lines
 
@@ -183,7 +183,7 @@ def _verdict(report: Report, code: int | None) -> str:
 
 def change_line(change: ValueChange, fleet: Fleet) -> str:
     """``sysctl net.ipv4.tcp_retries2: 15 -> 7, on all 4 hosts``."""
-    subject = f"{category_name(change.category)} {clean(localized_filled(change.name), 200)}"
+    subject = f"{category_name(change.category)} {translated(change.name, 200)}"
     where = _where(change.hosts, fleet)
     before, now = _where_they_differ(change.before, change.now)
     return f"{subject}{localized(': ')}{_value(before)} -> {_value(now)}{where}"
@@ -227,4 +227,4 @@ def _where(hosts: Sequence[str], fleet: Fleet) -> str:
 
 
 def _value(value: str | None) -> str:
-    return localized("not there") if value is None else clean(localized_filled(value), MAX_VALUE) or localized("empty")
+    return localized("not there") if value is None else translated(value, MAX_VALUE) or localized("empty")

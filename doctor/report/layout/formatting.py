@@ -6,7 +6,7 @@ import re
 from collections import namedtuple
 
 from doctor.engine import sanitize
-from doctor.engine.language import is_english, localized, phrase
+from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.output_encoding import display_width
 from doctor.engine.quantities import number_text
 from doctor.engine.sanitize import strip_control_chars
@@ -57,6 +57,11 @@ def clean(text: str, limit: int = MAX_VALUE_CHARS) -> str:
         return text.strip()
 
     return strip_control_chars(text, limit)
+
+
+def translated(text: str, limit: int = MAX_VALUE_CHARS) -> str:
+    """A sentence in the language of this process, safe to print."""
+    return clean(localized_filled(text), limit)
 
 
 def clean_value(text: str, limit: int = MAX_VALUE_CHARS) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from doctor.engine.check import Check
-from doctor.engine.language import localized, localized_filled, phrase, without_loose_spaces
+from doctor.engine.language import localized, phrase, without_loose_spaces
 from doctor.engine.result import Report
 from doctor.engine.texts import filled
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import FoldedReport, fold
-from doctor.report.layout.formatting import clean, count_noun, sentences
+from doctor.report.layout.formatting import clean, count_noun, sentences, translated
 from doctor.report.layout.page_model import DetailLevel, ReportEntry
 
 BRIEF_LEVEL = DetailLevel(1, 1, lists_every_check=False, names_checks=False, max_chars=80)
@@ -65,6 +65,6 @@ def _unknown(folded: FoldedReport) -> list[str]:
         name = gap.checks[0] if len(gap.checks) == 1 else count_noun(len(gap.checks), "check")
         where = folded.fleet.where(gap.hosts)
         subject = phrase("{name} on {where}", name=name, where=where) if where else name
-        reason = clean(localized_filled(gap.reason))
+        reason = translated(gap.reason)
         lines.append(clean(filled("unknown {0}{1}{2}", subject, localized(": "), reason), MAX_LINE_CHARS))
     return lines

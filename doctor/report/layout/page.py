@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.engine.language import localized, localized_filled, phrase, without_loose_spaces
+from doctor.engine.language import localized, phrase, without_loose_spaces
 from doctor.engine.result import Outcome, Report
 from doctor.report.layout.fold import Area, FoldedReport, Gap, WaivedGroup, fold
-from doctor.report.layout.formatting import bracketed, clean, count_noun
+from doctor.report.layout.formatting import bracketed, clean, count_noun, translated
 from doctor.report.layout.page_model import (
     MAX_MESSAGE_CHARS,
     DetailLevel,
@@ -218,7 +218,7 @@ class _PageBuilder:
         counted = len(gap.checks) > MAX_NAMED_CHECKS
         name = count_noun(len(gap.checks), "check") if counted else ", ".join(gap.checks)
         details = (("checks", ", ".join(gap.checks)),) if counted and self.scope.names_checks else ()
-        reason = clean(localized_filled(gap.reason)) or localized("no reason given")
+        reason = translated(gap.reason) or localized("no reason given")
         return ReportEntry(word, name, (ReportPart(reason),), self.fleet.where(gap.hosts), details)
 
 

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median_low
 
 from doctor.engine.grouping import lists_by_key
-from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.language import localized, phrase
 from doctor.engine.quantities import bytes_text, number_text, seconds_text
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, DeviceRate, Failure, PairSpeed, SmokeSummary, SoakMinute
 from doctor.remote.runtime.stack_frames import is_of_program
-from doctor.report.layout.formatting import byte_rate, clean, count_noun, duration
+from doctor.report.layout.formatting import byte_rate, clean, count_noun, duration, translated
 from doctor.report.layout.page_model import Details, label_lines
 
 MAX_STACK_LINES = 12
@@ -101,7 +101,7 @@ def smoke_lines(summary: SmokeSummary, full: bool, shown: Collection[str] = ()) 
     lines += label_lines("pairs", pair_grid(summary.pair_speeds) if full else [])
     lines += label_lines("devices", _device_speeds(summary.device_speeds))
     lines += label_lines("soak", _soak(summary, full))
-    lines += label_lines("note", [clean(localized_filled(note)) for note in summary.notes])
+    lines += label_lines("note", [translated(note) for note in summary.notes])
     return tuple((label, _safe(text)) for label, text in lines)
 
 
@@ -137,7 +137,7 @@ def _failure_lines(
     where = [phrase("stage {name}", name=failure.stage)] if staged else []
     if failure.layout:
         where.append(phrase("layout {layout}, step {step}", layout=failure.layout, step=failure.step))
-    text = localized(": ") + clean(localized_filled(failure.text)) if failure.text and not kind.implies_text else ""
+    text = localized(": ") + translated(failure.text) if failure.text and not kind.implies_text else ""
     yield ("cause", f"{who} {failure_text(failure)}{localized(', ').join(['', *where])}{text}")
     if failure.links:
         names = [(clean(source, 100), clean(destination, 100)) for source, destination in failure.links]
@@ -147,7 +147,7 @@ def _failure_lines(
     silent = [ranks_in_words(failure.waiting_ranks)] if failure.waiting_ranks else []
     yield from label_lines("waited", _calls(failure, failure.waiting_ranks) or silent)
     evidence = [text for text in failure.evidence[: None if full else 6] if text not in shown]
-    yield from label_lines("evidence", [clean(localized_filled(text)) for text in evidence])
+    yield from label_lines("evidence", [translated(text) for text in evidence])
     ranks_with_stack = [rank for rank in failure.stacks if rank in failure.culprit_ranks or full]
     for rank in ranks_with_stack[: None if full else MAX_STACKS]:
         head = phrase("{rank}, innermost call first:", rank=ranks_in_words((rank,)))
@@ -169,8 +169,7 @@ def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:
     """The calls of the ranks, equal ones grouped."""
     ranks_by_call = lists_by_key((failure.calls[rank], rank) for rank in sorted(ranks) if failure.calls.get(rank))
     return [
-        f"{ranks_in_words(call_ranks)}{localized(': ')}{clean(localized_filled(call))}"
-        for call, call_ranks in ranks_by_call.items()
+        f"{ranks_in_words(call_ranks)}{localized(': ')}{translated(call)}" for call, call_ranks in ranks_by_call.items()
     ]
 
 

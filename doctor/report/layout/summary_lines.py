@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
-from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.language import localized, phrase
 from doctor.engine.result import CONTAINER, NO_HOST, THIS_HOST_ALONE, Report
 from doctor.report.layout.fold import CheckFailure, FoldedReport
-from doctor.report.layout.formatting import bracketed, clean, count_noun, duration, format_time
+from doctor.report.layout.formatting import bracketed, clean, count_noun, duration, format_time, translated
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import Counts, coverage, left_out
 
@@ -60,10 +60,10 @@ def summary_lines(
     """The end of the report; ``fixable`` are the checks that have a playbook, ``unfilled`` marks in commands."""
     word = verdict(report, code)
     when = [format_time(report.started)] if report.started else []
-    origin = clean(localized_filled(report.source)) or localized("hosts of unknown origin")
+    origin = translated(report.source) or localized("hosts of unknown origin")
     origin = phrase("as after a reboot of {hosts}", hosts=origin) if report.after_reboot else origin
     source = localized(", ").join([origin, *when, duration(report.seconds)])
-    notes = tuple(clean(localized_filled(note), 1000) for note in report.notes)
+    notes = tuple(translated(note, 1000) for note in report.notes)
     prefix = localized("as after a reboot; ") if report.after_reboot else ""
     return SummaryLines(
         notes,
@@ -142,7 +142,7 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     if not parts and word is Verdict.HEALTHY and (counts.passed or not waived):
         parts = [_passed(counts)]
     if word is Verdict.UNKNOWN and report.hosts_unknown:
-        reason = clean(localized_filled(report.hosts_unknown))
+        reason = translated(report.hosts_unknown)
         parts.append(phrase("{reason}, so this says nothing about the others", reason=reason))
     parts += [phrase("{checks} waived", checks=count_noun(waived, "check"))] if waived else []
     unknown = {name for gap in folded.unknown for name in gap.checks}

@@ -13,7 +13,7 @@ from doctor.engine.output_encoding import display_width, padded, without_signs
 from doctor.engine.secrets import hide_secrets
 from doctor.engine.streams import harmless
 from doctor.report.layout.finding_table import cut
-from doctor.report.layout.formatting import bracketed, clean
+from doctor.report.layout.formatting import bracketed, clean, translated
 from doctor.report.layout.terminal import Terminal
 
 MOST_VERDICTS = 4
@@ -89,7 +89,7 @@ def _table(view: LiveView, room: int, columns: int) -> list[_Line]:
     rows = sorted(view.rows, key=lambda row: (row.trouble, -row.weight))
     visible = rows if len(rows) <= room else rows[: max(0, room - 1)]
     cells = [view.columns]
-    cells += [tuple(clean(localized_filled(cell), MOST_CHARS) for cell in row.cells) for row in visible]
+    cells += [tuple(translated(cell, MOST_CHARS) for cell in row.cells) for row in visible]
     widths = [min(MAX_CELLS, max(map(display_width, column))) for column in zip(*cells, strict=True)][:-1]
     while widths and sum(widths) + GAP * len(widths) > columns * 2 // 3 and max(widths) > 4:
         widths[widths.index(max(widths))] -= 1
@@ -105,7 +105,7 @@ def _table(view: LiveView, room: int, columns: int) -> list[_Line]:
 
 def _counted(rows: Sequence[LiveRow]) -> str:
     most = Counter(row.rest for row in rows).most_common(6)
-    parts = [clean(localized_filled(word), 60) + bracketed(str(count)) for word, count in most]
+    parts = [translated(word, 60) + bracketed(str(count)) for word, count in most]
     return phrase("{count} more: {parts}", count=len(rows), parts=", ".join(parts))
 
 

@@ -11,13 +11,13 @@ import msgspec
 
 from doctor import __version__
 from doctor.engine.check import Check
-from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.language import localized, phrase
 from doctor.engine.quantities import number_text
 from doctor.engine.result import Outcome, Report, Severity
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_summary import Failure, SmokeSummary
 from doctor.report.layout.fold import sort_by_area
-from doctor.report.layout.formatting import STYLES, clean, count_noun, run_lengths
+from doctor.report.layout.formatting import STYLES, clean, count_noun, run_lengths, translated
 from doctor.report.layout.group_findings import grouped
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page import build_page
@@ -128,9 +128,9 @@ def _notes(outcome: Outcome, fleet: Fleet) -> Iterator[tuple[str, Sequence[str]]
         yield phrase("waived: {text}", text=waiver), waived.finding.hosts or ("",)
     reasons: dict[str, list[str]] = {}
     for host, reason in outcome.unknown.items():
-        reasons.setdefault(clean(localized_filled(reason.text), MAX_NOTE_CHARS), []).append(host)
+        reasons.setdefault(translated(reason.text, MAX_NOTE_CHARS), []).append(host)
     for host, why in outcome.skipped.items():
-        reasons.setdefault(clean(localized_filled(why), MAX_NOTE_CHARS), []).append(host)
+        reasons.setdefault(translated(why, MAX_NOTE_CHARS), []).append(host)
     for host, trace in outcome.crashed.items():
         lines = [line for line in trace.splitlines() if line.strip()] or [localized("no traceback")]
         reasons.setdefault(phrase("crashed: {text}", text=clean(lines[-1], MAX_NOTE_CHARS)), []).append(host)

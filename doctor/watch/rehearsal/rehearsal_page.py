@@ -11,7 +11,7 @@ from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.texts import filled
 from doctor.report.formats.json import document_text
-from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.formatting import clean, count_noun, translated
 from doctor.watch.rehearsal.conduct import RehearsalResult
 from doctor.watch.rehearsal.judge import Misfit
 from doctor.watch.rehearsal.rank_view import RankView
@@ -75,7 +75,7 @@ def _lines(page: RehearsalPage, code: int, verbose: bool) -> Iterator[str]:
     for finding in page.checks:
         yield f"{_word(finding.severity)} {finding.check}{localized(': ')}{localized_filled(finding.message)}"
     for misfit in page.misfits:
-        yield f"{_word(misfit.severity)} {clean(localized_filled(misfit.text), 600)}"
+        yield f"{_word(misfit.severity)} {translated(misfit.text, 600)}"
     yield from _ending(page)
     yield _verdict(page, code)
 

@@ -90,10 +90,21 @@ def test_hccs_of_each_chip() -> None:
     ok = "\thccs health status             : OK\n\thccs error count               : [0   2   0]\n"
     out = f"-- 0 0 --\n{ok}-- 0 1 --\n{ok.replace('OK', 'NOK')}-- 1 0 --\nFailed to query\n"
     value = read_outputs(NpuHccs, one=Output(out=out))
-    assert (value.health, value.errors) == ({"0-0": "OK", "0-1": "NOK"}, {"0-0": 2, "0-1": 2})
+    assert value.health == {"0-0": "OK", "0-1": "NOK"}
+    assert value.counts["hccs error count"] == {"0-0": (0, 2, 0), "0-1": (0, 2, 0)}
     assert list(value.unread) == ["NPU card 1 chip 0"]
     other = "-- 0 0 --\nThis device does not support querying hccs.\n"
     assert type(read_outputs(NpuHccs, one=Output(out=other))) is Absent
+
+
+def test_hccs_of_a_310p_which_has_no_state() -> None:
+    """print_npu_310P_hccs_lane_packet_info of npu_info_print_ext.c, github.com/hicann/driver."""
+    counts = "\thccs tx packets                : [77   ]\n\thccs retry count               : [4   ]\n"
+    counts += "\thccs error count               : [6   ]\n"
+    out = "".join(f"-- 0 {chip} --\n{counts}-- exit 0 --\n" for chip in range(2))
+    value = read_outputs(NpuHccs, one=Output(out=out))
+    assert (value.health, value.unread) == ({}, {})
+    assert value.counts == {"hccs error count": {"0-0": (6,), "0-1": (6,)}, "hccs retry count": {"0-0": (4,), "0-1": (4,)}}
 
 
 STAT = "packet statistics:\nmac_rx_pfc_pkt_num:4\nroce_rx_err_pkt_num:7\nroce_rx_all_pkt_num:122404\n"

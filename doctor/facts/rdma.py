@@ -33,6 +33,11 @@ ERROR_COUNTERS = (
 """Counters that stand still on a sound network: of InfiniBand, mlx5, bnxt_re (to_retransmits to rx_roce_discards),
 ionic, EFA (unresponsive_ and impaired_), MANA (requester_timeout to total_fatal_error), hns_roce (rx_err_pkt,
 tx_err_pkt) and irdma. Those of irdma for discarded packets and repeated TCP segments grow on a sound network, too."""
+BUSY_COUNTERS = (
+    *("roce_adp_retrans", "np_cnp_sent", "tx_cnp_pkts", "sent_cnps"),
+    *("port_rcv_packets", "rx_pkts", "rx_packets"),
+)
+"""Counters of traffic and congestion: of mlx5, bnxt_re and MANA; last the packets that came."""
 
 
 def _read(*path: str) -> str:
@@ -47,7 +52,7 @@ def _counters(port: str) -> dict[str, int]:
     values = {}
     for folder in ("counters", "hw_counters"):
         for name in _entries(port, folder):
-            if name in ERROR_COUNTERS:
+            if name in ERROR_COUNTERS or name in BUSY_COUNTERS:
                 text = _read(port, folder, name)
                 if text.isdigit():
                     values[name] = int(text)
@@ -185,6 +190,11 @@ class RdmaPort(msgspec.Struct, frozen=True):
     def gigabits(self) -> float | None:
         match = re.match(r"([0-9.]+) Gb/sec", self.rate)
         return float(match[1]) if match and match[1].count(".") < 2 else None
+
+    @property
+    def packets(self) -> int:
+        """That came; 0 where no counter tells."""
+        return max(self.after.get(name, 0) for name in BUSY_COUNTERS[-3:])
 
     @property
     def growth(self) -> dict[str, int]:

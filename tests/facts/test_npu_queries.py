@@ -104,7 +104,10 @@ def test_hccs_of_a_310p_which_has_no_state() -> None:
     out = "".join(f"-- 0 {chip} --\n{counts}-- exit 0 --\n" for chip in range(2))
     value = read_outputs(NpuHccs, one=Output(out=out))
     assert (value.health, value.unread) == ({}, {})
-    assert value.counts == {"hccs error count": {"0-0": (6,), "0-1": (6,)}, "hccs retry count": {"0-0": (4,), "0-1": (4,)}}
+    assert value.counts == {
+        "hccs error count": {"0-0": (6,), "0-1": (6,)},
+        "hccs retry count": {"0-0": (4,), "0-1": (4,)},
+    }
 
 
 STAT = "packet statistics:\nmac_rx_pfc_pkt_num:4\nroce_rx_err_pkt_num:7\nroce_rx_all_pkt_num:122404\n"

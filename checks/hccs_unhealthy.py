@@ -23,9 +23,9 @@ def hccs_unhealthy(hccs: PerHost[NpuHccs], products: PerHost[NpuProduct] | None)
     link with damaged packets sends them again; it becomes slower, and fails in time.
 
     ## What to do
-    `npu-smi info -t hccs -i {card} -c {chip}` on {host} shows the lanes and counts, which may still grow. Stop the jobs there and restart the host
-    (`reboot`); if the fault comes back, report it to the vendor. For the vendor: `npu-smi info -t board -i {card}` and
-    `dmidecode -s system-serial-number`.
+    `npu-smi info -t hccs -i {card} -c {chip}` on {host} shows lanes and counts, which may still grow. Stop the jobs
+    there and restart the host (`reboot`); if the fault comes back, report it to the vendor. For the vendor: `npu-smi
+    info -t board -i {card}` and `dmidecode -s system-serial-number`.
 
     ## Source
     `hccs health status`, `hccs lane mode`, `hccs link lane list` and `hccs first error lane` of `npu-smi info -t hccs`

@@ -357,7 +357,7 @@ class EthernetCounters(Fact, frozen=True):
                 unread[name] = _failure(block).replace("ethtool -m", "ethtool -S")
                 continue
             rows = re.findall(r"^[ \t]{0,16}(\S{1,64}): ([^\r\n]{0,80})\r?$", block.text, re.M | re.ASCII)
-            if dict(rows).get("counters", str(len(rows) - 1)).strip() != str(len(rows) - 1):
+            if dict(rows).get("counters", str(max(0, len(rows) - 1))).strip() != str(len(rows) - 1):
                 unread[name] = filled("ethtool's output was cut off")
                 continue
             pairs = {counter: value.strip() for counter, value in rows if _NAME.fullmatch(counter)}

@@ -10,7 +10,14 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.reported_value import OpticalReading, lacked_reasons, quantities, tool_blocks, value_state
+from doctor.facts.reported_value import (
+    OpticalReading,
+    lacked_reasons,
+    quantities,
+    tool_blocks,
+    unread_summary,
+    value_state,
+)
 
 _SCRIPT = """tool=mlxlink; command -v mlxlink >/dev/null || tool=mstlink
 for path in /sys/class/infiniband/*; do
@@ -98,7 +105,7 @@ class RdmaModules(Fact, frozen=True):
         lacked = lacked_reasons({name: (module.product, _answered(module)) for name, module in active.items()})
         unread |= {name: "mlxlink: " + why for name, why in lacked.items()}
         if not by_device:
-            raise Unreadable(next(iter(unread.values())))
+            raise Unreadable(unread_summary(unread))
         return cls(by_device=by_device, unread=unread)
 
 

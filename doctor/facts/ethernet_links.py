@@ -11,14 +11,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.reported_value import (
-    OpticalReading,
-    ToolBlock,
-    lacked_reasons,
-    quantities,
-    tool_blocks,
-    unread_summary,
-)
+from doctor.facts.reported_value import OpticalReading, ToolBlock, lacked_reasons, quantities, tool_blocks
 
 _BLOCK = r"(?!exit )\S{1,64}(?: [\w.-]{1,64})?"
 MOST = 64
@@ -161,7 +154,7 @@ class EthernetModules(Fact, frozen=True):
         if not by_interface and not unread:
             raise Absent("no network card of 10 Gbit/s with a link has a module that its driver shows")
         if not by_interface:
-            raise Unreadable(unread_summary(unread))
+            raise Unreadable(next(iter(unread.values())))
         return cls(by_interface=by_interface, unread=unread)
 
 
@@ -378,7 +371,7 @@ class EthernetCounters(Fact, frozen=True):
         if not by_interface and not unread:
             raise Absent("no physical network card with a link and counters of its own")
         if not by_interface:
-            raise Unreadable(unread_summary(unread))
+            raise Unreadable(next(iter(unread.values())))
         return cls(uptime=float(uptime[1]), by_interface=by_interface, adapters=adapters, unread=unread)
 
 

@@ -9,7 +9,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, block_problems, labelled_values, read_npu_smi_text, strip_escapes
-from doctor.facts.reported_value import reported_count, reported_word, table_problem, tool_blocks, unread_summary
+from doctor.facts.reported_value import reported_count, reported_word, table_problem, tool_blocks
 
 RELATIONS = frozenset({"X", "SYS", "PHB", "HCCS", "PXB", "PIX", "SIO", "HCCS_SW", "UB", "NA"})
 """Of ``npu-smi info -t topo`` (print_npu_topo_info in npu_info_print_ext.c of github.com/hicann/driver)."""
@@ -140,7 +140,7 @@ class NpuHccs(Fact, frozen=True):
         if unsupported and not (is_read or unread):
             raise Absent("npu-smi reports no HCCS links on this product, or in this container")
         if not is_read:
-            raise Unreadable(unread_summary(unread, "npu-smi info -m: it lists no chip"))
+            raise Unreadable(next(iter(unread.values()), "npu-smi info -m: it lists no chip"))
         return cls(health=health, counts=counts, lanes=lanes, first_error_lane=first_error_lane, unread=unread)
 
 

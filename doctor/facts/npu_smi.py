@@ -13,15 +13,7 @@ import msgspec
 from doctor.engine.fact import Absent, DeviceList, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import beginning, filled
-from doctor.facts.reported_value import (
-    LACKED,
-    ToolBlock,
-    lacked_values,
-    require_no_complaint,
-    tool_blocks,
-    unread_summary,
-    value_state,
-)
+from doctor.facts.reported_value import LACKED, ToolBlock, lacked_values, require_no_complaint, tool_blocks, value_state
 
 UNSUPPORTED_PATTERN = (
     r"not support|cannot be executed on a VM|not found\. *$|Error parameter of -t|Invalid parameter of -t"
@@ -194,7 +186,7 @@ def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[d
         if value is None or problem:
             unread[filled("NPU card {0}", card.card)] = problem or "not understood"
     if not values:
-        raise Unreadable(unread_summary(unread))
+        raise Unreadable(next(iter(unread.values())))
     return values, unread
 
 

@@ -10,14 +10,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.facts.reported_value import (
-    OpticalReading,
-    lacked_reasons,
-    quantities,
-    tool_blocks,
-    unread_summary,
-    value_state,
-)
+from doctor.facts.reported_value import OpticalReading, lacked_reasons, quantities, tool_blocks, value_state
 
 _SCRIPT = """tool=mlxlink; command -v mlxlink >/dev/null || tool=mstlink
 for path in /sys/class/infiniband/*; do
@@ -105,7 +98,7 @@ class RdmaModules(Fact, frozen=True):
         lacked = lacked_reasons({name: (module.product, _answered(module)) for name, module in active.items()})
         unread |= {name: "mlxlink: " + why for name, why in lacked.items()}
         if not by_device:
-            raise Unreadable(unread_summary(unread))
+            raise Unreadable(next(iter(unread.values())))
         return cls(by_device=by_device, unread=unread)
 
 

@@ -73,18 +73,6 @@ def lacked_reasons(answered: Mapping[Part, tuple[str, Collection[str]]]) -> dict
     return {part: filled("{0}: {1}", names[0], LACKED) for part, names in lacked_values(answered).items()}
 
 
-def unread_summary(unread: Mapping[str, str], nothing: str = "") -> str:
-    """Why no device could be read: one reason for all, or the first with its device. ``nothing``: where none was tried.
-
-    >>> unread_summary({"eth0": "cut off", "eth1": "no answer"})
-    'eth0: cut off (and 1 more)'
-    """
-    if len({*unread.values()}) < 2:
-        return next(iter(unread.values()), nothing)
-    part, why = next(iter(unread.items()))
-    return filled("{0}: {1} (and {2} more)", part, why, len(unread) - 1)
-
-
 def reported_count(name: str, text: str | None) -> int | None:
     """A count, or None where there is no such value. Raises: Unreadable where it failed, or is no count.
 

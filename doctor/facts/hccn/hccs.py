@@ -15,7 +15,6 @@ from doctor.facts.hccn.device_addresses import VnicAddresses
 from doctor.facts.hccn.pings import PING_SECONDS, ping_partners, run_hccn_tool
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.hccn.tool import raise_known_refusal
-from doctor.facts.reported_value import unread_summary
 
 PING_OPTIONS = ["-hccs_ping", "-g", "address"]
 
@@ -74,7 +73,7 @@ class HccsPings(Fact, frozen=True):
             else:
                 unread[filled("HCCS ping from NPU {0} to {1}", npu, address)] = _failure_reason(text)
         if not pings:
-            raise Unreadable(unread_summary(unread, "no NPU was pinged"))
+            raise Unreadable(next(iter(unread.values()), "no NPU was pinged"))
         return cls(pings=tuple(pings), unread=unread)
 
 

@@ -13,7 +13,7 @@ from doctor.engine.fact import Absent, Fact, Output, Probe, ProbeAnswer, Unreada
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.npu import NpuInventory
-from doctor.facts.reported_value import OF_THE_HOST, require_no_complaint, unread_summary
+from doctor.facts.reported_value import OF_THE_HOST, require_no_complaint
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Fact)
@@ -96,8 +96,8 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
     if values:
         return values, unread
     if unread and unsupported == len(unread):
-        raise Absent(unread_summary(unread))
-    raise Unreadable(unread_summary(unread, "hccn_tool was run for no NPU"))
+        raise Absent(_summary(unread))
+    raise Unreadable(_summary(unread))
 
 
 def _without_time(output: Output) -> Output:
@@ -231,3 +231,12 @@ def single_field(name: str, text: str) -> str:
     """The value on the only line ``name: value``. Raises: ValueError when there is none, or more than one."""
     (value,) = re.findall(rf"(?m)^[ \t]*{name}[ \t]*:(.*)$", text)
     return str(value).strip()
+
+
+def _summary(unread: Mapping[str, str]) -> str:
+    """One reason for all, or the first with its device."""
+    if not unread:
+        return "hccn_tool was run for no NPU"
+    reasons = set(unread.values())
+    part, why = next(iter(unread.items()))
+    return why if len(reasons) == 1 else filled("{0}: {1} (and {2} more)", part, why, len(unread) - 1)

@@ -154,7 +154,7 @@ class EthernetModules(Fact, frozen=True):
         if not by_interface and not unread:
             raise Absent("no network card of 10 Gbit/s with a link has a module that its driver shows")
         if not by_interface:
-            raise Unreadable(next(iter(unread.values())))
+            raise Unreadable.of_each(unread)
         return cls(by_interface=by_interface, unread=unread)
 
 
@@ -371,7 +371,7 @@ class EthernetCounters(Fact, frozen=True):
         if not by_interface and not unread:
             raise Absent("no physical network card with a link and counters of its own")
         if not by_interface:
-            raise Unreadable(next(iter(unread.values())))
+            raise Unreadable.of_each(unread)
         return cls(uptime=float(uptime[1]), by_interface=by_interface, adapters=adapters, unread=unread)
 
 

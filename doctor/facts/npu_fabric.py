@@ -140,7 +140,7 @@ class NpuHccs(Fact, frozen=True):
         if unsupported and not (is_read or unread):
             raise Absent("npu-smi reports no HCCS links on this product, or in this container")
         if not is_read:
-            raise Unreadable(next(iter(unread.values()), "npu-smi info -m: it lists no chip"))
+            raise Unreadable.of_each(unread, "npu-smi info -m: it lists no chip")
         return cls(health=health, counts=counts, lanes=lanes, first_error_lane=first_error_lane, unread=unread)
 
 

@@ -186,7 +186,7 @@ def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[d
         if value is None or problem:
             unread[filled("NPU card {0}", card.card)] = problem or "not understood"
     if not values:
-        raise Unreadable(next(iter(unread.values())))
+        raise Unreadable.of_each(unread)
     return values, unread
 
 

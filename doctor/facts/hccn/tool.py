@@ -95,9 +95,8 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
             values[npu] = value
     if values:
         return values, unread
-    if unread and unsupported == len(unread):
-        raise Absent(_summary(unread))
-    raise Unreadable(_summary(unread))
+    why = Unreadable.of_each(unread, "hccn_tool was run for no NPU")
+    raise Absent(*why.args) if unread and unsupported == len(unread) else why
 
 
 def _without_time(output: Output) -> Output:
@@ -231,12 +230,3 @@ def single_field(name: str, text: str) -> str:
     """The value on the only line ``name: value``. Raises: ValueError when there is none, or more than one."""
     (value,) = re.findall(rf"(?m)^[ \t]*{name}[ \t]*:(.*)$", text)
     return str(value).strip()
-
-
-def _summary(unread: Mapping[str, str]) -> str:
-    """One reason for all, or the first with its device."""
-    if not unread:
-        return "hccn_tool was run for no NPU"
-    reasons = set(unread.values())
-    part, why = next(iter(unread.items()))
-    return why if len(reasons) == 1 else filled("{0}: {1} (and {2} more)", part, why, len(unread) - 1)

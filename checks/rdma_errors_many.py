@@ -15,6 +15,8 @@ OF_TRAFFIC = (
     *("tx_rdma_ack_timeout", "req_rx_pkt_seq_err", "requester_timeout", "responder_oos", "sent_cnps"),
 )
 """Lost packets and congestion, of mlx5, bnxt_re, ionic and MANA: those of a port with much traffic are many."""
+PACKETS = ("port_rcv_packets", "rx_pkts", "rx_packets")
+"""That came, of the same drivers."""
 MANY = 1000
 FEW_DAILY = {
     "link_downed": 1.0,
@@ -55,7 +57,7 @@ def rdma_errors_many(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
         for device in own.devices:
             for port in device.ports:
                 place = (host, f"{device.name}:{port.number}")
-                packets[place] = port.packets
+                packets[place] = max(port.after.get(name, 0) for name in PACKETS)
                 for name in (*COUNTERS, *OF_TRAFFIC):
                     if name in port.after:
                         counts.setdefault(name, {})[place] = Count(port.after[name], device.uptime)

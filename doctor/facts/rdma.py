@@ -192,11 +192,6 @@ class RdmaPort(msgspec.Struct, frozen=True):
         return float(match[1]) if match and match[1].count(".") < 2 else None
 
     @property
-    def packets(self) -> int:
-        """That came; 0 where no counter tells."""
-        return max(self.after.get(name, 0) for name in BUSY_COUNTERS[-3:])
-
-    @property
     def growth(self) -> dict[str, int]:
         """Errors in the second between the two reads."""
         return {

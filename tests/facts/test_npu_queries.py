@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
 from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses, PortCounters, PortGrowth
-from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
+from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors, RunningClock
 from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import REMEDIES, NpuHealth, fault_levels, judge_health
 from doctor.facts.root_info import HcclRootInfo, read_root_info
@@ -27,6 +27,16 @@ COMMON = "        Aicore Freq(MHZ)               : 1800\n        Aicore curFreq(
 
 def test_the_rated_clock_is_not_that_of_an_idle_core() -> None:
     assert read_outputs(NpuFrequencies, one=cards(COMMON, COMMON.replace("1800", "1500"))).by_card == {0: 1800, 1: 1500}
+
+
+def test_values_of_two_chips_are_not_mixed() -> None:
+    """The first chip computes at a clock that it does not tell; the second is idle."""
+    chip = "  Chip ID : {0}\n  Aicore Usage Rate(%) : {1}\n  Aicore Freq(MHZ) : 1800\n  Aicore curFreq(MHZ) : {2}\n"
+    running = [
+        read_outputs(NpuFrequencies, one=cards(chip.format(0, 95, first) + chip.format(1, 0, 800))).running
+        for first in ("NA", 1800)
+    ]
+    assert running == [{}, {0: RunningClock(95, 1800, 1800)}]
 
 
 def test_compatibility_of_a_board() -> None:

@@ -48,6 +48,14 @@ def test_compatibility_of_a_board() -> None:
     )
 
 
+def test_a_board_with_rows_that_a_newer_tool_has_behind_the_count_of_chips() -> None:
+    board = "  Compatibility                  : OK\n  Chip Count                     : 1\n  Board Colour : 7\n"
+    value = read_outputs(NpuCompatibility, one=cards(board, board))
+    assert (value.by_card, value.unread) == ({0: "OK", 1: "OK"}, {})
+    errors = "  Chip Count : 1\n  TX Error Count : 0\n"  # cut before the chip's id
+    assert read_outputs(NpuPcieErrors, one=cards(errors)).unread
+
+
 def test_pcie_errors_are_summed_over_the_chips() -> None:
     text = "        TX Error Count                 : 1\n        Retry Count                    : 9\n"
     value = read_outputs(NpuPcieErrors, one=cards(text + text))

@@ -38,8 +38,8 @@ def rdma_errors_many(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     On {host}, for {port}: `grep -r . /sys/class/infiniband/{device}/ports/*/*counters`, with InfiniBand
     `ibqueryerrors`, with an adapter of NVIDIA `mlxlink -d {device} -c`. Clean and reseat the cable or transceiver on
     both ends, then replace it; look at the switch port's counters. `perfquery -R` sets the counters of InfiniBand to 0.
-    Timeouts, packets out of sequence and notices of congestion (CNP): compare PFC, ECN and the traffic class with those
-    of the other hosts and of their switch ports: `rdma-settings-differ`, `mlnx_qos -i` with the port's interface.
+    Timeouts, packets out of sequence and notices of congestion (CNP): compare PFC and ECN with the other hosts'.
+    `mlnx_qos -i` with the port's interface shows them; the switch port has settings of its own.
 
     ## Source
     `counters` and `hw_counters` of /sys/class/infiniband/NAME/ports, divided by the time since the host was started.

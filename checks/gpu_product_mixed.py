@@ -27,7 +27,7 @@ def gpu_product_mixed(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     products = {
         host: ", ".join(sorted({gpu.name for gpu in host_gpus.gpus}))
         for host, host_gpus in inventory.items()
-        if host_gpus.gpus
+        if host_gpus.gpus and all(gpu.name for gpu in host_gpus.gpus)
     }
     if len(products) > 1:
         yield from differing(products, "its GPUs are {observed}; {count} of {total} hosts have {expected}")
@@ -41,4 +41,4 @@ def gpu_product_mixed(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
         template = "GPU {gpu} has {observed} MiB of memory; {count} of {total} GPUs {product} have {expected} MiB"
         yield from below_usual(dict(alike), template, "gpu", product=product)
     for host_gpus in inventory.values():
-        host_gpus.require("fb_memory_usage")
+        host_gpus.require("product_name", "fb_memory_usage")

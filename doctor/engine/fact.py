@@ -38,6 +38,18 @@ class Unreadable(Absent):
         super().__init__(reason)
         self.root_cause, self.by_trial = root_cause, by_trial
 
+    @classmethod
+    def of_each(cls, unread: Mapping[str, str], nothing: str = "") -> Unreadable:
+        """Where no device could be read: one reason for all, or the first with its device. ``nothing``: of none.
+
+        >>> Unreadable.of_each({"eth0": "cut off", "eth1": "no answer"})
+        Unreadable('eth0: cut off (and 1 more)')
+        """
+        part, why = next(iter(unread.items()), ("", nothing))
+        return cls(
+            why if len({*unread.values()}) < 2 else filled("{0}: {1} (and {2} more)", part, why, len(unread) - 1)
+        )
+
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What one command, file or question came to on a host."""

@@ -154,7 +154,7 @@ class EthernetModules(Fact, frozen=True):
         if not by_interface and not unread:
             raise Absent("no network card of 10 Gbit/s with a link has a module that its driver shows")
         if not by_interface:
-            raise Unreadable(next(iter(unread.values())))
+            raise Unreadable.of_each(unread)
         return cls(by_interface=by_interface, unread=unread)
 
 
@@ -357,7 +357,7 @@ class EthernetCounters(Fact, frozen=True):
                 unread[name] = _failure(block).replace("ethtool -m", "ethtool -S")
                 continue
             rows = re.findall(r"^[ \t]{0,16}(\S{1,64}): ([^\r\n]{0,80})\r?$", block.text, re.M | re.ASCII)
-            if dict(rows).get("counters", str(len(rows) - 1)).strip() != str(len(rows) - 1):
+            if dict(rows).get("counters", str(max(0, len(rows) - 1))).strip() != str(len(rows) - 1):
                 unread[name] = filled("ethtool's output was cut off")
                 continue
             pairs = {counter: value.strip() for counter, value in rows if _NAME.fullmatch(counter)}
@@ -371,7 +371,7 @@ class EthernetCounters(Fact, frozen=True):
         if not by_interface and not unread:
             raise Absent("no physical network card with a link and counters of its own")
         if not by_interface:
-            raise Unreadable(next(iter(unread.values())))
+            raise Unreadable.of_each(unread)
         return cls(uptime=float(uptime[1]), by_interface=by_interface, adapters=adapters, unread=unread)
 
 

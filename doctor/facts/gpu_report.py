@@ -31,6 +31,7 @@ _COHERENT = re.compile(r"\bG(?:H|B)[1-9]")
 _UNSOUND = ("Unhealthy", "Limited Capacity", "Degraded", "True", "Yes")
 """Values of the fabric's health (NVML_GPU_FABRIC_HEALTH of nvml.h); sound are Healthy, Full, False and None."""
 _READ = {
+    "product_name": ("product_name",),
     "ecc_errors": ("ecc_errors/volatile/*", "ecc_errors/volatile/double_bit/total", "ecc_errors/*"),
     "repair_pending": ("ecc_errors/channel_repair_pending", "ecc_errors/tpc_repair_pending"),
     "sram_threshold_exceeded": ("ecc_errors/aggregate/sram_threshold_exceeded",),
@@ -59,7 +60,10 @@ _READ = {
 }
 """What is read of a GPU, by the name of the report's element, and where its values stand."""
 _SETTINGS = frozenset(
-    ("power_readings", "clocks_event_reasons", "applications_clocks", "persistence_mode", "compute_mode", "mig_mode")
+    (
+        *("power_readings", "clocks_event_reasons", "applications_clocks", "persistence_mode", "compute_mode"),
+        *("mig_mode", "product_name"),
+    )
 )
 """Elements that some healthy products cannot report: portable ones have no limit of power that can be read."""
 NEEDED = frozenset(_READ.keys() - _SETTINGS)
@@ -72,13 +76,13 @@ _BESIDE = (
 )
 """What no check needs, and every product for servers can read; GeForce cards and fans may fail in it and be well."""
 _FORM = re.compile(
-    r"-?[0-9]{1,18}(?:[.][0-9]{1,9})?(?: ?[A-Za-z%/]{1,8})?|yes|no|true|false|enabled|disabled|active|not active"
-    r"|default|prohibited|exclusive[_ ](?:thread|process)|completed|in progress|not started|(?:un)?healthy|full"
-    r"|limited capacity|degraded|supported",
+    r"(?:-(?=[0-9.]+ ?C$))?[0-9]{1,18}(?:[.][0-9]{1,9})?(?: ?[A-Za-z%/]{1,8})?|yes|no|true|false|enabled"
+    r"|disabled|(?:not )?active|default|prohibited|exclusive[_ ](?:thread|process)|completed|in progress|not started"
+    r"|(?:un)?healthy|full|limited capacity|degraded|supported",
     re.I,
 )
 """Values of `_READ` as all drivers have them; what has another form is not understood."""
-_FREE = frozenset({"gpu_recovery_action", "vbios_version", "uuid"})
+_FREE = frozenset({"product_name", "gpu_recovery_action", "vbios_version", "uuid"})
 """Each text that is there counts."""
 _THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 
@@ -336,8 +340,8 @@ def _text(element: Element | None, path: str) -> str:
 
 
 def _number(element: Element | None, path: str) -> int | None:
-    """The number that an element begins with: ``81559 MiB``, ``16x``, ``-5 C``."""
-    match = re.match(r"(-?[0-9]{1,9})(\.[0-9]+)?\s*([A-Za-z%/]*)$", _text(element, path))
+    """The number that an element begins with: ``81559 MiB``, ``16x``, ``-5 C``: only a temperature is negative."""
+    match = re.match(r"((?:-(?=[0-9.]+ ?C$))?[0-9]{1,9})(\.[0-9]+)?\s*([A-Za-z%/]*)$", _text(element, path))
     return int(match[1]) if match else None
 
 

@@ -102,7 +102,8 @@ def _parse_clocks(text: str) -> tuple[int, list[RunningClock]] | None:
         count = reported_count(label, value) if label.lower() in _CLOCKS else None
         if count is not None:
             values[label.lower()].append(count)
-    chips = [RunningClock(*row) for row in zip(*values.values(), strict=False)]
+    is_whole = len({*map(len, values.values())}) == 1  # else a value of one chip would stand beside another's
+    chips = [RunningClock(*row) for row in zip(*values.values(), strict=True)] if is_whole else []
     return (min(values[_CLOCKS[2]]), chips) if values[_CLOCKS[2]] else None
 
 

@@ -70,6 +70,10 @@ done
 """
 
 
+HCCS_COUNTERS = ("hccs error count", "hccs retry count")
+"""Packets with a wrong checksum, and those that were sent again."""
+
+
 class NpuHccs(Fact, frozen=True):
     """The health of every NPU chip's HCCS links (``npu-smi info -t hccs``).
 
@@ -88,9 +92,9 @@ class NpuHccs(Fact, frozen=True):
     )
 
     health: dict[str, str]
-    """By card and chip, ``0-0``: OK or NOK."""
-    errors: dict[str, int]
-    """CRC errors by card and chip, summed over the links."""
+    """By card and chip, ``0-0``: OK or NOK; a 310P has no such row."""
+    counts: dict[str, dict[str, tuple[int, ...]]] = {}
+    """Of each link since the NPU started, by `HCCS_COUNTERS` and by card and chip."""
     lanes: dict[str, tuple[int, ...]] = {}
     """How many lanes each link uses, by card and chip; empty where the tool does not tell."""
     first_error_lane: dict[str, str] = {}
@@ -101,7 +105,7 @@ class NpuHccs(Fact, frozen=True):
         blocks = tool_blocks(read_npu_smi_text(answer[""], is_one_answer=False), r"\d{1,9} \d{1,4}")
         has_ends = any(block.code is not None for block in blocks)  # records of older releases have none
         health: dict[str, str] = {}
-        errors: dict[str, int] = {}
+        counts: dict[str, dict[str, tuple[int, ...]]] = {name: {} for name in HCCS_COUNTERS}
         lanes: dict[str, tuple[int, ...]] = {}
         first_error_lane: dict[str, str] = {}
         unread: dict[str, str] = {}
@@ -109,12 +113,13 @@ class NpuHccs(Fact, frozen=True):
         for block, problem in zip(blocks, block_problems(blocks), strict=True):
             (card, chip), text = block.name.split(), block.text
             values = dict(labelled_values(text))
-            state = values.get("hccs health status", "")
-            if state in ("OK", "NOK"):
-                health[f"{card}-{chip}"] = state
+            state = values.get("hccs health status")
+            if state in ("OK", "NOK") or (state is None and HCCS_COUNTERS[0] in values):
+                health |= {f"{card}-{chip}": state} if state else {}
                 try:
-                    name = "hccs error count"
-                    errors[f"{card}-{chip}"] = sum(_link_numbers({name: "", **values}, name))
+                    for name in HCCS_COUNTERS:
+                        numbers = _link_numbers({HCCS_COUNTERS[0]: "", **values}, name)
+                        counts[name][f"{card}-{chip}"] = tuple(numbers)
                     lanes[f"{card}-{chip}"] = _used_lanes(values)
                     name = "hccs first error lane"
                     if lane := reported_word(name, values.get(name), "[0-9]{1,3}"):
@@ -131,11 +136,12 @@ class NpuHccs(Fact, frozen=True):
                 unread[filled("NPU card {0} chip {1}", card, chip)] = strip_control_chars(
                     text.strip() or "no answer in 5 s", 120
                 )
-        if unsupported and not (health or unread):
+        is_read = health or any(counts.values())
+        if unsupported and not (is_read or unread):
             raise Absent("npu-smi reports no HCCS links on this product, or in this container")
-        if not health:
-            raise Unreadable(next(iter(unread.values()), "npu-smi info -m: it lists no chip"))
-        return cls(health=health, errors=errors, lanes=lanes, first_error_lane=first_error_lane, unread=unread)
+        if not is_read:
+            raise Unreadable.of_each(unread, "npu-smi info -m: it lists no chip")
+        return cls(health=health, counts=counts, lanes=lanes, first_error_lane=first_error_lane, unread=unread)
 
 
 def _used_lanes(values: dict[str, str]) -> tuple[int, ...]:

@@ -146,9 +146,7 @@ def block_problems(blocks: Sequence[ToolBlock]) -> list[str]:
         lacking = [label for label in usual if label not in present]
         if block.problem or not labelled:
             problems.append(block.problem)
-        elif (
-            chips and ids < chips[0] and (ids or labelled[-1][0] != "Chip Count")
-        ):  # -t board ends with it, and has no ids
+        elif chips and ids < chips[0] and (ids or "Compatibility" not in present):  # -t board has no ids
             problems.append(filled("its answer has {0} of {1} chips", ids, chips[0]))
         elif number in lacked and not lacking:
             problems.append(filled("{0}: {1}", lacked[number][0].partition(" #")[0], LACKED))
@@ -186,7 +184,7 @@ def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[d
         if value is None or problem:
             unread[filled("NPU card {0}", card.card)] = problem or "not understood"
     if not values:
-        raise Unreadable(next(iter(unread.values())))
+        raise Unreadable.of_each(unread)
     return values, unread
 
 

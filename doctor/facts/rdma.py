@@ -33,6 +33,11 @@ ERROR_COUNTERS = (
 """Counters that stand still on a sound network: of InfiniBand, mlx5, bnxt_re (to_retransmits to rx_roce_discards),
 ionic, EFA (unresponsive_ and impaired_), MANA (requester_timeout to total_fatal_error), hns_roce (rx_err_pkt,
 tx_err_pkt) and irdma. Those of irdma for discarded packets and repeated TCP segments grow on a sound network, too."""
+BUSY_COUNTERS = (
+    *("roce_adp_retrans", "np_cnp_sent", "tx_cnp_pkts", "sent_cnps"),
+    *("port_rcv_packets", "rx_pkts", "rx_packets"),
+)
+"""Counters of traffic and congestion: of mlx5, bnxt_re and MANA; last the packets that came."""
 
 
 def _read(*path: str) -> str:
@@ -47,7 +52,7 @@ def _counters(port: str) -> dict[str, int]:
     values = {}
     for folder in ("counters", "hw_counters"):
         for name in _entries(port, folder):
-            if name in ERROR_COUNTERS:
+            if name in ERROR_COUNTERS or name in BUSY_COUNTERS:
                 text = _read(port, folder, name)
                 if text.isdigit():
                     values[name] = int(text)

@@ -98,7 +98,7 @@ class RdmaModules(Fact, frozen=True):
         lacked = lacked_reasons({name: (module.product, _answered(module)) for name, module in active.items()})
         unread |= {name: "mlxlink: " + why for name, why in lacked.items()}
         if not by_device:
-            raise Unreadable(next(iter(unread.values())))
+            raise Unreadable.of_each(unread)
         return cls(by_device=by_device, unread=unread)
 
 

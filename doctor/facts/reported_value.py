@@ -103,7 +103,7 @@ _COMPLAINT = re.compile(
 )
 _STEMS = ("error", "fatal", "fail", "unable", "corrupt", "cannot", "valid", "warn", "respond", "timed out", "refused")
 """Each complaint holds one of them, which is looked for in a sixth of the expression's time."""
-_OF_THE_HOST = re.compile(r"ld\.so|LD_PRELOAD|no version information available|setlocale|cannot change locale", re.I)
+OF_THE_HOST = re.compile(r"ld\.so|LD_PRELOAD|no version information available|setlocale|cannot change locale", re.I)
 _LABEL = re.compile(r"[ \t]{0,80}([A-Za-z][^:\n]{0,60}):(?!\S{0,200}:)(.*)")
 _NUMBER = re.compile(r"[\[ ]*-?[0-9][\w.,%/ \[\]-]{0,60}")
 _SENTENCE = re.compile(
@@ -143,7 +143,7 @@ def complaint(text: str, expected: str = "") -> str:
         return filled("bytes that are no text")
     folded = text.lower()
     for line in text.splitlines() if any(stem in folded for stem in _STEMS) and _COMPLAINT.search(text) else ():
-        if not _COMPLAINT.search(line) or _OF_THE_HOST.search(line) or (expected and re.search(expected, line)):
+        if not _COMPLAINT.search(line) or OF_THE_HOST.search(line) or (expected and re.search(expected, line)):
             continue
         row = _LABEL.fullmatch(line)
         is_answer = row and (

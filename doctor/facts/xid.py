@@ -78,27 +78,31 @@ CATALOG: dict[int, tuple[str, str]] = {
     **dict.fromkeys(LINK_CODES, ("an NVLink error", RESET)),
 }
 _NEW_STATE = re.compile(r"recovery action changed from \S+ \([^)]{0,40}\)\s+to (0x[0-9a-fA-F]{1,4}) \(([^)]{0,40})\)")
-_XID, _SXID, _LOST, _OFF_BUS, _INITIALISATION, _DETECTION, _RESET = (
-    fault_pattern(name)
-    for name in ("xid", "sxid", "gpu-fallen", "gpu-lost", "gpu-init", "nvlink-detection", "gpu-reset-required")
-)
-_UNUSABLE = (
+_XID, _SXID = fault_pattern("xid"), fault_pattern("sxid")
+_OF_WORDS = (
+    ("gpu-fallen", *CATALOG[FALLEN]),
+    ("gpu-lost", *CATALOG[FALLEN]),
+    ("gpu-init", *CATALOG[143]),
     (
-        fault_pattern("gpu-ignored"),
+        "gpu-ignored",
         "the driver does not support the GPU",
         "install the newest driver that supports it: before Turing (P100, V100) release 580, not its open module",
     ),
     (
-        fault_pattern("gpu-region"),
+        "gpu-region",
         "the GPU's memory has no address on the bus",
         "switch on Above 4G Decoding in the host's firmware, or start Linux with pci=realloc",
     ),
     (
-        fault_pattern("gpu-bound"),
+        "gpu-bound",
         "another driver holds the GPU",
         "keep that driver from loading (blacklist it, build the initramfs anew), and restart the host",
     ),
+    ("gpu-memory-lost", "the driver's part for memory (UVM) refuses every program of CUDA", RESTART),
+    ("gpu-reset-required", "the driver refuses a GPU until it is reset", RESET),
+    ("nvlink-detection", "an NVLink was not detected", RESTART),
 )
+"""Messages without a code: the row, what it means, and what to do."""
 
 ECC_CODES = frozenset({48, 94, 95, 140, 171, 172})
 """Of uncorrected errors, which a counter of the GPU keeps until its reset."""
@@ -229,22 +233,10 @@ def _classify(text: str) -> tuple[_Key, str, str, str] | None:
 
 
 def _classify_words(text: str) -> tuple[_Key, str, str, str] | None:
-    """Messages without a code."""
-    lost, off_bus, failed = _LOST.search(text), _OFF_BUS.search(text), _INITIALISATION.search(text)
-    if lost:
-        return ((short_bus(lost["device"]), "", "driver", 0), *CATALOG[FALLEN], "fallen off the bus")
-    if off_bus:
-        return ((short_bus(off_bus["device"] or ""), "", "driver", 0), *CATALOG[FALLEN], "GPU lost from the bus")
-    if failed:
-        key = (short_bus(named_device(failed)), "", "driver", 0)
-        return key, *CATALOG[143], failed[0] if failed["text"] is None else f"RmInitAdapter failed!{failed['text']}"
-    for pattern, meaning, action in _UNUSABLE:
-        if unusable := pattern.search(text):
-            return (short_bus(unusable["device"]), "", "driver", 0), meaning, action, unusable[0].removeprefix("NVRM: ")
-    if _RESET.search(text):
-        return ("", "", "driver", 0), "the driver refuses a GPU until it is reset", RESET, "Reset required"
-    if _DETECTION.search(text):
-        return ("", "", "driver", 0), "an NVLink was not detected", "restart the host", text.partition(": ")[2]
+    for name, meaning, action in _OF_WORDS:
+        if found := fault_pattern(name).search(text):
+            key = (short_bus(named_device(found)), "", "driver", 0)
+            return key, meaning, action, found[0].removeprefix("NVRM: ")
     return None
 
 

@@ -212,3 +212,15 @@ def test_a_gpu_meant_for_a_virtual_machine_is_no_fault() -> None:
         messages(run_check("gpu-xid-logged", {"w1": [log("NVRM: GPU 0000:43:00.0 is already bound to vfio-pci")]}))
         == []
     )
+
+
+UVM = "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover."
+
+
+def test_the_action_that_the_driver_names_itself_and_that_was_not_taken() -> None:
+    """The driver's part for memory refuses all programs, until it is loaded again."""
+    (finding,) = run_check("gpu-xid-logged", {"w1": [log(UVM)]}).findings
+    assert not finding.is_warning and finding.values["action"] == "restart the host"
+    loaded = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023"
+    after = KernelLog(uptime=1e6, lines=(LogLine(9000.0, UVM), LogLine(60.0, loaded)))
+    assert all(finding.is_warning for finding in run_check("gpu-xid-logged", {"w1": [after]}).findings)

@@ -193,3 +193,5 @@ def test_counters_that_were_cut_within_a_card() -> None:
     full, cut = (read_outputs(EthernetCounters, one=Output(out=text.format(f"     counters: {n}\n"))) for n in (1, 2))
     assert full.by_interface == {"eth0": {"rx_crc_errors": 0}} and full.unread == {}
     assert isinstance(cut, Unreadable)
+    empty = text.format("").replace("     rx_crc_errors: 0\n", "")
+    assert isinstance(read_outputs(EthernetCounters, one=Output(out=empty)), Unreadable)

@@ -17,7 +17,7 @@ from doctor.facts.gpu_report import Gpu
 from doctor.facts.kernel_log import KernelLog, LogLine
 from doctor.facts.nvlink import FabricManager, GpuTopology, NvLinkErrors, NvLinks
 from doctor.facts.xid import xid_events
-from tests.checks.gpu_hosts import cards
+from tests.checks.gpu_hosts import H100, cards
 from tests.checks.run_check import Facts, run_check
 from tests.facts.answers import read_outputs
 from tests.facts.gpu_transcripts import ELEMENTS, FAILURES, NVLINKS, TOPOLOGIES, WITHOUT_NVLINK, XIDS
@@ -196,12 +196,24 @@ def test_a_value_that_the_driver_cannot_read_is_never_healthy(elements: str, is_
     assert unknown == expected.get(element, [])
 
 
+def test_a_gpu_without_a_readable_name_is_no_other_product() -> None:
+    names = ("Unknown Error", H100)
+    unread, sound = (Output(out=in_report("").out.replace(">NVIDIA<", f">{name}<")) for name in names)
+    unnamed, named = (read_outputs(GpuInventory, one=output) for output in (unread, sound))
+    outcome = run_check("gpu-product-mixed", {"w1": [unnamed], "w2": [named], "w3": [named]})
+    assert (outcome.findings, list(outcome.unknown)) == ((), [""])
+    (finding,) = run_check("gpu-tool-fails", {"w1": [read_outputs(NvidiaSmi, one=unread), unnamed, cards()]}).findings
+    assert list(finding.values["elements"]) == ["product_name"] and finding.is_warning
+
+
 @pytest.mark.parametrize(
     ("elements", "unknown"),
     [
         ("<ecc_errors><volatile><dram_uncorrectable>12 in 3 banks</dram_uncorrectable></volatile></ecc_errors>", True),
         ("<remapped_rows><remapped_row_failure>Pending (3)</remapped_row_failure></remapped_rows>", True),
         ("<temperature><gpu_temp>hot</gpu_temp></temperature>", True),
+        ("<ecc_errors><volatile><dram_uncorrectable>-3</dram_uncorrectable></volatile></ecc_errors>", True),
+        ("<temperature><gpu_temp>-3 C</gpu_temp><gpu_temp_tlimit>-5 C</gpu_temp_tlimit></temperature>", False),
         ("<fabric><state>Isolated</state></fabric>", True),
         ("<gpu_reset_status><reset_required>Perhaps</reset_required></gpu_reset_status>", True),
         ("<ecc_errors><volatile><dram_uncorrectable>0</dram_uncorrectable></volatile></ecc_errors>", False),

@@ -34,6 +34,7 @@ from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from doctor.facts.hccn.optics import OpticalModule, Optics
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.hccn.tls import TlsSwitches
+from doctor.facts.hccn.traffic import DeviceTrafficClasses
 from doctor.facts.reported_value import OpticalReading
 
 PER_NPU: list[type[Fact]] = [
@@ -130,6 +131,14 @@ def test_one_dead_npu_does_not_hide_the_others() -> None:
 
 def test_tries_that_found_the_tool_busy_are_forgotten() -> None:
     assert learned(DeviceLinks, printed(BUSY + BUSY + "link status: UP\n")).by_npu == {0: "UP"}
+
+
+def test_warnings_of_the_loader_are_no_answer() -> None:
+    """glibc's for each program, where LD_PRELOAD names what is not there."""
+    table = "    dscp      tc\n" + "".join(f"{dscp:8} {dscp // 8:7}\n" for dscp in range(64))
+    loader = "ERROR: ld.so: object '/opt/libx.so' from LD_PRELOAD cannot be preloaded: ignored.\n"
+    plain, warned = (learned(DeviceTrafficClasses, Output(out=table, err=err)) for err in ("", loader))
+    assert warned.by_npu == plain.by_npu and not warned.unread
 
 
 def test_a_tool_that_stays_busy_is_unread() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
 from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses, PortCounters, PortGrowth
-from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
+from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors, RunningClock
 from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import REMEDIES, NpuHealth, fault_levels, judge_health
 from doctor.facts.root_info import HcclRootInfo, read_root_info
@@ -29,6 +29,16 @@ def test_the_rated_clock_is_not_that_of_an_idle_core() -> None:
     assert read_outputs(NpuFrequencies, one=cards(COMMON, COMMON.replace("1800", "1500"))).by_card == {0: 1800, 1: 1500}
 
 
+def test_values_of_two_chips_are_not_mixed() -> None:
+    """The first chip computes at a clock that it does not tell; the second is idle."""
+    chip = "  Chip ID : {0}\n  Aicore Usage Rate(%) : {1}\n  Aicore Freq(MHZ) : 1800\n  Aicore curFreq(MHZ) : {2}\n"
+    running = [
+        read_outputs(NpuFrequencies, one=cards(chip.format(0, 95, first) + chip.format(1, 0, 800))).running
+        for first in ("NA", 1800)
+    ]
+    assert running == [{}, {0: RunningClock(95, 1800, 1800)}]
+
+
 def test_compatibility_of_a_board() -> None:
     board = "        Software Version               : 23.0.5\n        Compatibility                  : NOK\n"
     value = read_outputs(NpuCompatibility, one=cards(board))
@@ -36,6 +46,14 @@ def test_compatibility_of_a_board() -> None:
     assert isinstance(
         read_outputs(NpuCompatibility, one=cards("        Board ID                       : 0x02\n")), Unreadable
     )
+
+
+def test_a_board_with_rows_that_a_newer_tool_has_behind_the_count_of_chips() -> None:
+    board = "  Compatibility                  : OK\n  Chip Count                     : 1\n  Board Colour : 7\n"
+    value = read_outputs(NpuCompatibility, one=cards(board, board))
+    assert (value.by_card, value.unread) == ({0: "OK", 1: "OK"}, {})
+    errors = "  Chip Count : 1\n  TX Error Count : 0\n"  # cut before the chip's id
+    assert read_outputs(NpuPcieErrors, one=cards(errors)).unread
 
 
 def test_pcie_errors_are_summed_over_the_chips() -> None:
@@ -90,10 +108,24 @@ def test_hccs_of_each_chip() -> None:
     ok = "\thccs health status             : OK\n\thccs error count               : [0   2   0]\n"
     out = f"-- 0 0 --\n{ok}-- 0 1 --\n{ok.replace('OK', 'NOK')}-- 1 0 --\nFailed to query\n"
     value = read_outputs(NpuHccs, one=Output(out=out))
-    assert (value.health, value.errors) == ({"0-0": "OK", "0-1": "NOK"}, {"0-0": 2, "0-1": 2})
+    assert value.health == {"0-0": "OK", "0-1": "NOK"}
+    assert value.counts["hccs error count"] == {"0-0": (0, 2, 0), "0-1": (0, 2, 0)}
     assert list(value.unread) == ["NPU card 1 chip 0"]
     other = "-- 0 0 --\nThis device does not support querying hccs.\n"
     assert type(read_outputs(NpuHccs, one=Output(out=other))) is Absent
+
+
+def test_hccs_of_a_310p_which_has_no_state() -> None:
+    """print_npu_310P_hccs_lane_packet_info of npu_info_print_ext.c, github.com/hicann/driver."""
+    counts = "\thccs tx packets                : [77   ]\n\thccs retry count               : [4   ]\n"
+    counts += "\thccs error count               : [6   ]\n"
+    out = "".join(f"-- 0 {chip} --\n{counts}-- exit 0 --\n" for chip in range(2))
+    value = read_outputs(NpuHccs, one=Output(out=out))
+    assert (value.health, value.unread) == ({}, {})
+    assert value.counts == {
+        "hccs error count": {"0-0": (6,), "0-1": (6,)},
+        "hccs retry count": {"0-0": (4,), "0-1": (4,)},
+    }
 
 
 STAT = "packet statistics:\nmac_rx_pfc_pkt_num:4\nroce_rx_err_pkt_num:7\nroce_rx_all_pkt_num:122404\n"

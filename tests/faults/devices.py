@@ -159,6 +159,15 @@ ROWS: list[Row] = [
         expected=4,
     ),
     npu_row(
+        "hccs-unhealthy",
+        f"echo 4100 >{NPU}/6/hccs_errors",
+        clause="has few damaged packets",
+        card=6,
+        link=2,
+        observed=4100,
+        expected="0",
+    ),
+    npu_row(
         "npu-clock-throttled",
         f"echo 95 >{NPU}/2/aicore; echo 800 >{NPU}/2/running",
         card=2,

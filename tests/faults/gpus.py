@@ -467,7 +467,7 @@ ROWS: list[Row] = [
         host=0,
         port="mlx5_1:1",
         counter="link_downed",
-        observed=412,
+        observed={"link_downed": 412},
     ),
     gpu_row(
         "gpu-mig-differs",

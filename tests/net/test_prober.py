@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 from random import Random
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from doctor.net.prober import listener
+from doctor.net.prober import prober as prober_module
 from doctor.net.prober.handshake import CALL_SIZE, CHALLENGE_SIZE, RunKeys
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.socket_loop import SocketLoop
@@ -228,6 +230,22 @@ def test_a_call_that_is_closed_for_want_of_room_or_time_is_noted() -> None:
         third.deadline = 0.0
         loop.expire()  # type: ignore[no-untyped-call]
         assert calls.given_up[2:] == [[listener.port, ports[2]]]
+
+
+def test_calls_of_a_run_before_have_not_arrived_in_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener that is closed leaves calls without an answer behind, and the job's port is the same in each run."""
+
+    def call(port: int) -> list[str]:
+        return ["0:", "0100007F:733C", f"0900007F:{port:04X}", "03"]
+
+    rows, sent = [call(40001)], list[dict[str, object]]()
+    monkeypatch.setattr(prober_module, "socket_rows", lambda pid, kind: rows)
+    own = object.__new__(prober_module.Prober)
+    own.listeners, own.controller = {("::", 29500): None}, SimpleNamespace(send=lambda **words: sent.append(words))
+    own.listen([])
+    rows.append(call(40002))
+    own.send_arrived()
+    assert sent[-1] == {"arrived": [["127.0.0.9", 40002, 29500]]}
 
 
 def test_what_came_while_the_prober_could_not_run_is_not_late() -> None:

@@ -73,7 +73,7 @@ class HccsPings(Fact, frozen=True):
             else:
                 unread[filled("HCCS ping from NPU {0} to {1}", npu, address)] = _failure_reason(text)
         if not pings:
-            raise Unreadable(next(iter(unread.values()), "no NPU was pinged"))
+            raise Unreadable.of_each(unread, "no NPU was pinged")
         return cls(pings=tuple(pings), unread=unread)
 
 

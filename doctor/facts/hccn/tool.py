@@ -13,7 +13,7 @@ from doctor.engine.fact import Absent, Fact, Output, Probe, ProbeAnswer, Unreada
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.npu import NpuInventory
-from doctor.facts.reported_value import require_no_complaint
+from doctor.facts.reported_value import OF_THE_HOST, require_no_complaint
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Fact)
@@ -95,9 +95,8 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
             values[npu] = value
     if values:
         return values, unread
-    if unread and unsupported == len(unread):
-        raise Absent(_summary(unread))
-    raise Unreadable(_summary(unread))
+    why = Unreadable.of_each(unread, "hccn_tool was run for no NPU")
+    raise Absent(*why.args) if unread and unsupported == len(unread) else why
 
 
 def _without_time(output: Output) -> Output:
@@ -182,10 +181,9 @@ def combined_output(output: Output) -> str:
         raise Unreadable(strip_control_chars(unusable_reason(output)))
     if output.code == LOCKED_STATUS and BUSY_TEXT in output.out:
         raise Unreadable("hccn_tool stayed busy: another program holds its lock")
-    lines = f"{output.out}\n{output.err}".splitlines()
-    is_busy = BUSY_TEXT in output.out or BUSY_TEXT in output.err
-    answer_lines = [line for line in lines if line.strip() and not (is_busy and BUSY_TEXT in line)]
-    return "\n".join(answer_lines or [line for line in lines if BUSY_TEXT in line])
+    lines = [line for line in f"{output.out}\n{output.err}".splitlines() if line.strip()]
+    skipped = f"{BUSY_TEXT}|{OF_THE_HOST.pattern}"
+    return "\n".join([line for line in lines if not re.search(skipped, line)] or lines)
 
 
 def known_refusal(text: str) -> Absent | None:
@@ -232,12 +230,3 @@ def single_field(name: str, text: str) -> str:
     """The value on the only line ``name: value``. Raises: ValueError when there is none, or more than one."""
     (value,) = re.findall(rf"(?m)^[ \t]*{name}[ \t]*:(.*)$", text)
     return str(value).strip()
-
-
-def _summary(unread: Mapping[str, str]) -> str:
-    """One reason for all, or the first with its device."""
-    if not unread:
-        return "hccn_tool was run for no NPU"
-    reasons = set(unread.values())
-    part, why = next(iter(unread.items()))
-    return why if len(reasons) == 1 else filled("{0}: {1} (and {2} more)", part, why, len(unread) - 1)

@@ -44,7 +44,7 @@ class Prober(OrderedProgram):
         self.loop = SocketLoop(self.poll)
         token, own_key = (bytes(bytearray.fromhex(request[name])) for name in ("token", "own_key"))
         self.member = RunKeys(request["host"], token, own_key)
-        self.listeners = {}
+        self.listeners, self.earlier = {}, []
         self.waiting, self.in_flight, self.finished = [], 0, []
         self.searches = 0
         self.connecting, self.connect_end = None, 0.0
@@ -97,6 +97,7 @@ class Prober(OrderedProgram):
         for result in results:
             if result[3]:
                 result[4] = owners.get(result[1], {})
+        self.earlier = arrived_calls(self.listeners)  # of a run before, which the kernel keeps for half a minute
         self.controller.send(listening=results)
 
     def connect(self, number, targets, keys, seconds, total, last):
@@ -145,7 +146,7 @@ class Prober(OrderedProgram):
 
     def send_arrived(self):
         """The callers whose SYN has come here, and to whom our answer does not get through."""
-        self.controller.send(arrived=arrived_calls(set(port for _, port in self.listeners)))
+        self.controller.send(arrived=[call for call in arrived_calls(self.listeners) if call not in self.earlier])
 
     def send_given_up(self):
         """The calls that this host has closed before they could prove themselves."""
@@ -234,9 +235,9 @@ def main(request, _program=b""):
     Prober(json.loads(request.decode("ascii"))).serve()
 
 
-def arrived_calls(ports):
-    """[address, its port, port here] of each caller whose SYN came to one of these ports, and no packet after it."""
-    calls = set()
+def arrived_calls(listeners):
+    """[address, its port, port here] of each caller whose SYN came to one of their ports, and no packet after it."""
+    calls, ports = set(), set(port for _, port in listeners)
     for fields in socket_rows(os.getpid(), "tcp"):
         if fields[3] == SYN_RECEIVED and proc_address(fields[1])[1] in ports:
             calls.add((*proc_address(fields[2])[:2], proc_address(fields[1])[1]))

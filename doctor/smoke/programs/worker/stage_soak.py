@@ -34,6 +34,9 @@ MOST_EVENTS = 100_000
 """Of all ranks together."""
 MOST_MEASUREMENTS, MEASURING_SHARE = 8, 0.1
 """Of the pairs, where a collective takes longer than before: how many, and their share of the time."""
+MUCH_SLOWER, SLOW_SECONDS = 5.0, 1.0
+"""Times as long as the quickest that repeats must take for so long, one after the other, for a measurement at once: at
+the end of the interval the link may be as quick as before."""
 KEPT = 30
 """Times of an interval that a rank reports."""
 PIECES = 4
@@ -182,6 +185,10 @@ class SoakIntervals:
         self.reduce: list[float] = []
         self.quickest = math.inf
         """Tenth of an interval's times of all_reduce."""
+        self.quickest_repeat: dict[int, float] = {}
+        """Seconds, by the number of the group."""
+        self.slow_seconds, self.measured_within = 0.0, False
+        """Of the latest repeats; whether the pairs were measured since the interval began."""
         self.measurements, self.measuring = 0, 0.0
         """Of the pairs, and their seconds."""
         self.results, self.wrong = ctx.compared_results, ctx.wrong_results
@@ -214,18 +221,35 @@ class SoakIntervals:
         self.ctx.comm.all_reduce(self.message, test.group)
         self.reduce.append(round(time.perf_counter() - started, 7))
 
+    def repeated(self, group: int, seconds: float, soaked: float) -> None:
+        """After the calls of a group have been repeated once."""
+        quickest = self.quickest_repeat[group] = min(seconds, self.quickest_repeat.get(group, seconds))
+        self.slow_seconds = self.slow_seconds + seconds if seconds > MUCH_SLOWER * quickest else 0.0
+        if not self.measured_within:
+            self.measured_within = self.measure_if(self.slow_seconds > SLOW_SECONDS, soaked)
+
     def finish_interval(self, soaked: float) -> None:
         """Emits it after ``soaked`` seconds; if rank 0 waited longer than before, the pairs show which host is slow."""
         quick = sorted(self.reduce)[(len(self.reduce) - 1) // 10]
         self.quickest = min(self.quickest, quick)
         self.emit()
-        is_slower = quick > SLOW_FACTOR * self.quickest and self.measuring <= MEASURING_SHARE * soaked
-        if has_links(self.ctx) and self.measurements < MOST_MEASUREMENTS and self.ctx.comm.agree(is_slower):
-            self.measurements, self.ctx.soaked_seconds = self.measurements + 1, round(soaked, 3)
-            started = time.monotonic()
-            measure_pairs(self.ctx)
-            self.begin()
-            self.measuring += self.began - started
+        self.measured_within = self.measure_if(quick > SLOW_FACTOR * self.quickest, soaked)
+
+    def measure_if(self, is_slower: bool, soaked: float) -> bool:
+        """Measures the pairs where rank 0 is slower and time is left for it; whether it did, the same on every rank."""
+        ctx, started = self.ctx, time.monotonic()
+        if not has_links(ctx) or self.measurements >= MOST_MEASUREMENTS:
+            return False
+        agreed = ctx.comm.agree(soaked if is_slower and self.measuring <= MEASURING_SHARE * soaked else 0.0)
+        if not agreed:
+            return False
+        self.measurements, ctx.soaked_seconds = self.measurements + 1, round(agreed, 3)
+        results, wrong = ctx.compared_results - self.results, ctx.wrong_results - self.wrong
+        measure_pairs(ctx)
+        self.results, self.wrong = ctx.compared_results - results, ctx.wrong_results - wrong
+        pause = time.monotonic() - started
+        self.began, self.measuring = self.began + pause, self.measuring + pause
+        return True
 
     def emit(self) -> None:
         """The interval that is over; the next one begins."""
@@ -299,8 +323,10 @@ def stage_soak(ctx: RankContext) -> None:
         test = tests[0] if turn % 2 == 0 or len(tests) == 1 else tests[1 + turn // 2 % (len(tests) - 1)]
         turn += 1
         for _ in range(REPEATS):
-            number += 1
+            number, began = number + 1, time.monotonic()
             repeat_calls(test, number, [])
+            now = time.monotonic()
+            intervals.repeated(test.group.number, now - began, now - started)
     intervals.end()
     counts: dict[str, int] = {}
     wrong: dict[str, int] = {}

@@ -225,7 +225,7 @@ class SoakIntervals(SoakIntervals):
         super().finish_interval(soaked)
 
     def repeated(self, group, seconds, soaked):
-        seconds = 1.1 if self.number and not self.measurements else 0.01
+        seconds = 1.1 if self.usual and self.number and not self.measurements else 0.01
         if seconds > 1:
             _is_slow.append(True)
         super().repeated(group, seconds, soaked)

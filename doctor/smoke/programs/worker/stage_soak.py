@@ -35,8 +35,8 @@ MOST_EVENTS = 100_000
 MOST_MEASUREMENTS, MEASURING_SHARE = 8, 0.1
 """Of the pairs, where a collective takes longer than before: how many, and their share of the time."""
 MUCH_SLOWER, SLOW_SECONDS = 5.0, 1.0
-"""Times as long as the quickest that repeats must take for so long, one after the other, for a measurement at once: at
-the end of the interval the link may be as quick as before."""
+"""Times as long as usual that repeats must take for so long, one after the other, for a measurement at once: at the end
+of the interval the link may be as quick as before."""
 KEPT = 30
 """Times of an interval that a rank reports."""
 PIECES = 4
@@ -185,12 +185,10 @@ class SoakIntervals:
         self.reduce: list[float] = []
         self.quickest = math.inf
         """Tenth of an interval's times of all_reduce."""
-        self.quickest_repeat: dict[int, float] = {}
-        """Seconds, by the number of the group."""
-        self.slow_seconds, self.measured_within = 0.0, False
-        """Of the latest repeats; whether the pairs were measured since the interval began."""
-        self.measurements, self.measuring = 0, 0.0
-        """Of the pairs, and their seconds."""
+        self.usual: dict[int, float] = {}
+        """Seconds of a repeat lately, by the number of its group."""
+        self.slow_seconds, self.measurements, self.measuring = 0.0, 0, 0.0
+        """Of the latest repeats; how often the pairs were measured, and the seconds of that."""
         self.results, self.wrong = ctx.compared_results, ctx.wrong_results
         self.factors = pace_factors(ctx)
         self.nbytes = min(1 << 20, ctx.plan["max_bytes"])
@@ -223,33 +221,33 @@ class SoakIntervals:
 
     def repeated(self, group: int, seconds: float, soaked: float) -> None:
         """After the calls of a group have been repeated once."""
-        quickest = self.quickest_repeat[group] = min(seconds, self.quickest_repeat.get(group, seconds))
-        self.slow_seconds = self.slow_seconds + seconds if seconds > MUCH_SLOWER * quickest else 0.0
-        if not self.measured_within:
-            self.measured_within = self.measure_if(self.slow_seconds > SLOW_SECONDS, soaked)
+        usual = self.usual.setdefault(group, seconds)
+        is_slow = seconds > MUCH_SLOWER * usual
+        self.usual[group] = usual if is_slow else 0.9 * usual + 0.1 * seconds
+        self.slow_seconds = self.slow_seconds + seconds if is_slow else 0.0
+        # To measure takes no more time than was lost.
+        self.measure_if(self.slow_seconds > max(SLOW_SECONDS, self.measuring / max(1, self.measurements)), soaked)
 
     def finish_interval(self, soaked: float) -> None:
         """Emits it after ``soaked`` seconds; if rank 0 waited longer than before, the pairs show which host is slow."""
         quick = sorted(self.reduce)[(len(self.reduce) - 1) // 10]
         self.quickest = min(self.quickest, quick)
         self.emit()
-        self.measured_within = self.measure_if(quick > SLOW_FACTOR * self.quickest, soaked)
+        has_time = self.measuring <= MEASURING_SHARE * soaked
+        self.measure_if(has_time and quick > SLOW_FACTOR * self.quickest, soaked)
 
-    def measure_if(self, is_slower: bool, soaked: float) -> bool:
-        """Measures the pairs where rank 0 is slower and time is left for it; whether it did, the same on every rank."""
+    def measure_if(self, is_slower: bool, soaked: float) -> None:
+        """Measures the pairs where rank 0 is slower. All ranks call it."""
         ctx, started = self.ctx, time.monotonic()
-        if not has_links(ctx) or self.measurements >= MOST_MEASUREMENTS:
-            return False
-        agreed = ctx.comm.agree(soaked if is_slower and self.measuring <= MEASURING_SHARE * soaked else 0.0)
-        if not agreed:
-            return False
+        can_measure = has_links(ctx) and self.measurements < MOST_MEASUREMENTS
+        if not can_measure or not (agreed := ctx.comm.agree(soaked if is_slower else 0.0)):
+            return
         self.measurements, ctx.soaked_seconds = self.measurements + 1, round(agreed, 3)
         results, wrong = ctx.compared_results - self.results, ctx.wrong_results - self.wrong
         measure_pairs(ctx)
         self.results, self.wrong = ctx.compared_results - results, ctx.wrong_results - wrong
-        pause = time.monotonic() - started
+        pause, self.slow_seconds = time.monotonic() - started, 0.0
         self.began, self.measuring = self.began + pause, self.measuring + pause
-        return True
 
     def emit(self) -> None:
         """The interval that is over; the next one begins."""

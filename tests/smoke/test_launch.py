@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import queue
 import os
+import queue
 import re
 import signal
 import subprocess

@@ -34,9 +34,9 @@ MOST_EVENTS = 100_000
 """Of all ranks together."""
 MOST_MEASUREMENTS, MEASURING_SHARE = 8, 0.1
 """Of the pairs, where a collective takes longer than before: how many, and their share of the time."""
-MUCH_SLOWER, SLOW_SECONDS = 5.0, 1.0
+MUCH_SLOWER, SLOW_SECONDS, EXCHANGE_SECONDS = 5.0, 1.0, 0.5
 """Times as long as usual that repeats must take for so long, one after the other, for a measurement at once: at the end
-of the interval the link may be as quick as before."""
+of the interval the link may be as quick as before. And what one exchange in each round may take."""
 KEPT = 30
 """Times of an interval that a rank reports."""
 PIECES = 4
@@ -244,7 +244,7 @@ class SoakIntervals:
             return
         self.measurements, ctx.soaked_seconds = self.measurements + 1, round(agreed, 3)
         results, wrong = ctx.compared_results - self.results, ctx.wrong_results - self.wrong
-        measure_pairs(ctx)
+        measure_pairs(ctx, EXCHANGE_SECONDS)
         self.results, self.wrong = ctx.compared_results - results, ctx.wrong_results - wrong
         pause, self.slow_seconds = time.monotonic() - started, 0.0
         self.began, self.measuring = self.began + pause, self.measuring + pause

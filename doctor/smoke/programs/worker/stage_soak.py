@@ -34,7 +34,7 @@ MOST_EVENTS = 100_000
 """Of all ranks together."""
 MOST_MEASUREMENTS, MEASURING_SHARE = 8, 0.1
 """Of the pairs, where a collective takes longer than before: how many, and their share of the time."""
-MUCH_SLOWER, SLOW_SECONDS, EXCHANGE_SECONDS = 5.0, 1.0, 0.5
+MUCH_SLOWER, SLOW_SECONDS, EXCHANGE_SECONDS = 5.0, 1.0, 0.1
 """Times as long as usual that repeats must take for so long, one after the other, for a measurement at once: at the end
 of the interval the link may be as quick as before. And what one exchange in each round may take."""
 KEPT = 30
@@ -266,15 +266,10 @@ class SoakIntervals:
             temperatures=temperatures,
             errors=errors,
         )
-        self.compute, self.reduce = [], []
-        self.begin()
+        self.compute, self.reduce, self.began = [], [], time.monotonic()
+        self.results, self.wrong = ctx.compared_results, ctx.wrong_results
         if self.sensors:
             self.sensors.ask()
-
-    def begin(self) -> None:
-        """Counts from now on."""
-        self.began = time.monotonic()
-        self.results, self.wrong = self.ctx.compared_results, self.ctx.wrong_results
 
     def end(self) -> None:
         """The last interval."""

@@ -15,6 +15,7 @@ from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.cpu_quota import small_file
 from doctor.smoke.programs.worker.collective_test import CollectiveTest
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.group_search import divisions
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.second_round import SECOND_ROUND_SECONDS, repeat_calls, run_second_round
 from doctor.smoke.programs.worker.stage_pace import compute_work, pace_factors, seconds_without_run_queue
@@ -25,8 +26,6 @@ REPEATS = 20
 """Between two decisions whether to go on."""
 SECOND_ROUND_SHARE = 0.5
 """Of the stage's time, for the second round beyond its usual time: what is rare takes long to be seen again."""
-
-
 MINUTE = 60.0
 """Seconds of an interval, where the soak is long enough."""
 FEWEST_INTERVALS, MOST_INTERVALS = 8, 240
@@ -37,11 +36,8 @@ MOST_MEASUREMENTS, MEASURING_SHARE = 8, 0.1
 MUCH_SLOWER, SLOW_SECONDS, EXCHANGE_SECONDS = 5.0, 1.0, 0.1
 """Times as long as usual that repeats must take for so long, one after the other, for a measurement at once: at the end
 of the interval the link may be as quick as before. And what one exchange in each round may take."""
-KEPT = 30
-"""Times of an interval that a rank reports."""
-PIECES = 4
-"""Pieces of work in a turn."""
-
+KEPT, PIECES = 30, 4
+"""Times of an interval that a rank reports; pieces of work in a turn."""
 
 LINK_ERRORS = ("rx_errors", "tx_errors", "rx_crc_errors", "tx_carrier_errors")
 """Of a network card, in /sys/class/net/NIC/statistics: Linux, Documentation/ABI/testing/sysfs-class-net-statistics."""
@@ -277,21 +273,6 @@ class SoakIntervals:
             self.finish_interval(self.ctx.plan["soak"])
         if self.sensors:
             self.sensors.end()
-
-
-def divisions(hosts: list[str]) -> list[list[list[int]]]:
-    """Ways to part the world in two, each of two ranks and more: by a bit of the host's number, or of the rank's.
-
-    Any two hosts are apart in one of them, so that a host which is wrong now and then is found by where it was.
-    """
-    names = list(dict.fromkeys(hosts))
-    numbers = [names.index(host) for host in hosts] if len(names) > 1 else list(range(len(hosts)))
-    pairs = []
-    for bit in range(max(numbers).bit_length()):
-        parts = [[rank for rank, number in enumerate(numbers) if number >> bit & 1 == value] for value in (0, 1)]
-        if min(map(len, parts)) > 1:
-            pairs.append(parts)
-    return pairs
 
 
 def stage_soak(ctx: RankContext) -> None:

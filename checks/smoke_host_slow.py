@@ -37,7 +37,8 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     measured again up to three times within two seconds, with no other pair at work, and have to be slower than other
     pairs each time, by half of the excess at least: a program that keeps a host busy for a moment slows it down, and is
     no fault of the host. With `--for` all is measured again when rank 0's all_reduce takes 1.5 times as long as in the
-    quickest interval before. This verdict can be wrong where a program keeps the host busy for longer. There is no
+    quickest interval before, and while its calls take five times as long as usual. This verdict can be wrong where a
+    program keeps the host busy for longer. There is no
     table of what a network should do: hosts are compared with each other, so a fleet that is slow as a whole is not
     detected, nor is it known which of only two hosts is slow.
     """

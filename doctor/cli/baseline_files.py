@@ -22,14 +22,15 @@ def baseline_path(option: str, path: Path) -> Path:
 
 def named_baseline(option: str, path: Path) -> Baseline:
     """The file's content. Raises: InputError."""
+    place = baseline_path(option, path)
     try:
-        return read_baseline(baseline_path(option, path))
+        return read_baseline(place)
     except OSError as error:
         raise InputError(
-            filled("{0} {1}: {2}; expected a file of --save-baseline", option, path, error.strerror)
+            filled("{0} {1}: {2}; expected a file of --save-baseline", option, place, error.strerror)
         ) from None
     except ValueError as error:
-        raise InputError(filled("{0} {1}: {2}", option, path, error)) from None
+        raise InputError(filled("{0} {1}: {2}", option, place, error)) from None
 
 
 def baseline_or_empty(option: str, path: Path) -> Baseline:

@@ -252,8 +252,7 @@ class ProgramSessions:
 
     def pump(self, seconds: float | None = None) -> None:
         """Takes in what has come, and waits no longer than this for it; keeps the programs alive."""
-        gap, self._turned = _elapsed() - self._turned, _elapsed()
-        self.stood_still = max(self.stood_still, gap)
+        self._note_pause()
         with contextlib.suppress(queue.Empty):
             self._handle(*self._inbox.get(timeout=self.poll_seconds if seconds is None else seconds))
             while True:
@@ -266,6 +265,10 @@ class ProgramSessions:
             self._stayed = now
             for name in self._sessions:
                 self.send_line(name, self._stay_order)
+
+    def _note_pause(self) -> None:
+        gap, self._turned = _elapsed() - self._turned, _elapsed()
+        self.stood_still = max(self.stood_still, gap)
 
     def wait(self, done: Callable[[], bool], deadline: float) -> bool:
         """Until ``done`` or the deadline, by `time.monotonic`. Whether it was done."""
@@ -293,6 +296,7 @@ class ProgramSessions:
 
     def _without_orders(self, lost: ProgramLost) -> ProgramLost:
         """The reason of a program that no order came to, which says nothing against its host."""
+        self._note_pause()  # the wait of this turn may have been the pause
         text = filled("its {0} got no message from doctor for too long, and ended itself", self._program)
         if self.stood_still > STOOD_STILL:
             text = filled("doctor itself stood still for {0} s: {1}", f"{self.stood_still:.0f}", text)

@@ -35,6 +35,7 @@ from tests.smoke.outside_files import FILES
 from tests.smoke.outside_hosts import HOSTS
 from tests.smoke.outside_invented import INVENTED
 from tests.smoke.outside_later import LATER
+from tests.smoke.outside_midrun import MIDRUN
 from tests.smoke.outside_pairs import PAIRS
 from tests.smoke.outside_settings import SETTINGS
 from tests.smoke.outside_sockets import SOCKETS
@@ -44,7 +45,7 @@ from tests.smoke.outside_work import WORK
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FOLDER = "/root/outside"
-CASES = (*EARLIER, *INVENTED, *HOSTS, *PAIRS, *SETTINGS, *FILES, *WORK, *STACK, *ALIKE, *SOCKETS, *LATER)
+CASES = (*EARLIER, *INVENTED, *HOSTS, *PAIRS, *SETTINGS, *FILES, *WORK, *STACK, *ALIKE, *SOCKETS, *LATER, *MIDRUN)
 WRAPPER = f"{FOLDER}/python"
 LEFT = """ls -d /dev/shm/*torch_* /tmp/*/pymp-* /tmp/*/*/pymp-* /tmp/pymp-* /var/tmp/pymp-* 2>/dev/null
 for process in /proc/[0-9]*; do

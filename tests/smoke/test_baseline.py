@@ -14,7 +14,9 @@ from doctor.analysis.outliers.own_past import usual_range
 from doctor.cli.baseline_files import compared_baseline
 from doctor.engine.errors import InputError
 from doctor.engine.smoke_summary import CollectiveSpeed, PairSpeed, RankEnvironment, SmokeSummary
-from doctor.smoke.model import Baseline, SpeedHistory
+from doctor.smoke.model import Baseline, SmokeResult, SmokeRun, SpeedHistory
+from doctor.smoke.plan import PlanHost, SmokeOptions, build_plan
+from doctor.smoke.run import second_measurement
 from doctor.smoke.speed.baseline import (
     MOST_RUNS,
     compare,
@@ -78,6 +80,18 @@ def test_other_products_and_versions_do_not_compare() -> None:
         compared = compare(baseline, speeds_of(other))
         assert compared.compared == 0 and "it has Ascend910B3 with hccl and torch 2.6" in compared.why_not
     assert compare(baseline, speeds_of(summary(torch="2.6.1"))).compared == 4
+
+
+@pytest.mark.parametrize(("device", "is_noted"), [("Ascend910B3", False), ("Ascend910_9391", True)])
+def test_a_run_that_the_baseline_has_no_run_like_says_what_it_has(
+    monkeypatch: pytest.MonkeyPatch, device: str, is_noted: bool
+) -> None:
+    monkeypatch.setattr(second_measurement, "speeds_of_result", lambda _: speeds_of(summary(device=device)))
+    result = SmokeResult(SmokeRun(build_plan({"a": PlanHost(slots=2)}, SmokeOptions(backend="gloo"))), {})
+    options = SmokeOptions(baseline=site(random.Random(3), 6, 0.02))
+    notes = second_measurement.measure_again(result, options, lambda _: pytest.fail("nothing is slow")).run.notes
+    text = f"the baseline has no run of {device} with hccl and torch 2.6: it has Ascend910B3 with hccl and torch 2.6"
+    assert notes == (text,) * is_noted
 
 
 def test_the_latest_runs_are_kept_and_what_both_files_have_is_one_run() -> None:
@@ -159,6 +173,8 @@ def test_the_sites_baseline_is_shown_exported_and_imported(tmp_path: Path) -> No
     (tmp_path / "bad").write_text("{")
     refused = doctor("import", str(tmp_path / "bad"), state=here)
     assert refused.returncode == 78 and len(refused.stderr.strip().splitlines()) == 1
+    (here / "doctor" / "baseline.json").write_text("{")
+    assert f"doctor: show {here}/doctor/baseline.json: " in doctor("show", state=here).stderr
 
 
 def test_a_row_without_a_usable_value_has_no_range() -> None:

@@ -258,6 +258,16 @@ def kind(trouble: Failure | None) -> tuple[str, tuple[int, ...]] | None:
     return (trouble.kind, trouble.culprit_ranks) if trouble else None
 
 
+@pytest.mark.parametrize("counted", [(), (1,), (0, 1)])
+def test_a_rank_whose_counters_are_behind_its_state_does_not_wait_for_itself(counted: tuple[int, ...]) -> None:
+    """An agent reads one after the other, and the rank may begin its next call in between."""
+    table, group = Table(3), P2P_GROUP_BASE + 1
+    for rank in (0, 1):
+        entered = {group: 1} if rank in counted else {}
+        table.put(rank, state="collective", group=group, seq=1, op="all_to_all", stage="pairs", entered=entered)
+    assert table.wait(0.5) is None
+
+
 class TestMismatch:
     @pytest.mark.parametrize(("stage", "culprits"), [("training", (1,)), ("soak", (0, 1))])
     def test_a_call_that_is_new_is_wrong_only_where_all_steps_are_alike(

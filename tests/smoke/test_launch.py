@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -438,6 +439,26 @@ def test_an_agent_that_no_order_reached_says_nothing_against_its_host(
     assert (failure.kind, failure.culprit_ranks) == ("unobserved", named)
     assert failure.text.startswith("doctor itself stood still for") == stood_still
     assert blamed_hosts(run, failure) == (("b",) if named else ())
+
+
+@pytest.mark.parametrize("pause", [0.02, 20.0])
+def test_a_pause_in_the_wait_for_lines_is_known_before_they_are_judged(
+    monkeypatch: pytest.MonkeyPatch, pause: float
+) -> None:
+    """A doctor that is stopped is stopped in this wait, mostly: what came meanwhile is taken in in the same turn."""
+    now = [100.0]
+
+    class Inbox(queue.SimpleQueue[Any]):
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            now[0] += pause
+            return "b", program.ProgramLost("its agent ended", code=LEFT_STATUS)
+
+    monkeypatch.setattr(program, "_elapsed", lambda: now[0])
+    sessions = program.ProgramSessions("agent", {}, "MARKER")
+    sessions._inbox = Inbox()
+    sessions.pump()
+    assert sessions.lost["b"].kind == program.NO_ORDERS
+    assert sessions.lost["b"].text.startswith("doctor itself stood still for 20 s: ") == (pause > 1)
 
 
 @pytest.mark.full

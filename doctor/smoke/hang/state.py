@@ -131,7 +131,10 @@ class RunState(FailureBuilder):
         return tuple(snap.rank for snap in snaps if snap.rank not in absent and not snap.dead)
 
     def entered(self, rank: int, group: int) -> int:
-        return self.snaps[rank].entered.get(group, 0) if rank in self.snaps else 0
+        """The number of its last call; the agent may have read the counters before the state, from one moment on."""
+        snap = self.snaps.get(rank)
+        inside = snap.seq if snap and snap.state == "collective" and snap.group == group else 0
+        return max(inside, snap.entered.get(group, 0)) if snap else 0
 
     def awaited_collective(self, ranks: Iterable[int]) -> Collective | None:
         """The collective in which others wait for these."""

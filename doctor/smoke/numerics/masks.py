@@ -45,8 +45,9 @@ def _disagree(
     against = majority_split(masks, *([ours[1]] if ours else ()))
     draws = {
         name: split
-        for name in used_generators(events.values())
-        if (split := majority_split(draws_by_rank(events, name)))
+        for name in dict.fromkeys(used for event in events.values() for used in event.rng)
+        # 0 where a rank did not use the generator, or has none (no NumPy).
+        if (split := majority_split({rank: event.rng.get(name) or 0 for rank, event in events.items()}))
     }
     if against:
         blamed = _explaining_generators(draws, against)
@@ -151,16 +152,6 @@ def correctly_read_steps(trace: LayoutTrace, wrong: Iterable[Misread]) -> list[d
         {rank: event for rank, event in events.items() if (rank, step) not in elsewhere}
         for step, events in enumerate(trace.steps)
     ]
-
-
-def used_generators(events: Iterable[TrainingStep]) -> list[str]:
-    """The names of all generators that were used."""
-    return list(dict.fromkeys(name for event in events for name in event.rng))
-
-
-def draws_by_rank(events: dict[int, TrainingStep], generator: str) -> dict[int, int]:
-    """What each rank drew; 0 where it did not use the generator, or has none (no NumPy)."""
-    return {rank: event.rng.get(generator) or 0 for rank, event in events.items()}
 
 
 def describe_generators(generators: Sequence[str]) -> str:

@@ -81,7 +81,8 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         members = next((ranks for name, ranks in progress.groups.values() if name == failure.group), ())
         failure = crashed_by_unlike(explain_wrong_size(failure, finished, error, members), plan, progress)
         failure = compared_by_torch(failure, progress)
-    if failure.kind in PRESSED and not _is_an_error(failure):
+    # An error that the rank itself or the kernel gave, such as a port that is taken, comes whatever the load.
+    if failure.kind in PRESSED and (failure.kind, failure.certainty) != ("never-joined", "certain"):
         failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan), len(plan.ranks_by_host))
     if failure.kind == "never-joined":
         failure = _with_taken_address(failure, run) or _with_full_host(failure, run)
@@ -96,11 +97,6 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     if failure.kind in ("network", "budget") and not failure.parts:
         failure = _with_delays(failure, run)
     return _with_logs(failure, progress)
-
-
-def _is_an_error(failure: Failure) -> bool:
-    """An error that the rank itself or the kernel gave, such as a port that is taken, whatever the load."""
-    return failure.kind == "never-joined" and failure.certainty == "certain"
 
 
 def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, HostPressure]:

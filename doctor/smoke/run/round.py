@@ -20,7 +20,7 @@ from doctor.smoke.run.environment_trial import explain_by_environment
 from doctor.smoke.run.mindspore_run import reason_not_run, repeat_with_mindspore
 from doctor.smoke.run.second_measurement import measure_again
 from doctor.smoke.run.supervisor import HostCallback, run_on_agents, smoke
-from doctor.smoke.triage.conduct import RunCells, run_healthy, run_together, screen, with_screening
+from doctor.smoke.triage.conduct import run_healthy, run_together, screen, with_screening
 from doctor.smoke.triage.screening import Cell, needs_screening
 from doctor.transport import Transport
 
@@ -56,14 +56,18 @@ def run_smoke_round(
     on_stage("", 0.0)
     screening = None
 
+    def on(hosts: Cell) -> Callable[..., SmokeResult]:
+        return partial(smoke, {host: reached[host] for host in hosts}, transport, local=local, within=within)
+
     def run(hosts: Cell, settled: SmokeOptions) -> SmokeResult:
-        again = partial(smoke, {host: reached[host] for host in hosts}, transport, local=local, within=within)
-        result = again(settled, on_stage=on_stage)
-        return result if result.stopped else _explained(result, settled, again)
+        result = on(hosts)(settled, on_stage=on_stage)
+        return result if result.stopped else _explained(result, settled, on(hosts))
+
+    def run_cells(cells: Sequence[Cell], of_cells: SmokeOptions) -> list[SmokeResult]:
+        return run_together(cells, lambda cell: on(cell)(of_cells))
 
     try:
         if needs_screening(len(reached), options.cell_size):
-            run_cells = _cell_runner(dict(reached), transport, local, within)
             screening = screen(tuple(reached), options, run_cells, on_stage)
         result = run_healthy(options, screening, run) if screening else run(tuple(reached), options)
     except ValueError as error:
@@ -78,17 +82,6 @@ def run_smoke_round(
     return SmokeRoundResult(
         {**records, **_merged(records, result)}, of_run, _unreached_notes(records), stopped=result.stopped
     )
-
-
-def _cell_runner(slots: Mapping[str, int], transport: Transport, local: bool, within: tuple[str, ...]) -> RunCells:
-    def run_cells(cells: Sequence[Cell], options: SmokeOptions) -> list[SmokeResult]:
-        def run_cell(cell: Cell) -> SmokeResult:
-            hosts = {host: slots[host] for host in cell}
-            return smoke(hosts, transport, options, local=local, within=within)
-
-        return run_together(cells, run_cell)
-
-    return run_cells
 
 
 def run_single_round(

@@ -24,10 +24,14 @@ BUDGET = 60.0
 def measure_again(
     result: SmokeResult, options: SmokeOptions, repeat: Callable[[SmokeOptions], SmokeResult]
 ) -> SmokeResult:
-    """The result with the speeds of a second run, where it is slower than the baseline; else as it is."""
+    """The result with the speeds of a second run, where it is slower than the baseline, or with why none compares."""
     if options.baseline is None or result.stopped or result.run.ended != "complete":
         return result
-    if not compare(options.baseline, speeds_of_result(result)).is_slow:
+    comparison = compare(options.baseline, speeds_of_result(result))
+    if comparison.why_not:
+        notes = (*result.run.notes, comparison.why_not)
+        return msgspec.structs.replace(result, run=msgspec.structs.replace(result.run, notes=notes))
+    if not comparison.is_slow:
         return result
     short = {"stages": STAGES, "budget": min(options.budget, BUDGET), "soak": 0.0, "device_seconds": 0.0}
     try:

@@ -64,18 +64,18 @@ def slow_devices(facts: Mapping[str, SmokeDevices]) -> dict[int, dict[str, Strag
     slow: dict[int, dict[str, Straggler]] = {}
     for (test, model), ranks in work.items():
         copies = model.startswith(ON_CPU) and not test.startswith(PRODUCT)
+        # Programs that had its CPU for longer than the work had its caches and memory, too.
         times = {
-            rank: {number: event.seconds for number, event in attempts.items() if not (copies and is_crowded(event))}
+            rank: {
+                number: event.seconds
+                for number, event in attempts.items()
+                if not (copies and event.waited > sum(event.seconds))
+            }
             for rank, attempts in ranks.items()
         }
         for rank, straggler in find_confirmed_stragglers(by_attempt(times), COPY_ON_CPU if copies else SLOW).items():
             slow.setdefault(rank, {})[test] = straggler
     return {rank: dict(sorted(tests.items(), key=lambda item: -item[1].ratio)) for rank, tests in sorted(slow.items())}
-
-
-def is_crowded(event: DeviceTimes) -> bool:
-    """Whether other programs had its CPU for longer than the work: they had its caches and memory, too."""
-    return event.waited > sum(event.seconds)
 
 
 def rate(event: DeviceTimes) -> float:

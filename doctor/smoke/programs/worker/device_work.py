@@ -73,11 +73,6 @@ class DeviceWork:
         self.amount, self.run, self.is_right, self.fingerprint = amount, run, is_right, fingerprint
 
 
-def matrix_size(ctx: RankContext) -> int:
-    """Rows and columns: a product takes a fraction of a millisecond."""
-    return 256 if ctx.device.type == "cpu" else 4096
-
-
 def multiply(first_factor: torch.Tensor, second_factor: torch.Tensor, out: torch.Tensor) -> None:
     """One product; of int8 in int32."""
     if first_factor.dtype == torch.int8:
@@ -93,7 +88,8 @@ def report_wrong(ctx: RankContext, test: str, comparison: str, wrong: int, compa
 
 def product_work(ctx: RankContext, name: str) -> DeviceWork:
     """Products in one type. Whole numbers first, against their exact product; then numbers of all bits, repeated."""
-    dtype, size = getattr(torch, name), matrix_size(ctx)
+    # Rows and columns: a product takes a fraction of a millisecond.
+    dtype, size = getattr(torch, name), 256 if ctx.device.type == "cpu" else 4096
     out_type = torch.int32 if name == "int8" else dtype
     first = torch.zeros((size, size), dtype=out_type, device=ctx.device)
     again = torch.zeros_like(first)
@@ -146,14 +142,9 @@ def pattern(ctx: RankContext, nbytes: int, rank: int) -> torch.Tensor:
     return block.repeat(max(1, nbytes // 4 // len(block)))
 
 
-def buffer_bytes(ctx: RankContext) -> int:
-    """Of the device's memory: far more than its caches hold."""
-    return 16 << 20 if ctx.device.type == "cpu" else 512 << 20
-
-
 def memory_work(ctx: RankContext) -> DeviceWork:
-    """A copy within the device's memory: each byte is read and written."""
-    source = pattern(ctx, buffer_bytes(ctx), ctx.rank).to(ctx.device)
+    """A copy within the device's memory: each byte is read and written, of far more than its caches hold."""
+    source = pattern(ctx, 16 << 20 if ctx.device.type == "cpu" else 512 << 20, ctx.rank).to(ctx.device)
     target = torch.zeros_like(source)
 
     def run() -> None:

@@ -170,3 +170,18 @@ def examine_hosts(suspects: list[Unit], others: list[Unit], test: TestGroups, re
             result.links.append((suspects[0], suspects[1]))
         else:
             result.unclear += [rank for unit in suspects for rank in unit]
+
+
+def divisions(hosts: list[str]) -> list[list[list[int]]]:
+    """Ways to part the world in two, each of two ranks and more: by a bit of the host's number, or of the rank's.
+
+    Any two hosts are apart in one of them, so that a host which is wrong now and then is found by where it was.
+    """
+    names = list(dict.fromkeys(hosts))
+    numbers = [names.index(host) for host in hosts] if len(names) > 1 else list(range(len(hosts)))
+    pairs = []
+    for bit in range(max(numbers).bit_length()):
+        parts = [[rank for rank, number in enumerate(numbers) if number >> bit & 1 == value] for value in (0, 1)]
+        if min(map(len, parts)) > 1:
+            pairs.append(parts)
+    return pairs

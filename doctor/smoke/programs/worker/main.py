@@ -224,7 +224,8 @@ def main() -> None:
     try:
         load(orders, events)
     except BaseException as error:  # an import can fail in any way, and each has to be reported
-        report_import_error(events, error)
+        text = error_summary(error)
+        events.emit("error", kind=type(error).__name__, text=text, secondary=False, stage="start", trace=[])
         os._exit(IMPORT_ERROR_STATUS)
     if forks:
         fork_ranks(orders, events)
@@ -244,11 +245,6 @@ def check_inherited_files(orders: Orders) -> None:
         )
         os.write(2, text.encode("ascii", "replace"))
         os._exit(CLOSED_FILES_STATUS)
-
-
-def report_import_error(events: EventWriter, error: BaseException) -> None:
-    """Emits the error as that of stage ``start``, for all ranks of this process."""
-    events.emit("error", kind=type(error).__name__, text=error_summary(error), secondary=False, stage="start", trace=[])
 
 
 def error_summary(error: BaseException) -> str:

@@ -240,10 +240,8 @@ class Composed(Trainer):
         stage = PipelineStage(module, self.mesh.pp_rank, self.mesh.pp, self.ctx.device, group=group)
         # Older schedules never divide the sum over micro-batches.
         scale = {"scale_grads": False} if "scale_grads" in inspect.signature(ScheduleGPipe).parameters else {}
-        return ScheduleGPipe(stage, self.micro_batch_count, loss_fn=self.micro_batch_loss, **scale)
-
-    def micro_batch_loss(self, scores: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
-        return mean_loss(scores, goal) / self.micro_batch_count
+        count = self.micro_batch_count
+        return ScheduleGPipe(stage, count, loss_fn=lambda scores, goal: mean_loss(scores, goal) / count, **scale)
 
     def forward_backward(self, inputs: torch.Tensor, dropout_scale: torch.Tensor, goal: torch.Tensor) -> Any:
         if self.mesh.pp == 1:

@@ -42,7 +42,8 @@ def stage_native(ctx: RankContext) -> None:
         for trainer_class in trainers_for(layout):
             trainer, text = make_trainer(ctx, layout, trainer_class)
             losses = []
-            if all_ranks_ready(ctx, trainer is not None) and trainer:
+            # What one pipeline stage lacks, another may not need.
+            if ctx.comm.sum_over_ranks(trainer is None) == 0 and trainer:
                 losses = trainer.losses()
             text = text or ("" if losses else "another rank could not")
             api = trainer_class.api(layout)
@@ -69,11 +70,6 @@ def make_trainer(ctx: RankContext, layout: PlannedLayout, trainer_class: Any) ->
             raise
         line = (str(error).splitlines() or [""])[0][:300]
         return None, f"torch {torch.__version__}: {type(error).__name__}: {line}"
-
-
-def all_ranks_ready(ctx: RankContext, ready: bool) -> bool:
-    """Whether all ranks are: what one pipeline stage lacks, another may not need."""
-    return ctx.comm.sum_over_ranks(0 if ready else 1) == 0
 
 
 STAGE_FUNCTIONS["native"] = stage_native

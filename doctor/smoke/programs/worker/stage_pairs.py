@@ -113,9 +113,11 @@ def random_numbers(seed: int, count: int) -> torch.Tensor:
 
 
 def message_bytes(
-    ctx: RankContext, schedule: Sequence[Sequence[tuple[int, int]]], ranks: Sequence[int], largest: int
+    ctx: RankContext, schedule: Sequence[Sequence[tuple[int, int]]], ranks: Sequence[int], allowed: float
 ) -> int:
     """Bytes of a message that the slowest of the first two rounds' pairs can exchange in all rounds, on every rank.
+
+    ``allowed``: seconds of one exchange in each round.
 
     Agreed upon through the store: a collective that is wrong must not part the ranks.
     """
@@ -126,7 +128,7 @@ def message_bytes(
                 peer = pair[0] if ctx.rank == pair[1] else pair[1]
                 slowest = max(slowest, *time_exchanges(ctx, peer, SAMPLE_BYTES, 1))
     slowest = ctx.comm.agree(max(map(float, ctx.comm.collect(repr(slowest), ranks)), default=slowest))
-    nbytes, allowed = largest, ctx.plan["budget"] / CONFIRMATION_SHARE
+    nbytes = min(1 << 20, ctx.plan["max_bytes"])
     while nbytes > SAMPLE_BYTES and slowest * nbytes / SAMPLE_BYTES * len(schedule) > allowed:
         nbytes //= 2
     return nbytes
@@ -218,14 +220,17 @@ def has_links(ctx: RankContext) -> bool:
     return ctx.device.type != "cpu" or len(set(ctx.hosts)) > 1
 
 
-def measure_pairs(ctx: RankContext) -> None:
-    """Pairs exchange a message, all pairs of a round at once; then the slow ones again, each alone, beside others."""
+def measure_pairs(ctx: RankContext, allowed: float = math.inf) -> None:
+    """Pairs exchange a message, all pairs of a round at once; then the slow ones again, each alone, beside others.
+
+    ``allowed``: seconds that one exchange in each round may take; of slow ones the messages are smaller.
+    """
     ranks = paired_ranks(ctx)
     rounds = round_robin(len(ranks), ctx.plan["seed"])
     schedule = [
         [pair for low, high in pairs if ctx.comm.can_form(pair := (ranks[low], ranks[high]))] for pairs in rounds
     ]
-    nbytes = message_bytes(ctx, schedule, ranks, min(1 << 20, ctx.plan["max_bytes"]))
+    nbytes = message_bytes(ctx, schedule, ranks, min(allowed, ctx.plan["budget"] / CONFIRMATION_SHARE))
     fastest = [0.0] * len(schedule)
     for round_number, pairs in enumerate(schedule):
         for pair in pairs:

@@ -15,6 +15,7 @@ from doctor.remote.runtime.host_texts import filled
 from doctor.smoke.programs.cpu_quota import small_file
 from doctor.smoke.programs.worker.collective_test import CollectiveTest
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.group_search import divisions
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.second_round import SECOND_ROUND_SECONDS, repeat_calls, run_second_round
 from doctor.smoke.programs.worker.stage_pace import compute_work, pace_factors, seconds_without_run_queue
@@ -25,8 +26,6 @@ REPEATS = 20
 """Between two decisions whether to go on."""
 SECOND_ROUND_SHARE = 0.5
 """Of the stage's time, for the second round beyond its usual time: what is rare takes long to be seen again."""
-
-
 MINUTE = 60.0
 """Seconds of an interval, where the soak is long enough."""
 FEWEST_INTERVALS, MOST_INTERVALS = 8, 240
@@ -34,11 +33,11 @@ MOST_EVENTS = 100_000
 """Of all ranks together."""
 MOST_MEASUREMENTS, MEASURING_SHARE = 8, 0.1
 """Of the pairs, where a collective takes longer than before: how many, and their share of the time."""
-KEPT = 30
-"""Times of an interval that a rank reports."""
-PIECES = 4
-"""Pieces of work in a turn."""
-
+MUCH_SLOWER, SLOW_SECONDS, EXCHANGE_SECONDS = 5.0, 1.0, 0.1
+"""Times as long as usual that repeats must take for so long, one after the other, for a measurement at once: at the end
+of the interval the link may be as quick as before. And what one exchange in each round may take."""
+KEPT, PIECES = 30, 4
+"""Times of an interval that a rank reports; pieces of work in a turn."""
 
 LINK_ERRORS = ("rx_errors", "tx_errors", "rx_crc_errors", "tx_carrier_errors")
 """Of a network card, in /sys/class/net/NIC/statistics: Linux, Documentation/ABI/testing/sysfs-class-net-statistics."""
@@ -182,8 +181,10 @@ class SoakIntervals:
         self.reduce: list[float] = []
         self.quickest = math.inf
         """Tenth of an interval's times of all_reduce."""
-        self.measurements, self.measuring = 0, 0.0
-        """Of the pairs, and their seconds."""
+        self.usual: dict[int, float] = {}
+        """Seconds of a repeat lately, by the number of its group."""
+        self.slow_seconds, self.measurements, self.measuring = 0.0, 0, 0.0
+        """Of the latest repeats; how often the pairs were measured, and the seconds of that."""
         self.results, self.wrong = ctx.compared_results, ctx.wrong_results
         self.factors = pace_factors(ctx)
         self.nbytes = min(1 << 20, ctx.plan["max_bytes"])
@@ -214,18 +215,35 @@ class SoakIntervals:
         self.ctx.comm.all_reduce(self.message, test.group)
         self.reduce.append(round(time.perf_counter() - started, 7))
 
+    def repeated(self, group: int, seconds: float, soaked: float) -> None:
+        """After the calls of a group have been repeated once."""
+        usual = self.usual.setdefault(group, seconds)
+        is_slow = seconds > MUCH_SLOWER * usual
+        self.usual[group] = usual if is_slow else 0.9 * usual + 0.1 * seconds
+        self.slow_seconds = self.slow_seconds + seconds if is_slow else 0.0
+        # To measure takes no more time than was lost.
+        self.measure_if(self.slow_seconds > max(SLOW_SECONDS, self.measuring / max(1, self.measurements)), soaked)
+
     def finish_interval(self, soaked: float) -> None:
         """Emits it after ``soaked`` seconds; if rank 0 waited longer than before, the pairs show which host is slow."""
         quick = sorted(self.reduce)[(len(self.reduce) - 1) // 10]
         self.quickest = min(self.quickest, quick)
         self.emit()
-        is_slower = quick > SLOW_FACTOR * self.quickest and self.measuring <= MEASURING_SHARE * soaked
-        if has_links(self.ctx) and self.measurements < MOST_MEASUREMENTS and self.ctx.comm.agree(is_slower):
-            self.measurements, self.ctx.soaked_seconds = self.measurements + 1, round(soaked, 3)
-            started = time.monotonic()
-            measure_pairs(self.ctx)
-            self.begin()
-            self.measuring += self.began - started
+        has_time = self.measuring <= MEASURING_SHARE * soaked
+        self.measure_if(has_time and quick > SLOW_FACTOR * self.quickest, soaked)
+
+    def measure_if(self, is_slower: bool, soaked: float) -> None:
+        """Measures the pairs where rank 0 is slower. All ranks call it."""
+        ctx, started = self.ctx, time.monotonic()
+        can_measure = has_links(ctx) and self.measurements < MOST_MEASUREMENTS
+        if not can_measure or not (agreed := ctx.comm.agree(soaked if is_slower else 0.0)):
+            return
+        self.measurements, ctx.soaked_seconds = self.measurements + 1, round(agreed, 3)
+        results, wrong = ctx.compared_results - self.results, ctx.wrong_results - self.wrong
+        measure_pairs(ctx, EXCHANGE_SECONDS)
+        self.results, self.wrong = ctx.compared_results - results, ctx.wrong_results - wrong
+        pause, self.slow_seconds = time.monotonic() - started, 0.0
+        self.began, self.measuring = self.began + pause, self.measuring + pause
 
     def emit(self) -> None:
         """The interval that is over; the next one begins."""
@@ -244,15 +262,10 @@ class SoakIntervals:
             temperatures=temperatures,
             errors=errors,
         )
-        self.compute, self.reduce = [], []
-        self.begin()
+        self.compute, self.reduce, self.began = [], [], time.monotonic()
+        self.results, self.wrong = ctx.compared_results, ctx.wrong_results
         if self.sensors:
             self.sensors.ask()
-
-    def begin(self) -> None:
-        """Counts from now on."""
-        self.began = time.monotonic()
-        self.results, self.wrong = self.ctx.compared_results, self.ctx.wrong_results
 
     def end(self) -> None:
         """The last interval."""
@@ -260,21 +273,6 @@ class SoakIntervals:
             self.finish_interval(self.ctx.plan["soak"])
         if self.sensors:
             self.sensors.end()
-
-
-def divisions(hosts: list[str]) -> list[list[list[int]]]:
-    """Ways to part the world in two, each of two ranks and more: by a bit of the host's number, or of the rank's.
-
-    Any two hosts are apart in one of them, so that a host which is wrong now and then is found by where it was.
-    """
-    names = list(dict.fromkeys(hosts))
-    numbers = [names.index(host) for host in hosts] if len(names) > 1 else list(range(len(hosts)))
-    pairs = []
-    for bit in range(max(numbers).bit_length()):
-        parts = [[rank for rank, number in enumerate(numbers) if number >> bit & 1 == value] for value in (0, 1)]
-        if min(map(len, parts)) > 1:
-            pairs.append(parts)
-    return pairs
 
 
 def stage_soak(ctx: RankContext) -> None:
@@ -299,8 +297,10 @@ def stage_soak(ctx: RankContext) -> None:
         test = tests[0] if turn % 2 == 0 or len(tests) == 1 else tests[1 + turn // 2 % (len(tests) - 1)]
         turn += 1
         for _ in range(REPEATS):
-            number += 1
+            number, began = number + 1, time.monotonic()
             repeat_calls(test, number, [])
+            now = time.monotonic()
+            intervals.repeated(test.group.number, now - began, now - started)
     intervals.end()
     counts: dict[str, int] = {}
     wrong: dict[str, int] = {}

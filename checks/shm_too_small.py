@@ -18,7 +18,8 @@ def shm_too_small(
     When it is full: "No space left on device", or a plain bus error in a worker.
 
     ## What to do
-    On {host}: `mount -o remount,size=50% /dev/shm`.
+    - Too small: On {host}: `mount -o remount,size=50% /dev/shm`.
+    - Missing: On {host}: `mkdir -m 1777 /dev/shm && mount -t tmpfs -o mode=1777,size=50% tmpfs /dev/shm`.
 
     ## In a container
     Start the container of {host} again with `docker run --shm-size=32g`, or with `--ipc=host`. In Kubernetes, Volcano
@@ -28,8 +29,11 @@ def shm_too_small(
     No vendor names a minimum. Required are 1 GiB, the smallest value in Huawei's published container examples
     (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of 32 MiB
     each. It is a warning above 64 MiB, and an error below: 4 loader workers with batches of 32 MiB end at 64 MiB
-    (measured with PyTorch 2.13). shm-docker-default reports the default of a container.
+    (measured with PyTorch 2.13). Without the folder each loader worker ends with "No such file or directory", which is
+    an error (measured alike; shm_open(3) and sem_overview(7) name the folder). shm-docker-default reports the default of a container.
     """
+    if not shm.there:
+        yield Finding("there is no /dev/shm", case="Missing")
     ranks = host_rank_count(launch, accelerator_count(npus, gpus))
     required = required_shm(ranks)
     if shm.size < required and shm.limited and not shm.is_container_default:
@@ -38,4 +42,5 @@ def shm_too_small(
             observed=bytes_text(shm.size),
             expected=bytes_text(required),
             ranks=ranks,
+            case="Too small",
         ).as_warning(shm.size > max(CONTAINER_DEFAULT_SHM))

@@ -74,13 +74,13 @@ class SharedMemory(Fact, frozen=True):
     """Bytes; 0 stands for a /dev/shm without a limit of its own."""
     free: int
     """Bytes."""
+    there: bool = True
+    """Whether the folder exists; without it ``size`` is 0."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SharedMemory:
         data = answer.json()
-        if not data["there"]:
-            raise Absent("there is no /dev/shm")
-        return msgspec.convert({key: data[key] for key in ("size", "free")}, cls)
+        return msgspec.convert(data if data["there"] else {"size": 0, "free": 0, **data}, cls)
 
     @property
     def limited(self) -> bool:
@@ -99,6 +99,8 @@ def list_idle_segments(arguments: ProbeArguments) -> dict:  # type: ignore[type-
     numbers = [text for text in os.uname().release.replace("-", ".").replace("+", ".").split(".")[:2] if text.isdigit()]
     if len(numbers) < 2 or (int(numbers[0]), int(numbers[1])) < (5, 3):
         return {"release": os.uname().release}
+    if not os.path.isdir("/dev/shm"):
+        return {"there": False}
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     files, untold = [], 0
     # shm_open makes objects in /dev/shm itself. A folder there is its owner's, who may turn it into a link at any time.
@@ -187,6 +189,8 @@ class IdleSegments(Fact, frozen=True):
             raise Absent(
                 filled("Linux {0} cannot show who uses a file in /dev/shm; Linux 5.3 and later can", data["release"])
             )
+        if not data.get("there", True):
+            raise Absent("there is no /dev/shm")
         listed = msgspec.convert(data["files"], list[Segment])
         living = set(msgspec.convert(data.get("living", []), list[str]))
         files = [segment for segment in listed if _is_left_by_job(segment.path, living)]

@@ -3,8 +3,9 @@ import pytest
 from doctor.engine.fact import Fact
 from doctor.engine.quantities import GIB, MIB
 from doctor.facts.gpu import GpuCards
+from doctor.facts.memory import SharedMemory
 from tests.checks.npus import npus
-from tests.checks.run_check import job, messages, run_check
+from tests.checks.run_check import advice, job, messages, run_check
 from tests.checks.shm import shm
 
 NAME = "shm-too-small"
@@ -46,3 +47,10 @@ def test_less_than_the_default_of_a_container_is_an_error() -> None:
 
 def test_the_default_of_podman_is_left_to_the_other_check() -> None:
     assert messages(run_check(NAME, {"a": [shm(64_000 << 10)]})) == []
+
+
+def test_without_the_folder_loader_workers_end() -> None:
+    outcome = run_check(NAME, {"a": [SharedMemory(size=0, free=0, there=False)], "b": [shm(0)]})
+    assert messages(outcome) == [("a", "there is no /dev/shm")]
+    assert outcome.found_severity.value == "error"
+    assert "mkdir -m 1777 /dev/shm" in advice(NAME, outcome)

@@ -62,7 +62,9 @@ class DigestCollection:
     @property
     def sampled(self) -> bool:
         """Whether the present step is digested."""
-        return not self.ended and (self.step < self.first or (self.every > 0 and self.step % self.every == 0))
+        step, every = self.step, self.every
+        is_later = step % every == 0 if every > 0 else every < 0 and step > 8 and not step & (step - 1)
+        return not self.ended and (step < self.first or is_later)
 
     def guard(self, call: Callable[..., None], *arguments: Any) -> None:
         """Calls; what it raises is written, and after many failures nothing is called any more."""
@@ -438,7 +440,7 @@ class CallbackChannel(Channel):
 
 
 def install(torch: Any, record: Callable[..., None] | None, first: int, every: int) -> bool:
-    """Installs the hooks: digests of the first N steps, then of every Mth. Example: ``10, 100``."""
+    """Installs the hooks: digests of the first N steps, then of every Mth. Example: ``10, 100``; ``3, -1``."""
     out = channel() or (CallbackChannel(record) if record else None)
     if out is None:
         return False

@@ -49,8 +49,8 @@ class LogSearch:
                 self.unmatched.append(pattern)
 
     def newest_first(self):
-        """The files as (path, status)."""
-        return sorted(self.files.values(), key=lambda item: (-item[1].st_mtime, item[0]))
+        """The files as (path, status); empty ones last, as many of them would leave no place for logs."""
+        return sorted(self.files.values(), key=lambda item: (not item[1].st_size, -item[1].st_mtime, item[0]))
 
     def expanded(self, pattern):
         pattern = os.path.expanduser(pattern)

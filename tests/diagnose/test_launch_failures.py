@@ -113,3 +113,20 @@ def test_a_failure_behind_the_label_of_srun_is_of_that_task_and_without_a_label_
     assert (cause.signature, [culprit.rank for culprit in cause.culprits]) == ("slurm-plugin-failed", [22])
     (cause,) = logs(job=line).causes
     assert not cause.culprits
+
+
+@pytest.mark.parametrize("label", ["", "0: ", "3: "])
+def test_the_label_of_srun_before_torchruns_list_is_that_of_its_agent(label: str) -> None:
+    rows = (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2026-11-20_12:00:46",
+        "  host      : n1",
+        "  rank      : 1 (local_rank: 1)",
+        "  exitcode  : -11 (pid: 4711)",
+        "  error_file: <N/A>",
+        "  traceback : Signal 11 (SIGSEGV) received by PID 4711",
+    )
+    diagnosis = logs(job="".join(f"{label}{row}\n" for row in rows))
+    assert [(c.signature, [who.rank for who in c.culprits]) for c in diagnosis.causes] == [("torch-signal-segv", [1])]

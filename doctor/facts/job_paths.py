@@ -274,8 +274,9 @@ def _state_of_input(path: str) -> tuple[str, str]:
     if not stat.S_ISREG(info.st_mode):
         return "special", ""
     tensors = _tensors_in(path, info.st_size) if path.endswith((".pt", ".pth", ".bin", ".ckpt", ".safetensors")) else ""
-    state = "damaged" if tensors == "damaged" else "there" if info.st_size else "empty"
-    return state, "file of " + str(info.st_size) + " bytes" + tensors.replace("damaged", "")
+    if tensors and tensors != "damaged":
+        return "there", "file of " + str(info.st_size) + " bytes, tensors " + tensors
+    return tensors or ("there" if info.st_size else "empty"), "file of " + str(info.st_size) + " bytes"
 
 
 def _tensors_in(path: str, size: int) -> str:
@@ -313,7 +314,7 @@ def _tensors_in(path: str, size: int) -> str:
                 return ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, zipfile.BadZipFile):
         return ""
-    return ", tensors {:08x}".format(zlib.crc32(text))
+    return "{:08x}".format(zlib.crc32(text))
 
 
 _UNUSABLE = ("without interpreter", "text", "broken", "shadowed")

@@ -39,7 +39,7 @@ def exited_silently(case: Case) -> list[Cause]:
         summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, code)
         signature = "torch-signal-segv" if code == str(ABORTED) else "worker-exited"
         if event.signature == CHILD_FAILED:
-            signature, summary = CHILD_FAILED, filled("{0} ended as a process failed that it had started", culprit.name)
+            signature, summary = CHILD_FAILED, filled("{0} ended because a process of its own failed", culprit.name)
         causes.append(Cause(signature, "named by the launcher", "likely", (culprit,), summary, (event,)))
     return causes
 

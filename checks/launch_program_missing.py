@@ -57,9 +57,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
       --mkpath {holder}:<folder>/ <folder>/`; of a package, `python3 -m pip install <package>`.
     - No module: install the package that has it, `python3 -m pip install <package>`, or name the folder that holds it:
       `export PYTHONPATH=<folder>`.
-    - Definition: on {host}, `cd {folder} && python3 -c "import {module}; print({module}.__file__)"` prints the file that
-      Python takes for this module and that lacks the name. Copy the right one there, or correct the import. A folder
-      {module} hides a file {module}.py: `mv {module} {module}.unused`.
+    - Definition: on {host}, `cd {folder} && python3 -c "import {module}; print({module}.__file__)"` prints the file
+      that Python takes for this module and that lacks the name. Copy the right one there, or correct the import. A
+      folder {module} hides a file {module}.py: `mv {module} {module}.unused`.
     - Command: a shell of {host} does not find {path}. `command -v {path}` on {holder} prints where it is: install it on
       {host}, too, and add its folder to the PATH at the top of ~/.bashrc: `export PATH=<folder>:$PATH`.
     - Mode: on {host}, `chmod +x {path}`.
@@ -88,9 +88,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     What an option such as --data, --resume or --tokenizer names by a path is looked for, and whether what one such as
     --output-dir names can be written: an error where fewer than half of the hosts lack it, as a program may need it on
     its first rank alone; what no host has is a warning, as a program may make or ignore it. Where the program loads the
-    file on each rank (`torch.load(args.resume)`, with no test but that it is given), it is an error on any host. So is a
-    checkpoint of torch or safetensors that was cut off. A name that the program imports first from a module beside it
-    is looked for in that module's text.
+    file on each rank (`torch.load(args.resume)`, with no test but that it is given), it is an error on any host. A
+    checkpoint of torch or safetensors that was cut off counts as one that cannot be read. A name that the program
+    imports first from a module beside it is looked for in that module's text.
     A module is looked for where torchrun or python starts it in this folder; on other hosts where srun starts all
     ranks, or mpirun a Python whose path the line names; and what the program imports first, by the interpreter that
     this shell finds for the line, which imports none of it; where PYTHONPATH is set, which a login may lack, under srun

@@ -280,7 +280,7 @@ def _state_of_input(path: str) -> tuple[str, str]:
 
 
 def _tensors_in(path: str, size: int) -> str:
-    """Of a checkpoint, what its table says of its tensors; damaged: its end is missing; empty: it is of another kind."""
+    """A checksum of the tensors that a checkpoint lists; damaged: its end is missing; empty: it is of another kind."""
     import json
     import zipfile
     import zlib
@@ -301,20 +301,16 @@ def _tensors_in(path: str, size: int) -> str:
                 with zipfile.ZipFile(file) as archive:
                     rows = [(entry.filename.partition("/")[2], entry.file_size) for entry in archive.infolist()]
                 text = repr(sorted(row for row in rows if row[0].startswith("data/"))).encode()
-            elif path.endswith(".safetensors") and len(head) == 9:
-                length = int.from_bytes(head[:8], "little")
-                if length > 1 << 23:
-                    return ""
+            else:
+                length = int.from_bytes(head[:8], "little") if path.endswith(".safetensors") else size
                 file.seek(8)
-                text = file.read(length)
+                text = file.read(length) if length < min(size, 1 << 23) else b""
                 ends = [part["data_offsets"][1] for part in json.loads(text.decode()).values() if "dtype" in part]
                 if 8 + length + max(ends, default=0) > size:
                     return "damaged"
-            else:
-                return ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, zipfile.BadZipFile):
         return ""
-    return "{:08x}".format(zlib.crc32(text))
+    return f"{zlib.crc32(text):08x}"
 
 
 _UNUSABLE = ("without interpreter", "text", "broken", "shadowed")
@@ -392,9 +388,7 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
         del files[name]
         own = os.path.join(os.path.dirname(path) or arguments["module"][2], name)
         texts[own] = _code_checksum(own)
-    loads = [name for name in files if files[name] == "loads"]
-    for name in loads:
-        del files[name]
+    loads = [name for name in list(files) if files[name] == "loads" and files.pop(name)]
     _add_data(arguments, files, texts)
     answer: dict[str, object] = {"path": path, "state": state, "files": files, "texts": texts, "loads": loads}
     if arguments.get("counts_gpus"):

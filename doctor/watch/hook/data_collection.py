@@ -31,6 +31,7 @@ from .step_records import emit_entries, fills_states, initial_values, updated_va
 
 MAX_INPUTS = 32
 MAX_FAILURES = 10
+LATER = frozenset(4**power for power in range(2, 20))
 SAMPLES = 64
 """Elements of each input that are compared one by one, evenly spread: how alike two inputs are that are not equal."""
 
@@ -63,7 +64,7 @@ class DigestCollection:
     def sampled(self) -> bool:
         """Whether the present step is digested."""
         step, every = self.step, self.every
-        is_later = step % every == 0 if every > 0 else every < 0 and step > 8 and not step & (step - 1)
+        is_later = step % every == 0 if every > 0 else every < 0 and step in LATER
         return not self.ended and (step < self.first or is_later)
 
     def guard(self, call: Callable[..., None], *arguments: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 SCHEDULE = "DOCTOR_WATCH_DATA"
 """The environment variable with the steps that are digested: ``10,100`` is the first 10 and every 100th; without an
-interval, the first 10 and then 16, 32, 64, ..."""
+interval, the first 10 and then 16, 64, 256, ..."""
 _PACKAGE = "_doctor_watch_hook"
 
 
@@ -50,7 +50,7 @@ def _report(record: Callable[..., None] | None, text: str) -> None:
 
 
 def parse_schedule(text: str) -> tuple[int, int] | None:
-    """First steps and interval, from ``10,100`` or ``10``; None for anything else. Interval 0: none; -1: it doubles."""
+    """First steps and interval, from ``10,100`` or ``10``; None for anything else. Interval 0: none; -1: it grows."""
     numbers = text.split(",")
     if not 1 <= len(numbers) <= 2 or not all(number.strip().isdigit() and len(number) < 10 for number in numbers):
         return None

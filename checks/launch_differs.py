@@ -22,6 +22,7 @@ IN_FILES = (
     "`sed -i '/^{0}=/d' /etc/nccl.conf`."
 )
 PACKAGE = "/__init__.py"
+TENSORS = ", tensors "
 HIDDEN = "Where the file of {0}, {1}, is right, on each host that has the folder beside it: `mv {2} {2}.unused`."
 
 
@@ -55,7 +56,8 @@ def launch_differs(
     can, and the variables of communication that a host's shell sets for torchrun, mpirun or pdsh outside of a
     scheduler, where the shell that runs doctor does not set them. A program and the modules beside it
     are compared without comments and empty lines; it is a warning, as some lines matter to no rank. So is a file that
-    the launch line names as data, of another size than on most hosts. What a launch line computes is seen where a shell
+    the launch line names as data, of another size than on most hosts; an error where it is a checkpoint with other
+    tensors that each rank loads. What a launch line computes is seen where a shell
     on each host does it: bash(1), HOSTNAME and RANDOM. On the master itself the address may be localhost, as the
     PyTorch operator of Kubernetes sets it.
     """
@@ -87,7 +89,8 @@ def launch_differs(
     for host, path, text in texts:  # `import model` takes the folder model, where that has an __init__.py
         by_module[path.replace(PACKAGE, ".py")][host] = path, text
     for _, codes in sorted(by_module.items()):
-        yield from _programs(codes)
+        is_loaded = all(hosts[host].each_rank_loads(path, launch.launch_line) for host, (path, _) in codes.items())
+        yield from _programs(codes, is_loaded=is_loaded)
     environs = {host: launch.environ_of(host) for host in {**launch.env_by_host, **launch.files, **launch.shells}}
     if not launch.env_by_host and not any((*launch.files.values(), *launch.shells.values())):
         if sum(bool(own.texts) for own in hosts.values()) > 1:
@@ -105,14 +108,15 @@ def launch_differs(
             yield from _findings(variable, hosts_by_value, in_files)
 
 
-def _programs(codes: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
+def _programs(codes: Mapping[str, tuple[str, str]], *, is_loaded: bool) -> Iterator[Finding]:
     """The hosts whose file is not that of most; all of them at a tie. Data may be divided among hosts by design.
 
-    ``codes``: path and content by host.
+    ``codes``: path and content by host. ``is_loaded``: by each rank, so that other tensors do not fit the model.
     """
     parts = split(codes, codes.__getitem__)
     is_code = any(path.endswith(".py") for path, _ in codes.values())
-    if parts is None or not (is_code or 2 * len(parts.differing) < len(codes)):
+    has_other_tensors = len({text.partition(TENSORS)[2] for _, text in codes.values()} - {""}) > 1
+    if parts is None or not (is_code or 2 * len(parts.differing) < len(codes) or (is_loaded and has_other_tensors)):
         return
     holder = parts.norm
     path = codes[holder][0]
@@ -146,7 +150,7 @@ def _programs(codes: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
             holder,
             *[shlex.quote(path)] * 2,
         ),
-    ).as_warning()
+    ).as_warning(not (is_loaded and has_other_tensors))
 
 
 def _normalized(variable: str, value: str) -> str:

@@ -19,6 +19,7 @@ _LACKING = {
     "refused": "not readable for this user",
     "special": "neither a file nor a folder",
     "empty": "an empty file",
+    "damaged": "a checkpoint without its end",
     "closed": "no place that can be made or written to",
 }
 """By the state, what is said of it."""
@@ -56,6 +57,9 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
       --mkpath {holder}:<folder>/ <folder>/`; of a package, `python3 -m pip install <package>`.
     - No module: install the package that has it, `python3 -m pip install <package>`, or name the folder that holds it:
       `export PYTHONPATH=<folder>`.
+    - Definition: on {host}, `cd {folder} && python3 -c "import {module}; print({module}.__file__)"` prints the file
+      that Python takes for this module and that lacks the name. Copy the right one there, or correct the import. A
+      folder {module} hides a file {module}.py: `mv {module} {module}.unused`.
     - Command: a shell of {host} does not find {path}. `command -v {path}` on {holder} prints where it is: install it on
       {host}, too, and add its folder to the PATH at the top of ~/.bashrc: `export PATH=<folder>:$PATH`.
     - Mode: on {host}, `chmod +x {path}`.
@@ -83,7 +87,10 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
     judged, and what half of them have is unknown.
     What an option such as --data, --resume or --tokenizer names by a path is looked for, and whether what one such as
     --output-dir names can be written: an error where fewer than half of the hosts lack it, as a program may need it on
-    its first rank alone; what no host has is a warning, as a program may make or ignore it.
+    its first rank alone; what no host has is a warning, as a program may make or ignore it. Where the program loads the
+    file on each rank (`torch.load(args.resume)`, with no test but that it is given), it is an error on any host. A
+    checkpoint of torch or safetensors that was cut off counts as one that cannot be read. A name that the program
+    imports first from a module beside it is looked for in that module's text.
     A module is looked for where torchrun or python starts it in this folder; on other hosts where srun starts all
     ranks, or mpirun a Python whose path the line names; and what the program imports first, by the interpreter that
     this shell finds for the line, which imports none of it; where PYTHONPATH is set, which a login may lack, under srun
@@ -120,6 +127,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
             if not missing or (lacking == "text" and not launch.inner_launcher):
                 continue
             is_everywhere, is_shared = len(missing) == len(states), lacking in OF_DATA
+            if is_shared and all(programs[host].each_rank_loads(path, launch.launch_line) for host in missing):
+                is_shared = False
             if is_shared and 2 * len(missing) > len(states) and not is_everywhere:
                 continue
             module = path.split(" ")[-1] if path.startswith(_MODULES) else None
@@ -130,13 +139,13 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
                 observed=observed,
                 expected=_expected(path, lacking, is_program),
                 holder=holder,
-                module=module,
+                module=module.partition(".")[0] if module and path.startswith("import ") else module,
                 folder=posixpath.dirname(programs[missing[0]].path) or ".",
                 case=_case(path, lacking, holder, module),
             ).as_warning(
                 (2 * len(missing) == len(states) or (is_everywhere and lacking != "closed"))
                 if is_shared
-                else not (is_program or holder or module or path in launch.launch_line or lacking in _SURE)
+                else not (is_program or holder or module or path in launch.launch_line or lacking in (*_SURE, *OF_DATA))
             )
     if undecided:
         raise Unreadable(filled("{0}: their shells may start the line in another folder", undecided[0]))
@@ -145,6 +154,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
 def _case(path: str, lacking: str, holder: str | None, module: str | None) -> str:
     if "/" not in path and lacking == "missing" and not module and holder:
         return "Command"
+    if module and "." in module and path.startswith("import "):
+        return "Definition"
     if module:
         return "Module" if holder else "No module"
     return _CASES.get(lacking, "File" if holder else "Path")

@@ -2,6 +2,7 @@ from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, Skip, check, filled, seconds_text
 from doctor.engine.fact import Unreadable
+from doctor.engine.quantities import times_text
 from doctor.facts.smoke.collectives import SmokeCollectives
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.facts.smoke.further_stages import SmokePairs
@@ -96,7 +97,7 @@ def slower_than_before(
         expected=megabytes(round(worst.usual.lowest)),
         median=megabytes(round(worst.usual.median)),
         runs=worst.usual.count,
-        ratio=round(worst.ratio, 2),
+        ratio=times_text(worst.ratio),
         baseline="the baseline",
         pressure=pressure_text(run),
     )
@@ -144,7 +145,7 @@ def became_slower(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) ->
             else "all_reduce of {size} over all ranks became {ratio} times as slow while it was repeated: {observed} "
             "from {start} on, {expected} at first; expected less than {limit} times{pressure}",
             size=megabytes(drift.bytes),
-            ratio=round(drift.ratio, 2),
+            ratio=times_text(drift.ratio),
             observed=seconds_text(drift.seconds),
             start=f"{drift.start:.0f} s",
             end=f"{drift.end:.0f} s",

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check, seconds_text
+from doctor.engine.quantities import times_text
 from doctor.facts.smoke.further_stages import SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, pressure_note
@@ -54,7 +55,7 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
             rank=rank,
             when=when,
             size=megabytes(size),
-            ratio=round(slow_end.ratio, 2),
+            ratio=times_text(slow_end.ratio),
             seconds=seconds_text(slow_end.seconds),
             norm=seconds_text(slow_end.peer_seconds),
             slow=slow_end.slow_paths,

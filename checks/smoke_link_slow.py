@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check, seconds_text
+from doctor.engine.quantities import times_text
 from doctor.facts.smoke.further_stages import SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, pressure_note
@@ -49,7 +50,7 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
             ranks=list(link.hosts),
             when=when,
             size=megabytes(size),
-            ratio=round(link.ratio, 2),
+            ratio=times_text(link.ratio),
             seconds=seconds_text(link.seconds),
             norm=seconds_text(link.peer_seconds),
             sigmas=round(link.sigmas, 1),

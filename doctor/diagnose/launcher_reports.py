@@ -95,7 +95,8 @@ def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:
             last = FailureBlock(event)
             last.first = any(0 < event.line - line <= 3 for line in first_lines.get(event.file, ()))
             blocks.append(last)
-        last.rank = event.rank if event.rank is not None else last.rank
+        number = small_number(values.get("rank", ""))  # srun's label before it is of the agent
+        last.rank = number if number is not None else last.rank
         last.local_rank = event.local_rank if event.local_rank is not None else last.local_rank
         last.host = event.host or last.host
         last.ended_at = values.get("time") or last.ended_at

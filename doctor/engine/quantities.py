@@ -61,6 +61,15 @@ def number_text(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if abs(value) < 10**digits - 0.5 else f"{value:.0f}"
 
 
+def times_text(ratio: float) -> float | str:
+    """How many times as long: from a hundred on the number tells nothing more.
+
+    >>> times_text(2.456), times_text(2873.14)
+    (2.46, 'over 100')
+    """
+    return round(ratio, 2) if ratio <= 100 else filled("over {0}", 100)
+
+
 def seconds_text(seconds: float) -> str:
     """A limit or a measured time in three digits, and whole seconds from a hundred on.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 
 import msgspec
@@ -67,6 +68,50 @@ def is_sure(node):
     value = getattr(node, "value", None)
     is_text = isinstance(node, ast.Expr) and isinstance(getattr(value, "value", getattr(value, "s", None)), str)
     return is_text or isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef))
+def names_in(path, is_whole):
+    with open(path, "rb") as file:
+        tree = ast.parse(file.read(1 << 20))
+    nodes = list(ast.walk(tree)) if is_whole else tree.body
+    found = [getattr(node, "name", None) or getattr(node, "id", None) for node in nodes]
+    found += [alias.asname or alias.name for node in nodes for alias in getattr(node, "names", [])
+              if isinstance(alias, ast.alias) and is_whole]
+    return {text for text in found if text and not text.startswith("_")}
+def is_own(origin):
+    return origin.endswith(".py") and origin.startswith(folder + os.sep) and "-packages" not in origin
+def state_of_names(node):
+    names = [alias.name for alias in node.names if not alias.name.startswith("_")]
+    origin = getattr(find(node.module), "origin", None) or ""
+    if "*" in names or not is_own(origin):
+        return {}
+    with open(origin, "rb") as file:
+        text = file.read(1 << 20)
+    if any(word in text for word in (b"__getattr__", b"globals(", b"vars(", b"exec(", b"sys.modules", b"import *")):
+        return {}
+    try:
+        has = names_in(origin, True)
+    except SyntaxError:
+        return {}
+    own = {name: node.module + "." + name for name in names}
+    return {path: "there" if name in has or find(path) else "missing" for name, path in own.items()}
+calls, loaded = {}, []
+def note_calls(node, inside, needs):
+    if isinstance(node, ast.FunctionDef):
+        returns = [part for top in node.body if isinstance(top, ast.If) for part in ast.walk(top)]
+        inside, needs = node.name, {"?"} if any(isinstance(part, ast.Return) for part in returns) else set()
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        calls.setdefault(name, []).append(needs)
+        parts = [getattr(part, "attr", "") for value in node.args[:1] for part in ast.walk(value)]
+        loaded.extend((inside, part, needs) for part in parts if part and name in ("load", "load_file"))
+    test, branch = getattr(node, "test", None), needs
+    if isinstance(node, (ast.Try, ast.IfExp, ast.While)):
+        branch = needs | {"?"}
+    elif isinstance(node, ast.If) and getattr(getattr(test, "left", None), "id", "") != "__name__":
+        is_given = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot)
+        branch = needs | {getattr(test.left if is_given else test, "attr", "?")}
+    others = node.orelse if isinstance(node, ast.If) else []
+    for child in ast.iter_child_nodes(node):
+        note_calls(child, inside, needs | {"?"} if child in others else branch)
 states, sure = {}, True
 try:
     if name:
@@ -87,28 +132,25 @@ try:
             if path == program:
                 raise
             continue
+        try:
+            note_calls(tree, "", set())
+        except RecursionError:
+            calls[""] = [{"?"}]
         for node in tree.body:
             sure = sure and is_sure(node)
+            states.update(state_of_names(node) if sure and isinstance(node, ast.ImportFrom) and not node.level else {})
             for module in imports(node):
                 if module in states:
                     continue
                 spec = sys.modules.get(module) or find(module)
                 states[module] = "there" if spec else "missing" if sure else "elsewhere"
                 origin = getattr(spec, "origin", None) or ""
-                if origin.endswith(".py") and origin.startswith(folder + os.sep) and "-packages" not in origin:
+                if is_own(origin):
                     files += [origin] if len(files) < 32 else []
                     firm += [origin] if sure else []
                     sure = False
 except Exception:
     pass
-def names_in(path, is_whole):
-    with open(path, "rb") as file:
-        tree = ast.parse(file.read(1 << 20))
-    nodes = list(ast.walk(tree)) if is_whole else tree.body
-    found = [getattr(node, "name", None) or getattr(node, "id", None) for node in nodes]
-    found += [alias.asname or alias.name for node in nodes for alias in getattr(node, "names", [])
-              if isinstance(alias, ast.alias) and is_whole]
-    return {text for text in found if text and not text.startswith("_")}
 try:
     own = os.path.dirname(os.__file__)
     first = [os.path.realpath(part) for part in [folder, *os.environ.get("PYTHONPATH", "").split(":")] if part]
@@ -133,6 +175,10 @@ except Exception:
     pass
 for path in files[not name:] if states and files[0] else ():
     print("beside", os.path.relpath(path, folder))
+for inside, part, needs in loaded:
+    callers = calls.get(inside, [set()] if not inside else [{"?"}]) + calls.get("", [])
+    if all(found <= {part} for found in [needs] + callers):
+        print("loads", part)
 for module in sorted(states):
     print(states[module], "import", module)
 """.replace("SHADOWED", repr(" ".join(_LOADED_BY_TORCH.split())))
@@ -141,7 +187,8 @@ for module in sorted(states):
 What it cannot follow is taken for there. Where other statements, or modules beside the program, come before an import,
 they may change where Python looks: what is not found then is elsewhere, and what is found is not ``firm``. ``needs``:
 modules of the launcher. A file that Python takes for a module of its own, which torch imports first, is shadowed,
-unless it has half of its names.
+unless it has half of its names. loads: attributes, as of ``args``, whose file each rank loads: around the call, and
+around those of its function, stands no ``try`` and no test but that it is given.
 """
 _MOST_IMPORTS = 200
 
@@ -226,7 +273,44 @@ def _state_of_input(path: str) -> tuple[str, str]:
         return "there", "folder"
     if not stat.S_ISREG(info.st_mode):
         return "special", ""
-    return ("there" if info.st_size else "empty"), "file of " + str(info.st_size) + " bytes"
+    tensors = _tensors_in(path, info.st_size) if path.endswith((".pt", ".pth", ".bin", ".ckpt", ".safetensors")) else ""
+    if tensors and tensors != "damaged":
+        return "there", "file of " + str(info.st_size) + " bytes, tensors " + tensors
+    return tensors or ("there" if info.st_size else "empty"), "file of " + str(info.st_size) + " bytes"
+
+
+def _tensors_in(path: str, size: int) -> str:
+    """A checksum of the tensors that a checkpoint lists; damaged: its end is missing; empty: it is of another kind."""
+    import json
+    import zipfile
+    import zlib
+
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            head = file.read(9)
+            if head.startswith(b"PK\3\4"):
+                file.seek(max(0, size - (1 << 16) - 98))
+                tail = file.read((1 << 16) + 98)
+                end, long = tail.rfind(b"PK\5\6"), tail.rfind(b"PK\6\6")
+                if end < 0:
+                    return "damaged"
+                table = tail[long + 40 : long + 48] if long >= 0 else tail[end + 12 : end + 16]
+                if int.from_bytes(table, "little") > 1 << 23:
+                    return ""
+                with zipfile.ZipFile(file) as archive:
+                    rows = [(entry.filename.partition("/")[2], entry.file_size) for entry in archive.infolist()]
+                text = repr(sorted(row for row in rows if row[0].startswith("data/"))).encode()
+            else:
+                length = int.from_bytes(head[:8], "little") if path.endswith(".safetensors") else size
+                file.seek(8)
+                text = file.read(length) if length < min(size, 1 << 23) else b""
+                ends = [part["data_offsets"][1] for part in json.loads(text.decode()).values() if "dtype" in part]
+                if 8 + length + max(ends, default=0) > size:
+                    return "damaged"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, zipfile.BadZipFile):
+        return ""
+    return f"{zlib.crc32(text):08x}"
 
 
 _UNUSABLE = ("without interpreter", "text", "broken", "shadowed")
@@ -304,15 +388,16 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
         del files[name]
         own = os.path.join(os.path.dirname(path) or arguments["module"][2], name)
         texts[own] = _code_checksum(own)
+    loads = [name for name in list(files) if files[name] == "loads" and files.pop(name)]
     _add_data(arguments, files, texts)
-    answer: dict[str, object] = {"path": path, "state": state, "files": files, "texts": texts}
+    answer: dict[str, object] = {"path": path, "state": state, "files": files, "texts": texts, "loads": loads}
     if arguments.get("counts_gpus"):
         folders = [folder for folder in ("/dev", "/dev/dri") if os.path.isdir(folder)]
         answer["has_gpus"] = any(name.startswith(_GPU_FILES) for folder in folders for name in os.listdir(folder))
     return answer
 
 
-OF_DATA = ("absent", "refused", "special", "empty", "closed")
+OF_DATA = ("absent", "refused", "special", "empty", "damaged", "closed")
 """States of what the program reads or writes to, which may matter to one rank alone."""
 
 
@@ -337,8 +422,16 @@ class JobProgram(Fact, frozen=True):
     texts: dict[str, str] = {}
     """The checksum of the lines of the program and of modules beside it, without comments; kind and size of what it
     reads."""
+    loads: list[str] = []
+    """Options whose file each rank loads: ``resume`` of ``torch.load(args.resume)``."""
     has_gpus: bool | None = None
     """Of a launch line that starts a rank for each GPU; None: another one."""
+
+    def each_rank_loads(self, path: str, line: str) -> bool:
+        """Whether the program loads a file on each rank that an option of its launch line names."""
+        options = (re.escape(name).replace("_", "[-_]") for name in self.loads)
+        named = re.search(rf"(?<!\S)--(?:{'|'.join(options)})[= ](?:\./)?(\S{{1,4096}})", line) if self.loads else None
+        return named is not None and path.endswith(named[1].strip("'\""))
 
     @property
     def states(self) -> dict[str, str]:

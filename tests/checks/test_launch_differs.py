@@ -225,3 +225,23 @@ def test_modules_that_a_program_imports_from_its_folder(tmp_path: Path) -> None:
     assert find_program(asked)["texts"] == before
     (tmp_path / "layers.py").write_text("x = 2\n")
     assert find_program(asked)["texts"] != before
+
+
+@pytest.mark.parametrize(
+    ("loads", "texts", "found"),
+    [
+        (["resume"], ("file of 9 bytes, tensors 1", "file of 8 bytes, tensors 2"), [False]),
+        (["resume"], ("file of 9 bytes, tensors 1", "file of 8 bytes, tensors 1"), []),
+        ([], ("file of 9 bytes, tensors 1", "file of 8 bytes, tensors 2"), []),
+    ],
+)
+def test_a_checkpoint_with_other_tensors_that_each_rank_loads(
+    loads: list[str], texts: tuple[str, str], found: list[bool]
+) -> None:
+    hosts = {
+        f"w{n}": [JobProgram("/t.py", "there", {"/j/a.pt": "there"}, {"/j/a.pt": text}, loads)]
+        for n, text in enumerate(texts)
+    }
+    launch = LaunchConfig(launch_line="torchrun t.py --resume /j/a.pt")
+    outcome = check_hosts("launch-differs", hosts, launch)
+    assert [finding.is_warning for finding in outcome.findings] == found

@@ -687,3 +687,87 @@ def test_a_module_beside_the_program_that_is_no_python(before: str, is_broken: b
     hosts = {**fleet(2, JobProgram(f"{tmp_path}/t.py", "there")), "w3": [answered(JobProgram, answer)]}
     expected = [("w3", f"{tmp_path}/model.py is no valid Python")] if is_broken else []
     assert messages(run_check("launch-program-missing", hosts)) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "module", "state"),
+    [
+        ("from model import Net\n", "class Net: pass\n", "there"),
+        ("from model import Net\n", "class Other: pass\n", "missing"),
+        ("from model import Net\n", "def __getattr__(name): return 1\n", ""),
+        ("from model import Net\n", "from layers import *\n", ""),
+        ("from model import _net\n", "class Other: pass\n", ""),
+        ("import sys; sys.path[:0] = ['/x']\nfrom model import Net\n", "class Other: pass\n", ""),
+        ("try:\n    from model import Net\nexcept ImportError:\n    pass\n", "class Other: pass\n", ""),
+    ],
+)
+def test_a_name_that_the_module_beside_the_program_lacks(before: str, module: str, state: str, tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(before)
+    (tmp_path / "model.py").write_text(module)
+    answer = find_program({"program": f"{tmp_path}/t.py", "module": ("python3", "", str(tmp_path))})
+    assert answer["files"].get("import model.Net", "") == state
+    expected = [("w3", "import model.Net: Python does not find it")] if state == "missing" else []
+    hosts = {**fleet(2, JobProgram(f"{tmp_path}/t.py", "there")), "w3": [answered(JobProgram, answer)]}
+    assert messages(run_check("launch-program-missing", hosts)) == expected
+
+
+LOADED = "import torch\ndef restore(args):\n    {0}torch.load({1})\n{2}restore(args)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_loaded"),
+    [
+        (LOADED.format("", "args.resume", ""), True),
+        (LOADED.format("if args.resume: ", "args.resume", ""), True),
+        (LOADED.format("if args.resume is not None: ", "args.resume", "if __name__ == '__main__': "), True),
+        (LOADED.format("if args.rank == 0: ", "args.resume", ""), False),
+        (LOADED.format("if args.resume is None: ", "args.resume", ""), False),
+        (LOADED.format("if not args.fresh: ", "args.resume", ""), False),
+        (LOADED.format("", "args.resume", "if dist.get_rank() == 0: "), False),
+        (LOADED.format("", "args.resume", "for restore in hooks: ").replace("restore(args)\n", "pass\n", 1), False),
+        (LOADED.format("", "args.teacher", ""), False),
+        ("try:\n    torch.load(args.resume)\nexcept OSError:\n    pass\n", False),
+        ("def f(args):\n    if args.rank:\n        return\n    torch.load(args.resume)\nf(args)\n", False),
+    ],
+)
+@pytest.mark.parametrize("line", ["torchrun t.py --resume ck.pt", "torchrun t.py --lr 1 --resume=./ck.pt"])
+def test_a_checkpoint_that_each_rank_loads(line: str, text: str, is_loaded: bool, tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(text)
+    answer = find_program({"program": f"{tmp_path}/t.py", "module": ("python3", "", str(tmp_path))})
+    program = answered(JobProgram, answer)
+    assert isinstance(program, JobProgram)
+    assert program.each_rank_loads("/job/ck.pt", line) == is_loaded
+    assert not program.each_rank_loads("/job/other.pt", line)
+
+
+@pytest.mark.parametrize(("loads", "is_warning"), [(["resume"], False), ([], True)])
+@pytest.mark.parametrize("state", ["damaged", "absent"])
+def test_a_checkpoint_that_one_of_two_hosts_cannot_load(state: str, loads: list[str], is_warning: bool) -> None:
+    states = {"w1": "there", "w2": state}
+    hosts = {host: [JobProgram("/t.py", "there", {"/j/a.pt": found}, {}, loads)] for host, found in states.items()}
+    launch = LaunchConfig(launch_line="torchrun t.py --resume /j/a.pt")
+    outcome = run_check("launch-program-missing", hosts, launch)
+    assert [(finding.hosts, finding.is_warning) for finding in outcome.findings] == [(("w2",), is_warning)]
+
+
+@pytest.mark.torch
+def test_the_tensors_of_checkpoints(tmp_path: Path) -> None:
+    """Written by torch and by hand: equal ones, others, and one without its end."""
+    import torch
+
+    def described(name: str) -> tuple[str, str]:
+        answer = find_program({"inputs": [f"{tmp_path}/{name}"]})
+        return answer["files"][f"{tmp_path}/{name}"], answer["texts"][f"{tmp_path}/{name}"].partition(", ")[2]
+
+    for name, shape in (("a.pt", 12), ("b.pt", 12), ("c.pt", 120)):
+        torch.save({"w": torch.randn(shape)}, tmp_path / name)
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "c.pt").read_bytes()[:-200])
+    head = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+    for name, body in (("x.safetensors", bytes(8)), ("cut.safetensors", bytes(4))):
+        (tmp_path / name).write_bytes(len(head).to_bytes(8, "little") + head + body)
+    (tmp_path / "odd.safetensors").write_bytes(b"\xff" * 40)
+    (tmp_path / "text.bin").write_text("no checkpoint")
+    assert described("a.pt") == described("b.pt") != described("c.pt")
+    assert described("x.safetensors")[1].startswith("tensors ")
+    assert described("cut.pt") == described("cut.safetensors") == ("damaged", "")
+    assert described("odd.safetensors") == described("text.bin") == ("there", "")

@@ -299,6 +299,23 @@ def test_a_private_key_is_hidden_wherever_a_block_ends(tmp_path: Path) -> None:
         assert "QUJDRA" not in text and text.startswith(head) and text.endswith(line)
 
 
+@pytest.mark.parametrize(("empty", "code"), [(2010, 12), (3, 0)])
+def test_many_empty_files_leave_no_log_out_and_what_a_limit_left_out_is_not_whole(
+    empty: int, code: int, tmp_path: Path
+) -> None:
+    environ = home_of(tmp_path, tools=False)
+    job = Path(environ["HOME"], "job")
+    (job / "rank0.log").write_text("step 1\n")
+    os.utime(job / "rank0.log", (1e9, 1e9))
+    for number in range(empty):
+        (job / f"done-{number}").touch()
+    done = doctor(environ, "bundle-logs", *QUICK, "--logs", str(job), "--out", "all.tar.gz")
+    assert done.returncode == code, (done.stdout, done.stderr)
+    files = members(Path(environ["HOME"], "all.tar.gz"))
+    assert b"step 1\n" in files.values()
+    assert ("more than 2000 files" in files["CONTENTS.txt"].decode()) == (code == 12)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_long_log_keeps_its_ends(tmp_path: Path, packed: bool) -> None:
     lines = b"".join(b"line %07d\n" % number for number in range(400_000))

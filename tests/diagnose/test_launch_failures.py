@@ -9,7 +9,7 @@ import pytest
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.signature import FOLDER
 from tests.diagnose import log_files
-from tests.diagnose.test_rules import SIGNATURES, logs
+from tests.diagnose.test_rules import CLOSED, SIGNATURES, logs
 
 LAUNCHES: list[dict[str, Any]] = log_files.read("launch.yaml")
 SEVERAL = [launch for launch in LAUNCHES if launch["causes"] and launch["name"].startswith("srun-")]
@@ -113,3 +113,36 @@ def test_a_failure_behind_the_label_of_srun_is_of_that_task_and_without_a_label_
     assert (cause.signature, [culprit.rank for culprit in cause.culprits]) == ("slurm-plugin-failed", [22])
     (cause,) = logs(job=line).causes
     assert not cause.culprits
+
+
+@pytest.mark.parametrize("label", ["", "0: ", "3: "])
+def test_the_label_of_srun_before_torchruns_list_is_that_of_its_agent(label: str) -> None:
+    rows = (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2026-11-20_12:00:46",
+        "  host      : n1",
+        "  rank      : 1 (local_rank: 1)",
+        "  exitcode  : -11 (pid: 4711)",
+        "  error_file: <N/A>",
+        "  traceback : Signal 11 (SIGSEGV) received by PID 4711",
+    )
+    diagnosis = logs(job="".join(f"{label}{row}\n" for row in rows))
+    assert [(c.signature, [who.rank for who in c.culprits]) for c in diagnosis.causes] == [("torch-signal-segv", [1])]
+
+
+@pytest.mark.parametrize(
+    ("other", "found"), [(CLOSED, ("child-process-failed", [0])), ("ValueError: bad batch", ("python-exception", [1]))]
+)
+def test_a_rank_that_ended_over_a_process_of_its_own_is_named_unless_another_has_a_fault(
+    other: str, found: tuple[str, list[int]]
+) -> None:
+    head = "Traceback (most recent call last):\n  File 'x.py', line 3, in <module>\n"
+    block = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-20_12:00:46\n  host      : n1\n"
+    diagnosis = logs(
+        rank_0=f"{head}subprocess.CalledProcessError: Command '['make']' returned non-zero exit status 1.\n",
+        rank_1=f"{head}{other}\n",
+        torchrun=f"{block}  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 4711)\n",
+    )
+    assert [(c.signature, [who.rank for who in c.culprits]) for c in diagnosis.causes[:1]] == [found]

@@ -16,6 +16,8 @@ import pytest
 from doctor.analysis.values.value_defect import ValueDefect, separate_causes
 from doctor.watch.data.data_report import analyze_records
 from doctor.watch.data.records import read_records
+from doctor.watch.hook.data_collection import CallbackChannel, DigestCollection
+from doctor.watch.hook.data_hooks import parse_schedule
 from tests.watch.data_campaign import Ranks, run_trial, source_of
 from tests.watch.data_faults import FAULTS
 
@@ -40,6 +42,35 @@ def test_a_healthy_program_computes_the_same_bits_and_has_no_finding(
     report = analyze_records(path.read_bytes() for path in tmp_path.glob("*.probe"))
     assert (report.causes, report.unseen, report.steps) == ((), (), 6)
     assert len(report.inferred) == {"replicas": 1, "tensor_parallel": 4}[program]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "steps"),
+    [("3", [0, 1, 2, 16, 64]), ("3,0", [0, 1, 2]), ("2,25", [0, 1, 25, 50, 75]), ("0,50", [0, 50])],
+)
+def test_which_steps_are_digested(schedule: str, steps: list[int]) -> None:
+    import torch
+
+    numbers = parse_schedule(schedule)
+    assert numbers
+    collection = DigestCollection(torch, CallbackChannel(lambda kind, **values: None), *numbers)
+    for step in range(100):
+        collection.step = step
+        assert collection.sampled == (step in steps)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("change", "checks"), [("+= 0.01", ["smoke-parameters-diverge"]), ("+= 0.0", [])])
+def test_values_that_part_after_the_first_steps_are_found(
+    ranks: Ranks, tmp_path: Path, change: str, checks: list[str]
+) -> None:
+    source = source_of("replicas").replace("range(2)", "range(8)", 1)
+    step = "        optimizer.step()\n"
+    later = f"        if rank == 1 and epoch == 4:\n            model.module[3].weight.data[0, 0] {change}\n"
+    ended = ranks.run(source.replace(step, step + later, 1), 2, str(tmp_path), DOCTOR_WATCH_DATA="3")
+    assert ended["codes"] == [0, 0]
+    report = analyze_records(path.read_bytes() for path in tmp_path.glob("*.probe"))
+    assert [cause.check for cause in report.causes] == checks
 
 
 BY_CLOSURE = """        def compute():

@@ -19,6 +19,8 @@ TABLE = "CONTENTS.txt"
 NO_PLACE = "does not exist there"
 """The bundler's reason for a place of the job that a host does not have."""
 _HARMLESS = ("older than asked for", "a link", "no log by its name")
+_LIMITS = ("more than ", "the limit of bytes", "the time limit")
+"""Beginnings of the bundler's reasons for what a limit left out."""
 
 
 class BundledFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +82,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        return not self.errors
+        return not self.errors and not any(row.reason.startswith(_LIMITS) for row in self.left_out)
 
 
 def contents_table(contents: Contents) -> str:

@@ -14,7 +14,7 @@ from doctor.diagnose.excerpter.kernel_messages import kernel_messages
 from doctor.diagnose.excerpter.log_search import LogSearch, Omissions, printable_path
 from doctor.remote.runtime.command_environment import tool_environment
 from doctor.remote.runtime.framing import marked_line
-from doctor.remote.runtime.host_texts import filled, with_texts
+from doctor.remote.runtime.host_texts import with_texts
 from doctor.remote.runtime.processes import signal_group
 from doctor.remote.runtime.reading import find_tool
 from doctor.remote.runtime.signals import on_termination
@@ -114,10 +114,7 @@ class Bundler:
         search.search([place for place in section["places"] + named_by_variables(section) if place])
         for place in search.unmatched if section.get("named") else ():
             omissions.add(NO_PLACE, place)
-        files = search.newest_first()
-        for path, _ in files[self.request["files"] :]:
-            omissions.add(filled("more than {0} files", self.request["files"]), printable_path(path))
-        for path, status in files[: self.request["files"]]:
+        for path, status in search.newest_first(self.request["files"]):
             self.read_file(section["name"], path, status, omissions, base)
 
     def read_file(self, section, path, status, omissions, base):

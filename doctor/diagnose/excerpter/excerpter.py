@@ -42,10 +42,7 @@ class Excerpter:
         current, waiting = None, []
         try:
             search.search(self.request["patterns"])
-            waiting = [path for path, _ in search.newest_first()]
-            for path in waiting[self.request["files"] :]:
-                self.omissions.add(filled("more than {0} files", self.request["files"]), printable_path(path))
-            del waiting[self.request["files"] :]
+            waiting = [path for path, _ in search.newest_first(self.request["files"])]
             quiet = [word.encode() for word in self.request["quiet"]]
             index = ShapeIndex([([word], word) for word in map(str.encode, self.request["literals"])], quiet)
             limit = max(MIN_FILE_BYTES, self.request["bytes"] // max(1, len(waiting)))

@@ -48,9 +48,12 @@ class LogSearch:
             if self.file_count == before and pattern not in self.unmatched:
                 self.unmatched.append(pattern)
 
-    def newest_first(self):
-        """The files as (path, status)."""
-        return sorted(self.files.values(), key=lambda item: (-item[1].st_mtime, item[0]))
+    def newest_first(self, most):
+        """So many files as (path, status); empty ones last, as many of them would leave no place for logs."""
+        files = sorted(self.files.values(), key=lambda item: (not item[1].st_size, -item[1].st_mtime, item[0]))
+        for path, _ in files[most:]:
+            self.omissions.add(filled("more than {0} files", most), printable_path(path))
+        return files[:most]
 
     def expanded(self, pattern):
         pattern = os.path.expanduser(pattern)

@@ -7,6 +7,7 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Culprit, culprit_of_rank
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import FailureBlock, lone_local_failure, may_have_given_up, name_of_block
+from doctor.diagnose.read.scan import CHILD_FAILED
 from doctor.diagnose.rules.named import rank_list
 from doctor.diagnose.signature import ERROR_ROLES
 from doctor.engine.texts import filled
@@ -25,8 +26,11 @@ def exited_silently(case: Case) -> list[Cause]:
     silent = {}
     for rank, grouped in codes.items():
         process = case.process_of_rank(rank)
-        if process is None or not any(case.role(event) not in ("evidence", "benign") for event in process.events):
+        errors = [e for e in process.events if case.role(e) not in ("evidence", "benign")] if process else []
+        if not errors:
             silent[rank] = grouped
+        elif all(event.signature == CHILD_FAILED for event in errors):
+            silent[rank] = (grouped[0], errors[0], grouped[2])
     if not silent or (len(silent) == len(codes) and len(codes) > 1):
         return []
     causes = []
@@ -34,6 +38,8 @@ def exited_silently(case: Case) -> list[Cause]:
         culprit = culprit_of_rank(case, rank, host)
         summary = filled("{0} ended with exit code {1} and reports no error", culprit.name, code)
         signature = "torch-signal-segv" if code == str(ABORTED) else "worker-exited"
+        if event.signature == CHILD_FAILED:
+            signature, summary = CHILD_FAILED, filled("{0} ended because a process of its own failed", culprit.name)
         causes.append(Cause(signature, "named by the launcher", "likely", (culprit,), summary, (event,)))
     return causes
 

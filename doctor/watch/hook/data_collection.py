@@ -31,6 +31,7 @@ from .step_records import emit_entries, fills_states, initial_values, updated_va
 
 MAX_INPUTS = 32
 MAX_FAILURES = 10
+LATER = frozenset(4**power for power in range(2, 20))
 SAMPLES = 64
 """Elements of each input that are compared one by one, evenly spread: how alike two inputs are that are not equal."""
 
@@ -62,7 +63,9 @@ class DigestCollection:
     @property
     def sampled(self) -> bool:
         """Whether the present step is digested."""
-        return not self.ended and (self.step < self.first or (self.every > 0 and self.step % self.every == 0))
+        step, every = self.step, self.every
+        is_later = step % every == 0 if every > 0 else every < 0 and step in LATER
+        return not self.ended and (step < self.first or is_later)
 
     def guard(self, call: Callable[..., None], *arguments: Any) -> None:
         """Calls; what it raises is written, and after many failures nothing is called any more."""
@@ -438,7 +441,7 @@ class CallbackChannel(Channel):
 
 
 def install(torch: Any, record: Callable[..., None] | None, first: int, every: int) -> bool:
-    """Installs the hooks: digests of the first N steps, then of every Mth. Example: ``10, 100``."""
+    """Installs the hooks: digests of the first N steps, then of every Mth. Example: ``10, 100``; ``3, -1``."""
     out = channel() or (CallbackChannel(record) if record else None)
     if out is None:
         return False

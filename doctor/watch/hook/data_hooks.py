@@ -13,7 +13,8 @@ import types
 from typing import Any, Callable
 
 SCHEDULE = "DOCTOR_WATCH_DATA"
-"""The environment variable with the steps that are digested: ``10,100`` is the first 10 and every 100th."""
+"""The environment variable with the steps that are digested: ``10,100`` is the first 10 and every 100th; without an
+interval, the first 10 and then 16, 64, 256, ..."""
 _PACKAGE = "_doctor_watch_hook"
 
 
@@ -49,8 +50,8 @@ def _report(record: Callable[..., None] | None, text: str) -> None:
 
 
 def parse_schedule(text: str) -> tuple[int, int] | None:
-    """First steps and interval, from ``10,100`` or ``10``; None for anything else. An interval of 0: no later step."""
+    """First steps and interval, from ``10,100`` or ``10``; None for anything else. Interval 0: none; -1: it grows."""
     numbers = text.split(",")
     if not 1 <= len(numbers) <= 2 or not all(number.strip().isdigit() and len(number) < 10 for number in numbers):
         return None
-    return int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else 0
+    return int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else -1

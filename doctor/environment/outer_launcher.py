@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from doctor.engine.addresses import means_own_host
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
@@ -92,7 +93,7 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     return (tasks, by_directive) if tasks and tasks > 1 else (None, False)
 
 
-def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str, str, str], ...]:
+def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
     """Torchrun for one host by default, started several times, and its starts are to meet at one address.
 
     Without an address, or at each host's own, they are jobs of one host each.
@@ -106,10 +107,11 @@ def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str
     if is_stated or not address or line.differing or means_own_host(address.rpartition(":")[0] or address):
         return ()
     reason = "as often as {0} starts it: without the option each start is a job of its own"
-    return ((call.command, "?--nnodes", str(tasks), filled(reason, line.launchers[-2].command)),)
+    reason = filled(reason, line.launchers[-2].command)
+    return (OptionProblem(call.command, "--nnodes", str(tasks), reason, "wanted"),)
 
 
-def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str, str, str], ...]:
+def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
     """Torchrun with ``is_host=0`` on every host: no host opens the store of the c10d rendezvous."""
     call = line.innermost
     if call is None or call.launcher != "torchrun" or call.rdzv_backend != "c10d" or not opens_no_store(call):
@@ -117,7 +119,7 @@ def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, st
     if not (call.max_nodes and call.max_nodes <= max(tasks or 1, 1)):
         return ()
     expected = "is_host=1 on the host of the endpoint: of the hosts with this line none opens the store"
-    return ((call.command, "--rdzv-conf", call.option("rdzv-conf"), expected),)
+    return (OptionProblem(call.command, "--rdzv-conf", call.option("rdzv-conf"), expected),)
 
 
 def starts_whole_job(line: LaunchLine) -> bool:

@@ -66,7 +66,7 @@ def test_a_framework_s_launch_line(
     )
     port = options.master_port
     assert (f"{options.master_addr}:{port}" if options.master_addr or port else "") == master
-    assert not {option for _, option, _, _ in options.refused} - {"!--allow-run-as-root"}
+    assert not {problem.option for problem in options.option_problems if problem.kind != "needed"}
 
 
 def test_hosts_and_hostfiles_of_the_line(tmp_path: Path) -> None:

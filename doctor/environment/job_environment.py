@@ -39,8 +39,9 @@ from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
 from doctor.job.launch_line.model import split_endpoint
-from doctor.job.training.assemble import LaunchText, ReadFile
+from doctor.job.training.assemble import LaunchText
 from doctor.job.training.configurations import refused_overrides
+from doctor.job.training.host_slots import ReadFile
 from doctor.job.variables import (
     AGENT_STORE,
     JOB_WIDE,

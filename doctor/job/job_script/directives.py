@@ -109,6 +109,8 @@ def resources(directives: Iterable[Directive]) -> Resources:
     scheduler = listed[0].scheduler
     texts = [directive.text for directive in listed if directive.scheduler == scheduler]
     if scheduler == "slurm":  # sbatch refuses each of an option's values (tried with 22.05), and goes by the last
+        at = next((place for place, text in enumerate(texts) if text in ("hetjob", "packjob")), len(texts))
+        texts = texts[:at]  # sbatch(1), "Heterogeneous jobs": a script runs in the first part, and steps do by default
         read, of_first = _slurm(texts), _slurm(texts[::-1]).problems
         return msgspec.structs.replace(read, problems=tuple(dict.fromkeys((*read.problems, *of_first))))
     return {"pbs": _pbs, "lsf": _lsf, "donau": _donau, "grid-engine": _grid_engine}[scheduler](texts)

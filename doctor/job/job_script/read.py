@@ -242,8 +242,8 @@ def _behind_unread(command: ShellCommand, inherited: Mapping[str, str]) -> list[
 
 
 def _is_alone(shell: ShellText, requested: Resources) -> bool:
-    """The script is for several hosts, and starts nothing on others; False where that is not sure, as of ``eval``."""
-    if (requested.nodes or 0) < 2 or any(part.text.startswith("eval") for part in shell.unread):
+    """The script says its hosts, and starts nothing on others; False where that is not sure, as of ``eval``."""
+    if not requested.nodes or any(part.text.startswith("eval") for part in shell.unread):
         return False
     arguments = [word for command in shell.commands for word in command.argv[:64]]
     unknown = any(command.argv[0].unresolved for command in shell.commands if command.argv)

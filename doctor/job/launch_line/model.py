@@ -158,7 +158,7 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     is_first: bool = False
     """No command of the script before the line changes what it finds."""
     is_alone: bool = False
-    """The script asks for several hosts, starts the line on the one that it runs on, and nothing on another host."""
+    """The script says for how many hosts it asks, starts the line on its own, and nothing on another host."""
 
     @property
     def limits(self) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from doctor.job.shell.blocks import (
     TESTS,
     Block,
     is_arithmetic,
+    loop_reason,
 )
 from doctor.job.shell.flow import CommandParts, Flow
 from doctor.job.shell.functions import Functions
@@ -82,11 +83,9 @@ class _Evaluation:
     ) -> None:
         self.word_texts = {token.keyword for token in tokens}
         self.functions = Functions(tokens)
-        self.left, self.read_file = _MOST_FOLLOWED, read_file
-        self.variables, self.loops = variables, loops
+        self.left, self.read_file, self.variables, self.loops = _MOST_FOLLOWED, read_file, variables, loops
         self.assigned_in_loops: dict[int, set[str]] = {}
         """Names by the number of the loop, in the order of the text."""
-        self.loop_count = 0
         self.commands: list[ShellCommand] = []
         self.unread: list[UnreadText] = []
         self.blocks: list[Block] = []
@@ -95,7 +94,7 @@ class _Evaluation:
         """The operator before this command, where it makes the command conditional."""
         self.export_all = self.last_is_test = self.argument_changes = False
         """``set`` or ``shift`` was read."""
-        self.depth, self.function_follows = 0, False
+        self.depth, self.function_follows, self.loop_count = 0, False, 0
         self.sourced: list[str] = []
         self.flow, self.reach = Flow(), Reach()
         self.mistakes: list[tuple[str, str, str]] = []
@@ -270,14 +269,14 @@ class _Evaluation:
 
     def _counts(self, command: list[Token]) -> None:
         """The head of a loop: its variable, and that it has no rounds where its list is empty."""
-        line = command[0].line
         counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
         names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
-        for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
-            self._forget(name, filled("set by a loop in line {0}", line))
         is_list = command[0].keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
-        if is_list and not any(self.variables.expand(token.parts) for token in command[3:]):
-            self.reach.leave("for", line)
+        words = [word for token in command[3:] for word in self.variables.expand(token.parts)] if is_list else []
+        for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
+            self._forget(name, loop_reason(command[0].line, counted, words))
+        if is_list and not words:
+            self.reach.leave("for", command[0].line)
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)
@@ -441,7 +440,8 @@ class _Evaluation:
                 unset=frozenset(self.variables.unset - exported.keys()),
                 conditional=self._is_conditional(),
                 left_by=self.reach.not_reached,
-                is_repeated=not self.after and all(block.certain or block.keyword in LOOPS for block in self.blocks),
+                is_repeated=not (self.after or {"break", "continue"} & self.word_texts)
+                and all(block.certain or block.keyword in LOOPS for block in self.blocks),
             )
         )
 

@@ -158,3 +158,8 @@ def beside_script(path: str) -> str:
     match = re.search(r"[)}D]/([\w.-][\w./-]{0,200})\Z", path[-300:])
     folder = path[path.find("$") :] if "$" in path else ""
     return f"./{match[1]}" if match and len(folder) < 600 and _OF_OWN_FOLDER.search(folder) else path
+
+
+def is_open(word: Word) -> bool:
+    """A word that may stand for several, as a pattern of file names, or for one at another place, as ``[3]=x``."""
+    return bool(word.unresolved) or any(letter in word.text for letter in "*?[{")

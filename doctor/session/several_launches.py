@@ -69,9 +69,8 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
             result[variable] = result[option]
     lines = text.splitlines()
     numbers = {int(place.rpartition(":")[2]) for place in ", ".join(result.values()).split(", ") if place} | {line}
-    texts = {
-        f"{name}:{number}": printable(lines[number - 1], MAX_LINE) for number in sorted(numbers) if number <= len(lines)
-    }
+    last = line if re.search(r"<<-?\s*\w", lines[line - 1]) else len(lines)  # its shell fills variables in
+    texts = {f"{name}:{number}": printable(lines[number - 1], MAX_LINE) for number in sorted(numbers) if number <= last}
     for_slurm = {SLURM: f"{name}:{line}"} if re.search(r"^#SBATCH\b", text, re.M) else {}
     return {**result, **texts, **for_slurm, "": f"{name}:{line}"}
 

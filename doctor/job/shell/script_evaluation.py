@@ -11,24 +11,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from doctor.engine.texts import filled
-from doctor.job.shell.blocks import (
-    BRANCH,
-    IGNORED,
-    LOOPS,
-    OPENING,
-    PREFIXES,
-    TESTS,
-    Block,
-    is_arithmetic,
-    loop_reason,
-)
+from doctor.job.shell.blocks import BRANCH, IGNORED, LOOPS, OPENING, PREFIXES, TESTS, Block, is_arithmetic, loop_reason
 from doctor.job.shell.flow import CommandParts, Flow
 from doctor.job.shell.functions import Functions
 from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
 from doctor.job.shell.reach import NotReached, Reach
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name
-from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
+from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread, with_input
 
 ReadFile = Callable[[str], str | None]
 _MOST_COMMANDS, _MOST_UNREAD = 2000, 64
@@ -225,6 +215,7 @@ class _Evaluation:
             if len(expanded) > 4 * MAX_ELEMENTS:
                 self._note(command[0].keyword, filled("more than {0} words", 4 * MAX_ELEMENTS), command[0].line)
                 return []
+        expanded = with_input(expanded, self.variables.expand(here or ()))
         name, line = expanded[0].text if expanded else "", command[0].line
         if name in _DECLARATIONS:
             self._declare(name, command[1:])

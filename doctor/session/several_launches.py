@@ -69,7 +69,7 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
             result[variable] = result[option]
     lines = text.splitlines()
     numbers = {int(place.rpartition(":")[2]) for place in ", ".join(result.values()).split(", ") if place} | {line}
-    last = line if re.search(r"<<-?\s*\w", lines[line - 1]) else len(lines)  # its shell fills variables in
+    last = line if re.search(r"<<-?\s*\w", "".join(lines[line - 1 : line])) else len(lines)  # filled in here
     texts = {f"{name}:{number}": printable(lines[number - 1], MAX_LINE) for number in sorted(numbers) if number <= last}
     for_slurm = {SLURM: f"{name}:{line}"} if re.search(r"^#SBATCH\b", text, re.M) else {}
     return {**result, **texts, **for_slurm, "": f"{name}:{line}"}

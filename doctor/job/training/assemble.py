@@ -138,6 +138,8 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
         scripts += _read_program(line.program, read_file)
     used = [_with_machine(configuration, entry) for configuration in used]
     launch = _launch(entry)
+    if "unnumbered" in launch and (prolog := _task_prolog(line, read_file)):
+        launch["unnumbered"] = Setting("launcher", None, entry.where, prolog)
     launch.update(_launch_of_accelerate(used, launch))
     launch.update(slots_of(line, entry.own_slots, entry.place, read_file))
     launch.update(_launch_of_verl(used))
@@ -241,6 +243,7 @@ def _variables(entry: LaunchText) -> dict[str, Setting]:
     return settings
 
 
+_OF_SLURM = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 _ON_EACH = ("nproc-per-node", "ntasks-per-node", "npernode", "local-worker-num", "num-gpus")
 
 
@@ -273,6 +276,23 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
     if add_own:
         add_own(call, entry, settings)
     return settings
+
+
+def _task_prolog(line: LaunchLine, read_file: ReadFile) -> str:
+    """What may set variables of srun's tasks; empty: nothing that is known here.
+
+    Source: srun(1), "--task-prolog"; slurm.conf(5), "TaskProlog": a line ``export NAME=value`` of its output does.
+    """
+    call = line.innermost
+    if call is None or call.launcher != "srun":
+        return ""
+    own = call.option("task-prolog") or line.environ.get("SLURM_TASK_PROLOG", "")
+    texts = (read_file(path) or "" for path in (line.environ.get("SLURM_CONF", ""), *_OF_SLURM) if path)
+    match = re.search(
+        r"^[ \t]*TaskProlog[ \t]*=[ \t]*(\S+)", next(filter(None, texts), ""), re.MULTILINE | re.IGNORECASE
+    )
+    prolog = own or (match[1] if match else "")
+    return filled("{0} may set variables of the tasks", f"TaskProlog={printable(prolog, 80)}") if prolog else ""
 
 
 def _reason(call: LaunchCall, line: LaunchLine) -> str:

@@ -14,6 +14,8 @@ from doctor.job.training import (
     correction,
 )
 
+_SPREAD = "--map-by ppr:1:node"
+
 
 @check(severity=ERROR, area="training")
 def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
@@ -211,8 +213,8 @@ def _first_slots(view: View) -> Iterator[Finding]:
             hostfile=view.place("first_slots"),
             where=view.place("outer_tasks"),
             observed=view.listed("outer_tasks"),
-            expected="once on each host: `--map-by ppr:1:node`",
-            edit=correction(view.place("outer_tasks"), rf"( -np? {tasks})\b", r"\1 --map-by ppr:1:node"),
+            expected=filled("once on each host: `{0}`", _SPREAD),
+            edit=correction(view.place("outer_tasks"), rf"( -np? {tasks})\b", rf"\1 {_SPREAD}"),
         )
 
 

@@ -66,8 +66,8 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     1: a script starts it on its own host alone, or by srun in a job of one host, at which the ranks are to meet. None
     where that is not known, and where a loop or a list of hosts starts it host by host, or group by group.
     """
-    if on_own_host := _on_own_host(line, requested):
-        return 1, on_own_host == "by directive"
+    if own := _on_own_host(line, requested):
+        return own
     outer = line.launchers[-2] if len(line.launchers) > 1 else None
     if outer and "set by a loop" in outer.unresolved.get("host", "") and line.is_repeated:
         return _in_loop(line, outer), False
@@ -90,16 +90,16 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     return (tasks, by_directive) if tasks and tasks > 1 else (None, False)
 
 
-def _on_own_host(line: LaunchLine, requested: Resources) -> str:
-    """How it is known that the launcher of one host starts on that of the script alone; empty: it is not."""
+def _on_own_host(line: LaunchLine, requested: Resources) -> tuple[int, bool] | None:
+    """Of a launcher of one host that starts on that of the script alone; None where that is not known."""
     if line.innermost is None or line.innermost.launcher not in ONE_ON_EACH_HOST or line.conditional:
-        return ""
+        return None
     is_of_one = requested.nodes == requested.max_nodes == 1 and _meets_within(line.innermost)
     outer = line.launchers[:-1]
     if not outer and line.is_alone and (is_of_one or (requested.nodes or 0) > 1):
-        return "by the line"
+        return 1, False
     is_step = [call.launcher for call in outer] == ["srun"] and not {"het-group", "jobid"} & outer[0].options.keys()
-    return "by directive" if is_step and is_of_one else ""
+    return (1, True) if is_step and is_of_one else None
 
 
 def _in_loop(line: LaunchLine, outer: LaunchCall) -> int | None:

@@ -94,7 +94,7 @@ def _body(tokens: list[Token], position: int) -> tuple[int, int] | None:
     return None
 
 
-_COUNTING = re.compile(r"=([0-9]{1,4});\w{1,80}<(=?)([0-9]{1,4});(?:\w{1,80}\+\+|\+\+\w{1,80})", re.ASCII)
+_COUNTING = re.compile(r"\w{1,80}=([0-9]{1,4});\w{1,80}<(=?)([0-9]{1,4});(?:\w{1,80}\+\+|\+\+\w{1,80})", re.ASCII)
 _SEQUENCE = re.compile(r"[^{}]*\{([0-9]{1,4})\.\.([0-9]{1,4})\}[^{}]*", re.ASCII)
 
 

@@ -42,14 +42,7 @@ from doctor.job.launch_line.model import split_endpoint
 from doctor.job.training.assemble import LaunchText
 from doctor.job.training.configurations import refused_overrides
 from doctor.job.training.host_slots import ReadFile
-from doctor.job.variables import (
-    AGENT_STORE,
-    JOB_WIDE,
-    MINDSPORE_PORT,
-    RENDEZVOUS_PORT,
-    TORCH_PORT,
-    relevant,
-)
+from doctor.job.variables import AGENT_STORE, JOB_WIDE, MINDSPORE_PORT, RENDEZVOUS_PORT, TORCH_PORT, relevant
 
 MAX_FILE = 16 << 20
 _MOST_LAUNCHES = 32

@@ -12,12 +12,7 @@ import msgspec
 from doctor.engine.bounded_read import plain_lines, read_bounded_text
 from doctor.engine.record import OptionProblem
 from doctor.engine.texts import filled
-from doctor.environment.launch_trials import (
-    absent_command,
-    run_trial,
-    trial_message,
-    wrapper_refused,
-)
+from doctor.environment.launch_trials import absent_command, run_trial, trial_message, wrapper_refused
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.model import NOT_BASH
 from doctor.job.shell.plain_sh import shell_of

@@ -23,12 +23,7 @@ from doctor.job.job_script.script_needs import ScriptText
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.commands import launcher_among, wrapper_rows
 from doctor.job.launch_line.model import NOT_BASH, LaunchLine, NotALaunchLine
-from doctor.job.launch_line.read import (
-    SHELL_SCRIPTS,
-    SHELLS,
-    read_launch_line,
-    starts_ranks,
-)
+from doctor.job.launch_line.read import SHELL_SCRIPTS, SHELLS, read_launch_line, starts_ranks
 from doctor.job.shell.plain_sh import unknown_to_sh
 from doctor.job.shell.reach import CONDITIONS
 from doctor.job.shell.script_evaluation import evaluate

@@ -66,8 +66,8 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     1: a script starts it on its own host alone, or by srun in a job of one host, at which the ranks are to meet. None
     where that is not known, and where a loop or a list of hosts starts it host by host, or group by group.
     """
-    if own := _on_own_host(line, requested):
-        return own
+    if tasks_here := _on_own_host(line, requested):
+        return tasks_here
     outer = line.launchers[-2] if len(line.launchers) > 1 else None
     if outer and "set by a loop" in outer.unresolved.get("host", "") and line.is_repeated:
         return _in_loop(line, outer), False

@@ -98,18 +98,18 @@ _COUNTING = re.compile(r"\w{1,80}=([0-9]{1,4});\w{1,80}<(=?)([0-9]{1,4});(?:\w{1
 _SEQUENCE = re.compile(r"[^{}]*\{([0-9]{1,4})\.\.([0-9]{1,4})\}[^{}]*", re.ASCII)
 
 
-def loop_reason(line: int, counted: str, words: Sequence[Word]) -> str:
+def loop_reason(line: int, counted: str, elements: Sequence[Word]) -> str:
     """Why the variable of a loop has no value of its own, with the rounds that what it counts, or its list, gives.
 
     >>> loop_reason(1, "((i=0; i<4; i++))", ()) == loop_reason(1, "", [Word("n{1..3}"), Word("n7")])
     True
     """
     rounds, bounds = 0, _COUNTING.fullmatch(re.sub(r"[\s()]", "", counted))
-    sequences = [_SEQUENCE.fullmatch(word.text) for word in words]
+    sequences = [_SEQUENCE.fullmatch(word.text) for word in elements]
     if bounds:
         rounds = int(bounds[3]) - int(bounds[1]) + len(bounds[2])
-    elif all(found or not is_open(word) for word, found in zip(words, sequences, strict=True)):
-        rounds = sum(abs(int(found[2]) - int(found[1])) + 1 if found else 1 for found in sequences)
+    elif all(sequence or not is_open(word) for word, sequence in zip(elements, sequences, strict=True)):
+        rounds = sum(abs(int(match[2]) - int(match[1])) + 1 if match else 1 for match in sequences)
     if rounds < 1:
         return filled("set by a loop in line {0}", line)
     return filled("set by a loop in line {0}, which has {1} rounds", line, rounds)

@@ -263,10 +263,10 @@ class _Evaluation:
         counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
         names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
         is_list = command[0].keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
-        words = [word for token in command[3:] for word in self.variables.expand(token.parts)] if is_list else []
+        elements = [word for token in command[3:] for word in self.variables.expand(token.parts)] if is_list else []
         for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
-            self._forget(name, loop_reason(command[0].line, counted, words))
-        if is_list and not words:
+            self._forget(name, loop_reason(command[0].line, counted, elements))
+        if is_list and not elements:
             self.reach.leave("for", command[0].line)
 
     def _is_conditional(self) -> bool:

@@ -165,12 +165,12 @@ def is_open(word: Word) -> bool:
     return bool(word.unresolved) or any(letter in word.text for letter in "*?[{")
 
 
-def with_input(words: list[Word], text: Sequence[Word]) -> list[Word]:
+def with_input(argv: list[Word], text: Sequence[Word]) -> list[Word]:
     """The words of a command with the text of its shell, where it ends in one that reads its input: ``srun bash``.
 
     >>> [word.text for word in with_input([Word("srun"), Word("bash"), Word("-s")], [Word("exit 1")])]
     ['srun', 'bash', '-c', 'exit 1']
     """
-    end = len(words) - bool(words and words[-1].text in ("-s", "-"))
-    is_shell = end > 0 and words[end - 1].text.rpartition("/")[2] in ("bash", "sh")
-    return [*words[:end], Word("-c"), *text] if is_shell and len(text) == 1 else words
+    end = len(argv) - bool(argv and argv[-1].text in ("-s", "-"))
+    is_shell = end > 0 and argv[end - 1].text.rpartition("/")[2] in ("bash", "sh")
+    return [*argv[:end], Word("-c"), *text] if is_shell and len(text) == 1 else argv

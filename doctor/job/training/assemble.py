@@ -286,12 +286,12 @@ def _task_prolog(line: LaunchLine, read_file: ReadFile) -> str:
     call = line.innermost
     if call is None or call.launcher != "srun":
         return ""
-    own = call.option("task-prolog") or line.environ.get("SLURM_TASK_PROLOG", "")
+    prolog = call.option("task-prolog") or line.environ.get("SLURM_TASK_PROLOG", "")
     texts = (read_file(path) or "" for path in (line.environ.get("SLURM_CONF", ""), *_OF_SLURM) if path)
     match = re.search(
         r"^[ \t]*TaskProlog[ \t]*=[ \t]*(\S+)", next(filter(None, texts), ""), re.MULTILINE | re.IGNORECASE
     )
-    prolog = own or (match[1] if match else "")
+    prolog = prolog or (match[1] if match else "")
     return filled("{0} may set variables of the tasks", f"TaskProlog={printable(prolog, 80)}") if prolog else ""
 
 

@@ -72,8 +72,8 @@ def launch_differs(
             'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)` under Slurm. The shell on the '
             "hosts uses that variable.",
         )
-    places = launch.misfits(numbers=False)
-    for observed, lines in places:
+    places = launch.problems_of("apart")
+    for _, _, observed, lines, _ in places:
         yield Finding(
             "lines {lines} start the hosts of one job, which meet at {observed}",
             lines=lines,

@@ -23,7 +23,9 @@ def launch_model_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     "Number of layers should be divisible by the pipeline-model-parallel size"; MindFormers check_rules.py and
     transformer.py, "num_heads must be a multiple of model_parallel"
     (https://gitee.com/mindspore/mindformers/tree/dev/mindformers/modules/transformer). MindSpeed's --unaligned-linear
-    divides heads and sequence unevenly (docs/zh/features/unaligned_linear.md).
+    divides heads and sequence unevenly (docs/zh/features/unaligned_linear.md); with --context-parallel-algo
+    ulysses_cp_algo it ends with "num_attention_heads must be divisible by context_parallel_size *
+    tensor_model_parallel_size".
     """
     yield from apply_rules(
         training,
@@ -34,6 +36,7 @@ def launch_model_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
         _virtual_layers,
         _sequence,
         _context,
+        _ulysses,
         _rule("experts", "expert", "experts", "expert parallel ranks"),
         frameworks=("megatron", "nemo", "mindformers"),
     )
@@ -140,3 +143,13 @@ def _context(view: View) -> Iterator[Finding]:
     if view.framework == "mindformers" or view.has("context_algorithm") or view.number("context") == 1:
         raise NotGiven("context")
     yield from _divides(view, "sequence", "context", "sequence length", "parts of context parallelism", 2)
+
+
+def _ulysses(view: View) -> Iterator[Finding]:
+    """Each rank of the context gets whole heads of its tensor parallel part."""
+    is_ulysses = view.has("context_algorithm") and view.text("context_algorithm") == "ulysses_cp_algo"
+    if not is_ulysses or view.number("context") == 1:
+        raise NotGiven("context")
+    parts = "context times tensor parallel ranks"
+    yield from _divides(view, "heads", "context", "attention heads", parts, view.number("tensor", 1))
+    yield from _divides(view, "sequence", "context", "sequence length", "parts of context parallelism")

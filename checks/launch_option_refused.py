@@ -15,7 +15,7 @@ CASES = {
     **dict.fromkeys(ENDS, "An end"),
     **dict.fromkeys(CONDITIONS, "A condition"),
     **dict.fromkeys(("#SBATCH", "#PBS"), "A late line"),
-    NOT_BASH[1:]: "A shell",
+    NOT_BASH: "A shell",
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
 
@@ -63,7 +63,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     """
     if not launch.launch_line:
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
-    for launcher, option, value, right in launch.refused_options:
+    for launcher, option, value, right, _ in launch.problems_of("refused"):
         expected = f"--{right[2:].replace('-', '_')}" if right.startswith("--") and "_" in option else right
         expected = right if expected == option else expected
         is_name = is_misspelt(option.lower(), expected.lower())
@@ -81,7 +81,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             expected=expected,
             case="A wrong name" if is_name else case,
         )
-    for launcher, answer, message, trial in launch.trials:
+    for launcher, _, message, trial, kind in launch.problems_of("trial", "waits"):
         if not message:
             raise Unreadable(
                 filled("{0} did not answer in time whether it starts the launch line: `{1}`", launcher, trial)
@@ -92,11 +92,10 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             observed=message,
             trial=trial,
             case="By trial",
-        ).as_warning(answer == "=?")
-    for launcher, marked, value, expected in launch.missing_options:
-        option = marked[1:]
+        ).as_warning(kind == "waits")
+    for launcher, option, value, expected, kind in launch.problems_of("needed", "wanted"):
         with_reason = "{launcher} is not given {option}; expected {expected}, {reason}"
-        if option == NOT_BASH[1:]:
+        if option == NOT_BASH:
             with_reason = "{launcher} may not run the script: {reason}; expected {expected} in its first line"
         yield Finding(
             with_reason if value else "{launcher} is not given {option}; expected {expected}",
@@ -106,7 +105,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
             observed="none",
             case=CASES.get(option, "A missing size" if value else _case_of(expected)),
             **({"reason": expected} if value else {}),
-        ).as_warning(marked.startswith("?"))
+        ).as_warning(kind == "wanted")
     if launch.is_of_job_script and launch.unread_options:
         raise Unreadable(
             filled("set the variable in {0} before the command: nothing that was read does", launch.unread_options)

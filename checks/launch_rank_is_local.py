@@ -76,6 +76,8 @@ def _given_rank(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
         raise NotGiven("unnumbered")
     if script.opaque or script.has("own_ranks"):
         raise NotGiven("rank")  # the program may set RANK
+    if launcher.value is None:
+        raise NotDecided(str(launcher))
     line = _NUMBERED[str(launcher.value)]
     yield Finding(
         "init_process_group at {where} expects RANK, and {launcher} does not set it",

@@ -14,6 +14,8 @@ from doctor.job.training import (
     correction,
 )
 
+_SPREAD = "--map-by ppr:1:node"
+
 
 @check(severity=ERROR, area="training")
 def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
@@ -26,8 +28,9 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     main_process_ip that leads every machine to itself, are waited for as well. A world_size that stands in the
     program is another one than that of the launch. DeepSpeed starts as many processes as --num_gpus says; the
     host's slots do not count, and it stops at an entry of its hostfile that it cannot read. Open MPI refuses more
-    ranks than its hostfile has slots, and without one more than the host has cores. Ranks beyond the GPUs that the
-    scheduler gives have none of their own: a warning, as ranks may share one on purpose.
+    ranks than its hostfile has slots, and without one more than the host has cores. It fills the slots of the first
+    host before it takes the next: what starts once on each host needs `--map-by ppr:1:node`. Ranks beyond the
+    GPUs that the scheduler gives have none of their own: a warning, as ranks may share one on purpose.
 
     ## What to do
     {edit} {where} has {observed}, and needs {expected}. Where {where} is right, correct the launch line instead.
@@ -52,6 +55,7 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _slots,
         _bad_entry,
         _all_slots,
+        _first_slots,
         _gpus,
     )
     yield from apply_rules(training, *rules, script_rules=(_world_size,))
@@ -195,6 +199,22 @@ def _all_slots(view: View) -> Iterator[Finding]:
             observed=view.listed("world_size"),
             expected=filled("at most {0}, or --oversubscribe", slots),
             edit=correction(view.place("world_size"), rf"( -np? ){ranks}\b", rf"\1{slots}"),
+        )
+
+
+def _first_slots(view: View) -> Iterator[Finding]:
+    slots, tasks = view.number("first_slots"), view.number("outer_tasks")
+    if min(slots, tasks) > 1:
+        yield Finding(
+            "mpirun starts {launcher} {number} times on its first host, which has {slots} slots at {hostfile}",
+            launcher=view.text("launcher"),
+            number=min(slots, tasks),
+            slots=slots,
+            hostfile=view.place("first_slots"),
+            where=view.place("outer_tasks"),
+            observed=view.listed("outer_tasks"),
+            expected=filled("once on each host: `{0}`", _SPREAD),
+            edit=correction(view.place("outer_tasks"), rf"( -np? {tasks})\b", rf"\1 {_SPREAD}"),
         )
 
 

@@ -91,7 +91,7 @@ def _of_outer_launcher(launch: LaunchConfig, least: int, most: int) -> Iterator[
                 least,
                 launch.launchers[-1],
             ),
-        )
+        ).as_warning(launch.outer_by_directive)
     elif not least <= (launch.outer_tasks or 0) <= most:
         yield Finding(
             "{first} starts {second} {number} times, and {second} is for {observed} hosts",

@@ -41,7 +41,8 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
             if name in of_host:
                 hosts_by_name.setdefault((name, intended), []).append(host)
     set_so = {(f"${intended}", f"${name}") for name, intended in hosts_by_name}
-    for name, intended in [pair for pair in launch.misspelt_names if pair not in set_so]:
+    pairs = [(problem.option, problem.expected) for problem in launch.problems_of("misspelt")]
+    for name, intended in [pair for pair in pairs if pair not in set_so]:
         by_slurm = "nothing sets {variable}; Slurm sets {expected}" if name.startswith("$SLURM_") else ""
         template = by_slurm or "nothing sets {variable}; the script sets {expected}"
         yield Finding(template, variable=name, observed=name, expected=intended)

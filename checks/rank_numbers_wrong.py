@@ -54,7 +54,7 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     if tasks and tasks > 1:
         yield from _same_in_tasks(launch, tasks)
     if not by_host:
-        if starts or tasks or launch.misfits(numbers=True):
+        if starts or tasks or launch.problems_of("alike"):
             return
         if why := _other_hosts_unknown(launch):
             raise Unreadable(why)
@@ -111,7 +111,7 @@ def _other_hosts_unknown(launch: LaunchConfig) -> str:
 
 def _of_lines(launch: LaunchConfig) -> Iterator[Finding]:
     """Of lines of the job script that start a host each."""
-    for repeated, lines in launch.misfits(numbers=True):
+    for _, _, repeated, lines, _ in launch.problems_of("alike"):
         yield Finding(
             "lines {lines} start {launcher} on a host each, and all of these hosts get node rank {observed}",
             lines=lines,

@@ -20,11 +20,7 @@ def rank_table_world_size_differs(table: RankTable, launch: LaunchConfig) -> Ite
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo); MindSpore documentation, rank table start-up.
     """
-    sizes: dict[str, int] = {}
-    for name in ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM"):
-        text = launch.env.get(name, "")
-        if text.isascii() and text.isdecimal() and len(text) < 10:
-            sizes[name] = int(text)
+    sizes = launch.stated_ranks
     if launch.world_size is not None and launch.world_size not in sizes.values():
         sizes["the world size"] = launch.world_size
     if not sizes:

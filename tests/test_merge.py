@@ -221,7 +221,7 @@ class TestFilesThatCannotBeUsed:
             (line(GOOD)[:200], "not a saved run"),
             (b"[" * 100_000, "not a saved run"),
             (b'{"schema": 1}\n\n\n{}', "not a saved run"),
-            (changed(schema="doctor.run/9"), "schema 'doctor.run/9', expected 'doctor.run/4'"),
+            (changed(schema="doctor.run/9"), "schema 'doctor.run/9', expected 'doctor.run/5'"),
             (changed(version="0.0.1"), "written by version 0.0.1 of doctor; expected"),
             (changed(hosts={}), "contains 0 hosts"),
             (changed(hosts={**GOOD.hosts, "b": GOOD.hosts["a"]}), "contains 2 hosts"),

@@ -315,7 +315,7 @@ class TestPipes:
 
 
 def test_a_saved_run_with_foreign_keys_is_an_input_error(tmp_path: Path) -> None:
-    run = {"schema": "doctor.run/4", "source": "x", "started": "2026-01-01T00:00:00Z", "seconds": 1, "hosts": {}}
+    run = {"schema": "doctor.run/5", "source": "x", "started": "2026-01-01T00:00:00Z", "seconds": 1, "hosts": {}}
     for broken in ({"launch": {"x": 1}}, {"rank_table": {"x": 1}}, {"hosts": {"a": {}}}, {"smoke": {"x": 1}}):
         (tmp_path / "run.json").write_text(json.dumps({**run, **broken}))
         for arguments in (["check", "--from"], ["report"]):

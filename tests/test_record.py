@@ -138,7 +138,7 @@ def test_a_file_that_is_no_run_is_one_line(data: bytes) -> None:
 
 def test_another_schema_is_named() -> None:
     data = msgspec.json.encode(msgspec.structs.replace(run_of(), schema="doctor.run/9"))
-    with pytest.raises(BadRun, match=r"schema 'doctor.run/9', expected 'doctor.run/4'"):
+    with pytest.raises(BadRun, match=r"schema 'doctor.run/9', expected 'doctor.run/5'"):
         load_run(data, "f")
 
 

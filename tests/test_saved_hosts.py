@@ -17,6 +17,7 @@ from doctor.cli.app import application
 from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
 from doctor.engine.errors import CommandError
+from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.fact import Output, Visit
 from doctor.engine.record import BadRun, HostRecord, LaunchOptions, ProbeInputs, Run, load_run
 from doctor.engine.result import Status
@@ -56,12 +57,19 @@ def test_a_host_without_a_record_is_unknown_to_every_check_of_hosts() -> None:
     [
         {"probe_inputs": ProbeInputs(), "launch": LaunchOptions(ranks_per_host={"n1": 8, "n9": 8})},
         {"probe_inputs": ProbeInputs(), "launch": LaunchOptions(by_host={"n9": {"RANK": "1"}})},
-        {"hosts": {}},
     ],
-    ids=["slots", "variables", "no-record"],
+    ids=["slots", "variables"],
 )
 def test_wherever_a_run_names_its_hosts(more: dict[str, Any]) -> None:
     assert statuses(load(encoded(msgspec.structs.replace(HEALTHY, **more)), "f")) == {Status.UNKNOWN}
+
+
+def test_a_run_without_any_record_judges_no_host_and_one_with_some_judges_these() -> None:
+    codes = [
+        exit_code(replay(load(encoded(saved), "f"), CHECKS))
+        for saved in (without(HEALTHY, *HEALTHY.hosts), without(HEALTHY, "n2"))
+    ]
+    assert codes == [Exit.NOTHING, Exit.UNKNOWN]
 
 
 def test_one_host_alone_is_not_asked_about_its_fleet() -> None:

@@ -27,6 +27,7 @@ from doctor.engine.record import (
     BadRun,
     HostRecord,
     LaunchOptions,
+    OptionProblem,
     ProbeInputs,
     RankTableFile,
     Run,
@@ -85,7 +86,11 @@ def valid_run() -> dict[str, Any]:
             outer_by_directive=True,
             places={"MASTER_ADDR": "run.sh:2"},
             others=(LaunchOptions(master_addr="w3"),),
-            refused=(("torchrun", "--tee", "x", "a number"),),
+            option_problems=(OptionProblem("torchrun", "--tee", "x", "a number"),),
+            starts_whole_job=True,
+            first_task_host="w1",
+            limits={"n": "4096"},
+            differing={"MASTER_ADDR": "$(hostname)"},
             unresolved={"NCCL_DEBUG": "$(x)"},
             time_limit_s=600.0,
             time_left_s=540.0,
@@ -315,15 +320,19 @@ FORM = {
     "LaunchOptions": (
         "announces_name",
         "by_host",
+        "differing",
         "environ",
+        "first_task_host",
         "framework",
         "launch_line",
         "launchers",
+        "limits",
         "master_addr",
         "master_port",
         "max_nodes",
         "node_rank",
         "nodes",
+        "option_problems",
         "others",
         "outer_by_directive",
         "outer_nodes",
@@ -334,8 +343,8 @@ FORM = {
         "rank_table",
         "ranks_per_host",
         "read_from",
-        "refused",
         "starts_here",
+        "starts_whole_job",
         "store_by_name",
         "time_left_s",
         "time_limit_s",
@@ -390,14 +399,14 @@ FORM = {
         "uid",
     ),
 }
-"""The fields of `doctor.run/4`."""
+"""The fields of `doctor.run/5`."""
 
 
 def test_a_changed_form_has_a_new_number() -> None:
     """Whoever changes a field raises the number, keeps the form before readable, and writes the new one here."""
     kinds = (HostRecord, LaunchOptions, Output, ProbeInputs, Run, RankTableFile, Visit)
     now = {kind.__name__: tuple(sorted(kind.__struct_encode_fields__)) for kind in kinds}
-    assert (SCHEMA, now) == ("doctor.run/4", FORM)
+    assert (SCHEMA, now) == ("doctor.run/5", FORM)
 
 
 @pytest.mark.parametrize("schema", EARLIER_SCHEMAS)

@@ -18,12 +18,11 @@ from doctor.engine.result import NO_HOST
 from doctor.engine.streams import print_stderr
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
-from doctor.job.training import TrainingLaunch
 from doctor.session.examine import examine
 from doctor.session.examine_options import ExamineOptions
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
-from doctor.session.lint_files import job_scripts, launches_of
-from doctor.session.select_checks import choose_checks, load_catalog, of_launch_alone
+from doctor.session.lint_files import job_scripts, launches_of, lint_rules
+from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.training_files import read_training
 
 
@@ -60,10 +59,11 @@ def command(
     validate_output(output, choice.checks)
 
     catalog = load_catalog(choice.checks)
-    rules = of_launch_alone(catalog, (TrainingLaunch, LaunchConfig))
     if output.from_file:
+        run = load_saved_run(output.from_file)
+        rules = lint_rules(catalog, has_table=bool(run.rank_table.text))
         selected = choose_checks(catalog, choice.select or rules, choice.ignore)
-        raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output, command="lint"))
+        raise typer.Exit(replay_and_report(run, selected, catalog, output, command="lint"))
     paths, launch_line = _split(files or [])
     paths = job_scripts(paths, _leave_out)
     if not paths and not launch_line:
@@ -76,8 +76,8 @@ def command(
     launches = launches_of(paths, launch_line, launch, os.environ)
     if launches:
         launch = msgspec.structs.replace(launches[0], others=tuple(launches[1:]))
-    else:
-        rules = of_launch_alone(catalog, (TrainingLaunch,))
+    has_table = os.path.isfile(LaunchConfig.from_options(launch).rank_table_path)
+    rules = lint_rules(catalog, has_launch=bool(launches), has_table=has_table)
     selected = choose_checks(catalog, choice.select or rules, choice.ignore)
     inventory = Inventory((), NO_HOST)
     events = start_events(output, (), selected, inventory.source)

@@ -6,7 +6,7 @@ import errno
 import re
 import sys
 from contextlib import suppress
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
 
@@ -15,11 +15,11 @@ from doctor.engine.language import is_english
 from doctor.engine.sanitize import UTF8_MARK, parse_problem, strip_control_chars
 from doctor.engine.texts import TextTable, filled, read_table
 
-SCHEMA = "doctor.run/4"
+SCHEMA = "doctor.run/5"
 """A change of `Run`, or of what is in it, gets a new number: `tests.test_saved_run` holds the form of this one."""
-EARLIER_SCHEMAS = ("doctor.run/3", "doctor.run/2", "doctor.run/1")
-"""Still read; fields that have gone since are dropped, and named in a note. They have no ``texts``: what was filled in
-before they were saved is shown in English."""
+EARLIER_SCHEMAS = ("doctor.run/4", "doctor.run/3", "doctor.run/2", "doctor.run/1")
+"""Still read; fields that have gone since are dropped, and named in a note. Those before the fourth have no ``texts``:
+what was filled in before they were saved is shown in English."""
 ENGLISH_NOTE = "it was saved in an earlier form, {0}: sentences with values in it stay English"
 """Of a document without a table of texts, where another language is asked for."""
 MAX_RUN_BYTES = 1 << 31
@@ -29,6 +29,21 @@ MAX_RUN_BYTES = 1 << 31
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 RankCount = Annotated[int, msgspec.Meta(ge=0, le=9_999_999)]
+
+
+class OptionProblem(NamedTuple):
+    """What is wrong with an option of a launch line, or with the script around it."""
+
+    launcher: str
+    option: str
+    value: str
+    """As given; of a missing option the value to give, where it is known; of a trial what the launcher said."""
+    expected: str
+    """Of a missing option with a value the reason; of a trial the command; of `alike` and `apart` the lines."""
+    kind: Literal["refused", "needed", "wanted", "trial", "waits", "misspelt", "alike", "apart"] = "refused"
+    """``needed``: not given, and no configuration gives it; ``wanted``: one may. ``trial``: the launcher was asked, and
+    does not start the line; ``waits``: until hosts are free. ``misspelt``: a variable that the script does not set.
+    ``alike``: a number that lines of several hosts have; ``apart``: places at which those meet."""
 
 
 class LaunchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -58,8 +73,15 @@ class LaunchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """torchrun's agents find out by the hosts' own names which of them opens the store: ``--rdzv-backend c10d``."""
     announces_name: bool = False
     """The agent of rank 0 tells the others its host's full name, at which the ranks meet; not with ``--local-addr``."""
-    refused: tuple[tuple[str, str, str, str], ...] = ()
-    """Options of the launch line that their launcher refuses: launcher, option, value, what was expected."""
+    option_problems: tuple[OptionProblem, ...] = ()
+    starts_whole_job: bool = False
+    """Each start of the launcher that numbers the ranks starts those of all hosts."""
+    first_task_host: str = ""
+    """The host on which srun starts task 0, which is rank 0."""
+    limits: dict[str, str] = {}
+    """What the job script sets for its ranks, by the letter of ``ulimit``."""
+    differing: dict[str, str] = {}
+    """Variables and options of the launch line that each host computes for itself, with the source text."""
     unresolved: dict[str, str] = {}
     """Variables that the job has, and options of its launchers, with a value that only a shell can compute: the source
     text by name, of an option with dashes before it."""
@@ -326,7 +348,7 @@ def _of_today(run: Run, name: str) -> Run:
             filled("{0}: schema {1}, expected {2}", name, f"{strip_control_chars(run.schema, 60)!r}", f"{SCHEMA!r}")
         )
     read_table(run.texts)
-    if run.schema in EARLIER_SCHEMAS and not is_english():
+    if run.schema in EARLIER_SCHEMAS and not run.texts and not is_english():
         run = msgspec.structs.replace(run, notes=(*run.notes, filled(ENGLISH_NOTE, run.schema)))
     return msgspec.structs.replace(run, schema=SCHEMA, texts={})
 

@@ -138,13 +138,7 @@ def detect(
     return _context(variables, read_file, table, allocation, launch, run, ranks_per_host, devices)
 
 
-def for_spawned(
-    environ: Mapping[str, str],
-    rank: int,
-    world_size: int,
-    *,
-    job_id: str = "",
-) -> JobContext:
+def for_spawned(environ: Mapping[str, str], rank: int, world_size: int, *, job_id: str = "") -> JobContext:
     """The context of a process that a program starts by itself, as with ``torch.multiprocessing.spawn``.
 
     All ranks are on this host. ``job_id``: the same in all processes of the program. Never raises.

@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.bounded_read import plain_lines, read_bounded, refusing_unreadable
 from doctor.engine.errors import InputError
-from doctor.engine.record import LaunchOptions
+from doctor.engine.record import LaunchOptions, OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
@@ -38,17 +38,11 @@ from doctor.job.job_script import CARRIERS, JobScript, Resources, scripts_of
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
-from doctor.job.launch_line.model import OptionProblem, split_endpoint
-from doctor.job.training.assemble import LaunchText, ReadFile
+from doctor.job.launch_line.model import split_endpoint
+from doctor.job.training.assemble import LaunchText
 from doctor.job.training.configurations import refused_overrides
-from doctor.job.variables import (
-    AGENT_STORE,
-    JOB_WIDE,
-    MINDSPORE_PORT,
-    RENDEZVOUS_PORT,
-    TORCH_PORT,
-    relevant,
-)
+from doctor.job.training.host_slots import ReadFile
+from doctor.job.variables import AGENT_STORE, JOB_WIDE, MINDSPORE_PORT, RENDEZVOUS_PORT, TORCH_PORT, relevant
 
 MAX_FILE = 16 << 20
 _MOST_LAUNCHES = 32
@@ -161,16 +155,16 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             starts_here=self.starts_here,
             store_by_name=_store_by_name(call),
             announces_name=_store_by_name(call, "local-addr"),
-            refused=tuple(
-                (problem.launcher, problem.option, problem.value, problem.expected)
-                for problem in (*line.problems, *refused_overrides(line))
-            )
-            + tuple(("ulimit", f"%{letter}", value, "") for letter, value in (self.written or line).limits)
-            + tuple(("", f"~{name}", text, "") for name, text in line.differing.items() if (line.nodes or 0) > 1)
-            + ((("", "*", "", ""),) if starts_whole_job(line) else ())
-            + hosts_not_given(line, tasks)
-            + store_not_opened(line, tasks)
-            + (first_task_host(line, environ) if not self.is_of_script else ()),
+            option_problems=(
+                *line.problems,
+                *refused_overrides(line),
+                *hosts_not_given(line, tasks),
+                *store_not_opened(line, tasks),
+            ),
+            starts_whole_job=starts_whole_job(line),
+            first_task_host="" if self.is_of_script else first_task_host(line, environ),
+            limits=dict((self.written or line).limits),
+            differing=dict(line.differing) if (line.nodes or 0) > 1 else {},
             unresolved={
                 name: printable(text, 200)
                 for name, text in sorted({**undecided_options(line), **self.unresolved}.items())[:256]

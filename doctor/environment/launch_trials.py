@@ -16,6 +16,7 @@ from pathlib import Path
 from doctor.engine.addresses import means_own_host
 from doctor.engine.bounded_read import plain_lines, read_bounded_text
 from doctor.engine.bounded_run import run_bounded
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.commands import MAX_OUTPUT
@@ -26,7 +27,7 @@ from doctor.job.job_size import OF_STEP, STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, read_launch_line
 from doctor.job.launch_line.commands import is_plain, launcher_rows, stays_here, wrapper_rows
 from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
-from doctor.job.launch_line.model import LaunchCall, OptionProblem
+from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import split_options
 from doctor.job.shell.word import literal_words
 from doctor.job.training.python_config import imported_first
@@ -76,8 +77,6 @@ _OWN_NETWORK = "out-of-band communications"
 """Of mpirun where the interface for its daemons is not on this host: the host that starts the line may have it."""
 _INTERACTIVE = "4294967290"
 """The step of salloc's own shell: SLURM_INTERACTIVE_STEP of slurm.h."""
-_ROOT = ("!--allow-run-as-root", "", "the option, as the user is root")
-TRIAL, WAITS = "=", "=?"
 """In place of an option: the launcher itself was asked, and refuses, or would wait; the value is what it says, and then
 the command."""
 
@@ -204,7 +203,7 @@ def _is_near(word: str, name: str) -> bool:
 def launch_refusals(
     line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str], *, is_next: bool = False
 ) -> list[OptionProblem]:
-    """What the first launcher of a line says where it does not start it; `TRIAL` without a value: no answer in time.
+    """What the first launcher of a line says where it does not start it; a trial without a value: no answer in time.
 
     ``is_next``: the shell that called doctor runs the line next, so that its PATH counts.
     """
@@ -212,7 +211,7 @@ def launch_refusals(
         starter = dict(line.commands)[absent]
         command = next((call.command for call in line.launchers if call.launcher == starter), "sh")
         ask = shlex.join(("sh", "-c", 'type "$0"', absent))
-        return [OptionProblem(command, TRIAL, filled("{0}: not found", absent), ask)]
+        return [OptionProblem(command, "", filled("{0}: not found", absent), ask, "trial")]
     if is_next and (refused := _of_this_host(line, argv, environ)):
         return [refused]
     if not (trial := launch_trial(line, argv, environ)):
@@ -225,18 +224,18 @@ def launch_refusals(
             expected = "a file that is there" if name == "input" else "a folder that is there"
             return [OptionProblem(command, f"--{name}", printable(needed, 200), expected)]
     if (done := run_trial(trial, environ)) is None:
-        return [OptionProblem(command, TRIAL, "", shlex.join(trial))]
+        return [OptionProblem(command, "", "", shlex.join(trial), "trial")]
     text = plain_lines((done.stderr + done.stdout).decode("utf-8", "replace"))
     maps = _MAP in text or "-----" not in text  # Open MPI 4 may end with 0 where it maps nothing, and frames the reason
     is_of_hosts = not is_next and _OWN_NETWORK in text  # `interface-setting-wrong` judges it there
     if (maps and not done.returncode) or is_of_hosts or "do-not-launch" in text.partition("unrecognized")[2]:
         return []
     if "run as root" in text:
-        return [OptionProblem(command, *_ROOT)]
+        return [OptionProblem(command, "--allow-run-as-root", "", "the option, as the user is root", "needed")]
     prefix = environ.get("OPAL_PREFIX") if "unknown option" in text else ""  # without its files it knows no option
     reason = trial_message(text) or filled("exit code {0}", done.returncode)
     reason = f"OPAL_PREFIX={printable(prefix, 100)}: {reason}" if prefix else reason
-    return [OptionProblem(command, WAITS if _WAITS.search(text) else TRIAL, reason, shlex.join(trial))]
+    return [OptionProblem(command, "", reason, shlex.join(trial), "waits" if _WAITS.search(text) else "trial")]
 
 
 def _of_this_host(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> OptionProblem | None:
@@ -260,7 +259,7 @@ def _of_tasks(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str])
         if not absent and ("/" in file or file.endswith(".py")) and not os.path.lexists(os.path.join(folder, file)):
             absent = file
         if absent:
-            return OptionProblem(call.command, TRIAL, filled("{0}: not found", absent), shlex.join(("ls", path)))
+            return OptionProblem(call.command, "", filled("{0}: not found", absent), shlex.join(("ls", path)), "trial")
     return None
 
 
@@ -294,9 +293,9 @@ def wrapper_refused(
             return None
     done = run_trial(trial, environ)
     if done is None or (done.returncode and _NOT_ASKED.search(done.stderr)):
-        return OptionProblem(trial[0], TRIAL, "", shown)
+        return OptionProblem(trial[0], "", "", shown, "trial")
     reason = trial_message(plain_lines(done.stderr.decode("utf-8", "replace"))) or filled("{0}: not found", launcher)
-    return OptionProblem(trial[0], TRIAL, reason, shown) if done.returncode else None
+    return OptionProblem(trial[0], "", reason, shown, "trial") if done.returncode else None
 
 
 def _imported(line: LaunchLine) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 
 from doctor.engine.addresses import means_own_host
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.job.job_script import Resources
 from doctor.job.job_size import ONE_ON_EACH_HOST
-from doctor.job.launch_line import LaunchLine
+from doctor.job.launch_line import LaunchCall, LaunchLine
 from doctor.job.launch_line.call_parts import opens_no_store
 from doctor.job.variables import RANK_NUMBERS
 
@@ -21,6 +23,7 @@ _ACCELERATE_OVER_HOSTS = {"pdsh", "openmpi", "mvapich", "mpich", "slurm"}
 src/accelerate/utils/constants.py, without ``standard`` and ``nossh``."""
 _OWN_HOST_ONLY = {"fork", "isolated"}
 """Ways of mpirun to start ranks that reach no other host: Hydra's ``-launcher``, Open MPI's ``plm``."""
+_MEETING = ("master-addr", "master-port", "rdzv-endpoint", "rdzv-id")
 TASK_OPTIONS = {"ntasks", "ntasks-per-node"}
 """By which a line of srun itself says how many tasks there are."""
 
@@ -60,19 +63,14 @@ def same_node_rank(line: LaunchLine, tasks: int | None) -> int | None:
 def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bool]:
     """How often srun, mpirun or pdsh starts the launcher that numbers the ranks, and whether directives say so.
 
-    1: a script of several hosts starts it on its own alone. None where that is not known, and where a loop or a list of
-    hosts starts it host by host, or group by group.
+    1: a script starts it on its own host alone, or by srun in a job of one host, at which the ranks are to meet. None
+    where that is not known, and where a loop or a list of hosts starts it host by host, or group by group.
     """
-    if (
-        line.is_alone
-        and not line.conditional
-        and [call.launcher in ONE_ON_EACH_HOST for call in line.launchers] == [True]
-    ):
-        return 1, False
+    if tasks_here := _on_own_host(line, requested):
+        return tasks_here
     outer = line.launchers[-2] if len(line.launchers) > 1 else None
     if outer and "set by a loop" in outer.unresolved.get("host", "") and line.is_repeated:
-        # a loop over the other hosts may give them a number; rank 0 is that of one host
-        return (most_nodes(line) if line.launchers[-1].node_rank == 0 else None), False
+        return _in_loop(line, outer), False
     if outer is None or line.conditional:
         return None, False
     if outer.launcher != "srun":
@@ -92,7 +90,38 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     return (tasks, by_directive) if tasks and tasks > 1 else (None, False)
 
 
-def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str, str, str], ...]:
+def _on_own_host(line: LaunchLine, requested: Resources) -> tuple[int, bool] | None:
+    """Of a launcher of one host that starts on that of the script alone; None where that is not known."""
+    if line.innermost is None or line.innermost.launcher not in ONE_ON_EACH_HOST or line.conditional:
+        return None
+    is_of_one = requested.nodes == requested.max_nodes == 1 and _meets_within(line.innermost)
+    outer = line.launchers[:-1]
+    if not outer and line.is_alone and (is_of_one or (requested.nodes or 0) > 1):
+        return 1, False
+    is_step = [call.launcher for call in outer] == ["srun"] and not {"het-group", "jobid"} & outer[0].options.keys()
+    return (1, True) if is_step and is_of_one else None
+
+
+def _in_loop(line: LaunchLine, outer: LaunchCall) -> int | None:
+    """The rounds of a loop over hosts, where they are more than the hosts of the one job that it starts.
+
+    A loop over the other hosts may give them a number; rank 0 is that of one host.
+    """
+    call, hosts = line.launchers[-1], most_nodes(line)
+    match = re.search(r"which has ([0-9]{1,9}) rounds", outer.unresolved["host"])
+    is_one_job = not any(" a loop in line" in call.unresolved.get(name, "") for name in _MEETING)
+    if match and hosts and int(match[1]) > hosts and is_one_job:
+        return int(match[1])
+    return hosts if call.node_rank == 0 else None
+
+
+def _meets_within(call: LaunchCall) -> bool:
+    """At a host of the very job that the script is: the first of its allocation, or the one that it runs on."""
+    address = call.unresolved.get("master-addr") or call.unresolved.get("rdzv-endpoint") or ""
+    return re.search(r"\bSLURM_(?:JOB_)?NODELIST\b|\bSLURMD_NODENAME\b|\bhostname\b|\bHOSTNAME\b", address) is not None
+
+
+def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
     """Torchrun for one host by default, started several times, and its starts are to meet at one address.
 
     Without an address, or at each host's own, they are jobs of one host each.
@@ -106,10 +135,11 @@ def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str
     if is_stated or not address or line.differing or means_own_host(address.rpartition(":")[0] or address):
         return ()
     reason = "as often as {0} starts it: without the option each start is a job of its own"
-    return ((call.command, "?--nnodes", str(tasks), filled(reason, line.launchers[-2].command)),)
+    reason = filled(reason, line.launchers[-2].command)
+    return (OptionProblem(call.command, "--nnodes", str(tasks), reason, "wanted"),)
 
 
-def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, str, str, str], ...]:
+def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
     """Torchrun with ``is_host=0`` on every host: no host opens the store of the c10d rendezvous."""
     call = line.innermost
     if call is None or call.launcher != "torchrun" or call.rdzv_backend != "c10d" or not opens_no_store(call):
@@ -117,7 +147,7 @@ def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[tuple[str, st
     if not (call.max_nodes and call.max_nodes <= max(tasks or 1, 1)):
         return ()
     expected = "is_host=1 on the host of the endpoint: of the hosts with this line none opens the store"
-    return ((call.command, "--rdzv-conf", call.option("rdzv-conf"), expected),)
+    return (OptionProblem(call.command, "--rdzv-conf", call.option("rdzv-conf"), expected),)
 
 
 def starts_whole_job(line: LaunchLine) -> bool:

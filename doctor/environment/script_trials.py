@@ -10,17 +10,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from doctor.engine.bounded_read import plain_lines, read_bounded_text
+from doctor.engine.record import OptionProblem
 from doctor.engine.texts import filled
-from doctor.environment.launch_trials import (
-    TRIAL,
-    WAITS,
-    absent_command,
-    run_trial,
-    trial_message,
-    wrapper_refused,
-)
+from doctor.environment.launch_trials import absent_command, run_trial, trial_message, wrapper_refused
 from doctor.job.launch_line import LaunchLine
-from doctor.job.launch_line.model import NOT_BASH, OptionProblem
+from doctor.job.launch_line.model import NOT_BASH
 from doctor.job.shell.plain_sh import shell_of
 from doctor.job.shell.word import ASKS_FOR_FILES
 
@@ -57,7 +51,7 @@ def shell_refused(path: str, line: int, environ: Mapping[str, str]) -> tuple[Opt
             runs_this = os.path.realpath(f"/proc/{os.getppid()}/exe") == os.path.realpath(shell)
             return (
                 OptionProblem(
-                    os.path.basename(shell), TRIAL if runs_this else WAITS, reason, shlex.join([shell, *words])
+                    os.path.basename(shell), "", reason, shlex.join([shell, *words]), "trial" if runs_this else "waits"
                 ),
             )
     return ()
@@ -74,14 +68,15 @@ def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProble
         if done is not None and done.returncode:
             text = re.sub(r"(?m)^bash: line \d+: ", "", plain_lines(done.stderr.decode("utf-8", "replace")))
             reason = trial_message(text) or filled("{0}: not found", arguments[kind in ASKS_FOR_FILES])
-            return OptionProblem("bash", TRIAL, filled("line {0}: {1}", need.line, reason), shlex.join(trial))
+            return OptionProblem("bash", "", filled("line {0}: {1}", need.line, reason), shlex.join(trial), "trial")
     path = line.environ.get("PATH", environ.get("PATH", ""))
     if not line.is_first or "PATH=" in line.unresolved:
         return wrapper_refused(line, environ, is_of_script=True)
     if not (absent := absent_command(line, {**environ, "PATH": path}, is_next=True)) or "/" in absent:
         return wrapper_refused(line, {**environ, "PATH": f"{path}:{environ.get('PATH', '')}"})
     ask = shlex.join(("env", f"PATH={path}", "/bin/sh", "-c", 'type "$0"', absent))
-    return OptionProblem("bash", TRIAL, filled("line {0}: {1}", line.line, filled("{0}: not found", absent)), ask)
+    reason = filled("line {0}: {1}", line.line, filled("{0}: not found", absent))
+    return OptionProblem("bash", "", reason, ask, "trial")
 
 
 def before_line(line: LaunchLine, environ: Mapping[str, str]) -> tuple[OptionProblem, ...]:

@@ -7,11 +7,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.job.launch_line import LaunchLine
-from doctor.job.launch_line.model import LaunchCall, OptionProblem
+from doctor.job.launch_line.model import LaunchCall
 
 MOST_OF_FILE, _MOST_TASKS = 1 << 18, 65_536
 _ORDERS = {
@@ -29,21 +30,21 @@ _ORDERS = {
 _ORDER_VARIABLES = ("SLURM_DISTRIBUTION", "SLURM_HOSTFILE", "SLURM_HET_SIZE", "SLURM_EXCLUDE", "SLURM_STEP_ID")
 
 
-def first_task_host(line: LaunchLine, environ: Mapping[str, str]) -> tuple[tuple[str, str, str, str], ...]:
-    """The host on which srun starts task 0, where tasks are the ranks: the first of the allocation.
+def first_task_host(line: LaunchLine, environ: Mapping[str, str]) -> str:
+    """The host on which srun starts task 0, where tasks are the ranks: the first of the allocation; empty: not known.
 
     Source: srun(1), "--distribution": block and cyclic both begin with the first host.
     """
     call = line.innermost
     if call is None or call.launcher != "srun" or len(line.launchers) > 1 or "options" in call.unresolved:
-        return ()
+        return ""
     if _ORDERS & {*call.options, *call.unresolved} or any(environ.get(name) for name in _ORDER_VARIABLES):
-        return ()
+        return ""
     try:
         hosts = expand_nodeset(environ.get("SLURM_JOB_NODELIST", ""), "SLURM_JOB_NODELIST")
     except InventoryError:
-        return ()
-    return ((call.command, "^", hosts[0], ""),) if len(hosts) > 1 else ()
+        return ""
+    return hosts[0] if len(hosts) > 1 else ""
 
 
 def program_file(call: LaunchCall, rest: Sequence[str]) -> str:

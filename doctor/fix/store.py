@@ -52,11 +52,7 @@ def save(plan: FixPlan, environ: Mapping[str, str]) -> Path:
         write_atomic(plan_folder / "plan.json", msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
     except OSError as error:
         raise PlanStoreError(
-            filled(
-                "{0}: {1}; expected a writable folder for the plan",
-                file_name(plan_folder),
-                error.strerror,
-            )
+            filled("{0}: {1}; expected a writable folder for the plan", file_name(plan_folder), error.strerror)
         ) from None
     return plan_folder
 
@@ -107,10 +103,7 @@ def load(plan_folder: Path) -> FixPlan:
     if plan.schema != SCHEMA:
         raise PlanStoreError(
             filled(
-                "{0}: schema {1}; expected {2}",
-                file_name(path),
-                f"{printable_excerpt(plan.schema)!r}",
-                f"{SCHEMA!r}",
+                "{0}: schema {1}; expected {2}", file_name(path), f"{printable_excerpt(plan.schema)!r}", f"{SCHEMA!r}"
             )
         )
     return plan

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from doctor.engine.record import LaunchOptions, LaunchSettings
+from doctor.engine.record import LaunchOptions, LaunchSettings, OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS, StatedSize, python_number, stated_sizes
@@ -162,59 +162,15 @@ class LaunchConfig(LaunchSettings, frozen=True):
         """Words of srun that are not read, and may say how many tasks it starts; empty: all are read."""
         return self.unresolved.get(UNREAD_TASKS, "")
 
-    @property
-    def starts_whole_job(self) -> bool:
-        """Each start of the launcher that numbers the ranks starts those of all hosts."""
-        return any(option == "*" for _, option, _, _ in self.refused)
-
-    @property
-    def first_task_host(self) -> str:
-        """The host on which srun starts task 0, which is rank 0; empty: not known."""
-        return next((host for _, option, host, _ in self.refused if option == "^"), "")
-
-    @property
-    def refused_options(self) -> list[tuple[str, str, str, str]]:
-        """Options that a launcher of the line refuses: launcher, option, value, what was expected."""
-        return [row for row in self.refused if not row[1].startswith(tuple("$~*?!=^%&"))]
-
-    @property
-    def trials(self) -> list[tuple[str, str, str, str]]:
-        """Launchers that were asked and do not start the line: launcher, ``=``, or ``=?`` where it waits, what it says,
-        which is empty without an answer, and the command that asks it.
-        """
-        return [row for row in self.refused if row[1].startswith("=")]
-
-    @property
-    def missing_options(self) -> list[tuple[str, str, str, str]]:
-        """Options that a launcher of the line needs: launcher, option, the value to give where it is known, and then
-        why; else what was expected. Before the option ``?`` where a configuration may give it, ``!`` where none does.
-        """
-        return [row for row in self.refused if row[1].startswith(("?", "!"))]
-
-    def misfits(self, *, numbers: bool) -> list[tuple[str, str]]:
-        """Numbers that lines of the job script give to several hosts, or else where those meet; and these lines."""
-        return [row[2:] for row in self.refused if row[1] == "&" and row[2].isdecimal() == numbers]
-
-    @property
-    def limits(self) -> dict[str, str]:
-        """What the job script sets for its ranks, by the letter of ``ulimit``."""
-        return {option[1:]: value for _, option, value, _ in self.refused if option.startswith("%")}
-
-    @property
-    def differing(self) -> dict[str, str]:
-        """Variables and options of the launch line that each host computes for itself, with the source text."""
-        return {option[1:]: source for _, option, source, _ in self.refused if option.startswith("~")}
+    def problems_of(self, *kinds: str) -> list[OptionProblem]:
+        """Those of some kinds, in the order of the launch line."""
+        return [problem for problem in self.option_problems if problem.kind in kinds]
 
     @property
     def unread_options(self) -> str:
         """Options of the launchers whose values are not known, with the source text; empty: all are known."""
         unread = [(name, text) for name, text in self.unresolved.items() if name.startswith("--")]
         return ", ".join(text if name.startswith("--options") else f"{name} {text}" for name, text in unread[:4])
-
-    @property
-    def misspelt_names(self) -> list[tuple[str, str]]:
-        """Names of variables that the job script uses and does not set, ``$`` before them, and the one that it sets."""
-        return [(name, intended) for _, name, _, intended in self.refused if name.startswith("$")]
 
     @property
     def is_of_job_script(self) -> bool:

@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.check import Check
 from doctor.engine.errors import InputError
-from doctor.engine.record import LaunchOptions
+from doctor.engine.record import LaunchOptions, RankTableFile
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.job_environment import JobEnvironment, launches_of_job_script, of_launch_line
-from doctor.job.training.assemble import ReadFile
+from doctor.job import LaunchConfig, RankTable
+from doctor.job.training import TrainingLaunch
+from doctor.job.training.host_slots import ReadFile
 from doctor.session.script_launches import launches_of_script
+from doctor.session.select_checks import of_launch_alone
 from doctor.session.several_launches import places
 from doctor.session.training_files import MAX_FILES, followed, read_text
 
@@ -60,6 +64,12 @@ def _starts_training(path: str, leave_out: Callable[[str], None]) -> bool:
         leave_out(str(why) if isinstance(why, InputError) else filled("{0}: {1}", printable(path, 200), why))
         return False
     return True
+
+
+def lint_rules(catalog: Sequence[Check], *, has_launch: bool = True, has_table: bool = False) -> list[str]:
+    """The names of the checks that need nothing but the training, its launch and its rank table."""
+    of_table = (RankTable, RankTableFile) if has_table else ()
+    return of_launch_alone(catalog, (TrainingLaunch, *((LaunchConfig,) if has_launch else ()), *of_table))
 
 
 def launches_of(

@@ -297,15 +297,15 @@ NO_RECORD = "the saved run names it and has no record of it"
 def with_listed_hosts(run: Run, names: Iterable[str]) -> Run:
     """The run with an unknown host for each of ``names``, by which it calls its hosts, that it holds no record of.
 
-    A run of one host alone names its fleet, and is about no other host.
+    A run of one host alone names its fleet, and is about no other host; one without any record judges none.
 
     >>> from doctor.engine.record import SCHEMA
-    >>> list(with_listed_hosts(Run(SCHEMA, "2 hosts", "", 0.0, {}), ("n1", "n2")).hosts)
+    >>> list(with_listed_hosts(Run(SCHEMA, "2 hosts", "", 0.0, {"n1": HostRecord(Visit())}), ("n1", "n2")).hosts)
     ['n1', 'n2']
     """
     named = dict.fromkeys(names)
     listed = [name for name in named if name and name not in run.hosts]
-    if not listed or _is_of_this_host_alone(run):
+    if not listed or not run.hosts or _is_of_this_host_alone(run):
         return run
     from doctor.collect.merge.hosts import HostIdentity, match_hosts
 

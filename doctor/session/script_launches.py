@@ -16,7 +16,8 @@ from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.launcher_calls import environ_of_tasks
 from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.shell.word import Word
-from doctor.job.training.assemble import LaunchText, ReadFile
+from doctor.job.training.assemble import LaunchText
+from doctor.job.training.host_slots import ReadFile
 
 _DEEPEST = 2
 """Scripts that start each other."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.check import Check
-from doctor.engine.record import LaunchOptions, Run
+from doctor.engine.record import LaunchOptions, RankTableFile, Run
 from doctor.engine.result import Finding, Outcome, Reason, Report
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -69,9 +69,8 @@ def places(text: str, name: str, line: int) -> dict[str, str]:
             result[variable] = result[option]
     lines = text.splitlines()
     numbers = {int(place.rpartition(":")[2]) for place in ", ".join(result.values()).split(", ") if place} | {line}
-    texts = {
-        f"{name}:{number}": printable(lines[number - 1], MAX_LINE) for number in sorted(numbers) if number <= len(lines)
-    }
+    last = line if re.search(r"<<-?\s*\w", "".join(lines[line - 1 : line])) else len(lines)  # filled in here
+    texts = {f"{name}:{number}": printable(lines[number - 1], MAX_LINE) for number in sorted(numbers) if number <= last}
     for_slurm = {SLURM: f"{name}:{line}"} if re.search(r"^#SBATCH\b", text, re.M) else {}
     return {**result, **texts, **for_slurm, "": f"{name}:{line}"}
 
@@ -96,7 +95,7 @@ def of_scripts(report: Report, run: Run, checks: Sequence[Check], evaluate: Call
     """
     rules = frozenset(of_launch_alone(checks, (LaunchConfig,)))
     launches = [msgspec.structs.replace(run.launch, others=()), *run.launch.others]
-    reports = [report, *(evaluate(msgspec.structs.replace(run, launch=launch)) for launch in launches[1:])]
+    reports = [report, *(evaluate(_run_of(launch, run)) for launch in launches[1:])]
     by_check: dict[str, list[Outcome]] = {}
     corrections = Corrections()
     for launch, judged in zip(launches, reports, strict=True):
@@ -108,6 +107,12 @@ def of_scripts(report: Report, run: Run, checks: Sequence[Check], evaluate: Call
         for outcome in report.outcomes
     )
     return msgspec.structs.replace(report, outcomes=tuple(map(corrections.written, outcomes)))
+
+
+def _run_of(launch: LaunchOptions, run: Run) -> Run:
+    """With the rank table where the launch names the same one."""
+    is_same = LaunchConfig.from_options(launch).rank_table_path == run.rank_table.path
+    return msgspec.structs.replace(run, launch=launch, rank_table=run.rank_table if is_same else RankTableFile())
 
 
 def of_launch_line(report: Report, run: Run, checks: Sequence[Check]) -> Report:

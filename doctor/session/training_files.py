@@ -21,15 +21,9 @@ from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.commands import is_plain
 from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
-from doctor.job.training.assemble import (
-    GivenFiles,
-    LaunchText,
-    ReadFile,
-    assemble,
-    named_configurations,
-    read_configuration,
-)
+from doctor.job.training.assemble import GivenFiles, LaunchText, assemble, named_configurations, read_configuration
 from doctor.job.training.configurations import named_data
+from doctor.job.training.host_slots import ReadFile
 from doctor.job.training.python_code import read_python
 from doctor.job.training.tree import UnreadableFile
 from doctor.session.code_revision import code_of_line

@@ -14,8 +14,7 @@ TORCHRUN = "torchrun --nproc-per-node 8 t.py"
 
 def judged(text: str, launch: str = TORCHRUN, **hosts: list[object]) -> Outcome:
     (line,) = read_job_script(f"{text}\n{launch}\n").launch_lines
-    refused = tuple(("ulimit", f"%{letter}", value, "") for letter, value in line.limits)
-    return run_check(NAME, hosts, LaunchConfig(refused=refused, world_size=8))
+    return run_check(NAME, hosts, LaunchConfig(limits=dict(line.limits), world_size=8))
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_what_stands_before_a_launcher_of_a_job_script_is_tried_where_the_script
     (tmp_path / "job.sh").write_text("#!/bin/bash\n" + text.replace("BIN", os.path.dirname(sys.executable)))
     for is_next in (True, False):
         launch = of_job_script(str(tmp_path / "job.sh"), {"PATH": os.environ["PATH"]}, is_next=is_next)
-        said = [trial[2] for trial in LaunchConfig.from_options(launch.complete(LaunchOptions())).trials]
+        said = [trial.value for trial in launch.complete(LaunchOptions()).option_problems if trial.kind == "trial"]
         assert [text for text in said if told in text] == said
         assert len(said) == (is_next and told != "")
 
@@ -427,7 +427,7 @@ def test_what_another_user_finds(line: str, told: str | None, tmp_path: Path, mo
     if not re.search("broken|absent", line):  # of a script no launch line
         launches.append(of_job_script("job.sh", environ, is_next=True))
     for launch in launches:
-        trials = LaunchConfig.from_options(launch.complete(LaunchOptions())).trials
+        trials = LaunchConfig.from_options(launch.complete(LaunchOptions())).problems_of("trial", "waits")
         assert [trial[2] for trial in trials] == ([] if told == "" else [told or ""])
 
 
@@ -557,7 +557,7 @@ def test_the_launcher_is_asked(launchers: Path, line: str, environ: dict[str, st
     if refused and not refused.startswith("-"):
         assert f"`{outcome.findings[0].values['trial']}` asks" in advice("launch-option-refused", outcome)
     quiet = of_launch_line(shlex.split(line), variables).complete(LaunchOptions())
-    assert not any(row[1] in ("=", "!--allow-run-as-root") for row in quiet.refused)
+    assert not any(problem.kind in ("trial", "needed") for problem in quiet.option_problems)
 
 
 def test_no_hook_of_the_user_runs_in_the_trial(launchers: Path) -> None:
@@ -610,7 +610,7 @@ def test_a_launcher_that_the_shell_does_not_have(line: str, is_told: bool, tmp_p
     outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch))
     assert [finding.values["observed"].endswith("not found") for finding in outcome.findings].count(True) == is_told
     before = of_launch_line(argv, environ, tries=True).complete(LaunchOptions())
-    assert "srun" in line or not any(row[1] == "=" for row in before.refused)
+    assert "srun" in line or not any(problem.kind == "trial" for problem in before.option_problems)
 
 
 @pytest.mark.parametrize(

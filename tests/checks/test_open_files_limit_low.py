@@ -57,9 +57,8 @@ def test_an_error_where_rank_0_cannot_have_its_connections(limit: int, severity:
 )
 def test_what_the_job_script_sets_counts(text: str, soft: int) -> None:
     (line,) = read_job_script(f"{text}\ntorchrun --nproc-per-node 2 t.py\nulimit -n 7\n").launch_lines
-    refused = tuple(("ulimit", f"%{letter}", value, "") for letter, value in line.limits)
     of_host = limits(nofile=Limit(1024, 70000), memlock=FREE)
-    assert of_host.of_job(LaunchConfig(refused=refused)).nofile == Limit(soft, 70000)
+    assert of_host.of_job(LaunchConfig(limits=dict(line.limits))).nofile == Limit(soft, 70000)
 
 
 def test_a_launcher_of_other_hosts_starts_ranks_with_their_own_limits() -> None:

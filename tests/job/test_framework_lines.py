@@ -11,7 +11,7 @@ from doctor.engine.record import LaunchOptions
 from doctor.environment.job_environment import of_launch_line
 from doctor.job.job_script import read_job_script
 from doctor.job.launch_line import LaunchCall
-from doctor.job.training.assemble import _of_deepspeed
+from doctor.job.training.host_slots import _of_deepspeed
 
 Row = tuple[str, tuple[str, ...], int | None, int | None, int | None, str, str]
 NODES = "env NPROC_PER_NODE=8 NNODES=2 NODE_RANK=0 MASTER_ADDR=n1 MASTER_PORT=29510"
@@ -66,7 +66,7 @@ def test_a_framework_s_launch_line(
     )
     port = options.master_port
     assert (f"{options.master_addr}:{port}" if options.master_addr or port else "") == master
-    assert not {option for _, option, _, _ in options.refused} - {"!--allow-run-as-root"}
+    assert not {problem.option for problem in options.option_problems if problem.kind != "needed"}
 
 
 def test_hosts_and_hostfiles_of_the_line(tmp_path: Path) -> None:

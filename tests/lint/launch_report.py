@@ -12,12 +12,10 @@ from doctor.engine.check import Check
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import NO_HOST, Outcome, Report
 from doctor.environment.inventory import Inventory
-from doctor.job import LaunchConfig
-from doctor.job.training import TrainingLaunch
 from doctor.session.examine import examine
 from doctor.session.examine_options import ExamineOptions
-from doctor.session.lint_files import launches_of
-from doctor.session.select_checks import choose_checks, load_catalog, of_launch_alone
+from doctor.session.lint_files import launches_of, lint_rules
+from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.training_files import read_training
 from tests.lint.line_mistakes import Planted
 
@@ -26,7 +24,7 @@ from tests.lint.line_mistakes import Planted
 def launch_checks() -> Sequence[Check]:
     """All that `doctor lint` runs."""
     catalog = load_catalog([])
-    return tuple(choose_checks(catalog, of_launch_alone(catalog, (TrainingLaunch, LaunchConfig))))
+    return tuple(choose_checks(catalog, lint_rules(catalog)))
 
 
 def lint_report(paths: Sequence[str]) -> Report:

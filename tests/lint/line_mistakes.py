@@ -36,9 +36,33 @@ MINDFORMERS = (
 )
 
 ON_HOSTS = 'ssh {} "torchrun --nnodes 2 --node_rank {} --nproc_per_node 8 --master_addr gpu01 t.py" &\n'
+LOOP = "for h in n1 n2 n3 n4; do\n  ssh $h torchrun --nnodes 3 --nproc_per_node 8 --master_addr n1 t.py &\ndone\n"
+BY_MPIRUN = "mpirun -np 2 --hostfile hosts torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint n1:29400 t.py\n"
+OF_JOB = "--rdzv_backend c10d --rdzv_endpoint $(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1):29400 t.py\n"
+PARTS = "#!/bin/bash\n#SBATCH --nodes=1 --ntasks-per-node=1\n#SBATCH hetjob\n#SBATCH --nodes=2 --ntasks-per-node=1\n"
+ULYSSES = (
+    "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --seq-length 8192 "
+    "--max-position-embeddings 8192 --tensor-model-parallel-size 2 --context-parallel-size 4 "
+    "--context-parallel-algo ulysses_cp_algo --num-attention-heads "
+)
 INIT = 'import torch.distributed as dist\ndist.init_process_group("gloo")\n'
 
 MISTAKES: dict[str, Planted] = {
+    "more rounds of ssh than hosts": Planted(LOOP.replace(" &", " & #@"), "launch-sizes-contradict"),
+    "a loop that counts more hosts than the job has": Planted(
+        LOOP.replace("h in n1 n2 n3 n4", "((h = 0; h < 4; h++))").replace("$h", "n$h").replace(" &", " & #@"),
+        "launch-sizes-contradict"),
+    "torchrun twice on the first host of mpirun": Planted(
+        BY_MPIRUN.replace("\n", " #@\n"), "launch-ranks-contradict", {"hosts": "n1 slots=8\nn2 slots=8\n"}),
+    "tasks of an array as the hosts of one job": Planted(
+        "#!/bin/bash\n#SBATCH --array=0-3\n#SBATCH --nodes=1\ntorchrun --nnodes 4 " + OF_JOB.replace("\n", " #@\n"),
+        "launch-sizes-contradict"),
+    "a step in one part of a job": Planted(
+        PARTS + "srun torchrun --nnodes 3 " + OF_JOB.replace("\n", " #@\n"), "launch-sizes-contradict"),
+    "localhost in the input of a shell": Planted(
+        SBATCH + "srun bash -s <<E\ntorchrun --nnodes 2 --nproc_per_node 8 --master_addr localhost t.py #@"
+        "\nE\n", "master-address-local"),
+    "heads that Ulysses cannot divide": Planted(ULYSSES + "4 #@\n", "launch-model-not-divisible"),
     "a port in what another user runs": Planted(
         "#!/bin/bash\nsu - trainer -c 'cd /job && torchrun --nproc_per_node 8 --master_port 290000 t.py' #@\n",
         "launch-option-refused"),
@@ -509,6 +533,26 @@ NOT_FOUND = {
 """What no rule is about yet; of the third, the line of the option is named, not that of its variable."""
 
 SOUND: dict[str, Planted] = {
+    "a loop of ssh with a host left out": Planted(LOOP.replace("do\n", "do\n  [[ $h == n1 ]] && continue\n"), ""),
+    "as many rounds of ssh as hosts": Planted(LOOP.replace("--nnodes 3", "--nnodes 4 --node_rank ${h#n}"), ""),
+    "a loop of ssh with a job for each host": Planted(LOOP.replace("_addr n1", "_addr $h"), ""),
+    "mpirun with one slot on each host": Planted(BY_MPIRUN, "", {"hosts": "n1 slots=1\nn2 slots=1\n"}),
+    "mpirun that maps by hosts": Planted(
+        BY_MPIRUN.replace("-np 2", "-np 2 --map-by ppr:1:node"), "", {"hosts": "n1 slots=8\nn2 slots=8\n"}),
+    "tasks of an array that are jobs": Planted(
+        "#!/bin/bash\n#SBATCH --array=0-3\n#SBATCH --nodes=4\nsrun --ntasks-per-node=1 torchrun --nnodes 4 "
+        + OF_JOB, ""),
+    "tasks of an array that meet elsewhere": Planted(
+        "#!/bin/bash\n#SBATCH --array=0-3\n#SBATCH --nodes=1\n"
+        "torchrun --nnodes 4 --node_rank $SLURM_ARRAY_TASK_ID --master_addr $(cat /shared/address) t.py\n", ""),
+    "a step in both parts of a job": Planted(PARTS + "srun --het-group=0,1 torchrun --nnodes 3 " + OF_JOB, ""),
+    "the input of another program": Planted(
+        SBATCH + "ssh n1 tee notes <<E\ntorchrun --nnodes 2 --master_addr localhost t.py\nE\n"
+        "srun torchrun --nnodes 2 " + OF_JOB, ""),
+    "heads that Ulysses divides": Planted(ULYSSES + "16\n", ""),
+    "no number under srun, and a TaskProlog": Planted(
+        "#!/bin/bash\nexport MASTER_ADDR=n1\nsrun -n 4 --task-prolog=/x/numbers python t.py\n",
+        "", {"t.py": INIT}),
     "what dash knows, too": Planted(
         "#!/bin/sh\nset -eu\n# source [[ x ]]\n. ./env.sh\nN=$((1 + 1)) B=${A%x}\nf() { local c=1; }\n"
         "if [ \"$A\" = '[[' ]; then echo source '${A[0]}' \"A=(\"; fi\ncat <<E\nA=(1)\nE\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from doctor.engine.result import Finding, Outcome, Severity
 from doctor.session.corrected_lines import Corrections, corrected
 from tests import preloaded
+from tests.checks import tables
 from tests.lint.launch_report import lint_report, naming, write_files
 from tests.lint.line_mistakes import MISTAKES, NOT_FOUND, SOUND, wrong_line
 
@@ -45,6 +47,11 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "more rounds of ssh than hosts",
+    "a loop that counts more hosts than the job has",
+    "tasks of an array as the hosts of one job",
+    "a step in one part of a job",
+    "localhost in the input of a shell",
     "two hosts with one number",
     "two hosts with two addresses of the job",
     "two hosts with two ports of the job",
@@ -233,3 +240,44 @@ def test_a_mistake_in_a_sourced_file_is_told_and_corrected_there(tmp_path: Path)
     text = lint_text(script)
     assert "evidence: env.sh:2" in text
     assert "Line 2 of env.sh must read: `export HCCL_CONNECT_TIMEOUT=1800`" in text
+
+
+BY_TABLE = "#!/bin/bash\nexport RANK_TABLE_FILE={}/table.json RANK_SIZE={}\nmpirun -np {} python3 t.py\n"
+
+
+@pytest.mark.parametrize(
+    ("address", "size", "expected"),
+    [
+        ("", 16, "HEALTHY"),
+        ("192.168.100.101", 16, "FAIL    rank-table-address-repeated"),
+        ("", 8, "FAIL    rank-table-world-size-differs"),
+    ],
+)
+def test_a_rank_table_that_is_here_is_judged(tmp_path: Path, address: str, size: int, expected: str) -> None:
+    table = tables.a2(2, 8)
+    table["server_list"][1]["device"][0]["device_ip"] = address or table["server_list"][1]["device"][0]["device_ip"]
+    table["server_list"][0]["device"][0]["device_ip"] = address or table["server_list"][0]["device"][0]["device_ip"]
+    (tmp_path / "table.json").write_text(json.dumps(table))
+    script = tmp_path / "run.sh"
+    script.write_text(BY_TABLE.format(tmp_path, size, size))
+    assert expected in lint_text(script)
+    (tmp_path / "table.json").unlink()
+    assert "rank-table-" not in lint_text(script)
+
+
+def test_a_rank_table_is_not_that_of_another_script(tmp_path: Path) -> None:
+    (tmp_path / "table.json").write_text(json.dumps(tables.a2(2, 8)))
+    (tmp_path / "run.sh").write_text(BY_TABLE.format(tmp_path, 16, 16))
+    (tmp_path / "other.sh").write_text("#!/bin/bash\nexport NNODES=4\nmpirun -np 32 python3 t.py\n")
+    text = lint_text(tmp_path / "run.sh", "other.sh")
+    assert "the rank table" not in text, text
+
+
+def test_a_task_prolog_may_number_the_tasks_of_srun(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=c\nTaskProlog=/etc/slurm/numbers\n")
+    (tmp_path / "t.py").write_text('import torch.distributed as dist\ndist.init_process_group("gloo")\n')
+    script = tmp_path / "run.sh"
+    script.write_text(f"export MASTER_ADDR=n1 SLURM_CONF={tmp_path}/slurm.conf\nsrun -n 4 python t.py\n")
+    assert "TaskProlog=/etc/slurm/numbers may set variables of the tasks" in lint_text(script)
+    (tmp_path / "slurm.conf").write_text("ClusterName=c\n# TaskProlog=/x\n")
+    assert "FAIL    launch-rank-is-local" in lint_text(script)

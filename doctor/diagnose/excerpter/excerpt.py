@@ -18,14 +18,7 @@ from doctor.diagnose.excerpter.line_choice import (
     shown_part,
     whole_lines,
 )
-from doctor.diagnose.excerpter.tracebacks import (
-    BELOW,
-    HEADLESS_LINES,
-    HEADS,
-    RAY_ORIGIN,
-    OpenTracebacks,
-    goes_on_below,
-)
+from doctor.diagnose.excerpter.tracebacks import BELOW, HEADLESS_LINES, HEADS, RAY_ORIGIN, OpenTracebacks, goes_on_below
 from doctor.remote.runtime.host_texts import filled
 
 MAX_DUMP = 1 << 25  # bytes of a dump that is sent

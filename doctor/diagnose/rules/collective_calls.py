@@ -127,9 +127,7 @@ def ring_neighbors(case: Case) -> list[Cause]:
     if len(mutual) == 2:  # one pair, from both sides
         low, high = sorted(rank for rank, _ in mutual)
         claim = filled(
-            "ranks {0} and {1} wait for each other: one of them, or the network between them, did not answer",
-            low,
-            high,
+            "ranks {0} and {1} wait for each other: one of them, or the network between them, did not answer", low, high
         )
         pair = culprit_of_rank(case, low), culprit_of_rank(case, high)
         return [one_of_two("gloo-timeout", pair, claim, first_evidence(calls[rank].waiting for rank in (low, high)))]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.engine.toml_compat import read_table
@@ -24,7 +25,7 @@ from doctor.job.job_script.lines_of_one_job import host_over_ssh, meets_at, with
 from doctor.job.job_script.read import JobScript, read_job_script
 from doctor.job.job_script.task_files import shell_of_recipes
 from doctor.job.job_size import ONE_ON_EACH_HOST
-from doctor.job.launch_line.model import LaunchCall, LaunchLine, OptionProblem
+from doctor.job.launch_line.model import LaunchCall, LaunchLine
 from doctor.job.launch_line.read import SHELLS
 from doctor.job.training.tree import Node, read_documents
 from doctor.job.variable_names import meant_key

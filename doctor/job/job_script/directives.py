@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from doctor.engine.quantities import DAY, clock_seconds
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.launch_line.call_parts import node_range, refuse_time
 from doctor.job.launch_line.commands import launcher_rows, option_table
-from doctor.job.launch_line.model import OptionProblem
 from doctor.job.launch_line.options import Options, OptionTable, split_options
 from doctor.job.shell.word import literal_words
 from doctor.job.variable_names import is_one_slip
@@ -97,7 +97,8 @@ def late_directives(lines: Sequence[str], scheduler: str) -> tuple[OptionProblem
     why = "which stands behind the first command: there it is a comment"
     pairs = [*((line, filled("with {0} in capitals and no blank in it", mark)) for line in others)]
     pairs += [(line, why) for line in late if not any("<<" in line for line in lines)]
-    return tuple(OptionProblem(mark[1:].lower(), f"?{mark}", printable(line, 80), reason) for line, reason in pairs[:8])
+    command = mark[1:].lower()
+    return tuple(OptionProblem(command, mark, printable(line, 80), reason, "wanted") for line, reason in pairs[:8])
 
 
 def resources(directives: Iterable[Directive]) -> Resources:
@@ -108,6 +109,8 @@ def resources(directives: Iterable[Directive]) -> Resources:
     scheduler = listed[0].scheduler
     texts = [directive.text for directive in listed if directive.scheduler == scheduler]
     if scheduler == "slurm":  # sbatch refuses each of an option's values (tried with 22.05), and goes by the last
+        at = next((place for place, text in enumerate(texts) if text in ("hetjob", "packjob")), len(texts))
+        texts = texts[:at]  # sbatch(1), "Heterogeneous jobs": a script runs in the first part, and steps do by default
         read, of_first = _slurm(texts), _slurm(texts[::-1]).problems
         return msgspec.structs.replace(read, problems=tuple(dict.fromkeys((*read.problems, *of_first))))
     return {"pbs": _pbs, "lsf": _lsf, "donau": _donau, "grid-engine": _grid_engine}[scheduler](texts)

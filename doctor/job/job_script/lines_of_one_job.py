@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
 from doctor.engine.addresses import means_own_host
+from doctor.engine.record import OptionProblem
 from doctor.engine.texts import joined
 from doctor.job.job_script.read import JobScript
-from doctor.job.launch_line.model import LaunchLine, OptionProblem
+from doctor.job.launch_line.model import LaunchLine
 from doctor.job.variables import TORCH_PORT
 
 
@@ -38,7 +40,8 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
         if sum(map(len, by_host.values())) == len(lines) <= (lines[0].nodes or 0):
             for wrong, value in [*_alike(lines), *_apart(lines, by_host)]:
                 places = joined(" and ", map(str, sorted(line.line for line in wrong)))
-                misfits[id(wrong[-1])].append(OptionProblem(wrong[0].launchers[-1].launcher, "&", value, places))
+                kind: Literal["alike", "apart"] = "alike" if value.isdecimal() else "apart"
+                misfits[id(wrong[-1])].append(OptionProblem(wrong[0].launchers[-1].launcher, "", value, places, kind))
     marked = [tuple(_with(line, misfits[id(line)]) for line in script.launch_lines) for script in scripts]
     return [msgspec.structs.replace(script, launch_lines=lines) for script, lines in zip(scripts, marked, strict=True)]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from doctor.engine.addresses import means_own_host
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script.directives import (
@@ -21,13 +22,8 @@ from doctor.job.job_script.directives import (
 from doctor.job.job_script.script_needs import ScriptText
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.commands import launcher_among, wrapper_rows
-from doctor.job.launch_line.model import NOT_BASH, LaunchLine, NotALaunchLine, OptionProblem
-from doctor.job.launch_line.read import (
-    SHELL_SCRIPTS,
-    SHELLS,
-    read_launch_line,
-    starts_ranks,
-)
+from doctor.job.launch_line.model import NOT_BASH, LaunchLine, NotALaunchLine
+from doctor.job.launch_line.read import SHELL_SCRIPTS, SHELLS, read_launch_line, starts_ranks
 from doctor.job.shell.plain_sh import unknown_to_sh
 from doctor.job.shell.reach import CONDITIONS
 from doctor.job.shell.script_evaluation import evaluate
@@ -241,8 +237,8 @@ def _behind_unread(command: ShellCommand, inherited: Mapping[str, str]) -> list[
 
 
 def _is_alone(shell: ShellText, requested: Resources) -> bool:
-    """The script is for several hosts, and starts nothing on others; False where that is not sure, as of ``eval``."""
-    if (requested.nodes or 0) < 2 or any(part.text.startswith("eval") for part in shell.unread):
+    """The script says its hosts, and starts nothing on others; False where that is not sure, as of ``eval``."""
+    if not requested.nodes or any(part.text.startswith("eval") for part in shell.unread):
         return False
     arguments = [word for command in shell.commands for word in command.argv[:64]]
     unknown = any(command.argv[0].unresolved for command in shell.commands if command.argv)
@@ -253,9 +249,13 @@ def _completed(
     lines: Sequence[LaunchLine], shell: ShellText, requested: Resources, is_alone: bool
 ) -> tuple[LaunchLine, ...]:
     """The lines, each with what bash and the scheduler refuse of the script, and whether nothing runs elsewhere."""
-    mistakes = (*(OptionProblem("bash", *mistake) for mistake in shell.mistakes), *requested.problems)
+    mistakes = (*map(_of_shell, shell.mistakes), *requested.problems)
     own = [(line, (*line.problems, *_beyond(line, requested), *mistakes)) for line in lines if not _is_service(line)]
     return tuple(msgspec.structs.replace(line, problems=problems, is_alone=is_alone) for line, problems in own)
+
+
+def _of_shell(mistake: tuple[str, str, str]) -> OptionProblem:
+    return OptionProblem("bash", *mistake, "misspelt" if mistake[0].startswith("$") else "refused")
 
 
 def _for_sh(line: LaunchLine, unknown: Sequence[tuple[int, str]]) -> LaunchLine:
@@ -263,7 +263,8 @@ def _for_sh(line: LaunchLine, unknown: Sequence[tuple[int, str]]) -> LaunchLine:
     if not unknown or unknown[0][0] > line.line:
         return line
     why = filled("dash, the sh of Debian and Ubuntu, does not know `{1}` in line {0}", *unknown[0])
-    return msgspec.structs.replace(line, problems=(*line.problems, OptionProblem("sh", NOT_BASH, "#!/bin/bash", why)))
+    problem = OptionProblem("sh", NOT_BASH, "#!/bin/bash", why, "wanted")
+    return msgspec.structs.replace(line, problems=(*line.problems, problem))
 
 
 _OF_ANOTHER_JOB = {"jobid", "het-group", "partition", "account", "reservation", "qos"}

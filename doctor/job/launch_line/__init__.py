@@ -4,7 +4,8 @@
 they mean. Nothing is run, no file is opened, and what is not certain is in `LaunchLine.unresolved` and never guessed.
 """
 
-from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
+from doctor.engine.record import OptionProblem
+from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine
 from doctor.job.launch_line.read import read_launch_line
 
 __all__ = ["LaunchCall", "LaunchLine", "NotALaunchLine", "OptionProblem", "read_launch_line"]

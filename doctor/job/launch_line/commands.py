@@ -8,10 +8,11 @@ from functools import cache
 
 import msgspec
 
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import table_beside
-from doctor.job.launch_line.model import LaunchCall, OptionProblem
+from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import OptionTable
 from doctor.job.variable_names import documented_variables, is_misspelt
 
@@ -204,4 +205,4 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
                 follows = arguments[place + 1 : place + 2] if row.word_counts[option] and not equals else ()
                 reason = filled("before {0}: what stands behind the program is an argument of it", program)
                 value = printable(value or "".join(follows), 80)
-                yield OptionProblem(call.command, f"?{spelled}", value, reason)
+                yield OptionProblem(call.command, spelled, value, reason, "wanted")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS
@@ -24,7 +25,7 @@ from doctor.job.launch_line.call_parts import (
     started,
 )
 from doctor.job.launch_line.commands import LauncherRow, launcher_rows
-from doctor.job.launch_line.model import LaunchCall, OptionProblem
+from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import Options, split_options
 
 DEFAULT_HOSTFILE = "/job/hostfile"
@@ -134,7 +135,7 @@ def _srun(row: LauncherRow, command: str, options: Options, environ: Mapping[str
     exported, passed, inherits = _slurm_exports(options.text("export") or environ.get("SLURM_EXPORT_ENV", ""))
     if "MASTER_ADDR" in environ and not (inherits or "MASTER_ADDR" in (*exported, *passed)):
         reason = "with MASTER_ADDR, which is set before the line and does not reach the tasks"
-        options.problems.append(OptionProblem(command, "?--export", "ALL", reason))
+        options.problems.append(OptionProblem(command, "--export", "ALL", reason, "wanted"))
     hosts = options.text("nodelist")
     return started(
         row,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from doctor.engine.record import OptionProblem
 from doctor.job.job_size import ONE_ON_EACH_HOST, STARTS_TASKS
 
 _STATIC = ("rdzv-endpoint", "master-addr", "master-port", "main-process-ip", "main-process-port")
@@ -28,15 +29,6 @@ class NotALaunchLine(ValueError):
     """Words that start no program: what is wrong."""
 
 
-class OptionProblem(msgspec.Struct, frozen=True, order=True):
-    """An option that its launcher refuses, or that is not one of its options."""
-
-    launcher: str
-    option: str
-    value: str
-    expected: str
-
-
 class ScriptNeed(NamedTuple):
     """What the script before a line, or its redirections, needs of the host so that the line runs."""
 
@@ -50,7 +42,7 @@ class ScriptNeed(NamedTuple):
     """Without it the line does not run."""
 
 
-NOT_BASH = "?#!/bin/sh"
+NOT_BASH = "#!/bin/sh"
 """In place of an option that is not given: the first line of a script, for which sh may have no word."""
 
 
@@ -166,7 +158,7 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     is_first: bool = False
     """No command of the script before the line changes what it finds."""
     is_alone: bool = False
-    """The script asks for several hosts, starts the line on the one that it runs on, and nothing on another host."""
+    """The script says for how many hosts it asks, starts the line on its own, and nothing on another host."""
 
     @property
     def limits(self) -> list[tuple[str, str]]:

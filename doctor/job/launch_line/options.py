@@ -8,10 +8,10 @@ from functools import cached_property
 
 import msgspec
 
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import is_number, python_number
-from doctor.job.launch_line.model import OptionProblem
 from doctor.job.shell.word import Word
 from doctor.job.variable_names import LEAST_LENGTH, is_misspelt, is_near
 from doctor.job.variable_values import wrong_devices
@@ -291,7 +291,7 @@ class Options:
 
     def need(self, name: str, expected: str) -> None:
         """Notes an option that is not given, and without which the launcher ends unless a configuration gives it."""
-        self.problems.append(OptionProblem(self.command, f"?--{name.replace('-', '_')}", "", expected))
+        self.problems.append(OptionProblem(self.command, f"--{name.replace('-', '_')}", "", expected, "wanted"))
 
     def as_texts(self) -> dict[str, tuple[str, ...]]:
         return {

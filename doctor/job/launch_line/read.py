@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import ONE_ON_EACH_HOST
@@ -24,7 +25,7 @@ from doctor.job.launch_line.commands import (
     wrapper_rows,
 )
 from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
-from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
+from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine
 from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
 from doctor.job.shell.script_evaluation import evaluate

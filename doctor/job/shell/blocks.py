@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
+from doctor.engine.texts import filled
 from doctor.job.shell.tokens import Token
+from doctor.job.shell.word import Word, is_open
 
 OPENING = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac", "{": "}"}
 BRANCH = ("elif", "else")
@@ -90,3 +92,24 @@ def _body(tokens: list[Token], position: int) -> tuple[int, int] | None:
         if not depth:
             return first, at
     return None
+
+
+_COUNTING = re.compile(r"\w{1,80}=([0-9]{1,4});\w{1,80}<(=?)([0-9]{1,4});(?:\w{1,80}\+\+|\+\+\w{1,80})", re.ASCII)
+_SEQUENCE = re.compile(r"[^{}]*\{([0-9]{1,4})\.\.([0-9]{1,4})\}[^{}]*", re.ASCII)
+
+
+def loop_reason(line: int, counted: str, elements: Sequence[Word]) -> str:
+    """Why the variable of a loop has no value of its own, with the rounds that what it counts, or its list, gives.
+
+    >>> loop_reason(1, "((i=0; i<4; i++))", ()) == loop_reason(1, "", [Word("n{1..3}"), Word("n7")])
+    True
+    """
+    rounds, bounds = 0, _COUNTING.fullmatch(re.sub(r"[\s()]", "", counted))
+    sequences = [_SEQUENCE.fullmatch(word.text) for word in elements]
+    if bounds:
+        rounds = int(bounds[3]) - int(bounds[1]) + len(bounds[2])
+    elif all(sequence or not is_open(word) for word, sequence in zip(elements, sequences, strict=True)):
+        rounds = sum(abs(int(match[2]) - int(match[1])) + 1 if match else 1 for match in sequences)
+    if rounds < 1:
+        return filled("set by a loop in line {0}", line)
+    return filled("set by a loop in line {0}, which has {1} rounds", line, rounds)

@@ -11,23 +11,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from doctor.engine.texts import filled
-from doctor.job.shell.blocks import (
-    BRANCH,
-    IGNORED,
-    LOOPS,
-    OPENING,
-    PREFIXES,
-    TESTS,
-    Block,
-    is_arithmetic,
-)
+from doctor.job.shell.blocks import BRANCH, IGNORED, LOOPS, OPENING, PREFIXES, TESTS, Block, is_arithmetic, loop_reason
 from doctor.job.shell.flow import CommandParts, Flow
 from doctor.job.shell.functions import Functions
 from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
 from doctor.job.shell.reach import NotReached, Reach
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name
-from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread
+from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread, with_input
 
 ReadFile = Callable[[str], str | None]
 _MOST_COMMANDS, _MOST_UNREAD = 2000, 64
@@ -82,11 +73,9 @@ class _Evaluation:
     ) -> None:
         self.word_texts = {token.keyword for token in tokens}
         self.functions = Functions(tokens)
-        self.left, self.read_file = _MOST_FOLLOWED, read_file
-        self.variables, self.loops = variables, loops
+        self.left, self.read_file, self.variables, self.loops = _MOST_FOLLOWED, read_file, variables, loops
         self.assigned_in_loops: dict[int, set[str]] = {}
         """Names by the number of the loop, in the order of the text."""
-        self.loop_count = 0
         self.commands: list[ShellCommand] = []
         self.unread: list[UnreadText] = []
         self.blocks: list[Block] = []
@@ -95,7 +84,7 @@ class _Evaluation:
         """The operator before this command, where it makes the command conditional."""
         self.export_all = self.last_is_test = self.argument_changes = False
         """``set`` or ``shift`` was read."""
-        self.depth, self.function_follows = 0, False
+        self.depth, self.function_follows, self.loop_count = 0, False, 0
         self.sourced: list[str] = []
         self.flow, self.reach = Flow(), Reach()
         self.mistakes: list[tuple[str, str, str]] = []
@@ -226,6 +215,7 @@ class _Evaluation:
             if len(expanded) > 4 * MAX_ELEMENTS:
                 self._note(command[0].keyword, filled("more than {0} words", 4 * MAX_ELEMENTS), command[0].line)
                 return []
+        expanded = with_input(expanded, self.variables.expand(here or ()))
         name, line = expanded[0].text if expanded else "", command[0].line
         if name in _DECLARATIONS:
             self._declare(name, command[1:])
@@ -270,14 +260,14 @@ class _Evaluation:
 
     def _counts(self, command: list[Token]) -> None:
         """The head of a loop: its variable, and that it has no rounds where its list is empty."""
-        line = command[0].line
         counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
         names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
-        for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
-            self._forget(name, filled("set by a loop in line {0}", line))
         is_list = command[0].keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
-        if is_list and not any(self.variables.expand(token.parts) for token in command[3:]):
-            self.reach.leave("for", line)
+        elements = [word for token in command[3:] for word in self.variables.expand(token.parts)] if is_list else []
+        for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
+            self._forget(name, loop_reason(command[0].line, counted, elements))
+        if is_list and not elements:
+            self.reach.leave("for", command[0].line)
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)
@@ -441,7 +431,8 @@ class _Evaluation:
                 unset=frozenset(self.variables.unset - exported.keys()),
                 conditional=self._is_conditional(),
                 left_by=self.reach.not_reached,
-                is_repeated=not self.after and all(block.certain or block.keyword in LOOPS for block in self.blocks),
+                is_repeated=not (self.after or {"break", "continue"} & self.word_texts)
+                and all(block.certain or block.keyword in LOOPS for block in self.blocks),
             )
         )
 

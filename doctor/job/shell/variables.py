@@ -10,7 +10,7 @@ from itertools import islice
 from doctor.engine.texts import beginning, filled
 from doctor.job.job_size import VARIABLES as SIZE_VARIABLES
 from doctor.job.shell.tokens import Part, Token
-from doctor.job.shell.word import Word, literal_words
+from doctor.job.shell.word import Word, is_open, literal_words
 from doctor.job.variable_names import documented_variables
 from doctor.job.variables import JOB_WIDE, RANK_NUMBERS
 
@@ -45,11 +45,6 @@ def is_assigned(unresolved: str) -> bool:
     (True, True, False)
     """
     return _ASSIGNED.search(unresolved) is not None
-
-
-def _is_open(word: Word) -> bool:
-    """A word that may stand for several, as a pattern of file names, or for one at another place, as ``[3]=x``."""
-    return bool(word.unresolved) or any(letter in word.text for letter in "*?[{")
 
 
 class ShellVariables:
@@ -212,7 +207,7 @@ class ShellVariables:
         """The number of elements, or one of them, of an array whose elements are all known; else unresolved."""
         match = _OF_ARRAY.fullmatch(text)
         values = self.values.get(match[2]) if match else None
-        if match and values is not None and not isinstance(values, Word) and not any(map(_is_open, values)):
+        if match and values is not None and not isinstance(values, Word) and not any(map(is_open, values)):
             if match[1] and match[3] in "@*":
                 return Word(str(len(values)))
             if not match[1] and match[3].isdecimal() and int(match[3]) < len(values):

@@ -158,3 +158,19 @@ def beside_script(path: str) -> str:
     match = re.search(r"[)}D]/([\w.-][\w./-]{0,200})\Z", path[-300:])
     folder = path[path.find("$") :] if "$" in path else ""
     return f"./{match[1]}" if match and len(folder) < 600 and _OF_OWN_FOLDER.search(folder) else path
+
+
+def is_open(word: Word) -> bool:
+    """A word that may stand for several, as a pattern of file names, or for one at another place, as ``[3]=x``."""
+    return bool(word.unresolved) or any(letter in word.text for letter in "*?[{")
+
+
+def with_input(argv: list[Word], text: Sequence[Word]) -> list[Word]:
+    """The words of a command with the text of its shell, where it ends in one that reads its input: ``srun bash``.
+
+    >>> [word.text for word in with_input([Word("srun"), Word("bash"), Word("-s")], [Word("exit 1")])]
+    ['srun', 'bash', '-c', 'exit 1']
+    """
+    end = len(argv) - bool(argv and argv[-1].text in ("-s", "-"))
+    is_shell = end > 0 and argv[end - 1].text.rpartition("/")[2] in ("bash", "sh")
+    return [*argv[:end], Word("-c"), *text] if is_shell and len(text) == 1 else argv

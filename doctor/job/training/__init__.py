@@ -140,7 +140,7 @@ class View:
 
 _LAUNCH = """
 launcher gpus slots all_slots bad_entry world_size nodes ranks_per_node visible joined time_limit restarts rdzv_backend
-own_store
+own_store first_slots outer_tasks
 """
 _OF_LAUNCH = (*_LAUNCH.split(), *HCCL_TIMEOUTS, CUDA_QUEUES)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +13,7 @@ from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchCall, LaunchLine
 from doctor.job.training.configurations import Arguments, of_arguments, of_tree, overridden, scalar
+from doctor.job.training.host_slots import ReadFile, slots_of
 from doctor.job.training.model import (
     CUDA_QUEUES,
     HCCL_TIMEOUTS,
@@ -28,9 +28,6 @@ from doctor.job.training.python_config import read_python_config
 from doctor.job.training.tree import UnreadableFile, read_json, read_toml, read_yaml
 from doctor.job.variables import VISIBLE_DEVICES
 
-ReadFile = Callable[[str], "str | None"]
-"""The text of a file that a launch line names, by its path as written; None where it cannot be read here."""
-
 _CONFIGS = "deepspeed deepspeed-config deepspeed-config-file config config-file cfg yaml-config job.config-file"
 _TORCHTITAN = ("torchtitan.train", "torchtitan/train.py")
 """What reads a configuration of torchtitan by its own rules; other programs borrow its form."""
@@ -40,10 +37,6 @@ _COUNTS = """
 nnodes nproc-per-node nodes ntasks ntasks-per-node np npernode worker-num local-worker-num num-processes num-machines
 num-nodes num-gpus ppn include
 """
-_CHOOSE = ("include", "exclude", "num-nodes", "num-gpus", "options")
-"""What takes fewer ranks of DeepSpeed than the hostfile has slots."""
-MAX_HOSTFILE = 1 << 20
-"""Characters of a hostfile that are read."""
 
 
 class LaunchText(NamedTuple):
@@ -145,8 +138,10 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
         scripts += _read_program(line.program, read_file)
     used = [_with_machine(configuration, entry) for configuration in used]
     launch = _launch(entry)
+    if "unnumbered" in launch and (prolog := _task_prolog(line, read_file)):
+        launch["unnumbered"] = Setting("launcher", None, entry.where, prolog)
     launch.update(_launch_of_accelerate(used, launch))
-    launch.update(_slots(entry, read_file))
+    launch.update(slots_of(line, entry.own_slots, entry.place, read_file))
     launch.update(_launch_of_verl(used))
     launch.update(counts)
     _multiply(launch)
@@ -248,6 +243,7 @@ def _variables(entry: LaunchText) -> dict[str, Setting]:
     return settings
 
 
+_OF_SLURM = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 _ON_EACH = ("nproc-per-node", "ntasks-per-node", "npernode", "local-worker-num", "num-gpus")
 
 
@@ -280,6 +276,23 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
     if add_own:
         add_own(call, entry, settings)
     return settings
+
+
+def _task_prolog(line: LaunchLine, read_file: ReadFile) -> str:
+    """What may set variables of srun's tasks; empty: nothing that is known here.
+
+    Source: srun(1), "--task-prolog"; slurm.conf(5), "TaskProlog": a line ``export NAME=value`` of its output does.
+    """
+    call = line.innermost
+    if call is None or call.launcher != "srun":
+        return ""
+    prolog = call.option("task-prolog") or line.environ.get("SLURM_TASK_PROLOG", "")
+    texts = (read_file(path) or "" for path in (line.environ.get("SLURM_CONF", ""), *_OF_SLURM) if path)
+    match = re.search(
+        r"^[ \t]*TaskProlog[ \t]*=[ \t]*(\S+)", next(filter(None, texts), ""), re.MULTILINE | re.IGNORECASE
+    )
+    prolog = prolog or (match[1] if match else "")
+    return filled("{0} may set variables of the tasks", f"TaskProlog={printable(prolog, 80)}") if prolog else ""
 
 
 def _reason(call: LaunchCall, line: LaunchLine) -> str:
@@ -361,69 +374,6 @@ def _with_machine(configuration: Configuration, entry: LaunchText) -> Configurat
             words = f"--{option.replace('-', '_')}"
             changed[name] = Setting(words, scalar(call.option(option)), entry.place(option))
     return msgspec.structs.replace(configuration, settings=changed)
-
-
-def _slots(entry: LaunchText, read_file: ReadFile) -> dict[str, Setting]:
-    """The fewest slots of a host in the hostfile that deepspeed's line names; all slots of that of mpirun."""
-    line, call = entry.line, entry.line.innermost
-    is_given = call is not None and (call.hosts or call.hostfile or _oversubscribes(line))
-    if entry.own_slots and not is_given:
-        return {"all_slots": Setting("slots", entry.own_slots, entry.place("slotsPerWorker"))}
-    if call is not None and call.launcher == "openmpi" and "host" in call.options and not _oversubscribes(line):
-        named = [re.fullmatch(r"[^\s:\[]+:([0-9]{1,5})", host, re.ASCII) for host in call.option("host").split(",")]
-        count = sum(int(match[1]) for match in named if match)
-        return {"all_slots": Setting("slots", count, "--host")} if all(named) and not call.hostfile else {}
-    if call is None or call.launcher not in ("deepspeed", "openmpi") or not call.hostfile:
-        return {}
-    lines = enumerate((read_file(call.hostfile) or "")[:MAX_HOSTFILE].splitlines(), 1)
-    entries = [(number, text.strip()) for number, text in lines if text.strip() and text.lstrip()[0] != "#"]
-    if call.launcher == "deepspeed":
-        return _of_deepspeed(call, entries, entry.place("include"))
-    hosts = [(number, re.search(r"\sslots *= *([0-9]{1,5})\b", text, re.ASCII)) for number, text in entries]
-    slots = [(int(match[1]), number) for number, match in hosts if match]
-    if len(slots) < len(hosts) or _oversubscribes(line):
-        return {}
-    place = f"{call.hostfile}:{min(number for _, number in slots)}" if slots else ""
-    return {"all_slots": Setting("slots", sum(count for count, _ in slots), place)} if slots else {}
-
-
-def _of_deepspeed(call: LaunchCall, entries: Sequence[tuple[int, str]], include: str) -> dict[str, Setting]:
-    """What the entries of its hostfile say: ranks, and the first entry that it refuses.
-
-    Source: DeepSpeed, launcher/runner.py, ``_parse_hostfile`` and ``parse_resource_filter``.
-    """
-    slots: dict[str, tuple[int, str]] = {}
-    for number, text in entries:
-        match, place = re.match(r"(\S+)\s+slots=([0-9]{1,6})", text, re.ASCII), f"{call.hostfile}:{number}"
-        if match is None or match[1] in slots:
-            return {"bad_entry": Setting("entry", printable(text, 80), place)}
-        slots[match[1]] = (int(match[2]), place)
-    absent = [host for host in call.hosts if host not in slots] if slots and "include" in call.options else []
-    if absent:
-        return {"bad_entry": Setting("--include", printable(absent[0], 80), include)}
-    least, place = min(slots.values(), key=itemgetter(0), default=(0, ""))
-    settings = {"slots": Setting("slots", least, place)} if least else {}
-    is_open = any("$" in call.unresolved.get(name, "") for name in _CHOOSE)
-    if slots and not is_open and not any(name in call.options for name in _CHOOSE):
-        _, first = next(iter(slots.values()))
-        settings["nodes"] = Setting("hosts", len(slots), first)
-        settings["world_size"] = Setting("slots", sum(count for count, _ in slots.values()), first)
-        if len({count for count, _ in slots.values()}) == 1:
-            settings["ranks_per_node"] = Setting("slots", least, first)
-    return settings
-
-
-def _oversubscribes(line: LaunchLine) -> bool:
-    """More ranks than slots may be wanted, or slots may come from elsewhere; also where that is not known."""
-    call = line.innermost
-    if call is None or call.unresolved.keys() & {"options", "map-by", "hostfile"}:
-        return True
-    options = ("oversubscribe", "use-hwthread-cpus", "rankfile", "set-dist", "tune", "am")
-    parameters = " ".join(call.options.get("mca", ()))
-    if re.search(r"rmaps|hwloc|hostfile|prte|oversubscribe", parameters):
-        return True
-    text = call.option("map-by").lower() + " ".join(name for name in line.environ if "oversubscribe" in name)
-    return "oversubscribe" in text or any(option in call.options for option in options)
 
 
 def _launch_of_verl(used: Sequence[Configuration]) -> dict[str, Setting]:

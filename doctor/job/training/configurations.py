@@ -8,11 +8,12 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.job.job_size import is_number, python_number
-from doctor.job.launch_line.model import LaunchLine, OptionProblem
+from doctor.job.launch_line.model import LaunchLine
 from doctor.job.training.model import Configuration, Setting
 from doctor.job.training.tree import Leaf, Tree
 from doctor.job.variable_names import is_near, meant_key

@@ -17,16 +17,7 @@ from doctor.engine.addresses import means_own_host
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import (
-    BUILDS,
-    DEFINITE,
-    LONG_LOOK,
-    LONGEST_WAIT,
-    RESTS,
-    SERVERS,
-    Kind,
-    activity,
-)
+from doctor.watch.attach.rank_activity import BUILDS, DEFINITE, LONG_LOOK, LONGEST_WAIT, RESTS, SERVERS, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport, labels_joined
 from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.rehearsal.judge import judge_running

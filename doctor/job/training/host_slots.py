@@ -1,0 +1,100 @@
+"""How many ranks the hosts of DeepSpeed and Open MPI take, by hostfiles and launch lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+
+from doctor.engine.sanitize import printable
+from doctor.job.job_size import ONE_ON_EACH_HOST
+from doctor.job.launch_line import LaunchCall, LaunchLine
+from doctor.job.training.model import Setting
+
+ReadFile = Callable[[str], "str | None"]
+"""The text of a file that a launch line names, by its path as written; None where it cannot be read here."""
+Place = Callable[[str], str]
+_CHOOSE = ("include", "exclude", "num-nodes", "num-gpus", "options")
+"""What takes fewer ranks of DeepSpeed than the hostfile has slots."""
+MAX_HOSTFILE = 1 << 20
+"""Characters of a hostfile that are read."""
+
+
+def slots_of(line: LaunchLine, own_slots: int, place: Place, read_file: ReadFile) -> dict[str, Setting]:
+    """The fewest slots of a host in the hostfile that deepspeed's line names; all slots of that of mpirun.
+
+    ``own_slots``: those that a manifest gives; ``place``: where the script has an option.
+    Of mpirun around a launcher that starts once on each host: those of its first host, which it fills before the next.
+    """
+    call = line.innermost
+    outer = line.launchers[-2] if len(line.launchers) > 1 else None
+    if call and outer and call.launcher in ONE_ON_EACH_HOST and (line.nodes or 0) > 1:
+        is_spread = outer.ranks_per_node is not None or {"map-by", "bynode", "loadbalance"} & outer.options.keys()
+        counts = [] if is_spread else _of_openmpi(outer, line, read_file)
+        tasks = Setting("-np", outer.ranks, place("np"))
+        return {"first_slots": counts[0], "outer_tasks": tasks} if counts and outer.ranks else {}
+    is_given = call is not None and (call.hosts or call.hostfile or _oversubscribes(call, line))
+    if own_slots and not is_given:
+        return {"all_slots": Setting("slots", own_slots, place("slotsPerWorker"))}
+    if call is not None and call.launcher == "deepspeed" and call.hostfile:
+        return _of_deepspeed(call, _entries(call, read_file), place("include"))
+    counts = _of_openmpi(call, line, read_file) if call else []
+    total = sum(int(str(count.value)) for count in counts)
+    return {"all_slots": Setting("slots", total, counts[0].where)} if counts else {}
+
+
+def _entries(call: LaunchCall, read_file: ReadFile) -> list[tuple[int, str]]:
+    """Of its hostfile, with the number of the line."""
+    lines = enumerate((read_file(call.hostfile) or "")[:MAX_HOSTFILE].splitlines(), 1)
+    return [(number, text.strip()) for number, text in lines if text.strip() and text.lstrip()[0] != "#"]
+
+
+def _of_openmpi(call: LaunchCall, line: LaunchLine, read_file: ReadFile) -> list[Setting]:
+    """The slots of each host of mpirun, where it takes no more than these; empty: they do not all say them."""
+    if call.launcher != "openmpi" or _oversubscribes(call, line) or ("host" in call.options and call.hostfile):
+        return []
+    if "host" in call.options:
+        texts = [("--host", host.replace(":", " slots=")) for host in call.option("host").split(",") if "[" not in host]
+    else:
+        texts = [(f"{call.hostfile}:{number}", text) for number, text in _entries(call, read_file) if call.hostfile]
+    matches = [(re.search(r"\sslots *= *([0-9]{1,5})\b", text, re.ASCII), where) for where, text in texts]
+    counts = [Setting("slots", int(match[1]), where) for match, where in matches if match]
+    return counts if len(counts) == len(texts) else []
+
+
+def _of_deepspeed(call: LaunchCall, entries: Sequence[tuple[int, str]], include: str) -> dict[str, Setting]:
+    """What the entries of its hostfile say: ranks, and the first entry that it refuses.
+
+    Source: DeepSpeed, launcher/runner.py, ``_parse_hostfile`` and ``parse_resource_filter``.
+    """
+    slots: dict[str, tuple[int, str]] = {}
+    for number, text in entries:
+        match, place = re.match(r"(\S+)\s+slots=([0-9]{1,6})", text, re.ASCII), f"{call.hostfile}:{number}"
+        if match is None or match[1] in slots:
+            return {"bad_entry": Setting("entry", printable(text, 80), place)}
+        slots[match[1]] = (int(match[2]), place)
+    absent = [host for host in call.hosts if host not in slots] if slots and "include" in call.options else []
+    if absent:
+        return {"bad_entry": Setting("--include", printable(absent[0], 80), include)}
+    least, place = min(slots.values(), key=itemgetter(0), default=(0, ""))
+    settings = {"slots": Setting("slots", least, place)} if least else {}
+    is_open = any("$" in call.unresolved.get(name, "") for name in _CHOOSE)
+    if slots and not is_open and not any(name in call.options for name in _CHOOSE):
+        _, first = next(iter(slots.values()))
+        settings["nodes"] = Setting("hosts", len(slots), first)
+        settings["world_size"] = Setting("slots", sum(count for count, _ in slots.values()), first)
+        if len({count for count, _ in slots.values()}) == 1:
+            settings["ranks_per_node"] = Setting("slots", least, first)
+    return settings
+
+
+def _oversubscribes(call: LaunchCall, line: LaunchLine) -> bool:
+    """More ranks than slots may be wanted, or slots may come from elsewhere; also where that is not known."""
+    if call.unresolved.keys() & {"options", "map-by", "hostfile"}:
+        return True
+    options = ("oversubscribe", "use-hwthread-cpus", "rankfile", "set-dist", "tune", "am")
+    parameters = " ".join(call.options.get("mca", ()))
+    if re.search(r"rmaps|hwloc|hostfile|prte|oversubscribe", parameters):
+        return True
+    text = call.option("map-by").lower() + " ".join(name for name in line.environ if "oversubscribe" in name)
+    return "oversubscribe" in text or any(option in call.options for option in options)

@@ -603,14 +603,18 @@ def test_who_sent_nothing_is_named_unless_what_came_was_not_read(
     assert (failure.kind, failure.culprit_ranks) == ("left" if culprits else "network", culprits)
 
 
-@pytest.mark.parametrize(("second", "culprits"), [(["10.77.1.2"], (0, 1)), ([], ())])
+@pytest.mark.parametrize(
+    ("second", "answers", "culprits"),
+    [(["10.77.1.2"], True, (0, 1)), ([], True, ()), (["10.77.1.2"], False, ())],
+    ids=["stays", "read-then", "other-host-silent"],
+)
 def test_a_host_that_does_not_read_what_has_come_is_named_if_it_stays_so(
-    second: list[str], culprits: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    second: list[str], answers: bool, culprits: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stalls, "WAIT_ON", 0.0)
     agents = {name: agent(name, lambda ranks: [*stands(ranks), *alive(ranks), *alive(ranks)]) for name in "ab"}
     agents["a"].answers["sockets"] = [{"sockets": [], "unread": ["10.77.1.2"]}, {"sockets": [], "unread": second}]
-    agents["b"].answers["sockets"] = [{"sockets": []}]
+    agents["b"].answers["sockets"] = [{"sockets": []}] if answers else []
     failure = trouble(play(agents["b"], agents["a"])[0])
     assert (failure.kind, failure.culprit_ranks) == ("network", culprits)
     assert ("a that its ranks do not read" in failure.text) == bool(culprits)

@@ -367,7 +367,8 @@ def _link_evidence(run: ObservedRun, by_ranks: Mapping[str, Sequence[network_evi
     now = network_evidence.AddressOwners({hosts[name]: line.addresses for name, line in answers.items()})
     concerned = {end for link in (*stuck, *failed) for end in link}
     taken = tuple(row for row in addresses.taken(now) if row[2] in concerned)
-    unread = frozenset(hosts[name] for name, line in answers.items() if line.unread)  # gloo always reads what comes
+    # gloo always reads what comes; a host that does not answer may keep others from it
+    unread = frozenset(hosts[name] for name, line in answers.items() if line.unread and len(answers) == len(hosts))
     refusing = network_evidence.refusing_hosts(tried, rows, addresses)
     refusing = refusing or (network_evidence.stuck_within(rows, addresses, stuck) if stuck and not cut else {})
     return _LinkEvidence(stuck, failed, cut, parts, tried, _halted_by(run, answers), taken, refusing, unread)

@@ -30,7 +30,8 @@ def shm_too_small(
     (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of 32 MiB
     each. It is a warning above 64 MiB, and an error below: 4 loader workers with batches of 32 MiB end at 64 MiB
     (measured with PyTorch 2.13). Without the folder each loader worker ends with "No such file or directory", which is
-    an error (measured alike; shm_open(3) and sem_overview(7) name the folder). shm-docker-default reports the default of a container.
+    an error (measured alike; shm_open(3) and sem_overview(7) name the folder). shm-docker-default reports the default
+    of a container.
     """
     if not shm.there:
         yield Finding("there is no /dev/shm", case="Missing")

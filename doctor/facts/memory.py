@@ -97,14 +97,12 @@ def list_idle_segments(arguments: ProbeArguments) -> dict:  # type: ignore[type-
     # A lease for writing is granted only while no other process has the file open or mapped, in any container. The
     # kernel refuses it to users without the right, and before 5.3 it always refused in memory file systems.
     numbers = [text for text in os.uname().release.replace("-", ".").replace("+", ".").split(".")[:2] if text.isdigit()]
-    if len(numbers) < 2 or (int(numbers[0]), int(numbers[1])) < (5, 3):
-        return {"release": os.uname().release}
-    if not os.path.isdir("/dev/shm"):
-        return {"there": False}
+    there = os.path.isdir("/dev/shm")
+    if not there or len(numbers) < 2 or (int(numbers[0]), int(numbers[1])) < (5, 3):
+        return {"release": os.uname().release, "there": there}
     signal.signal(signal.SIGIO, signal.SIG_IGN)
-    files, untold = [], 0
     # shm_open makes objects in /dev/shm itself. A folder there is its owner's, who may turn it into a link at any time.
-    shm = os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    files, untold, shm = [], 0, os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     for name in os.listdir(shm):
         try:
             info = os.stat(name, dir_fd=shm, follow_symlinks=False)
@@ -185,12 +183,12 @@ class IdleSegments(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> IdleSegments:
         data = answer.json()
+        if not data.get("there", True):
+            raise Absent("there is no /dev/shm")
         if "release" in data:
             raise Absent(
                 filled("Linux {0} cannot show who uses a file in /dev/shm; Linux 5.3 and later can", data["release"])
             )
-        if not data.get("there", True):
-            raise Absent("there is no /dev/shm")
         listed = msgspec.convert(data["files"], list[Segment])
         living = set(msgspec.convert(data.get("living", []), list[str]))
         files = [segment for segment in listed if _is_left_by_job(segment.path, living)]

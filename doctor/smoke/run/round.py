@@ -78,10 +78,8 @@ def run_smoke_round(
         result = with_screening(result, screening, options)
     if why := reason_not_run(result):
         return not_started(records, why)
-    of_run = msgspec.to_builtins(result.run, str_keys=True)
-    return SmokeRoundResult(
-        {**records, **_merged(records, result)}, of_run, _unreached_notes(records), stopped=result.stopped
-    )
+    of_run, notes = msgspec.to_builtins(result.run, str_keys=True), _unreached_notes(records)
+    return SmokeRoundResult({**records, **_merged(records, result)}, of_run, notes, stopped=result.stopped)
 
 
 def run_single_round(

@@ -16,7 +16,6 @@ import pytest
 from doctor.analysis.values.value_defect import ValueDefect, separate_causes
 from doctor.watch.data.data_report import analyze_records
 from doctor.watch.data.records import read_records
-from doctor.watch.hook.data_collection import CallbackChannel, DigestCollection
 from tests.watch.data_campaign import Ranks, run_trial, source_of
 from tests.watch.data_faults import FAULTS
 
@@ -50,6 +49,7 @@ def test_a_healthy_program_computes_the_same_bits_and_has_no_finding(
 def test_which_steps_are_digested(schedule: str, steps: list[int]) -> None:
     import torch
 
+    from doctor.watch.hook.data_collection import CallbackChannel, DigestCollection
     from doctor.watch.hook.data_hooks import parse_schedule
 
     numbers = parse_schedule(schedule)

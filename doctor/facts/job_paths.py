@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import stat
-import zlib
 
 import msgspec
 
@@ -284,7 +281,9 @@ def _state_of_input(path: str) -> tuple[str, str]:
 
 def _tensors_in(path: str, size: int) -> str:
     """A checksum of the tensors that a checkpoint lists; damaged: its end is missing; empty: it is of another kind."""
+    import json
     import zipfile
+    import zlib
 
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -319,6 +318,8 @@ _UNUSABLE = ("without interpreter", "text", "broken", "shadowed")
 
 def _code_checksum(path: str) -> str:
     """Of a program's lines but comments and empty ones; empty where it cannot be read, or is larger than 1 MiB."""
+    import hashlib
+
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:

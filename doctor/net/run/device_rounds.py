@@ -175,7 +175,7 @@ class _DeviceRounds:
         self._wait_for_calls(list(chosen), RDMA_SECONDS)
         for host in servers:
             self.probers.send(host, {"do": "served"})
-        return sum(self._keep(*pair, self.order, read_rdma, each) for pair, each in planned.items()), len(planned)
+        return sum(self._keep(*pair, self.order, read_rdma, labels) for pair, labels in planned.items()), len(planned)
 
     def _addresses(self, number: int) -> Mapping[str, str]:
         return self.plan.endpoints[number].devices.rdma_addresses

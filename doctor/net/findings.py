@@ -304,9 +304,9 @@ def require_no_doubt(answers: PerHost[NetworkAnswer], of_losses: bool) -> None:
             values = _slow_path_values(path, hosts)
             text = "the {0} {1}: {2}, {3}, measured {4} times, too few to tell: try a larger --budget"
             raise Unreadable(filled(text, path.figure, values["place"], values["value"], values["norm"], path.measured))
-    if missing := _unmeasured(answers):
+    if unmeasured := _unmeasured(answers):
         text = "the speed from {0} to {1} was not measured, nor that of {2} other ways: try a larger --budget"
-        raise Unreadable(filled(text, *(hosts[end] for end in missing[0]), len(missing) - 1))
+        raise Unreadable(filled(text, *(hosts[end] for end in unmeasured[0]), len(unmeasured) - 1))
 
 
 @once_per_fleet

@@ -156,9 +156,13 @@ def _lossy(speeds: Sequence[PathSpeed], named: Sequence[SlowPath]) -> Iterator[S
     path, as where the paths of two hosts cross. Confirmed: two paths of it, or the only one, show it each of
     `TIMES_LOST` times.
     """
-    known = {host for path in named if path.figure == "retransmissions" for host in path.hosts}
-    every = ((speed.source, speed.target, value) for speed in speeds for _, value in _values("retransmissions", speed))
-    rest = lists_by_key(((source, target), loss) for source, target, loss in every if not known & {source, target})
+    named_hosts = {host for path in named if path.figure == "retransmissions" for host in path.hosts}
+    measurements = (
+        (speed.source, speed.target, value) for speed in speeds for _, value in _values("retransmissions", speed)
+    )
+    rest = lists_by_key(
+        ((source, target), loss) for source, target, loss in measurements if not named_hosts & {source, target}
+    )
     lossy = {path for path, losses in rest.items() if median_low(losses) >= LEAST_LOSS}
     sure = {path for path in lossy if len(rest[path]) >= TIMES_LOST and min(rest[path]) >= LEAST_LOSS}
     ends: list[tuple[Way, int]] = [("both", 0), ("both", 1), ("outbound", 0), ("inbound", 1)]

@@ -71,13 +71,13 @@ class _DeviceRounds:
 
         ``labels``: of those that were to print.
         """
-        decided, missing = 0, {*labels}
+        decided, unanswered = 0, {*labels}
         for label, text, _ in self.results[self.plan.hosts[source]].called.pop(order, ()):
             result, detail, gigabits = read(text)
             decided += result != "unknown"
-            missing.discard(label)
+            unanswered.discard(label)
             self._enter(source, target, label, result, detail, gigabits)
-        for label in sorted(missing):
+        for label in sorted(unanswered):
             self._enter(source, target, label, "unknown", "the time budget ended before")
         return decided
 

@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.analysis.outliers.rates import DAMAGED_DAILY, Count, HighRate, high_rates
+from doctor.analysis.outliers.rates import DAMAGED_DAILY, Count, HighRate, high_rates, worst_of_ports
 from doctor.facts.ethernet_links import EthernetCounters, judged
 
 
@@ -38,23 +38,17 @@ def network_errors_many(cards: PerHost[EthernetCounters]) -> Iterator[Finding]:
                 row = judged(name)
                 if row and not (row.rdma and interface in fact.adapters):
                     counts[name][host, interface] = Count(value, fact.uptime)
-    high: dict[tuple[str, str], dict[str, HighRate]] = defaultdict(dict)
+    high: dict[str, dict[tuple[str, str], HighRate]] = {}
     for name, ports in counts.items():
         row = judged(name)
         if row:
             few = row.daily if row.alone else DAMAGED_DAILY if row.damage else None
-            for port, rate in high_rates(ports, few_daily=few, least=row.least, daily=row.daily).items():
-                high[port][name] = rate
-    for (host, interface), rates in sorted(high.items()):
-        name, worst = max(rates.items(), key=lambda item: item[1].daily)
+            high[name] = high_rates(ports, few_daily=few, least=row.least, daily=row.daily)
+    for (host, interface), figures in worst_of_ports(high, counts):
         yield Finding(
             "{interface} has counted {observed} in {days}, since the host was started; of {total} cards the median of "
             "{counter} is {expected} a day",
             hosts=[host],
             interface=interface,
-            observed={counter: rate.count for counter, rate in sorted(rates.items())},
-            counter=name,
-            days=worst.days,
-            expected=worst.usual,
-            total=len(counts[name]),
+            **figures,
         )

@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.analysis.outliers.rates import DAMAGED_DAILY, LEAST, Count, HighRate, high_rates
-from doctor.facts.rdma import RdmaPorts
+from doctor.analysis.outliers.rates import DAMAGED_DAILY, LEAST, Count, HighRate, high_rates, worst_of_ports
+from doctor.facts.rdma import PACKETS, RdmaPorts
 
 COUNTERS = (
     *("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors", "local_link_integrity_errors"),
@@ -15,8 +15,6 @@ OF_TRAFFIC = (
     *("tx_rdma_ack_timeout", "req_rx_pkt_seq_err", "requester_timeout", "responder_oos", "sent_cnps"),
 )
 """Lost packets and congestion, of mlx5, bnxt_re, ionic and MANA: those of a port with much traffic are many."""
-PACKETS = ("port_rcv_packets", "rx_pkts", "rx_packets")
-"""That came, of the same drivers."""
 MANY = 1000
 FEW_DAILY = {
     "link_downed": 1.0,
@@ -61,25 +59,22 @@ def rdma_errors_many(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
                 for name in (*COUNTERS, *OF_TRAFFIC):
                     if name in port.after:
                         counts.setdefault(name, {})[place] = Count(port.after[name], device.uptime)
-    high: dict[tuple[str, str], dict[str, HighRate]] = {}
+    high: dict[str, dict[tuple[str, str], HighRate]] = {}
     for name, ports in counts.items():
         few, least = FEW_DAILY.get(name), MANY if name in OF_TRAFFIC else LEAST
         by_packets = {place: Count(count.value, packets[place]) for place, count in ports.items()}
         often = high_rates(by_packets, few_daily=0.0, daily=0.0)
-        for place, rate in high_rates(ports, few_daily=few, least=least).items():
-            if name in COUNTERS or place in often or not packets[place]:
-                high.setdefault(place, {})[name] = rate
-    for (host, label), rates in sorted(high.items()):
-        name, worst = max(rates.items(), key=lambda item: item[1].daily)
+        high[name] = {
+            place: rate
+            for place, rate in high_rates(ports, few_daily=few, least=least).items()
+            if name in COUNTERS or place in often or not packets[place]
+        }
+    for (host, label), values in worst_of_ports(high, counts):
         yield Finding(
             "{port} has counted {observed} in {days}, since the host was started; of {total} ports the median of "
             "{counter} is {expected} a day",
             hosts=[host],
             port=label,
             device=label.partition(":")[0],
-            observed={counter: rate.count for counter, rate in sorted(rates.items())},
-            counter=name,
-            days=worst.days,
-            expected=worst.usual,
-            total=len(counts[name]),
+            **values,
         )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, bytes_text, check
+from doctor import ERROR, Finding, Skip, bytes_text, check
 from doctor.facts.memory import SharedMemory
 
 
@@ -30,6 +30,8 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
     64000 KiB (measured with podman 4.3).
     NCCL and PyTorch issues on containers with 64 MB name these errors.
     """
+    if not shm.there:
+        raise Skip("there is no /dev/shm")
     if shm.is_container_default:
         yield Finding(
             "/dev/shm holds {observed}, the default of a container; expected {expected}",

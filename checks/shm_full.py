@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, bytes_text, check
+from doctor import ERROR, Finding, Skip, bytes_text, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import SharedMemory, accelerator_count, host_rank_count, required_shm
 from doctor.facts.npu import NpuInventory
@@ -27,6 +27,8 @@ def shm_full(
     ## Source
     tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for.
     """
+    if not shm.there:
+        raise Skip("there is no /dev/shm")
     required = required_shm(host_rank_count(launch, accelerator_count(npus, gpus)))
     if shm.limited and shm.free < MIN_FREE_SHARE * shm.size and shm.free < required:
         yield Finding(

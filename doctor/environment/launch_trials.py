@@ -77,8 +77,6 @@ _OWN_NETWORK = "out-of-band communications"
 """Of mpirun where the interface for its daemons is not on this host: the host that starts the line may have it."""
 _INTERACTIVE = "4294967290"
 """The step of salloc's own shell: SLURM_INTERACTIVE_STEP of slurm.h."""
-"""In place of an option: the launcher itself was asked, and refuses, or would wait; the value is what it says, and then
-the command."""
 
 
 def launch_trial(line: LaunchLine, argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:

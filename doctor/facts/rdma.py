@@ -33,11 +33,10 @@ ERROR_COUNTERS = (
 """Counters that stand still on a sound network: of InfiniBand, mlx5, bnxt_re (to_retransmits to rx_roce_discards),
 ionic, EFA (unresponsive_ and impaired_), MANA (requester_timeout to total_fatal_error), hns_roce (rx_err_pkt,
 tx_err_pkt) and irdma. Those of irdma for discarded packets and repeated TCP segments grow on a sound network, too."""
-BUSY_COUNTERS = (
-    *("roce_adp_retrans", "np_cnp_sent", "tx_cnp_pkts", "sent_cnps"),
-    *("port_rcv_packets", "rx_pkts", "rx_packets"),
-)
-"""Counters of traffic and congestion: of mlx5, bnxt_re and MANA; last the packets that came."""
+PACKETS = ("port_rcv_packets", "rx_pkts", "rx_packets")
+"""That came: of mlx5, bnxt_re and MANA."""
+BUSY_COUNTERS = (*("roce_adp_retrans", "np_cnp_sent", "tx_cnp_pkts", "sent_cnps"), *PACKETS)
+"""Counters of traffic and congestion, of the same drivers."""
 
 
 def _read(*path: str) -> str:

@@ -227,7 +227,7 @@ SOURCES: tuple[SettingSource, ...] = (
     ),
     SettingSource("firewall", FirewallRules, _firewall),
     SettingSource("mounts", MountTable, _mounts),
-    SettingSource("mounts", SharedMemory, lambda fact: {"/dev/shm": f"size={fact.size}"}),
+    SettingSource("mounts", SharedMemory, lambda fact: {"/dev/shm": f"size={fact.size}"} if fact.there else {}),
     SettingSource("limits", ResourceLimits, _limits),
     SettingSource("sysctl", LiveSettings, lambda fact: fact.values),
     *(SettingSource(category, HostSnapshot, _of_category(category)) for category in (*CATEGORIES, FILES)),

@@ -8,7 +8,7 @@ programs of both ends ran when they could (`MOST_WAITED`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from statistics import median, median_low
 from typing import Literal
 
@@ -152,34 +152,18 @@ def slow_paths(speeds: Sequence[PathSpeed]) -> tuple[SlowPath, ...]:
 def _lossy(speeds: Sequence[PathSpeed], named: Sequence[SlowPath]) -> Iterator[SlowPath]:
     """What loses `LEAST_LOSS` or more, without a comparison, and has no host of ``named``.
 
-    The fleet where more than three quarters of the paths do, a host where all of its paths of one way do, else each
-    path, as where the paths of two hosts cross. Confirmed: two paths of it, or the only one, show it each of
-    `TIMES_LOST` times.
+    Confirmed: two paths of it, or the only one, show it each of `TIMES_LOST` times.
     """
     named_hosts = {host for path in named if path.figure == "retransmissions" for host in path.hosts}
-    measurements = (
-        (speed.source, speed.target, value) for speed in speeds for _, value in _values("retransmissions", speed)
-    )
-    rest = lists_by_key(
-        ((source, target), loss) for source, target, loss in measurements if not named_hosts & {source, target}
-    )
+    rest: dict[Path, list[float]] = {}
+    for speed in speeds:
+        if not named_hosts & {speed.source, speed.target}:
+            losses = [loss for _, loss in _values("retransmissions", speed)]
+            rest.setdefault((speed.source, speed.target), []).extend(losses)
+    rest = {path: losses for path, losses in rest.items() if losses}
     lossy = {path for path, losses in rest.items() if median_low(losses) >= LEAST_LOSS}
     sure = {path for path in lossy if len(rest[path]) >= TIMES_LOST and min(rest[path]) >= LEAST_LOSS}
-    ends: list[tuple[Way, int]] = [("both", 0), ("both", 1), ("outbound", 0), ("inbound", 1)]
-    of_hosts = lists_by_key(((way, path[place]), path) for way, place in ends for path in rest)
-    hosts_lost = {host: {*paths} for host, paths in of_hosts.items() if len(paths) > 1 and lossy.issuperset(paths)}
-    blamed_for = {(end, path) for (_, end), paths in hosts_lost.items() for path in paths}
-    places: list[tuple[PlaceKind, tuple[int, ...], Way, set[Path]]] = []
-    if 4 * len(lossy) > 3 * len(rest) > 6:
-        places += [("fleet", tuple(sorted({end for path in rest for end in path})), "both", lossy)]
-    places += (
-        ("host", (end,), way, paths)
-        for (way, end), paths in hosts_lost.items()
-        if not any((other, path) in blamed_for for path in paths for other in path if other != end)
-    )
-    places += (("link", path, "both", {path, path[::-1]}) for path in sorted(lossy) if path < path[::-1])
-    places += (("direction", path, "both", {path}) for path in sorted(lossy))
-    for kind, hosts, way, paths in places:
+    for kind, hosts, way, paths in _places_of(lossy, rest):
         if lossy >= paths > set():
             lossy = lossy - paths
             losses = [loss for path in paths for loss in rest[path]]
@@ -192,6 +176,27 @@ def _lossy(speeds: Sequence[PathSpeed], named: Sequence[SlowPath]) -> Iterator[S
                 peer_value=USUAL_LOSS,
                 compared=False,
             )
+
+
+def _places_of(
+    lossy: Set[Path], measured: Collection[Path]
+) -> Iterator[tuple[PlaceKind, tuple[int, ...], Way, Set[Path]]]:
+    """Places that explain lossy paths, the largest first, and their paths.
+
+    The fleet where more than three quarters of the paths are lossy, a host where all of its paths of one way are, else
+    each path, as where the paths of two hosts cross.
+    """
+    ends: list[tuple[Way, int]] = [("both", 0), ("both", 1), ("outbound", 0), ("inbound", 1)]
+    of_hosts = lists_by_key(((way, path[place]), path) for way, place in ends for path in measured)
+    hosts_lost = {host: {*paths} for host, paths in of_hosts.items() if len(paths) > 1 and lossy >= {*paths}}
+    blamed_for = {(end, path) for (_, end), paths in hosts_lost.items() for path in paths}
+    if 4 * len(lossy) > 3 * len(measured) > 6:
+        yield "fleet", tuple(sorted({end for path in measured for end in path})), "both", lossy
+    for (way, end), paths in hosts_lost.items():
+        if not any((other, path) in blamed_for for path in paths for other in path if other != end):
+            yield "host", (end,), way, paths
+    yield from (("link", path, "both", {path, path[::-1]}) for path in sorted(lossy) if path < path[::-1])
+    yield from (("direction", path, "both", {path}) for path in sorted(lossy))
 
 
 def _without_effects(named: Sequence[SlowPath]) -> list[SlowPath]:

@@ -5,7 +5,7 @@ from doctor.engine.quantities import GIB, MIB
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import SharedMemory
 from tests.checks.npus import npus
-from tests.checks.run_check import advice, job, messages, run_check
+from tests.checks.run_check import advice, job, messages, run_check, skipped
 from tests.checks.shm import shm
 
 NAME = "shm-too-small"
@@ -54,3 +54,8 @@ def test_without_the_folder_loader_workers_end() -> None:
     assert messages(outcome) == [("a", "there is no /dev/shm")]
     assert outcome.found_severity.value == "error"
     assert "mkdir -m 1777 /dev/shm" in advice(NAME, outcome)
+
+
+@pytest.mark.parametrize("name", ["shm-full", "shm-docker-default"])
+def test_the_other_checks_say_nothing_of_a_folder_that_is_not_there(name: str) -> None:
+    assert skipped(run_check(name, {"a": [SharedMemory(size=0, free=0, there=False)]})) == {"there is no /dev/shm"}

@@ -8,7 +8,7 @@ that stand still on every sound link.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from statistics import median
 
 import msgspec
@@ -92,3 +92,30 @@ def high_rates(
         for port, rate in rates.items()
         if counts[port].value >= least and rate >= least_rate and rate > FACTOR * expected
     }
+
+
+def worst_of_ports(
+    rates: Mapping[str, Mapping[Port, HighRate]], counts: Mapping[str, Mapping[Port, Count]]
+) -> Iterator[tuple[Port, dict[str, object]]]:
+    """Each port with high rates, and the values of one finding: all its counters, and the figures of the fastest.
+
+    Both by the name of the counter.
+
+    >>> high, count = HighRate(412, 13.7, 0.1), Count(412, 30 * DAY)
+    >>> port = ("w9", "eth0")
+    >>> [(place, values["observed"]) for place, values in worst_of_ports({"crc": {port: high}}, {"crc": {port: count}})]
+    [(('w9', 'eth0'), {'crc': 412})]
+    """
+    for place in sorted({port for ports in rates.values() for port in ports}):
+        own = {counter: ports[place] for counter, ports in sorted(rates.items()) if place in ports}
+        counter, worst = max(own.items(), key=lambda item: item[1].daily)
+        yield (
+            place,
+            {
+                "observed": {name: rate.count for name, rate in own.items()},
+                "counter": counter,
+                "days": worst.days,
+                "expected": worst.usual,
+                "total": len(counts[counter]),
+            },
+        )

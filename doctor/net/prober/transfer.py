@@ -19,7 +19,7 @@ from doctor.remote.runtime.reading import thread_schedule
 CHUNK = 1 << 18
 PATIENCE_OF_TRANSFER = 5.0  # seconds without a byte
 SO_TIMESTAMPNS = 35  # <asm-generic/socket.h>; this Python has no name for it
-TCP_NOTSENT_LOWAT = 25  # <linux/tcp.h>; since Python 3.8 for some builds alone
+TCP_NOTSENT_LOWAT = 25  # <linux/tcp.h>; Python 3.6 has no name for it
 MOST_UNSENT = 1 << 20  # bytes that wait in the sender's kernel: a lossy way takes seconds for each MB of them
 TIMESTAMP = struct.Struct("ll")  # struct timespec
 ARRIVAL = struct.Struct("!QQ")  # nanoseconds, bytes until then
@@ -152,7 +152,10 @@ class SendingStream(threading.Thread):
     def run(self):
         data, began, waited = memoryview(bytes(CHUNK)), time.monotonic(), thread_waited()
         try:
-            self.link.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, MOST_UNSENT)
+            try:
+                self.link.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, MOST_UNSENT)
+            except OSError:  # then as much waits as the kernel takes
+                pass
             while self.sent < self.limit and time.monotonic() < began + self.seconds:
                 self.sent += self.link.send(data[: self.limit - self.sent])
             self.link.shutdown(socket.SHUT_WR)

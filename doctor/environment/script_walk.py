@@ -1,0 +1,281 @@
+"""Whether bash comes to the launch line of a script: bash itself goes through the script, and starts nothing.
+
+A trap before each command asks whether it only computes a value or changes the shell. Every other command is left out
+and counts as one that worked; one that bash does not find is run, for it fails by itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import selectors
+import shlex
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import NamedTuple
+
+from doctor.engine.sanitize import printable
+from doctor.job.shell.setting_up import sets_up
+from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
+from doctor.job.shell.variables import assigned_name
+from doctor.job.shell.word import Word
+
+SECONDS = 10.0
+"""For one walk; of a script that takes longer nothing is known."""
+_FIRST_HANDLE = 240
+"""Scripts open files by lower numbers themselves."""
+_MOST_BYTES = 4 << 20
+_LEFT_OUT = ":"
+"""The answer for a command that is left out in any case: bash knows this word."""
+_OF_SHELL = {*"alias break continue dirs disown eval getopts let mapfile readarray times unalias".split()}
+"""Commands that change the shell alone, beside `SETS_UP`."""
+_LITERAL = re.compile(r"[\w./+,@%:=-]{1,1000}", re.ASCII)
+_INERT = {"doctor", "exec", "sleep", "tee"}
+"""Left out, they change nothing that a script asks for."""
+_COMPOUND = re.compile(r"(?:for|case|select|\[\[) |\(\(")
+_OF_GUARD = re.compile(r"\b(?:DEBUG|RETURN|extdebug|functrace)\b|^set [-+][a-zA-Z]*T|>&(?![0-9-])")
+_OWN_END = re.compile(r'kill(?: -[A-Z0-9a-z]{1,9}){0,2} "?\$(?:\$|BASHPID|\{BASHPID\})"?')
+_STREAMS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
+_BLOCK_OUTPUT = re.compile(r"(?:\b(?:done|fi|esac)|[)}])[ \t]*(?:&|[0-9])?>{1,2}\|?[ \t]*(?![ \t&(]|/dev/(?:null|std))")
+"""Output of a block into a file, which no trap sees."""
+_OF_ARGUMENTS = re.compile(r"\$(?:[1-9@*#]|\{[#!]?[1-9@*#])|\b(?:shift|getopts)\b")
+_SPOILS = re.compile(r"\bdoctor_(?:leaves_out|word)\b|\bbuiltin[ \t]*\(|\bPS4=[^\n]*[(`]")
+"""Names of the guard, and what bash runs without it."""
+_OF_DOCTOR = re.compile(r"\bdoctor\b")
+_MESSAGE = re.compile(r".{0,4000}?: line [0-9]{1,9}: (.{1,400})")
+_GUARD = r"""
+doctor_leaves_out() {
+  builtin local doctor_word
+  builtin read -rN1 -u 'LOCK' doctor_word
+  builtin printf '%s\0' "$BASHPID" "$$" "$@" "${#FUNCNAME[@]}" "${BASH_LINENO[@]}" "${BASH_SOURCE[@]}" \
+    "${FUNCNAME[@]}" >&'CHANNEL'
+  IFS= builtin read -r -u 'CHANNEL' doctor_word
+  case $doctor_word in ?*)
+    if builtin declare -F -- "$doctor_word" || ! builtin type -- "$doctor_word"; then doctor_word=; fi >/dev/null 2>&1
+    builtin printf '%s\0' "${doctor_word:+left}" >&'CHANNEL' ;;
+  esac
+  builtin printf . >&'LOCK'
+  case $doctor_word in ?*) return 0 ;; esac
+  return 1
+}
+set -T
+trap 'shopt -q extdebug || { shopt -s extdebug; set -T; }; ! doctor_leaves_out "$LINENO" "$BASH_COMMAND"' DEBUG
+"""
+"""What bash reads before the script. The lock keeps the questions of the shells of a pipeline apart."""
+
+
+class Walk(NamedTuple):
+    """How far bash came."""
+
+    reached: int
+    """The line that starts ranks to which it came first; 0: to none."""
+    is_sure: bool
+    """Nothing was left out that may decide whether it comes to one."""
+    line: int = 0
+    """Of the script: where it ran a command last."""
+    command: str = ""
+    message: str = ""
+    """What bash printed last."""
+    code: int = 0
+    """Its exit code; negative: its signal."""
+
+
+def walk(argv: Sequence[str], text: str, lines: Collection[int], environ: Mapping[str, str], folder: str) -> Walk | None:
+    """How bash comes to the first of the ``lines`` that start ranks. None: not known, as it takes too long.
+
+    ``argv``: bash, with the script of this ``text`` and its arguments; ``folder``: where it starts; empty: here.
+    """
+    if _BLOCK_OUTPUT.search(text) or _SPOILS.search(text):
+        return None
+    own, their_end = socket.socketpair()
+    with own, ExitStack() as handles, tempfile.TemporaryFile() as guard:
+        with their_end:
+            read, write = os.pipe2(os.O_CLOEXEC)
+            handles.callback(os.close, write)
+            lock = os.open(f"/proc/self/fd/{read}", os.O_RDWR | os.O_CLOEXEC)
+            os.close(read)
+            handles.callback(os.close, lock)
+            numbers = [
+                fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, _FIRST_HANDLE)
+                for handle in (their_end.fileno(), lock, guard.fileno())
+            ]
+        os.write(lock, b".")
+        file = environ.get("BASH_ENV", "")
+        begin = f"BASH_ENV={shlex.quote(file)}\n. {shlex.quote(file)}\n" if file else "unset BASH_ENV\n"
+        guard.write((begin + _GUARD.replace("'CHANNEL'", str(numbers[0])).replace("'LOCK'", str(numbers[1]))).encode())
+        guard.flush()
+        with subprocess.Popen(
+            argv,
+            env={**environ, "LC_ALL": "C.UTF-8", "BASH_ENV": f"/proc/self/fd/{numbers[2]}"},
+            cwd=folder or None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=numbers,
+        ) as shell:
+            for number in numbers:
+                os.close(number)
+            questions = _Questions(own, lines)
+            try:
+                is_over = questions.answer(shell)
+            finally:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(shell.pid, signal.SIGKILL)
+    return questions.result(shell.returncode) if is_over else None
+
+
+class _Question(NamedTuple):
+    pid: int
+    is_main: bool
+    """Of the shell itself, not of one that it has forked."""
+    line: int
+    """Of the script."""
+    command: str
+    lines: frozenset[int]
+    """Those of the script that run the command: of it, and of the functions and files around it."""
+    functions: tuple[str, ...]
+
+
+class _Questions:
+    def __init__(self, channel: socket.socket, lines: Collection[int]) -> None:
+        self._channel, self._lines = channel, lines
+        self._fields: list[bytes] = []
+        self._rest = b""
+        self._reached = 0
+        self._is_sure, self._has_ended = True, False
+        self._last = _Question(0, True, 0, "", frozenset(), ())
+        self._asked: tuple[_Question, str] | None = None
+        """Bash says next whether it has left this command out; and the name of what it starts."""
+        self._printed = b""
+
+    def answer(self, shell: subprocess.Popen[bytes]) -> bool:
+        """Answers until the shell has ended or come to its goal; False where its time is over."""
+        assert shell.stderr
+        deadline = time.monotonic() + SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel, selectors.EVENT_READ)
+            selector.register(shell.stderr, selectors.EVENT_READ)
+            size = 0
+            while selector.get_map() and not (self._reached or self._has_ended):
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready or size > _MOST_BYTES:
+                    return False
+                for key, _ in ready:
+                    data = b""
+                    with suppress(ConnectionError):
+                        data = os.read(key.fd, 1 << 16)
+                    size += len(data)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    elif key.fileobj is self._channel:
+                        *fields, self._rest = (self._rest + data).split(b"\0")
+                        self._fields += fields
+                        try:
+                            self._take()
+                        except (ConnectionError, ValueError):
+                            return False
+                    else:
+                        self._printed = (self._printed + data)[-4096:]
+        return True
+
+    def _take(self) -> None:
+        while self._fields:
+            if self._asked:
+                self._left_out(*self._asked, is_left=self._fields.pop(0) == b"left")
+                self._asked = None
+            elif (question := self._next()) is None:
+                return
+            else:
+                self._last, name = question, self._name_of(question)
+                self._asked = (question, name) if name else None
+                self._channel.sendall(f"{name}\n".encode())
+
+    def _next(self) -> _Question | None:
+        """The next one that has come as a whole."""
+        if len(self._fields) < 5:
+            return None
+        pid, main, line, command, count = (field.decode("utf-8", "replace") for field in self._fields[:5])
+        frames = self._fields[5 : 5 + 3 * int(count)]
+        if len(frames) < 3 * int(count):
+            return None
+        del self._fields[: 5 + len(frames)]
+        numbers, files, functions = (frames[at * int(count) + 1 : (at + 1) * int(count)] for at in range(3))
+        lines = [int(line), *map(int, numbers)]  # of the command, and of each call around it
+        own = {line for line, file in zip(lines, files, strict=False) if file == files[-1]} or {lines[0]}
+        names = tuple(name.decode("utf-8", "replace") for name in functions)
+        return _Question(int(pid), pid == main, lines[max(0, len(numbers) - 1)], command, frozenset(own), names)
+
+    def _name_of(self, question: _Question) -> str:
+        """What is left out, by its first word; empty: the command is run."""
+        command = question.command
+        if _COMPOUND.match(command) or _OWN_END.fullmatch(command):
+            return ""
+        try:
+            tokens = tokenize(command)
+        except UnreadableShell:
+            return _LEFT_OUT
+        words = [token for token in tokens if token.here is None and not token.redirection]
+        while words and assigned_name(words[0]):
+            words.pop(0)
+        if any(token.operator for token in tokens) or _OF_GUARD.search(command):
+            return _LEFT_OUT
+        files = [(token.redirection, "".join(part.text for part in token.parts)) for token in tokens if token.redirection]
+        if any(_is_absent(operator, path, question.pid) for operator, path in files):
+            return ""  # it fails by itself
+        writes = any(">" in operator and path not in _STREAMS for operator, path in files)
+        name = words[0].keyword if words else ""
+        if name in ("exec", "command") and len(words) > 1:
+            words = words[1:] if name == "exec" or not words[1].keyword.startswith("-") else []
+        argv = [_word(token) for token in words]
+        if name == "read" or "-t" in [word.text for word in argv]:
+            self._is_sure = False  # a user answers, at a terminal
+        if not writes and (is_run(argv) or not {*question.functions}.isdisjoint(("module", "ml", "conda", "mamba"))):
+            return ""
+        return _LEFT_OUT if writes and name != "exec" or not words else (not argv[0].unresolved and argv[0].text) or _LEFT_OUT
+
+    def _left_out(self, question: _Question, name: str, *, is_left: bool) -> None:
+        """Bash has left a command out, or has run it, as it is a function or nothing that bash finds."""
+        command = question.command
+        if not is_left:
+            return
+        if question.lines & {*self._lines} and not re.search(r" -c ", command):
+            self._reached = min(question.lines & {*self._lines})
+        elif command.startswith("exec ") and name not in ("exec", _LEFT_OUT):
+            self._has_ended = question.is_main
+            self._is_sure &= question.is_main
+        elif os.path.basename(name) not in _INERT:
+            self._is_sure = False
+
+    def result(self, code: int) -> Walk:
+        printed = self._printed.decode("utf-8", "replace").splitlines()
+        messages = [match[1] for line in printed if (match := _MESSAGE.match(line))]
+        last = self._last
+        message = printable(messages[-1], 200) if messages and code else ""
+        return Walk(self._reached, self._is_sure, last.line, printable(last.command, 120), message, code)
+
+
+def _word(token: Token) -> Word:
+    text = "".join(part.text for part in token.parts)
+    return Word(text, "" if all(part.kind == "text" for part in token.parts) else text)
+
+
+def is_run(argv: Sequence[Word]) -> bool:
+    """Whether a command only computes a value, or changes the shell that runs it."""
+    if not argv or argv[0].text in _OF_SHELL:
+        return True
+    return argv[0].text not in ("hash", "mkdir", "sleep") and sets_up(argv)
+
+
+def _is_absent(operator: str, path: str, pid: int) -> bool:
+    """Whether a file to read, or the folder of a file to write, surely is not there."""
+    needed, is_there = (path, os.path.exists) if operator == "<" else (os.path.dirname(path), os.path.isdir)
+    with suppress(OSError):
+        return _LITERAL.fullmatch(path) is not None and not is_there(os.path.join(os.readlink(f"/proc/{pid}/cwd"), needed))
+    return False

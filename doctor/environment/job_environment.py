@@ -16,7 +16,7 @@ from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
-from doctor.environment.launch_trials import is_here, launch_refusals, starts_here, with_app_file
+from doctor.environment.launch_trials import WAITS, is_here, launch_refusals, starts_here, with_app_file
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
     hosts_not_given,
@@ -30,6 +30,7 @@ from doctor.environment.outer_launcher import (
 )
 from doctor.environment.schedulers import batch_allocation
 from doctor.environment.script_trials import before_line, behind, shell_refused, start_folder, told_of_sh
+from doctor.environment.script_walk import ScriptCall
 from doctor.environment.slurm_tasks import first_task_host
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
@@ -279,9 +280,13 @@ def _of_line_of_script(
 ) -> JobEnvironment:
     by_scheduler = script.resources != Resources()
     is_tried = next_path and (not by_scheduler or batch_allocation(environ) is not None)  # else it runs on other hosts
-    refused = (
-        (shell_refused(next_path, script_line.line, environ) or before_line(script_line, environ)) if is_tried else ()
-    )
+    refused = shell_refused(next_path, script_line.line, environ) if is_tried else ()
+    if is_tried and not refused:
+        lines = frozenset(line.line for line in (*script.launch_lines, *script.scripts))
+        text = _read(next_path, "--job-script", "a job script")
+        call = ScriptCall(("bash", next_path), text, lines, environ, knows_arguments=False)
+        problem = before_line(script_line, call)
+        refused = (problem,) if problem and problem.option != WAITS else ()
     job_line = msgspec.structs.replace(script_line, problems=(*told_of_sh(script_line, refused, next_path), *refused))
     if inner:
         container = inner.line.container or script_line.container

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
@@ -33,13 +33,17 @@ _FIRST_HANDLE = 240
 _MOST_BYTES = 4 << 20
 _LEFT_OUT = ":"
 """The answer for a command that is left out in any case: bash knows this word."""
-_OF_SHELL = {*"alias break continue dirs disown eval getopts let mapfile readarray times unalias".split()}
+_NAMES_OF_SHELL = "alias break continue dirs disown eval getopts let mapfile readarray times unalias"
+_OF_SHELL = frozenset(_NAMES_OF_SHELL.split())
 """Commands that change the shell alone, beside `SETS_UP`."""
 _LITERAL = re.compile(r"[\w./+,@%:=-]{1,1000}", re.ASCII)
+_ACTIVATING = frozenset(("conda", "mamba", "ml", "module"))
+"""Functions that set up what a program inherits, by any commands."""
 _INERT = {"doctor", "exec", "sleep", "tee"}
 """Left out, they change nothing that a script asks for."""
 _COMPOUND = re.compile(r"(?:for|case|select|\[\[) |\(\(")
 _OF_GUARD = re.compile(r"\b(?:DEBUG|RETURN|extdebug|functrace)\b|^set [-+][a-zA-Z]*T|>&(?![0-9-])")
+_OWN_TEXT = re.compile(r"\bpython[0-9.]* -c ")
 _OWN_END = re.compile(r'kill(?: -[A-Z0-9a-z]{1,9}){0,2} "?\$(?:\$|BASHPID|\{BASHPID\})"?')
 _STREAMS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 _BLOCK_OUTPUT = re.compile(r"(?:\b(?:done|fi|esac)|[)}])[ \t]*(?:&|[0-9])?>{1,2}\|?[ \t]*(?![ \t&(]|/dev/(?:null|std))")
@@ -70,6 +74,21 @@ trap 'shopt -q extdebug || { shopt -s extdebug; set -T; }; ! doctor_leaves_out "
 """What bash reads before the script. The lock keeps the questions of the shells of a pipeline apart."""
 
 
+class ScriptCall(NamedTuple):
+    """A script that bash is to go through."""
+
+    argv: tuple[str, ...]
+    """Bash, with the script and its arguments."""
+    text: str
+    lines: frozenset[int]
+    """Those that start ranks."""
+    environ: Mapping[str, str]
+    folder: str = ""
+    """Where it starts; empty: here."""
+    knows_arguments: bool = True
+    """``argv`` has those of the script."""
+
+
 class Walk(NamedTuple):
     """How far bash came."""
 
@@ -86,13 +105,19 @@ class Walk(NamedTuple):
     """Its exit code; negative: its signal."""
 
 
-def walk(argv: Sequence[str], text: str, lines: Collection[int], environ: Mapping[str, str], folder: str) -> Walk | None:
-    """How bash comes to the first of the ``lines`` that start ranks. None: not known, as it takes too long.
-
-    ``argv``: bash, with the script of this ``text`` and its arguments; ``folder``: where it starts; empty: here.
+def walk(script: ScriptCall) -> Walk | None:
+    """How bash comes to the first of the lines that start ranks. None: it cannot be started, or none of our traps sees
+    all that the script does.
     """
-    if _BLOCK_OUTPUT.search(text) or _SPOILS.search(text):
+    if _BLOCK_OUTPUT.search(script.text) or _SPOILS.search(script.text):
         return None
+    try:
+        return _walk(script)
+    except OSError:
+        return None
+
+
+def _walk(script: ScriptCall) -> Walk:
     own, their_end = socket.socketpair()
     with own, ExitStack() as handles, tempfile.TemporaryFile() as guard:
         with their_end:
@@ -106,14 +131,14 @@ def walk(argv: Sequence[str], text: str, lines: Collection[int], environ: Mappin
                 for handle in (their_end.fileno(), lock, guard.fileno())
             ]
         os.write(lock, b".")
-        file = environ.get("BASH_ENV", "")
+        file = script.environ.get("BASH_ENV", "")
         begin = f"BASH_ENV={shlex.quote(file)}\n. {shlex.quote(file)}\n" if file else "unset BASH_ENV\n"
         guard.write((begin + _GUARD.replace("'CHANNEL'", str(numbers[0])).replace("'LOCK'", str(numbers[1]))).encode())
         guard.flush()
         with subprocess.Popen(
-            argv,
-            env={**environ, "LC_ALL": "C.UTF-8", "BASH_ENV": f"/proc/self/fd/{numbers[2]}"},
-            cwd=folder or None,
+            script.argv,
+            env={**script.environ, "LC_ALL": "C.UTF-8", "BASH_ENV": f"/proc/self/fd/{numbers[2]}"},
+            cwd=script.folder or None,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -122,13 +147,13 @@ def walk(argv: Sequence[str], text: str, lines: Collection[int], environ: Mappin
         ) as shell:
             for number in numbers:
                 os.close(number)
-            questions = _Questions(own, lines)
+            questions = _Questions(own, script)
             try:
                 is_over = questions.answer(shell)
             finally:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(shell.pid, signal.SIGKILL)
-    return questions.result(shell.returncode) if is_over else None
+    return questions.result(shell.returncode, is_over=is_over)
 
 
 class _Question(NamedTuple):
@@ -144,8 +169,11 @@ class _Question(NamedTuple):
 
 
 class _Questions:
-    def __init__(self, channel: socket.socket, lines: Collection[int]) -> None:
-        self._channel, self._lines = channel, lines
+    def __init__(self, channel: socket.socket, script: ScriptCall) -> None:
+        self._channel, self._lines = channel, script.lines
+        self._is_arguments_known = script.knows_arguments or not _OF_ARGUMENTS.search(script.text)
+        self._awaits_doctor = _OF_DOCTOR.search(script.text) is not None
+        """This program may run within the script, which has come to it."""
         self._fields: list[bytes] = []
         self._rest = b""
         self._reached = 0
@@ -226,39 +254,41 @@ class _Questions:
             words.pop(0)
         if any(token.operator for token in tokens) or _OF_GUARD.search(command):
             return _LEFT_OUT
-        files = [(token.redirection, "".join(part.text for part in token.parts)) for token in tokens if token.redirection]
-        if any(_is_absent(operator, path, question.pid) for operator, path in files):
+        files = [(token.redirection, _word(token)) for token in tokens if token.redirection]
+        if any(_is_absent(operator, word, question.pid) for operator, word in files):
             return ""  # it fails by itself
-        writes = any(">" in operator and path not in _STREAMS for operator, path in files)
+        writes = any(">" in operator and word.text not in _STREAMS for operator, word in files)
         name = words[0].keyword if words else ""
         if name in ("exec", "command") and len(words) > 1:
             words = words[1:] if name == "exec" or not words[1].keyword.startswith("-") else []
         argv = [_word(token) for token in words]
         if name == "read" or "-t" in [word.text for word in argv]:
             self._is_sure = False  # a user answers, at a terminal
-        if not writes and (is_run(argv) or not {*question.functions}.isdisjoint(("module", "ml", "conda", "mamba"))):
+        if not writes and (_is_run(argv) or not _ACTIVATING.isdisjoint(question.functions)):
             return ""
-        return _LEFT_OUT if writes and name != "exec" or not words else (not argv[0].unresolved and argv[0].text) or _LEFT_OUT
+        is_named = argv and not argv[0].unresolved and "\n" not in argv[0].text and (name == "exec" or not writes)
+        return (is_named and argv[0].text) or _LEFT_OUT
 
     def _left_out(self, question: _Question, name: str, *, is_left: bool) -> None:
         """Bash has left a command out, or has run it, as it is a function or nothing that bash finds."""
         command = question.command
         if not is_left:
             return
-        if question.lines & {*self._lines} and not re.search(r" -c ", command):
-            self._reached = min(question.lines & {*self._lines})
+        self._awaits_doctor &= not _OF_DOCTOR.search(command)
+        if question.lines & self._lines and not _OWN_TEXT.search(command):
+            self._reached = min(question.lines & self._lines)
         elif command.startswith("exec ") and name not in ("exec", _LEFT_OUT):
             self._has_ended = question.is_main
             self._is_sure &= question.is_main
         elif os.path.basename(name) not in _INERT:
             self._is_sure = False
 
-    def result(self, code: int) -> Walk:
+    def result(self, code: int, *, is_over: bool) -> Walk:
         printed = self._printed.decode("utf-8", "replace").splitlines()
         messages = [match[1] for line in printed if (match := _MESSAGE.match(line))]
-        last = self._last
+        last, is_sure = self._last, self._is_sure and is_over and self._is_arguments_known and not self._awaits_doctor
         message = printable(messages[-1], 200) if messages and code else ""
-        return Walk(self._reached, self._is_sure, last.line, printable(last.command, 120), message, code)
+        return Walk(self._reached, is_sure, last.line, printable(last.command, 120), message, code)
 
 
 def _word(token: Token) -> Word:
@@ -266,16 +296,17 @@ def _word(token: Token) -> Word:
     return Word(text, "" if all(part.kind == "text" for part in token.parts) else text)
 
 
-def is_run(argv: Sequence[Word]) -> bool:
+def _is_run(argv: Sequence[Word]) -> bool:
     """Whether a command only computes a value, or changes the shell that runs it."""
-    if not argv or argv[0].text in _OF_SHELL:
-        return True
-    return argv[0].text not in ("hash", "mkdir", "sleep") and sets_up(argv)
+    if not argv or argv[0].unresolved:
+        return not argv
+    return argv[0].text in _OF_SHELL or (argv[0].text not in ("hash", "mkdir", "sleep") and sets_up(argv))
 
 
-def _is_absent(operator: str, path: str, pid: int) -> bool:
+def _is_absent(operator: str, word: Word, pid: int) -> bool:
     """Whether a file to read, or the folder of a file to write, surely is not there."""
-    needed, is_there = (path, os.path.exists) if operator == "<" else (os.path.dirname(path), os.path.isdir)
+    path, is_there = (word.text, os.path.exists) if operator == "<" else (os.path.dirname(word.text), os.path.isdir)
     with suppress(OSError):
-        return _LITERAL.fullmatch(path) is not None and not is_there(os.path.join(os.readlink(f"/proc/{pid}/cwd"), needed))
+        is_literal = not word.unresolved and _LITERAL.fullmatch(word.text)
+        return bool(is_literal) and not is_there(os.path.join(os.readlink(f"/proc/{pid}/cwd"), path))
     return False

@@ -175,7 +175,7 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
             line,
             start_folder=folder,
             makes_files=script.makes_files(place) or any(map(script.is_written, (line.program, *_files(line)))),
-            needs=script.needs_at(place),
+            ulimits=script.ulimits_at(place),
             is_first=script.is_first(place),
         )
         for line in lines

@@ -21,7 +21,7 @@ from doctor.job.shell.blocks import (
     Block,
     is_arithmetic,
 )
-from doctor.job.shell.flow import CommandParts, Flow
+from doctor.job.shell.flow import Flow
 from doctor.job.shell.functions import Functions
 from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
 from doctor.job.shell.reach import NotReached, Reach
@@ -113,14 +113,11 @@ class _Evaluation:
                 self._note("...", reason, line)
                 return
             if command:
-                begin, unbound = (len(self.commands), len(self.flow.steps)), self.flow.unbound(command, self.variables)
                 self.flow.operator, self.negates = "||" if command[0].keyword == "!" else operator, False
                 self.reach.begin(line)
                 argv = self._command(command)
                 self.reach.end(argv, line, operator, in_text=self.depth > 0, negates=self.negates)
-                files = [(token.redirection, self.variables.expand(token.parts)) for token in command]
-                parts = CommandParts(line, argv, files, unbound, range(begin[0], len(self.commands)), begin[1])
-                self.flow.note(parts, self.blocks, is_certain=not (self.blocks or self.after))
+                self.flow.note(line, argv, len(self.commands), is_certain=not (self.blocks or self.after))
             self.after = {"||": "||", "&&": "&&" if self.last_is_test else self.after}.get(operator, "")
 
     def _too_much(self) -> str:

@@ -14,7 +14,6 @@ from doctor.engine.sanitize import printable
 
 FOLDERS, ENDS = ("cd", "pushd", "popd"), ("exit", "exec", "false")
 """Commands that change the folder of the shell, and that end it: ``false`` by ``set -e``."""
-ASKS_FOR_FILES = ("[", "test")
 _LONGEST_PATH = 4096
 _OF_OWN_FOLDER = re.compile(r"\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b")
 
@@ -75,18 +74,15 @@ class ShellCommand(msgspec.Struct, frozen=True):
 
 
 class Step(NamedTuple):
-    """What a statement does to the shell, or needs of the host, beside the commands that it runs."""
+    """What a statement does to the shell."""
 
     place: int
-    """How many commands stand before what it is about."""
+    """How many commands stand before it."""
     argv: tuple[Word, ...]
-    """``cd``, ``source``, ``ulimit``, ``[``, ``exit``, with its arguments; ``>`` and a file; ``$`` and a variable;
-    ``type`` and a command that it starts."""
+    """``cd``, ``ulimit``, ``exit``, with its arguments."""
     line: int
     is_certain: bool
     """It surely runs in this shell."""
-    until: int
-    """Where it fails, no command from ``place`` to this one runs; -1: that is not sure."""
 
 
 class ShellText(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.setting_up import sets_up
-from doctor.job.shell.word import ShellCommand, ShellText, Word, beside_script, literal_words
+from doctor.job.shell.word import ShellCommand, ShellText, beside_script, literal_words
 
 MAX_TEXT = 100_000
 """Bytes: Linux takes 128 KiB for one word of a command."""

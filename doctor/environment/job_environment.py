@@ -238,14 +238,15 @@ def launches_of_job_script(
     sources; None where it is not here. ``is_next``: it runs next, on this host, so that what stands before a launcher
     is tried.
     """
-    name, next_path = printable(path, 200), path if is_next else ""
+    name = printable(path, 200)
     text = _read(path, "--job-script", "a job script")
     inherited = environ if not path.endswith(CARRIERS) else {}
     try:
         scripts = scripts_of(text, path, inherited, read_file)
     except ValueError as error:
         raise InputError(filled("--job-script {0}: {1}", name, error)) from None
-    environments = [entry for script in scripts for entry in _of_each_line(script, name, inherited, follow, next_path)]
+    each = [_of_each_line(script, text, path, inherited, follow, is_next) for script in scripts]
+    environments = [entry for entries in each for entry in entries]
     if not environments:
         expected = "torchrun, srun, mpirun, msrun, deepspeed, accelerate or python3 with a program"
         absent = filled("no launch line was found; expected {0}", expected)
@@ -255,14 +256,16 @@ def launches_of_job_script(
 
 
 def _of_each_line(
-    script: JobScript, name: str, environ: Mapping[str, str], follow: Follow, next_path: str
+    script: JobScript, text: str, path: str, environ: Mapping[str, str], follow: Follow, is_next: bool
 ) -> list[JobEnvironment]:
     """First that of the line that starts the job."""
     lines = (script.job_lines or script.scripts)[:_MOST_LAUNCHES]
     starts = [(line, _of_script(line, follow(line))) for line in lines]
     starts = [start for start in starts if script.job_lines or start[1]]
     rest = [(msgspec.structs.replace(line, problems=_of_launchers(line)), inner) for line, inner in starts[1:]]
-    return [_of_line_of_script(line, inner, script, name, environ, next_path) for line, inner in (*starts[:1], *rest)]
+    lines_of_ranks = frozenset(line.line for line in (*script.launch_lines, *script.scripts))
+    call = ScriptCall(("bash", path), text, lines_of_ranks, environ, knows_arguments=False, is_here=is_next)
+    return [_of_line_of_script(line, inner, script, call) for line, inner in (*starts[:1], *rest)]
 
 
 def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
@@ -274,18 +277,15 @@ def _of_line_of_script(
     script_line: LaunchLine,
     inner: LaunchText | None,
     script: JobScript,
-    name: str,
-    environ: Mapping[str, str],
-    next_path: str,
+    call: ScriptCall,
 ) -> JobEnvironment:
+    path, environ = call.argv[1], call.environ
+    name, next_path = printable(path, 200), path if call.is_here else ""
     by_scheduler = script.resources != Resources()
     is_tried = next_path and (not by_scheduler or batch_allocation(environ) is not None)  # else it runs on other hosts
     refused = shell_refused(next_path, script_line.line, environ) if is_tried else ()
-    if is_tried and not refused:
-        lines = frozenset(line.line for line in (*script.launch_lines, *script.scripts))
-        text = _read(next_path, "--job-script", "a job script")
-        call = ScriptCall(("bash", next_path), text, lines, environ, knows_arguments=False)
-        problem = before_line(script_line, call)
+    if not refused and not path.endswith(CARRIERS):
+        problem = before_line(script_line, call._replace(is_here=bool(is_tried)))
         refused = (problem,) if problem and problem.option != WAITS else ()
     job_line = msgspec.structs.replace(script_line, problems=(*told_of_sh(script_line, refused, next_path), *refused))
     if inner:

@@ -59,6 +59,8 @@ def before_line(line: LaunchLine, script: ScriptCall) -> OptionProblem | None:
     ask = shlex.join(("doctor", "rehearse", "--", *script.argv))
     if not walked.reached:
         return OptionProblem("bash", TRIAL if walked.is_sure else WAITS, _ended(walked), ask)
+    if not script.is_here:
+        return None
     path = line.environ.get("PATH", script.environ.get("PATH", ""))
     if not line.is_first or "PATH=" in line.unresolved:
         return wrapper_refused(line, script.environ, is_of_script=True)

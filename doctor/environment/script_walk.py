@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from doctor.engine.sanitize import printable
-from doctor.job.shell.setting_up import sets_up
+from doctor.job.shell.setting_up import SETS_UP, sets_up
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import assigned_name
 from doctor.job.shell.word import Word
@@ -37,6 +37,12 @@ _NAMES_OF_SHELL = "alias break continue dirs disown eval getopts let mapfile rea
 _OF_SHELL = frozenset(_NAMES_OF_SHELL.split())
 """Commands that change the shell alone, beside `SETS_UP`."""
 _LITERAL = re.compile(r"[\w./+,@%:=-]{1,1000}", re.ASCII)
+_BY_ITSELF = ": break continue declare echo eval exit export false let local printf readonly return set shift true "
+_ON_ANY_HOST = frozenset(f"{_BY_ITSELF} typeset unset".split())
+_OF_FILE = re.compile("-(?:[a-hkprstuwxGLNOS]|nt|ot|ef)")
+_ASKS_OUTCOME = re.compile(r"\b(?:if|elif|while|until)\b|&&|\|\||!|\$\?")
+_ASSIGNED = re.compile(r"\b([A-Za-z_]\w{0,200})\+?=|\bfor[ \t]+([A-Za-z_]\w{0,200})\b", re.ASCII)
+_VARIABLE = re.compile(r"\$\{?[#!]?([A-Za-z_]\w{0,200})", re.ASCII)
 _ACTIVATING = frozenset(("conda", "mamba", "ml", "module"))
 """Functions that set up what a program inherits, by any commands."""
 _INERT = {"doctor", "exec", "sleep", "tee"}
@@ -87,6 +93,8 @@ class ScriptCall(NamedTuple):
     """Where it starts; empty: here."""
     knows_arguments: bool = True
     """``argv`` has those of the script."""
+    is_here: bool = True
+    """It runs on this host: else only what bash does by itself counts, without files, folders and programs."""
 
 
 class Walk(NamedTuple):
@@ -133,7 +141,8 @@ def _walk(script: ScriptCall) -> Walk:
         os.write(lock, b".")
         file = script.environ.get("BASH_ENV", "")
         begin = f"BASH_ENV={shlex.quote(file)}\n. {shlex.quote(file)}\n" if file else "unset BASH_ENV\n"
-        guard.write((begin + _GUARD.replace("'CHANNEL'", str(numbers[0])).replace("'LOCK'", str(numbers[1]))).encode())
+        lines = _GUARD if script.is_here else _GUARD.replace("! builtin type --", "builtin false")
+        guard.write((begin + lines.replace("'CHANNEL'", str(numbers[0])).replace("'LOCK'", str(numbers[1]))).encode())
         guard.flush()
         with subprocess.Popen(
             script.argv,
@@ -170,7 +179,9 @@ class _Question(NamedTuple):
 
 class _Questions:
     def __init__(self, channel: socket.socket, script: ScriptCall) -> None:
-        self._channel, self._lines = channel, script.lines
+        self._channel, self._lines, self._is_here = channel, script.lines, script.is_here
+        self._text = ["", *script.text.split("\n")]
+        self._names = {name for names in _ASSIGNED.findall(script.text) for name in names}
         self._is_arguments_known = script.knows_arguments or not _OF_ARGUMENTS.search(script.text)
         self._awaits_doctor = _OF_DOCTOR.search(script.text) is not None
         """This program may run within the script, which has come to it."""
@@ -243,6 +254,8 @@ class _Questions:
     def _name_of(self, question: _Question) -> str:
         """What is left out, by its first word; empty: the command is run."""
         command = question.command
+        if not self._is_here and not self._names.issuperset(_VARIABLE.findall(command)):
+            self._is_sure = False  # the job may have it set
         if _COMPOUND.match(command) or _OWN_END.fullmatch(command):
             return ""
         try:
@@ -255,7 +268,7 @@ class _Questions:
         if any(token.operator for token in tokens) or _OF_GUARD.search(command):
             return _LEFT_OUT
         files = [(token.redirection, _word(token)) for token in tokens if token.redirection]
-        if any(_is_absent(operator, word, question.pid) for operator, word in files):
+        if self._is_here and any(_is_absent(operator, word, question.pid) for operator, word in files):
             return ""  # it fails by itself
         writes = any(">" in operator and word.text not in _STREAMS for operator, word in files)
         name = words[0].keyword if words else ""
@@ -264,6 +277,8 @@ class _Questions:
         argv = [_word(token) for token in words]
         if name == "read" or "-t" in [word.text for word in argv]:
             self._is_sure = False  # a user answers, at a terminal
+        if not self._is_here and not _is_own(argv):
+            return name or _LEFT_OUT
         if not writes and (_is_run(argv) or not _ACTIVATING.isdisjoint(question.functions)):
             return ""
         is_named = argv and not argv[0].unresolved and "\n" not in argv[0].text and (name == "exec" or not writes)
@@ -280,8 +295,14 @@ class _Questions:
         elif command.startswith("exec ") and name not in ("exec", _LEFT_OUT):
             self._has_ended = question.is_main
             self._is_sure &= question.is_main
-        elif os.path.basename(name) not in _INERT:
+        elif os.path.basename(name) not in _INERT and (self._is_here or not self._is_plain(question)):
             self._is_sure = False
+
+    def _is_plain(self, question: _Question) -> bool:
+        """Whether nothing asks for the outcome of a command that starts a program."""
+        text = " ".join(self._text[question.line : question.line + 1])
+        is_own = question.command.split(" ", 1)[0] in _OF_SHELL | SETS_UP
+        return question.is_main and not (is_own or _ASKS_OUTCOME.search(text))
 
     def result(self, code: int, *, is_over: bool) -> Walk:
         printed = self._printed.decode("utf-8", "replace").splitlines()
@@ -301,6 +322,13 @@ def _is_run(argv: Sequence[Word]) -> bool:
     if not argv or argv[0].unresolved:
         return not argv
     return argv[0].text in _OF_SHELL or (argv[0].text not in ("hash", "mkdir", "sleep") and sets_up(argv))
+
+
+def _is_own(argv: Sequence[Word]) -> bool:
+    """Whether bash decides alone what a command does, on any host."""
+    name = argv[0].text if argv else ""
+    is_test = name in ("[", "test")
+    return name in _ON_ANY_HOST or not argv or (is_test and not any(map(_OF_FILE.fullmatch, [w.text for w in argv])))
 
 
 def _is_absent(operator: str, word: Word, pid: int) -> bool:

@@ -69,8 +69,6 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """In a branch, a loop or a function: it may run never, or more than once."""
     is_repeated: bool = False
     """Nothing but loops makes it conditional: it runs in each of their rounds."""
-    left_by: tuple[str, int] | None = None
-    """Why the shell does not reach it: ``exit``, ``if``, ``&&``, a function as ``go()``; and in which line."""
 
 
 class Step(NamedTuple):
@@ -95,8 +93,6 @@ class ShellText(msgspec.Struct, frozen=True):
     mistakes: tuple[tuple[str, str, str], ...] = ()
     """What the shell refuses, or takes for empty: command or variable, text, what was meant."""
     steps: tuple[Step, ...] = ()
-    not_called: Mapping[str, tuple[int, int]] = {}
-    """Functions that no command calls by name: their first and last line."""
     refused: bool = False
     """No shell accepts the text: ``unread`` says where and why."""
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from doctor.engine.bounded_read import read_bounded, refusing_unreadable
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.environment.script_walk import ScriptCall
+from doctor.environment.script_walk import ScriptCall, walk
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
@@ -222,13 +222,16 @@ def _of_text(
     takes_hosts = any(call.launcher in STARTS_TASKS for call in job_line.launchers)
     if script.resources.scheduler == "slurm" and takes_hosts and "SLURM_JOB_ID" not in environ:
         raise _needs_allocation([path, *arguments], script.resources.options)
+    head = ("bash", "-c", text, "bash") if path.endswith(" -c") else ("bash", path)
+    call = ScriptCall((*head, *arguments), text, frozenset(line.line for line in script.launch_lines), environ)
+    if len(call.lines) > 1 and (walked := walk(call)):
+        job_line = next((line for line in script.launch_lines if line.line == walked.reached), job_line)
     shell = evaluate(text, environ, script_arguments, read_file=read_file)
     command, folder = _known_command(shell, job_line.line, path)
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
     new_argv = [word.text for word in command.argv]
     del new_argv[: new_argv[:1] == ["exec"]]
-    head = ("bash", "-c", text, "bash") if path.endswith(" -c") else ("bash", path)
-    written = (job_line, ScriptCall((*head, *arguments), text, frozenset((job_line.line,)), environ))
+    written = (job_line, call._replace(lines=frozenset((job_line.line,))))
     line = read_launch_line(new_argv, inside)
     if _is_script(line, new_argv):
         inner_path = os.path.join(os.path.abspath(folder), line.program) if folder else line.program

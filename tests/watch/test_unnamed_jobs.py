@@ -22,7 +22,7 @@ from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.attached_run import attached_run
 from doctor.watch.attach.inspector.connected import find_groups, helpers_of, joined_groups
 from doctor.watch.attach.inspector.live_environment import live_environ
-from doctor.watch.attach.inspector.rank_finder import argument_rank, set_groups
+from doctor.watch.attach.inspector.rank_finder import argument_rank, set_groups, with_never_joined
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.process_groups import first_rank
 from doctor.watch.attach.rank_report import ProcessReport
@@ -151,6 +151,22 @@ def test_a_job_over_hosts_that_nothing_names_is_one_and_its_process_that_hangs_i
     assert any("3 connected processes" in note for note in report["smoke"]["notes"])
     first = f"rank 0 is pid {fleet.read(fleet.hosts[1], '/run/rank.pid').strip()} on {fleet.hosts[1]}"
     assert any(SERVES in note and first in note for note in report["smoke"]["notes"])
+
+
+def test_a_process_that_never_joined_is_one_of_the_job() -> None:
+    """Started by the same script with the same words but for numbers; another program, parent or rank is not."""
+    started = [(7, "train.py --id 0", None), (7, "train.py --id 1", None), (7, "train.py --id 2", None)]
+    others = [(7, "train.py --eval 3", None), (8, "train.py --id 3", None), (7, "train.py --id 4", (4, 8, 0))]
+    by_pid = {
+        number: {"parent": parent, "words": words.split(), "rank": rank}
+        for number, (parent, words, rank) in enumerate([*started, *others], 1)
+    }
+    groups = {1: [1, 2], **{pid: [pid] for pid in range(3, 7)}}
+    joined: Any = with_never_joined(groups, by_pid)  # type: ignore[no-untyped-call]
+    assert joined == {1: [1, 2, 3], 4: [4], 5: [5], 6: [6]}
+    two_jobs = {1: [1, 2], 3: [3], 7: [7, 8]}
+    by_pid |= {pid: {"parent": 7, "words": ["train.py", "--id", str(pid)], "rank": None} for pid in (7, 8)}
+    assert with_never_joined(two_jobs, by_pid) == two_jobs  # type: ignore[no-untyped-call]
 
 
 def test_what_a_program_has_set_since_its_start_is_read() -> None:

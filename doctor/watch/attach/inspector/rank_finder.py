@@ -98,7 +98,7 @@ def set_groups(by_pid, keeps_all):
             break
         time.sleep(0.1)  # a program that connects for each call anew is not connected at every moment
     times = asked_times()
-    for first, members in groups.items():
+    for first, members in with_never_joined(groups, by_pid).items():
         for pid in members:
             entry = by_pid[pid]
             entry["links"], entry["stores"] = links[pid], stores.get(pid, [])
@@ -108,6 +108,27 @@ def set_groups(by_pid, keeps_all):
             is_beside = not entry["rank"] and not held_devices(pid) and (not together or ranked.intersection(members))
             if is_beside and not keeps_all and not left_requests(pid, times):
                 del by_pid[pid]
+
+
+def with_never_joined(groups, by_pid):
+    """The groups, each with the lone processes that have not joined it: of the same parent and, but for numbers, the
+    same command line. Processes that name a rank are known without that.
+    """
+    bare = dict((first, [by_pid[pid] for pid in pids]) for first, pids in groups.items())
+    bare = dict((first, group) for first, group in bare.items() if not any(entry["rank"] for entry in group))
+    starts = dict((first, set((entry["parent"], re.sub("[0-9]+", "", " ".join(entry["words"]))) for entry in group))
+                  for first, group in bare.items())  # fmt: skip
+    joined = [first for first in bare if len(groups[first]) > 1 and len(starts[first]) == 1]
+    places = dict((first, [other for other in joined if starts[other] == starts[first]]) for first in bare)
+    late = dict((first, places[first][0]) for first in bare if len(groups[first]) == 1 and len(places[first]) == 1)
+    late = dict((pid, first) for pid, first in late.items() if starts_programs(by_pid[pid]["parent"]))
+    return dict((first, pids + sorted(pid for pid in late if late[pid] == first))
+                for first, pids in groups.items() if first not in late)  # fmt: skip
+
+
+def starts_programs(pid):
+    """Whether a process is a script of its own; the first process of a host takes in those of all others."""
+    return pid > 1 or bool(re.match(r"(?:ba|da)?sh$|python", os.path.basename("".join(command_words(pid)[:1]))))
 
 
 def hidden_pythons(pids):

@@ -19,7 +19,8 @@ trap - DEBUG; RUN % set +T; (RUN) % shopt -u extdebug; RUN % exec RUN % command 
 A='$(' RUN ')' % \RUN % "RUN" % ./pro""g % source s.sh % source <(echo RUN) % bash -c RUN % BASH_ENV=s.sh bash -c :
 set -- RUN; "$@" % P=RUN; $P % printf -v a "$(RUN)" % mapfile -C 'RUN;' -c1 a < /etc/passwd % test -v 'a[$(RUN)]'
 unset -f doctor_leaves_out; RUN % doctor_leaves_out() { return 1; }; RUN % readonly doctor_word=; RUN
-hash -p RUN ls; ls % exec 241>&-; RUN % exec 240>&-; RUN % PATH=.:$PATH; cat() { prog; }; cat % printf() { RUN; }; printf % kill -9 $$; RUN
+hash -p RUN ls; ls
+exec 241>&-; RUN % exec 240>&-; RUN % PATH=.:$PATH; cat() { prog; }; cat % printf() { RUN; }; printf % kill -9 $$; RUN
 command_not_found_handle() { RUN; }; zzz % PS4='$(RUN)'; set -x; : % sed -n '1eRUN' /etc/passwd % sed e s.sh
 awk 'BEGIN{system("RUN")}' % : > out % echo a >> out % > out % exec > out % exec 3<> out % echo a &> out % echo a >& out
 tee out % A=1 > out % for i in 1; do :; done > out % f() { echo; } > out; f % rm s.sh % mkdir out % sort -o out s.sh

@@ -37,8 +37,10 @@ _NAMES_OF_SHELL = "alias break continue dirs disown eval getopts let mapfile rea
 _OF_SHELL = frozenset(_NAMES_OF_SHELL.split())
 """Commands that change the shell alone, beside `SETS_UP`."""
 _LITERAL = re.compile(r"[\w./+,@%:=-]{1,1000}", re.ASCII)
-_BY_ITSELF = ": break continue declare echo eval exit export false let local printf readonly return set shift true "
-_ON_ANY_HOST = frozenset(f"{_BY_ITSELF} typeset unset".split())
+_BY_ITSELF = """
+: break continue declare echo eval exit export false let local printf readonly return set shift true typeset unset
+"""
+_ON_ANY_HOST = frozenset(_BY_ITSELF.split())
 _OF_FILE = re.compile("-(?:[a-hkprstuwxGLNOS]|nt|ot|ef)")
 _ASKS_OUTCOME = re.compile(r"\b(?:if|elif|while|until)\b|&&|\|\||!|\$\?")
 _ASSIGNED = re.compile(r"\b([A-Za-z_]\w{0,200})\+?=|\bfor[ \t]+([A-Za-z_]\w{0,200})\b", re.ASCII)
@@ -60,6 +62,8 @@ _SPOILS = re.compile(r"\bdoctor_(?:leaves_out|word)\b|\bbuiltin[ \t]*\(|\bPS4=[^
 _OF_DOCTOR = re.compile(r"\bdoctor\b")
 _MESSAGE = re.compile(r".{0,4000}?: line [0-9]{1,9}: (.{1,400})")
 _GUARD = r"""
+BASH_ENV='FILE'
+if [ "$BASH_ENV" ]; then . "$BASH_ENV"; else unset BASH_ENV; fi
 doctor_leaves_out() {
   builtin local doctor_word
   builtin read -rN1 -u 'LOCK' doctor_word
@@ -139,10 +143,14 @@ def _walk(script: ScriptCall) -> Walk:
                 for handle in (their_end.fileno(), lock, guard.fileno())
             ]
         os.write(lock, b".")
-        file = script.environ.get("BASH_ENV", "")
-        begin = f"BASH_ENV={shlex.quote(file)}\n. {shlex.quote(file)}\n" if file else "unset BASH_ENV\n"
-        lines = _GUARD if script.is_here else _GUARD.replace("! builtin type --", "builtin false")
-        guard.write((begin + lines.replace("'CHANNEL'", str(numbers[0])).replace("'LOCK'", str(numbers[1]))).encode())
+        lines = _GUARD if script.is_here else _GUARD.replace("type --", "echo --")
+        for name, value in (
+            ("CHANNEL", numbers[0]),
+            ("LOCK", numbers[1]),
+            ("FILE", script.environ.get("BASH_ENV", "")),
+        ):
+            lines = lines.replace(f"'{name}'", shlex.quote(str(value)))
+        guard.write(lines.encode())
         guard.flush()
         with subprocess.Popen(
             script.argv,

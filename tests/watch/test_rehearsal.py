@@ -402,7 +402,7 @@ def test_scripts_that_start_themselves_or_another(program: Path, monkeypatch: py
         ("go() {\nif [ -f run.sh ]; then return; fi\nLAUNCH\n}\ngo", "behind `return`"),
         ("go() {\nif [ ! -f run.sh ]; then return; fi\nLAUNCH\n}\ngo", ""),
         (". $PWD/ends.sh\nLAUNCH", "line 1: the script ends behind `exit 3`, with exit code 3"),
-        ("PATH=$PWD:$PATH\nsource ends.sh\nLAUNCH", "line 2: the script ends behind `exit 3`, with exit code 3"),
+        ("PATH=$PWD:$PATH\nsource ends.sh\nLAUNCH", "exit in line 2; expected it behind line 3"),
         ("( . ./ends.sh )\nLAUNCH", ""),
         ("set -eo pipefail\nfalse | cat\nLAUNCH", "line 2: the script ends behind `cat`, with exit code 1"),
         ("set -e\nfalse | cat\nLAUNCH", ""),

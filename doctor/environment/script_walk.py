@@ -130,8 +130,8 @@ def walk(script: ScriptCall) -> Walk | None:
 
 
 def _walk(script: ScriptCall) -> Walk:
-    own, their_end = socket.socketpair()
-    with own, ExitStack() as handles, tempfile.TemporaryFile() as guard:
+    channel, their_end = socket.socketpair()
+    with channel, ExitStack() as handles, tempfile.TemporaryFile() as guard:
         with their_end:
             read, write = os.pipe2(os.O_CLOEXEC)
             handles.callback(os.close, write)
@@ -164,7 +164,7 @@ def _walk(script: ScriptCall) -> Walk:
         ) as shell:
             for number in numbers:
                 os.close(number)
-            questions = _Questions(own, script)
+            questions = _Questions(channel, script)
             try:
                 is_over = questions.answer(shell)
             finally:
@@ -198,7 +198,7 @@ class _Questions:
         self._reached = 0
         self._is_sure, self._has_ended = True, False
         self._last = _Question(0, True, 0, "", frozenset(), ())
-        self._asked: tuple[_Question, str] | None = None
+        self._pending: tuple[_Question, str] | None = None
         """Bash says next whether it has left this command out; and the name of what it starts."""
         self._printed = b""
 
@@ -234,14 +234,14 @@ class _Questions:
 
     def _take(self) -> None:
         while self._fields:
-            if self._asked:
-                self._left_out(*self._asked, is_left=self._fields.pop(0) == b"left")
-                self._asked = None
+            if self._pending:
+                self._left_out(*self._pending, is_left=self._fields.pop(0) == b"left")
+                self._pending = None
             elif (question := self._next()) is None:
                 return
             else:
                 self._last, name = question, self._name_of(question)
-                self._asked = (question, name) if name else None
+                self._pending = (question, name) if name else None
                 self._channel.sendall(f"{name}\n".encode())
 
     def _next(self) -> _Question | None:
@@ -255,9 +255,9 @@ class _Questions:
         del self._fields[: 5 + len(frames)]
         numbers, files, functions = (frames[at * int(count) + 1 : (at + 1) * int(count)] for at in range(3))
         lines = [int(line), *map(int, numbers)]  # of the command, and of each call around it
-        own = {line for line, file in zip(lines, files, strict=False) if file == files[-1]} or {lines[0]}
+        of_script = {line for line, file in zip(lines, files, strict=False) if file == files[-1]} or {lines[0]}
         names = tuple(name.decode("utf-8", "replace") for name in functions)
-        return _Question(int(pid), pid == main, lines[max(0, len(numbers) - 1)], command, frozenset(own), names)
+        return _Question(int(pid), pid == main, lines[max(0, len(numbers) - 1)], command, frozenset(of_script), names)
 
     def _name_of(self, question: _Question) -> str:
         """What is left out, by its first word; empty: the command is run."""

@@ -246,7 +246,7 @@ def launches_of_job_script(
     except ValueError as error:
         raise InputError(filled("--job-script {0}: {1}", name, error)) from None
     each = [_of_each_line(script, text, path, inherited, follow, is_next) for script in scripts]
-    environments = [entry for entries in each for entry in entries]
+    environments = sum(each, [])
     if not environments:
         expected = "torchrun, srun, mpirun, msrun, deepspeed, accelerate or python3 with a program"
         absent = filled("no launch line was found; expected {0}", expected)
@@ -274,19 +274,15 @@ def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
 
 
 def _of_line_of_script(
-    script_line: LaunchLine,
-    inner: LaunchText | None,
-    script: JobScript,
-    call: ScriptCall,
+    script_line: LaunchLine, inner: LaunchText | None, script: JobScript, call: ScriptCall
 ) -> JobEnvironment:
-    path, environ = call.argv[1], call.environ
-    name, next_path = printable(path, 200), path if call.is_here else ""
+    environ, name = call.environ, printable(path := call.argv[1], 200)
+    next_path = path if call.is_here else ""
     by_scheduler = script.resources != Resources()
     is_tried = next_path and (not by_scheduler or batch_allocation(environ) is not None)  # else it runs on other hosts
     refused = shell_refused(next_path, script_line.line, environ) if is_tried else ()
-    if not refused and not path.endswith(CARRIERS):
-        problem = before_line(script_line, call._replace(is_here=bool(is_tried)))
-        refused = (problem,) if problem and problem.option != WAITS else ()
+    end = before_line(script_line, call._replace(is_here=bool(is_tried))) if not path.endswith(CARRIERS) else None
+    refused = refused or ((end,) if end and end.option != WAITS else ())
     job_line = msgspec.structs.replace(script_line, problems=(*told_of_sh(script_line, refused, next_path), *refused))
     if inner:
         container = inner.line.container or script_line.container
@@ -299,8 +295,8 @@ def _of_line_of_script(
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(job_line)) if limit is not None]
     login = None if by_scheduler else launcher_login(job_line, {**environ, **job_line.environ})
     source = msgspec.structs.replace(source, written=script_line, requested=script.resources, login=login, inner=inner)
-    source = msgspec.structs.replace(source, sourced=script.sourced)
-    return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
+    limit, notes = min(limits, default=None), [*source.notes, *notes]
+    return msgspec.structs.replace(source, sourced=script.sourced, time_limit_s=limit, notes=tuple(notes))
 
 
 def _of_script(outer: LaunchLine, launches: Sequence[LaunchText]) -> LaunchText | None:

@@ -270,19 +270,19 @@ class _Questions:
             tokens = tokenize(command)
         except UnreadableShell:
             return _LEFT_OUT
-        words = [token for token in tokens if token.here is None and not token.redirection]
-        while words and assigned_name(words[0]):
-            words.pop(0)
+        parts = [token for token in tokens if token.here is None and not token.redirection]
+        while parts and assigned_name(parts[0]):
+            parts.pop(0)
         if any(token.operator for token in tokens) or _OF_GUARD.search(command):
             return _LEFT_OUT
         files = [(token.redirection, _word(token)) for token in tokens if token.redirection]
         if self._is_here and any(_is_absent(operator, word, question.pid) for operator, word in files):
             return ""  # it fails by itself
         writes = any(">" in operator and word.text not in _STREAMS for operator, word in files)
-        name = words[0].keyword if words else ""
-        if name in ("exec", "command") and len(words) > 1:
-            words = words[1:] if name == "exec" or not words[1].keyword.startswith("-") else []
-        argv = [_word(token) for token in words]
+        name = parts[0].keyword if parts else ""
+        if name in ("exec", "command") and len(parts) > 1:
+            parts = parts[1:] if name == "exec" or not parts[1].keyword.startswith("-") else []
+        argv = [_word(token) for token in parts]
         if name == "read" or "-t" in [word.text for word in argv]:
             self._is_sure = False  # a user answers, at a terminal
         if not self._is_here and not _is_own(argv):

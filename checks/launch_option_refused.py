@@ -4,16 +4,14 @@ from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 from doctor.job.launch_line.model import NOT_BASH
-from doctor.job.shell.reach import CONDITIONS
 from doctor.job.variable_names import is_misspelt
 
-ENDS = ("exit", "exec", "false", "return", "break", "continue")
+ENDS = ("exit", "exec", "false")
 CASES = {
     "PROGRAM": "An interpreter",
     "--allow-run-as-root": "A missing flag",
     "as a command": "A line that ends",
     **dict.fromkeys(ENDS, "An end"),
-    **dict.fromkeys(CONDITIONS, "A condition"),
     **dict.fromkeys(("#SBATCH", "#PBS"), "A late line"),
     NOT_BASH: "A shell",
 }
@@ -34,8 +32,6 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
     - A line that ends: write {expected}: without it {launcher} runs {option} as a command of its own.
     - An end: move `{option}` {observed} of the script behind the launch line, or delete it.
-    - A condition: write the launch line outside of the `{option}` {observed} of the script, or correct its test.
-    - A function: below it, write its name on a line of its own, without the parentheses: no command there calls it.
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
     - A missing option: add `{option} <address>` to the launch line; on the host of rank 0, `hostname -I | cut
       -d' ' -f1` prints its address. `accelerate env` shows what the
@@ -53,9 +49,10 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     asked here: for ranks on this host alone mpirun starts `/bin/true` in their place, else `mpirun --do-not-launch`
     maps the ranks and starts none; srun starts `/bin/true` in the allocation of this shell; measured with Open MPI
     4.1.4 and Slurm 22.05. What would wait for busy nodes is a warning.
-    Of a job script that runs next on this host, bash is asked for what the script needs so that it reaches the line: a
-    folder of `cd` or of a file for output, a file that it sources, a limit, a variable, where `set -e`, `set -u`, `&&`
-    or `|| exit` ends it without; and the launcher on its PATH. Nothing else of the script is run. Before a line that
+    Of a job script, bash goes through the text, starts no program of it, and says whether it comes to the line; where
+    the script runs next on this host, commands that only compute a value run, and so do those that bash does not find:
+    a folder of `cd`, a file that the script sources, a limit, a variable, `set -e`, conditions, loops and functions
+    decide as they do in the job. Before a line that
     runs next, sudo, runuser and setpriv are asked whether their user finds the launcher, may start its interpreter, and
     has its torch; sudo does not ask for a password. Accelerate of
     several machines without an address meets at "None:None" (https://github.com/huggingface/accelerate/issues/2240); it
@@ -67,10 +64,9 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
         expected = f"--{right[2:].replace('-', '_')}" if right.startswith("--") and "_" in option else right
         expected = right if expected == option else expected
         is_name = is_misspelt(option.lower(), expected.lower())
-        is_function = option.endswith("()")
-        case = "A function" if is_function else CASES.get(option, CASES.get(value, "A wrong value"))
+        case = CASES.get(option, CASES.get(value, "A wrong value"))
         text = "{launcher} refuses {option} {observed}; expected {expected}"
-        if is_function or option in (*ENDS, *CONDITIONS):
+        if option in ENDS:
             text = "the script does not reach the launch line: {option} {observed}; expected {expected}"
         misspelt = "{launcher} refuses {option}, which is misspelt; expected {expected}"
         yield Finding(

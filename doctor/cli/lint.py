@@ -73,13 +73,13 @@ def command(
     leave_out = _leave_out if output.on_unknown == "ok" else None
     training = read_training(paths, launch_line, os.environ, counts, leave_out)
     launch = LaunchOptions(nodes=nodes or None, ranks_per_host=ranks_per_host or None, product=product)
-    launches = launches_of(paths, launch_line, launch, os.environ)
+    launches, notes = launches_of(paths, launch_line, launch, os.environ)
     if launches:
         launch = msgspec.structs.replace(launches[0], others=tuple(launches[1:]))
     has_table = os.path.isfile(LaunchConfig.from_options(launch).rank_table_path)
     rules = lint_rules(catalog, has_launch=bool(launches), has_table=has_table)
     selected = choose_checks(catalog, choice.select or rules, choice.ignore)
-    inventory = Inventory((), NO_HOST)
+    inventory = Inventory((), NO_HOST, notes=tuple(dict.fromkeys(notes)))
     events = start_events(output, (), selected, inventory.source)
     options = ExamineOptions(launch=launch, training=training)
     examination = examine(inventory, selected, options, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -13,11 +14,12 @@ from doctor.cli.launch_source import launch_line
 from doctor.engine.errors import UsageError
 from doctor.engine.exit_code import Exit
 from doctor.engine.fact import Visit
-from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, Run
+from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, OptionProblem, Run
 from doctor.engine.result import Severity
 from doctor.engine.streams import write_stdout
 from doctor.environment.job_environment import of_launch_line
 from doctor.environment.script_trials import before_line
+from doctor.environment.script_walk import walk
 from doctor.job import LaunchConfig
 from doctor.job.variables import of_one_host
 from doctor.session.replay import replay
@@ -54,7 +56,9 @@ def command(
     if not argv:
         raise UsageError("expected a launch line after --, such as doctor rehearse -- torchrun train.py")
     result = rehearse(argv, os.environ, seconds)
-    checks, judged = _evaluate(result)
+    ends = tuple((line, before_line(line, script, walk(script))) for line, script in result.line.written)
+    is_open = any(problem and problem.kind == "waits" for _, problem in ends)
+    checks, judged = _evaluate(result, [problem for line, end in ends for problem in (*line.problems, end) if problem])
     misfits = tuple(dict.fromkeys(misfit for run in (result.views, *result.later) for misfit in judge(run)))
     expected = max((view.size for view in result.views if view.size is not None), default=result.line.line.world_size)
     present = {view.rank for view in result.views}
@@ -66,13 +70,13 @@ def command(
         result=result, expected=expected, missing_ranks=missing_ranks, misfits=misfits, checks=checks, judged=judged
     )
     wrong = "error" in {*(finding.severity for finding in checks), *(finding.severity for finding in misfits)}
-    unseen = missing_ranks or too_few or not result.views or result.unread or not result.is_over
+    unseen = is_open or missing_ranks or too_few or not result.views or result.unread or not result.is_over
     code = Exit.FAILED if wrong else Exit.UNKNOWN if unseen else Exit.HEALTHY
     write_stdout(render_json(page, code) if as_json else render(page, code, verbose))
     raise typer.Exit(int(code))
 
 
-def _evaluate(result: RehearsalResult) -> tuple[tuple[CheckFinding, ...], int]:
+def _evaluate(result: RehearsalResult, of_scripts: Sequence[OptionProblem]) -> tuple[tuple[CheckFinding, ...], int]:
     """The checks that need nothing of a host, on what the ranks of each host got alike."""
     by_host: dict[str, dict[str, str]] = {}
     for view in result.views:
@@ -80,10 +84,10 @@ def _evaluate(result: RehearsalResult) -> tuple[tuple[CheckFinding, ...], int]:
         by_host[view.host] = {name: value for name, value in alike.items() if view.variables.get(name) == value}
     catalog = load_catalog([])
     names = {*of_launch_alone(catalog, [LaunchConfig])} - OF_RANKS
-    source, written = of_launch_line(result.line.argv, result.line.environ), result.line.written
-    if source.line and written:
-        problems = (*source.line.problems, *written.problems, *before_line(written, result.line.environ))
-        source = replace(source, line=replace(source.line, problems=tuple(dict.fromkeys(problems))))
+    source = of_launch_line(result.line.argv, result.line.environ)
+    if source.line:
+        problems = dict.fromkeys((*source.line.problems, *of_scripts))
+        source = replace(source, line=replace(source.line, problems=tuple(problems)))
     launch = _with_ranks(source.complete(LaunchOptions()), by_host)
     hosts = {host: HostRecord(Visit()) for host in by_host or [""]}
     report = replay(Run(SCHEMA, "", "", 0.0, hosts, launch=launch), [check for check in catalog if check.name in names])

@@ -30,6 +30,7 @@ from doctor.environment.outer_launcher import (
 )
 from doctor.environment.schedulers import batch_allocation
 from doctor.environment.script_trials import before_line, behind, shell_refused, start_folder, told_of_sh
+from doctor.environment.script_walk import ScriptCall, Walk, walk
 from doctor.environment.slurm_tasks import first_task_host
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
@@ -85,6 +86,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     enter: tuple[str, ...] = ()
     """Command prefix that enters the process's namespaces on this host; empty where they are those of doctor."""
     notes: tuple[str, ...] = ()
+    not_followed: tuple[str, ...] = ()
+    """Of ``notes``, those of parts of a job script."""
     login: LauncherLogin | None = None
     """How the launcher reaches the other hosts; None: not over SSH, or that is not known."""
 
@@ -231,14 +234,16 @@ def launches_of_job_script(
     sources; None where it is not here. ``is_next``: it runs next, on this host, so that what stands before a launcher
     is tried.
     """
-    name, next_path = printable(path, 200), path if is_next else ""
+    name = printable(path, 200)
     text = _read(path, "--job-script", "a job script")
     inherited = environ if not path.endswith(CARRIERS) else {}
     try:
         scripts = scripts_of(text, path, inherited, read_file)
     except ValueError as error:
         raise InputError(filled("--job-script {0}: {1}", name, error)) from None
-    environments = [entry for script in scripts for entry in _of_each_line(script, name, inherited, follow, next_path)]
+    environments = [
+        entry for script in scripts for entry in _of_each_line(script, text, path, inherited, follow, is_next)
+    ]
     if not environments:
         expected = "torchrun, srun, mpirun, msrun, deepspeed, accelerate or python3 with a program"
         absent = filled("no launch line was found; expected {0}", expected)
@@ -248,14 +253,19 @@ def launches_of_job_script(
 
 
 def _of_each_line(
-    script: JobScript, name: str, environ: Mapping[str, str], follow: Follow, next_path: str
+    script: JobScript, text: str, path: str, environ: Mapping[str, str], follow: Follow, is_next: bool
 ) -> list[JobEnvironment]:
     """First that of the line that starts the job."""
     lines = (script.job_lines or script.scripts)[:_MOST_LAUNCHES]
     starts = [(line, _of_script(line, follow(line))) for line in lines]
     starts = [start for start in starts if script.job_lines or start[1]]
     rest = [(msgspec.structs.replace(line, problems=_of_launchers(line)), inner) for line, inner in starts[1:]]
-    return [_of_line_of_script(line, inner, script, name, environ, next_path) for line, inner in (*starts[:1], *rest)]
+    lines_of_ranks = frozenset(line.line for line in (*script.launch_lines, *script.scripts))
+    by_scheduler = script.resources != Resources()
+    is_tried = is_next and (not by_scheduler or batch_allocation(environ) is not None)  # else it runs on other hosts
+    call = ScriptCall(("bash", path), text, lines_of_ranks, environ, knows_arguments=False)
+    walked = walk(call) if is_tried and starts else None
+    return [_of_line_of_script(line, inner, script, call, is_tried, walked) for line, inner in (*starts[:1], *rest)]
 
 
 def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
@@ -267,29 +277,32 @@ def _of_line_of_script(
     script_line: LaunchLine,
     inner: LaunchText | None,
     script: JobScript,
-    name: str,
-    environ: Mapping[str, str],
-    next_path: str,
+    call: ScriptCall,
+    is_tried: bool,
+    walked: Walk | None,
 ) -> JobEnvironment:
-    by_scheduler = script.resources != Resources()
-    is_tried = next_path and (not by_scheduler or batch_allocation(environ) is not None)  # else it runs on other hosts
-    refused = (
-        (shell_refused(next_path, script_line.line, environ) or before_line(script_line, environ)) if is_tried else ()
-    )
+    environ, name = call.environ, printable(path := call.argv[1], 200)
+    next_path = path if is_tried else ""
+    refused = shell_refused(path, script_line.line, environ) if is_tried else ()
+    end = before_line(script_line, call, walked) if not refused else None
+    refused = refused or ((end,) if end and end.kind != "waits" else ())
     job_line = msgspec.structs.replace(script_line, problems=(*told_of_sh(script_line, refused, next_path), *refused))
     if inner:
         container = inner.line.container or script_line.container
         job_line = behind(script_line, msgspec.structs.replace(inner.line, line=script_line.line, container=container))
-    job_line = msgspec.structs.replace(job_line, start_folder=start_folder(job_line, next_path if is_tried else ""))
+    job_line = msgspec.structs.replace(job_line, start_folder=start_folder(job_line, next_path))
     source = _with_line(job_line, environ, filled("the job script {0}, line {1}", name, job_line.line))
     notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
-    if job_line.conditional:
-        notes.append(filled("{0}, line {1}: the launch line stands in a branch or a loop", name, job_line.line))
+    if job_line.conditional and not (walked and walked.reached):
+        where = "{0}, line {1}: in a branch, a loop or a function; not known: whether the script comes to this line"
+        notes.append(filled(where, name, job_line.line))
+    if end and end.kind == "waits":
+        notes.append(filled("{0}: whether the script comes to its launch line is not known: {1}", name, end.expected))
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(job_line)) if limit is not None]
-    login = None if by_scheduler else launcher_login(job_line, {**environ, **job_line.environ})
+    login = None if script.resources != Resources() else launcher_login(job_line, {**environ, **job_line.environ})
     source = msgspec.structs.replace(source, written=script_line, requested=script.resources, login=login, inner=inner)
-    source = msgspec.structs.replace(source, sourced=script.sourced)
-    return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
+    source = msgspec.structs.replace(source, sourced=script.sourced, time_limit_s=min(limits, default=None))
+    return msgspec.structs.replace(source, notes=(*source.notes, *notes), not_followed=tuple(notes))
 
 
 def _of_script(outer: LaunchLine, launches: Sequence[LaunchText]) -> LaunchText | None:

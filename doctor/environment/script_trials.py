@@ -1,4 +1,4 @@
-"""What a job script needs before its launch line, and where that starts: shells are asked, nothing of it is run."""
+"""What ends a job script before its launch line, and where that starts: shells are asked, no program of it is run."""
 
 from __future__ import annotations
 
@@ -13,21 +13,10 @@ from doctor.engine.bounded_read import plain_lines, read_bounded_text
 from doctor.engine.record import OptionProblem
 from doctor.engine.texts import filled
 from doctor.environment.launch_trials import absent_command, run_trial, trial_message, wrapper_refused
+from doctor.environment.script_walk import ScriptCall, Walk
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.model import NOT_BASH
 from doctor.job.shell.plain_sh import shell_of
-from doctor.job.shell.word import ASKS_FOR_FILES
-
-_OF_STEP = {
-    **dict.fromkeys(("cd", "pushd"), 'cd "$@"'),
-    **dict.fromkeys(("source", "."), 'IFS=:; for folder in $PATH; do test -r "$folder/$1" && exit; done; : < "$1"'),
-    **dict.fromkeys(("<", "<>"), ': < "$1"'),
-    **{name: f'{name} "$@"' for name in ("ulimit", *ASKS_FOR_FILES)},
-    "type": 'type "$1" > /dev/null',
-    "$": 'declare -p "$1" > /dev/null',
-}
-"""By what a script does before its launch line: the same for bash alone, with nothing of the script run."""
-_MOST_STEPS = 16
 
 
 def shell_refused(path: str, line: int, environ: Mapping[str, str]) -> tuple[OptionProblem, ...]:
@@ -57,40 +46,28 @@ def shell_refused(path: str, line: int, environ: Mapping[str, str]) -> tuple[Opt
     return ()
 
 
-def script_refused(line: LaunchLine, environ: Mapping[str, str]) -> OptionProblem | None:
-    """What ends a script on this host before its launch line runs: a file or a folder that is not there, a limit that
-    cannot be raised, a variable that nothing sets, a launcher or a Python that its PATH does not have.
-    """
-    for need in [need for need in line.needs if need.ends][:_MOST_STEPS]:
-        kind, arguments = (need.kind, need.arguments) if need.kind in _OF_STEP else ("cd", _folder_of(need.arguments))
-        trial = ["bash", "-c", _OF_STEP[kind], "bash", *arguments]
-        done = run_trial(trial, environ, need.folder)
-        if done is not None and done.returncode:
-            text = re.sub(r"(?m)^bash: line \d+: ", "", plain_lines(done.stderr.decode("utf-8", "replace")))
-            reason = trial_message(text) or filled("{0}: not found", arguments[kind in ASKS_FOR_FILES])
-            return OptionProblem("bash", "", filled("line {0}: {1}", need.line, reason), shlex.join(trial), "trial")
-    path = line.environ.get("PATH", environ.get("PATH", ""))
+def before_line(line: LaunchLine, script: ScriptCall, walked: Walk | None) -> OptionProblem | None:
+    """What ends a script on this host before its launch line runs; of the kind ``waits`` where that is not sure."""
+    if line.problems or walked is None:
+        return None
+    ask = shlex.join(("doctor", "rehearse", "--", *script.argv))
+    if not walked.reached:
+        return OptionProblem("bash", "", _ended(walked), ask, "trial" if walked.is_sure else "waits")
+    path = line.environ.get("PATH", script.environ.get("PATH", ""))
     if not line.is_first or "PATH=" in line.unresolved:
-        return wrapper_refused(line, environ, is_of_script=True)
-    if not (absent := absent_command(line, {**environ, "PATH": path}, is_next=True)) or "/" in absent:
-        return wrapper_refused(line, {**environ, "PATH": f"{path}:{environ.get('PATH', '')}"})
-    ask = shlex.join(("env", f"PATH={path}", "/bin/sh", "-c", 'type "$0"', absent))
+        return wrapper_refused(line, script.environ, is_of_script=True)
+    if not (absent := absent_command(line, {**script.environ, "PATH": path}, is_next=True)) or "/" in absent:
+        return wrapper_refused(line, {**script.environ, "PATH": f"{path}:{script.environ.get('PATH', '')}"})
     reason = filled("line {0}: {1}", line.line, filled("{0}: not found", absent))
     return OptionProblem("bash", "", reason, ask, "trial")
 
 
-def before_line(line: LaunchLine, environ: Mapping[str, str]) -> tuple[OptionProblem, ...]:
-    """What ends a script before its launch line on this host, beside the problems that the line has."""
-    for need in line.needs:
-        if need.kind == "()":
-            name = f"{need.arguments[0]}()"
-            return (OptionProblem("bash", name, filled("in line {0}", need.line), filled("a call of it")),)
-    refused = None if line.problems or line.conditional else script_refused(line, environ)
-    return (refused,) if refused else ()
-
-
-def _folder_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    return ("--", os.path.dirname(arguments[0]) or ".")
+def _ended(walked: Walk) -> str:
+    if not walked.command:
+        return "the script ends, and runs no command"
+    behind = filled("the script ends behind `{0}`, with exit code {1}", walked.command, walked.code)
+    ends = filled("line {0}: {1}", walked.line, walked.message or behind)
+    return ends if walked.is_sure else filled("{0}; what the script starts before was left out", ends)
 
 
 def told_of_sh(line: LaunchLine, refused: Sequence[OptionProblem], next_path: str) -> list[OptionProblem]:

@@ -74,11 +74,12 @@ def lint_rules(catalog: Sequence[Check], *, has_launch: bool = True, has_table: 
 
 def launches_of(
     paths: Sequence[str], launch_line: Sequence[str], options: LaunchOptions, environ: Mapping[str, str]
-) -> list[LaunchOptions]:
-    """The launch of the command, else those of the job scripts that have one."""
+) -> tuple[list[LaunchOptions], list[str]]:
+    """The launch of the command, else those of the job scripts that have one; and what is not known of them."""
+    launches: list[LaunchOptions] = []
+    notes: list[str] = []
     if launch_line:
-        return [of_launch_line(launch_line, environ).complete(options)]
-    launches = []
+        return [of_launch_line(launch_line, environ).complete(options)], notes
     for path in paths:
         if path.endswith(_OTHERS):
             continue
@@ -88,7 +89,8 @@ def launches_of(
         except InputError:
             continue  # no launch line: what reads the training says so
         launches += [_with_places(environment, path, options, read_file) for environment in environments]
-    return launches
+        notes += [note for environment in environments for note in environment.not_followed]
+    return launches, notes
 
 
 def _with_places(environment: JobEnvironment, path: str, options: LaunchOptions, read_file: ReadFile) -> LaunchOptions:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from doctor.job.job_script import read_job_script
-from doctor.job.shell.reach import outcome
-from doctor.job.shell.word import Word, literal_words
+from doctor.engine.record import LaunchOptions
+from doctor.environment.job_environment import of_job_script
 
 RUN = "torchrun --standalone train.py"
-LEFT_OUT = {
-    f"go() {{\n  return 0\n  {RUN}\n}}\ngo": ("return", "in line 2"),
-    f"go() {{ true && return; {RUN}; }}\ngo": ("return", "in line 1"),
-    f"go\ngo() {{\n  {RUN}\n}}": ("go()", "called in line 1 alone"),
-    f"go() {{\n  {RUN}\n}}\nunset -f go\ngo": ("go()", "called in line 4 alone"),
-    f"for s in 1 2; do\n  break\n  {RUN}\ndone": ("break", "in line 2"),
-    f"for s in 1; do continue; {RUN}; done": ("continue", "in line 1"),
-    f"NONE=\nfor s in $NONE; do\n  {RUN}\ndone": ("for", "of line 2, which leaves it out"),
-    f"while false; do {RUN}; done": ("while", "of line 1, which leaves it out"),
-    f"until true; do {RUN}; done": ("until", "of line 1, which leaves it out"),
-    f"MODE=test\nif [ $MODE = train ]; then\n  {RUN}\nfi": ("if", "of line 2, which leaves it out"),
-    f"if ! [[ 2 -lt 1 ]]; then\n  true\nelse\n  {RUN}\nfi": ("if", "of line 3, which leaves it out"),
-    f"if true; then exit 0; elif true; then {RUN}; fi": ("if", "of line 1, which leaves it out"),
-    f"if test -e /; then\n  exit 1\n  {RUN}\nfi": ("exit", "in line 2"),
-    f"false && {RUN}": ("&&", "of line 1, which leaves it out"),
-    f"[ -z '' ] || {RUN}": ("||", "of line 1, which leaves it out"),
-    f"true && false && true && {RUN}": ("&&", "of line 1, which leaves it out"),
-    f"( exit 0; {RUN} )": ("exit", "in line 1"),
-}
-"""By script: what leaves its launch line out."""
+LEFT_OUT = (
+    f"go() {{\n  return 0\n  {RUN}\n}}\ngo",
+    f"go() {{ true && return; {RUN}; }}\ngo",
+    f"go\ngo() {{\n  {RUN}\n}}",
+    f"go() {{\n  {RUN}\n}}\nunset -f go\ngo",
+    f"for s in 1 2; do\n  break\n  {RUN}\ndone",
+    f"for s in 1; do continue; {RUN}; done",
+    f"NONE=\nfor s in $NONE; do\n  {RUN}\ndone",
+    f"while false; do {RUN}; done",
+    f"until true; do {RUN}; done",
+    f"MODE=test\nif [ $MODE = train ]; then\n  {RUN}\nfi",
+    f"if ! [[ 2 -lt 1 ]]; then\n  true\nelse\n  {RUN}\nfi",
+    f"if true; then exit 0; elif true; then {RUN}; fi",
+    f"false && {RUN}",
+    f"[ -z '' ] || {RUN}",
+    f"true && false && true && {RUN}",
+    f"( exit 0; {RUN} )",
+)
+"""Nothing but bash decides in them."""
 REACHED = (
     f"return 0\n{RUN}",  # not in a function: an error, and bash goes on
     f"go() {{\n  [ -e /none ] && return\n  {RUN}\n}}\ngo",
@@ -65,34 +65,27 @@ def runs(script: str) -> bool:
     return "RUNS" in done.stdout
 
 
+def problems(script: str, folder: Path, **environ: str) -> list[str]:
+    """What is said of a script that runs next."""
+    path = folder / "job.sh"
+    path.write_text(script + "\n")
+    launch = of_job_script(str(path), {"PATH": os.environ["PATH"], **environ}, is_next=True)
+    return [row.expected for row in launch.complete(LaunchOptions()).option_problems]
+
+
 @pytest.mark.parametrize("script", LEFT_OUT)
-def test_a_launch_line_that_the_shell_does_not_reach(script: str) -> None:
-    assert not runs(script)
-    [line] = read_job_script(script, {}, ()).launch_lines
-    assert (line.problems[-1].option, line.problems[-1].value) == LEFT_OUT[script]
+def test_a_launch_line_that_the_shell_does_not_reach(script: str, tmp_path: Path) -> None:
+    assert not runs(script) and problems(script, tmp_path)
 
 
 @pytest.mark.parametrize("script", REACHED)
-def test_a_launch_line_that_it_reaches(script: str) -> None:
-    assert runs(script)
-    [line] = read_job_script(script, {}, ()).launch_lines
-    assert not line.problems
+def test_a_launch_line_that_it_reaches(script: str, tmp_path: Path) -> None:
+    assert runs(script) and not problems(script, tmp_path)
 
 
-def test_of_two_launch_lines_the_one_that_runs_is_read() -> None:
-    script = f"N=1\nif [ $N = 1 ]; then\n  {RUN}\nelse\n  {RUN} --steps 4\nfi\n"
-    for text, number in ((script, 3), (script.replace("N=1", "N=2"), 5)):
-        [line] = read_job_script(text, {}, ()).launch_lines
-        assert (line.line, line.problems) == (number, ())
-
-
-def test_a_sourced_file_may_call_any_function() -> None:
-    script = f"go\nsource calls.sh\ngo() {{ {RUN}; }}\n"
-    [line] = read_job_script(script, {}, ()).launch_lines
-    assert not line.problems
-
-
-@pytest.mark.parametrize("text", ["[ -f x ]", "[ a", "[ 1x -eq 1 ]", "[[ a =~ a ]]", "[ ! -e x ]", "grep -q a b", ""])
-def test_only_a_shell_knows(text: str) -> None:
-    assert outcome(literal_words(text.split())) is None
-    assert outcome((Word("["), Word("$A", "$A"), Word("="), Word("a"), Word("]"))) is None
+def test_a_script_of_other_hosts_is_read_alone(tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text(f"[[ -v A[$(touch {tmp_path}/STARTED)] ]]\nfalse && {RUN}\n")
+    launch = of_job_script(str(path), {"PATH": os.environ["PATH"]})
+    assert "not known: whether the script comes to this line" in launch.not_followed[-1]
+    assert os.listdir(tmp_path) == ["job.sh"]

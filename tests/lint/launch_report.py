@@ -29,7 +29,7 @@ def launch_checks() -> Sequence[Check]:
 
 def lint_report(paths: Sequence[str]) -> Report:
     """Of scripts by their paths, with an empty environment."""
-    first, *others = launches_of(paths, [], LaunchOptions(), {})
+    (first, *others), _ = launches_of(paths, [], LaunchOptions(), {})
     options = ExamineOptions(
         launch=msgspec.structs.replace(first, others=tuple(others)), training=read_training(paths, [], {})
     )

@@ -390,11 +390,26 @@ def test_scripts_that_start_themselves_or_another(program: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("set -e\nset_up_all\nLAUNCH", "line 2: type: set_up_all: not found"),
-        ("[ -f absent.yaml ] || exit 1\nLAUNCH", "line 1: absent.yaml: not found"),
+        ("set -e\nset_up_all\nLAUNCH", "line 2: set_up_all: command not found"),
+        ("[ -f absent.yaml ] || exit 1\nLAUNCH", "line 1: the script ends behind `exit 1`, with exit code 1"),
         ("exit 0\nLAUNCH", "exit in line 1; expected it behind line 2"),
-        ("go() {\nLAUNCH\n}\necho go", ""),  # whether its name is all that is printed is not followed
-        ("go() {\nLAUNCH\n}\necho done", "go() in line 1; expected a call of it"),
+        ("go() {\nLAUNCH\n}\necho go", "line 4: the script ends behind `echo go`"),
+        ("MODE=test\ncase $MODE in\ntrain) LAUNCH ;;\nesac", "behind `case $MODE in `"),
+        ("MODE=train\ncase $MODE in\ntrain) LAUNCH ;;\nesac", ""),
+        ("go() {\nLAUNCH\n}\ngo() {\n:\n}\ngo", "line 7: the script ends behind `:`"),
+        ("shopt -s nullglob\nfor c in *.none; do\nLAUNCH\ndone", "behind `shopt -s nullglob`"),
+        ("for c in *.sh; do\nLAUNCH\nbreak\ndone", ""),
+        ("go() {\nif [ -f run.sh ]; then return; fi\nLAUNCH\n}\ngo", "behind `return`"),
+        ("go() {\nif [ ! -f run.sh ]; then return; fi\nLAUNCH\n}\ngo", ""),
+        (". $PWD/ends.sh\nLAUNCH", "line 1: the script ends behind `exit 3`, with exit code 3"),
+        ("PATH=$PWD:$PATH\nsource ends.sh\nLAUNCH", "exit in line 2; expected it behind line 3"),
+        ("( . ./ends.sh )\nLAUNCH", ""),
+        ("set -eo pipefail\nfalse | cat\nLAUNCH", "line 2: the script ends behind `cat`, with exit code 1"),
+        ("set -e\nfalse | cat\nLAUNCH", ""),
+        ("set -e\nX=$(false)\nLAUNCH", "line 2: the script ends behind `false`, with exit code 1"),
+        ("set -e\nexport X=$(false)\nLAUNCH", ""),
+        ("kill $$\nLAUNCH", "line 1: the script ends behind `kill $$`, with exit code -15"),
+        ("if [ -f run.sh ]; then\nLAUNCH\nelse\npython3 other.py\nfi", ""),
         ("source ./functions.sh\nset_up\nstart train.py", ""),
         ("set -e\n[ -f train.py ] || exit 1\nset_up() { export A=1; }\nset_up\nLAUNCH", ""),
     ],
@@ -402,15 +417,16 @@ def test_scripts_that_start_themselves_or_another(program: Path, monkeypatch: py
 def test_what_ends_a_script_before_its_launch_line_is_an_error(text: str, message: str, program: Path) -> None:
     start = f'{sys.executable} "$@"'
     program.with_name("functions.sh").write_text(f"set_up() {{ export RANK=0 A=1; }}\nstart() {{ {start}; }}\n")
+    program.with_name("ends.sh").write_text("exit 3\n")
     line = text.replace("LAUNCH", f"RANK=0 WORLD_SIZE=1 {sys.executable} train.py")
     program.with_name("run.sh").write_text(line + "\n")
     code, document = rehearse(program.parent, "bash", "run.sh", options=("--for", "60"))
-    assert left_behind(program.parent, "functions.sh", "run.sh") == []
+    assert left_behind(program.parent, "ends.sh", "functions.sh", "run.sh") == []
     errors = [row["message"] for row in document["checks"] if row["severity"] == "error"]
     assert (code, len(errors)) == ((10, 1) if message else (0, 0)), document
     assert message in "".join(errors)
     subprocess.run(["bash", "run.sh"], cwd=program.parent, env=CLEAN, capture_output=True, check=False, timeout=60)
-    assert (program.parent / "STARTED").exists() or message or "echo go" in text
+    assert (program.parent / "STARTED").exists() is not bool(message)
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,9 @@ from doctor.job.launch_line.commands import launcher_among, wrapper_rows
 from doctor.job.launch_line.model import NOT_BASH, LaunchLine, NotALaunchLine
 from doctor.job.launch_line.read import SHELL_SCRIPTS, SHELLS, read_launch_line, starts_ranks
 from doctor.job.shell.plain_sh import unknown_to_sh
-from doctor.job.shell.reach import CONDITIONS
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
-from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, unread
+from doctor.job.shell.word import ShellCommand, ShellText, Step, UnreadText, Word, unread
 
 _MOST_LINES, _MOST_FILES = 256, 16
 _REACHING = """
@@ -138,7 +137,6 @@ def _of_commands(
     listed: list[LaunchLine] = []
     strange: list[UnreadText] = []
     scripts: list[LaunchLine] = []
-    left_lines: set[int] = set()
     skipped, script = list(shell.unread), ScriptText(shell, text)
     for place, command in enumerate(shell.commands):
         if not starts_ranks(command.argv):
@@ -151,14 +149,11 @@ def _of_commands(
             skipped.append(unread("...", filled("more than {0} launch lines", _MOST_LINES), command.line))
             break
         is_behind = script.end is not None and script.end.place <= place and not command.conditional
-        end = (script.end.argv[0].text, script.end.line) if script.end and is_behind else command.left_by
-        if end and listed:
+        if is_behind and listed:
             continue  # left there, and not run
         recognized, not_understood = _recognized(command, inherited)
         started = _started_in(recognized, script, place)
-        listed = [line for line in listed if line.line not in left_lines]
-        left_lines = {command.line} if end else set()
-        listed += [_behind_end(line, *end) for line in started] if end else started
+        listed += [_behind_end(line, script.end) for line in started] if script.end and is_behind else started
         strange += not_understood
     return listed, strange, scripts, skipped
 
@@ -171,7 +166,7 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
             line,
             start_folder=folder,
             makes_files=script.makes_files(place) or any(map(script.is_written, (line.program, *_files(line)))),
-            needs=script.needs_at(place),
+            ulimits=script.ulimits_at(place),
             is_first=script.is_first(place),
         )
         for line in lines
@@ -184,14 +179,9 @@ def _files(line: LaunchLine) -> list[str]:
     return [name for name in names if name.endswith((".json", ".yaml", ".yml", ".toml"))][:_MOST_FILES]
 
 
-def _behind_end(line: LaunchLine, name: str, number: int) -> LaunchLine:
-    """With the problem that the statement ``name`` of a line keeps the shell from it."""
-    place, expected = filled("in line {0}", number), filled("it behind line {0}", line.line)
-    if name.endswith("()"):
-        place, expected = filled("called in line {0} alone", number), filled("a call behind its last line")
-    elif name in CONDITIONS:
-        place, expected = filled("of line {0}, which leaves it out", number), filled("a condition that holds")
-    problem = OptionProblem("bash", name, place, expected)
+def _behind_end(line: LaunchLine, end: Step) -> LaunchLine:
+    name, after = end.argv[0].text, filled("it behind line {0}", line.line)
+    problem = OptionProblem("bash", name, filled("in line {0}", end.line), after)
     return msgspec.structs.replace(line, problems=(*line.problems, problem))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -27,19 +26,6 @@ _KEEP_LIMITS = (*ONE_ON_EACH_HOST, "srun")
 
 class NotALaunchLine(ValueError):
     """Words that start no program: what is wrong."""
-
-
-class ScriptNeed(NamedTuple):
-    """What the script before a line, or its redirections, needs of the host so that the line runs."""
-
-    kind: str
-    """``cd``, ``source``, ``ulimit``, the operator before a file, ``$`` before a variable."""
-    arguments: tuple[str, ...]
-    line: int
-    folder: str
-    """In which it is; empty: that of the script."""
-    ends: bool
-    """Without it the line does not run."""
 
 
 NOT_BASH = "#!/bin/sh"
@@ -154,7 +140,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """Of a script: the folder in which the line surely runs, by ``cd``; ``.``: the caller's; empty: not known."""
     makes_files: bool = False
     """Commands of the script before the line may make the files that it names."""
-    needs: tuple[ScriptNeed, ...] = ()
+    ulimits: tuple[str, ...] = ()
+    """Arguments of ``ulimit`` in the script before the line."""
     is_first: bool = False
     """No command of the script before the line changes what it finds."""
     is_alone: bool = False
@@ -164,7 +151,7 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     def limits(self) -> list[tuple[str, str]]:
         """What ``ulimit`` of the script sets for the ranks: the letter of the option and the value."""
         is_own = all(call.launcher in _KEEP_LIMITS for call in self.launchers)
-        texts = [" ".join(need.arguments) for need in self.needs if need.kind == "ulimit" and is_own]
+        texts = self.ulimits if is_own else ()
         return [(match[1], match[2]) for text in texts if "-H" not in text for match in _LIMIT.finditer(text)]
 
     @property

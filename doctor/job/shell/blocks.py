@@ -47,8 +47,8 @@ def is_arithmetic(token: Token) -> bool:
 
 def without_functions(
     tokens: list[Token], also_called: Set[str] = frozenset()
-) -> tuple[list[Token], dict[str, list[Token]], dict[str, tuple[int, int]]]:
-    """The tokens without the functions that the text calls by name, the bodies of these, and the lines of others.
+) -> tuple[list[Token], dict[str, list[Token]]]:
+    """The tokens without the functions that the text calls by name, and the bodies of these.
 
     ``also_called``: words of the text around it.
     """
@@ -61,7 +61,7 @@ def without_functions(
         if body:
             name = tokens[position + (token.keyword == "function")].keyword
             if name in spans:
-                return tokens, {}, {}  # defined twice: which one runs is not followed
+                return tokens, {}  # defined twice: which one runs is not followed
             spans[name] = (position, *body)
             before, position = ";", body[0]
             continue
@@ -74,9 +74,7 @@ def without_functions(
         if start >= end:  # one within another belongs to it
             kept += tokens[end:start]
             end = last + 1
-    others = {name: (tokens[spans[name][0]].line, tokens[spans[name][2]].line) for name in spans.keys() - called}
-    called_bodies = {name: tokens[span[1] : span[2]] for name, span in spans.items() if name in called}
-    return kept + tokens[end:], called_bodies, others
+    return kept + tokens[end:], {name: tokens[span[1] : span[2]] for name, span in spans.items() if name in called}
 
 
 def _body(tokens: list[Token], position: int) -> tuple[int, int] | None:

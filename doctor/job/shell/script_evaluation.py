@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from doctor.engine.texts import filled
 from doctor.job.shell.blocks import BRANCH, IGNORED, LOOPS, OPENING, PREFIXES, TESTS, Block, is_arithmetic, loop_reason
-from doctor.job.shell.flow import CommandParts, Flow
+from doctor.job.shell.flow import Flow
 from doctor.job.shell.functions import Functions
 from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
-from doctor.job.shell.reach import NotReached, Reach
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread, with_input
@@ -64,7 +63,7 @@ def evaluate(
     found = name_mistakes(text, shell.variables, shell.commands, shell.functions.bodies)
     mistakes, steps = (*shell.mistakes[:_MOST_UNREAD], *found), tuple(shell.flow.steps[:_MOST_COMMANDS])
     parts = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
-    return ShellText(*parts, mistakes, steps, shell.functions.others)
+    return ShellText(*parts, mistakes, steps)
 
 
 class _Evaluation:
@@ -86,14 +85,16 @@ class _Evaluation:
         """``set`` or ``shift`` was read."""
         self.depth, self.function_follows, self.loop_count = 0, False, 0
         self.sourced: list[str] = []
-        self.flow, self.reach = Flow(), Reach()
+        self.followed_lines: set[int] = set()
+        """Lines that run another text, whose functions have no line of their own."""
+        self.flow = Flow()
         self.mistakes: list[tuple[str, str, str]] = []
 
     def run(self) -> None:
         self._run(self.functions.tokens)
         self._close_all(0)
-        for body, why in self.functions.each_not_called(not self.unread):
-            self._in_function(body, why)
+        while self.functions.not_called:
+            self._in_function(self.functions.not_called.pop(next(iter(self.functions.not_called))))
 
     def _run(self, tokens: list[Token]) -> None:
         for command, operator in self._simple_commands(tokens):
@@ -102,14 +103,9 @@ class _Evaluation:
                 self._note("...", reason, line)
                 return
             if command:
-                begin, unbound = (len(self.commands), len(self.flow.steps)), self.flow.unbound(command, self.variables)
-                self.flow.operator, self.negates = "||" if command[0].keyword == "!" else operator, False
-                self.reach.begin(line)
+                self.flow.operator = "||" if command[0].keyword == "!" else operator
                 argv = self._command(command)
-                self.reach.end(argv, line, operator, in_text=self.depth > 0, negates=self.negates)
-                files = [(token.redirection, self.variables.expand(token.parts)) for token in command]
-                parts = CommandParts(line, argv, files, unbound, range(begin[0], len(self.commands)), begin[1])
-                self.flow.note(parts, self.blocks, is_certain=not (self.blocks or self.after))
+                self.flow.note(line, argv, len(self.commands), is_certain=not (self.blocks or self.after))
             self.after = {"||": "||", "&&": "&&" if self.last_is_test else self.after}.get(operator, "")
 
     def _too_much(self) -> str:
@@ -136,7 +132,6 @@ class _Evaluation:
                 yield command, token.operator
             if token.operator == ";;" and self._in_case():
                 self._branch()
-                self.reach.keyword(";;", "case", token.line)
                 self.blocks[-1].in_pattern = True
             command = []
         yield command, ";"
@@ -166,7 +161,6 @@ class _Evaluation:
             certain = False
         self.function_follows = False
         self.blocks.append(Block(keyword, line, certain))
-        self.reach.open(keyword)
         if keyword in LOOPS:
             number = self.loop_count
             self.loop_count += 1
@@ -183,7 +177,6 @@ class _Evaluation:
 
     def _close(self) -> None:
         block = self.blocks.pop()
-        self.reach.close()
         if block.keyword in LOOPS and self.loop_numbers:
             self.assigned_in_loops[self.loop_numbers.pop()] = set(block.assigned)
         if not block.certain:
@@ -230,8 +223,6 @@ class _Evaluation:
     def _keywords(self, command: list[Token]) -> list[Token]:
         while command:
             keyword, line = command[0].keyword, command[0].line
-            self.reach.keyword(keyword, self.blocks[-1].keyword if self.blocks else "", line)
-            self.negates |= keyword == "!"
             if keyword in PREFIXES:
                 pass
             elif keyword in OPENING:
@@ -259,15 +250,13 @@ class _Evaluation:
         return command
 
     def _counts(self, command: list[Token]) -> None:
-        """The head of a loop: its variable, and that it has no rounds where its list is empty."""
+        """The variable of a loop."""
         counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
         names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
         is_list = command[0].keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
         elements = [word for token in command[3:] for word in self.variables.expand(token.parts)] if is_list else []
         for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
             self._forget(name, loop_reason(command[0].line, counted, elements))
-        if is_list and not elements:
-            self.reach.leave("for", command[0].line)
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)
@@ -319,7 +308,7 @@ class _Evaluation:
         """Whether the command changes nothing but the shell itself."""
         arguments = [word.text for word in argv[1:]]
         if name == "unset" and "-f" in arguments:
-            self.functions.remove([] if self._is_conditional() else arguments, line)
+            self.functions.remove([] if self._is_conditional() else arguments)
         elif name == "unset":
             for variable in (word for word in arguments if not word.startswith("-")):
                 if self._is_conditional() or "[" in variable:
@@ -372,14 +361,15 @@ class _Evaluation:
         if self.depth >= _DEEPEST_TEXT:
             self._note(command, "is not followed", line)
             return
+        self.followed_lines.add(line)
         self.word_texts.update(token.keyword for token in tokens)
         self._nested(self.functions.add(tokens, self.word_texts))
 
-    def _nested(self, tokens: list[Token], why: NotReached | None = None) -> None:
+    def _nested(self, tokens: list[Token]) -> None:
         self.depth, after, depth = self.depth + 1, self.after, len(self.blocks)
         if self.after:
             self._open("function(", tokens[0].line if tokens else 0, certain=False)
-        with self.flow.within(), self.reach.within(why):
+        with self.flow.within():
             self._run(tokens)
             self._close_all(depth)
         self.after = after
@@ -391,10 +381,10 @@ class _Evaluation:
         while len(self.blocks) > depth:
             self._close()
 
-    def _in_function(self, body: list[Token], why: NotReached | None) -> None:
+    def _in_function(self, body: list[Token]) -> None:
         """Of a function that is not followed: as a branch."""
         self._open("function(", body[0].line if body else 0, certain=False)
-        self._nested(body, why)
+        self._nested(body)
         self._close()
 
     def _call(self, name: str, argv: list[Word], assignments: list[Token], line: int) -> bool:
@@ -405,6 +395,8 @@ class _Evaluation:
         if self.depth >= _DEEPEST_TEXT or self.left < 0:
             return True  # its body stands among those that are not called
         self.functions.not_called.pop(name, None)
+        if body and body[0].line in self.followed_lines:
+            body = [token._replace(line=line) for token in body]
         for token in assignments:
             self._declare("export", [token])
         values, changes, self.argument_changes = self.variables.values, self.argument_changes, False
@@ -430,7 +422,6 @@ class _Evaluation:
                 open_values={name: word for name, word in exported.items() if word.pieces},
                 unset=frozenset(self.variables.unset - exported.keys()),
                 conditional=self._is_conditional(),
-                left_by=self.reach.not_reached,
                 is_repeated=not (self.after or {"break", "continue"} & self.word_texts)
                 and all(block.certain or block.keyword in LOOPS for block in self.blocks),
             )

@@ -14,7 +14,6 @@ from doctor.engine.sanitize import printable
 
 FOLDERS, ENDS = ("cd", "pushd", "popd"), ("exit", "exec", "false")
 """Commands that change the folder of the shell, and that end it: ``false`` by ``set -e``."""
-ASKS_FOR_FILES = ("[", "test")
 _LONGEST_PATH = 4096
 _OF_OWN_FOLDER = re.compile(r"\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b")
 
@@ -70,23 +69,18 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """In a branch, a loop or a function: it may run never, or more than once."""
     is_repeated: bool = False
     """Nothing but loops makes it conditional: it runs in each of their rounds."""
-    left_by: tuple[str, int] | None = None
-    """Why the shell does not reach it: ``exit``, ``if``, ``&&``, a function as ``go()``; and in which line."""
 
 
 class Step(NamedTuple):
-    """What a statement does to the shell, or needs of the host, beside the commands that it runs."""
+    """What a statement does to the shell."""
 
     place: int
-    """How many commands stand before what it is about."""
+    """How many commands stand before it."""
     argv: tuple[Word, ...]
-    """``cd``, ``source``, ``ulimit``, ``[``, ``exit``, with its arguments; ``>`` and a file; ``$`` and a variable;
-    ``type`` and a command that it starts."""
+    """``cd``, ``ulimit``, ``exit``, with its arguments."""
     line: int
     is_certain: bool
     """It surely runs in this shell."""
-    until: int
-    """Where it fails, no command from ``place`` to this one runs; -1: that is not sure."""
 
 
 class ShellText(msgspec.Struct, frozen=True):
@@ -99,8 +93,6 @@ class ShellText(msgspec.Struct, frozen=True):
     mistakes: tuple[tuple[str, str, str], ...] = ()
     """What the shell refuses, or takes for empty: command or variable, text, what was meant."""
     steps: tuple[Step, ...] = ()
-    not_called: Mapping[str, tuple[int, int]] = {}
-    """Functions that no command calls by name: their first and last line."""
     refused: bool = False
     """No shell accepts the text: ``unread`` says where and why."""
 

@@ -17,25 +17,11 @@ from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.shell.script_evaluation import evaluate
-from doctor.job.shell.word import ShellCommand, ShellText, Word, beside_script, literal_words
+from doctor.job.shell.setting_up import sets_up
+from doctor.job.shell.word import ShellCommand, ShellText, beside_script, literal_words
 
 MAX_TEXT = 100_000
 """Bytes: Linux takes 128 KiB for one word of a command."""
-_SETS_UP = (
-    ": . [ [[ awk basename cat cd cut date declare dirname echo egrep exit export expr false free getent grep hash "
-    "head hostname id ip local ls lscpu mkdir ml module nproc popd printenv printf pushd pwd readlink readonly "
-    "realpath return scontrol sed seq set shift shopt shuf sleep sort source tail taskset test tr true type typeset "
-    "ulimit umask uname uniq unset wait wc which whoami"
-)
-SETS_UP = frozenset(_SETS_UP.split())
-"""Commands that compute values, or set up what a program inherits."""
-ACTIVATES = {
-    **dict.fromkeys(("conda", "mamba", "micromamba", "pyenv", "spack"), ("activate", "deactivate")),
-    "nvidia-smi": ("-L", "--list-gpus", "--query-gpu"),
-}
-"""And the first words with which others do."""
-_COUNTS = re.compile(r"import torch *(?:[;,\n] *)?print\(torch\.(?:cuda|npu|xpu)\.device_count\(\)\) *")
-"""Python text that only counts devices."""
 _STARTS = ("exec", "command", "time")
 _CHANGES = re.compile(r"(?<![\w./-])(?:rm|trap)(?![\w./=-])")
 """Of the commands that `evaluate` passes over."""
@@ -227,14 +213,14 @@ def _starters(
         raise TextRefused(filled("{0}: {1}", part.text, part.reason))
     for inner in _substitutions(text):
         for command in evaluate(inner, environ, literal_words(arguments)).commands:
-            if not _sets_up(command.argv):
+            if not sets_up(command.argv):
                 raise TextRefused(filled("it starts {0}, too", printable(command.argv[0].text, 100)))
     return shell, [*_launches(shell, environ)]
 
 
 def _launches(shell: ShellText, environ: Mapping[str, str]) -> Iterator[tuple[int, LaunchLine]]:
     for place, command in enumerate(shell.commands):
-        if _sets_up(command.argv):
+        if sets_up(command.argv):
             continue
         try:
             is_started = command.argv[0].text in _STARTS and len(command.argv) > 1
@@ -251,20 +237,6 @@ def _starts_itself(command: ShellCommand, line: LaunchLine) -> bool:
     texts = {word.text for word in command.argv}
     is_here = set(line.wrappers) <= {"bash -c"} and {call.launcher for call in line.launchers} <= {*STARTS_TASKS}
     return is_own_text and is_here and ":" not in texts
-
-
-def _sets_up(argv: Sequence[Word]) -> bool:
-    if not argv:  # all its words are variables that are not set
-        return True
-    name, *rest = argv
-    if name.unresolved:
-        return False
-    if name.text in ACTIVATES:
-        return bool(rest) and rest[0].text.partition("=")[0] in ACTIVATES[name.text]
-    if len(rest) == 2 and rest[0].text == "-c" and name.text.startswith("python"):
-        return _COUNTS.fullmatch(rest[1].text) is not None
-    changes_files = name.text == "sed" and any(word.text.startswith(("-i", "--in-place")) for word in rest)
-    return name.text in SETS_UP and not changes_files and (name.text != "taskset" or "-p" in [w.text for w in rest])
 
 
 def _substitutions(text: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from doctor.engine.bounded_read import read_bounded, refusing_unreadable
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
+from doctor.environment.script_walk import ScriptCall, walk
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
@@ -82,8 +83,8 @@ class Rehearsed(NamedTuple):
     """The folder in which the program starts, by ``cd`` or an option of the launcher, seen from ``folder``."""
     is_whole: bool = False
     """All of the script at ``where`` is run."""
-    written: LaunchLine | None = None
-    """The line as the script has it, with what the script needs before it; None where all of the script is run."""
+    written: tuple[tuple[LaunchLine, ScriptCall], ...] = ()
+    """The line as the script has it, innermost first, and its script; none where all of the script is run."""
 
 
 def rehearsed_line(argv: Sequence[str], environ: Mapping[str, str], stub: str, logs: str) -> Rehearsed:
@@ -131,7 +132,8 @@ def _of_shell(
     names = sorted(name for name in inner.environ if inner.environ[name] != environ.get(name))
     after = ("env", *removed, *(f"{name}={inner.environ[name]}" for name in names), *inner.argv)
     start = os.path.join(line.folder, inner.start)
-    return inner._replace(argv=(*before, 'exec "$@"', argv[place], *after), environ=environ, line=line, start=start)
+    new_argv, written = (*before, 'exec "$@"', argv[place], *after), () if line.launchers else inner.written
+    return inner._replace(argv=new_argv, environ=environ, line=line, start=start, written=written)
 
 
 def _is_script(line: LaunchLine, argv: Sequence[str]) -> bool:
@@ -220,18 +222,24 @@ def _of_text(
     takes_hosts = any(call.launcher in STARTS_TASKS for call in job_line.launchers)
     if script.resources.scheduler == "slurm" and takes_hosts and "SLURM_JOB_ID" not in environ:
         raise _needs_allocation([path, *arguments], script.resources.options)
+    head = ("bash", "-c", text, "bash") if path.endswith(" -c") else ("bash", path)
+    call = ScriptCall((*head, *arguments), text, frozenset(line.line for line in script.launch_lines), environ)
+    if len(call.lines) > 1 and (walked := walk(call)):
+        job_line = next((line for line in script.launch_lines if line.line == walked.reached), job_line)
     shell = evaluate(text, environ, script_arguments, read_file=read_file)
     command, folder = _known_command(shell, job_line.line, path)
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
     new_argv = [word.text for word in command.argv]
     del new_argv[: new_argv[:1] == ["exec"]]
+    written = (job_line, call._replace(lines=frozenset((job_line.line,))))
     line = read_launch_line(new_argv, inside)
     if _is_script(line, new_argv):
         inner_path = os.path.join(os.path.abspath(folder), line.program) if folder else line.program
         inner = _of_script(replace(line, program=inner_path), inside, stub, logs, depth + 1)
-        return inner._replace(folder=os.path.join(folder, inner.folder), written=None) if folder else inner
+        inner = inner._replace(written=(*inner.written, written))
+        return inner._replace(folder=os.path.join(folder, inner.folder)) if folder else inner
     rehearsed = _replaced(new_argv, inside, line, stub, logs, folder)
-    return rehearsed._replace(where=filled("{0}, line {1}", name, job_line.line), folder=folder, written=job_line)
+    return rehearsed._replace(where=filled("{0}, line {1}", name, job_line.line), folder=folder, written=(written,))
 
 
 def _known_command(shell: ShellText, number: int, path: str) -> tuple[ShellCommand, str]:

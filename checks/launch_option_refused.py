@@ -50,9 +50,9 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     maps the ranks and starts none; srun starts `/bin/true` in the allocation of this shell; measured with Open MPI
     4.1.4 and Slurm 22.05. What would wait for busy nodes is a warning.
     Through a job script that runs next on this host, bash goes itself, starts no program of it, and says whether it
-    comes to the line: commands that only compute a value run, and so do those that bash does not find. A folder of `cd`,
-    a file that the script sources, a limit, a variable, `set -e`, conditions, loops and functions decide as they do in
-    the job. Before a line that
+    comes to the line: commands that only compute a value run, and so do those that bash does not find. A folder of
+    `cd`, a file that the script sources, a limit, a variable, `set -e`, conditions, loops and functions decide as they
+    do in the job. Before a line that
     runs next, sudo, runuser and setpriv are asked whether their user finds the launcher, may start its interpreter, and
     has its torch; sudo does not ask for a password. Accelerate of
     several machines without an address meets at "None:None" (https://github.com/huggingface/accelerate/issues/2240); it

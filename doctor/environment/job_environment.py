@@ -29,8 +29,7 @@ from doctor.environment.outer_launcher import (
     store_not_opened,
 )
 from doctor.environment.schedulers import batch_allocation
-from doctor.environment.script_trials import before_line, behind, shell_refused, start_folder, told_of_sh
-from doctor.environment.script_walk import ScriptCall, Walk, walk
+from doctor.environment.script_trials import Tried, behind, start_folder, told_of_sh
 from doctor.environment.slurm_tasks import first_task_host
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
@@ -260,12 +259,11 @@ def _of_each_line(
     starts = [(line, _of_script(line, follow(line))) for line in lines]
     starts = [start for start in starts if script.job_lines or start[1]]
     rest = [(msgspec.structs.replace(line, problems=_of_launchers(line)), inner) for line, inner in starts[1:]]
-    lines_of_ranks = frozenset(line.line for line in (*script.launch_lines, *script.scripts))
     by_scheduler = script.resources != Resources()
     is_tried = is_next and (not by_scheduler or batch_allocation(environ) is not None)  # else it runs on other hosts
-    call = ScriptCall(("bash", path), text, lines_of_ranks, environ, knows_arguments=False)
-    walked = walk(call) if is_tried and starts else None
-    return [_of_line_of_script(line, inner, script, call, is_tried, walked) for line, inner in (*starts[:1], *rest)]
+    lines_of_ranks = frozenset(line.line for line in (*script.launch_lines, *script.scripts)) if starts else frozenset()
+    tried = Tried.of_next(path, text, lines_of_ranks, environ) if is_tried else Tried(path, environ)
+    return [_of_line_of_script(line, inner, script, tried) for line, inner in (*starts[:1], *rest)]
 
 
 def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
@@ -274,34 +272,28 @@ def _of_launchers(line: LaunchLine) -> tuple[OptionProblem, ...]:
 
 
 def _of_line_of_script(
-    script_line: LaunchLine,
-    inner: LaunchText | None,
-    script: JobScript,
-    call: ScriptCall,
-    is_tried: bool,
-    walked: Walk | None,
+    script_line: LaunchLine, inner: LaunchText | None, script: JobScript, tried: Tried
 ) -> JobEnvironment:
-    environ, name = call.environ, printable(path := call.argv[1], 200)
-    next_path = path if is_tried else ""
-    refused = shell_refused(path, script_line.line, environ) if is_tried else ()
-    end = before_line(script_line, call, walked) if not refused else None
-    refused = refused or ((end,) if end and end.kind != "waits" else ())
-    job_line = msgspec.structs.replace(script_line, problems=(*told_of_sh(script_line, refused, next_path), *refused))
+    environ, name = tried.environ, printable(tried.path, 200)
+    refused, notes = tried.refused(script_line)
+    job_line = msgspec.structs.replace(
+        script_line, problems=(*told_of_sh(script_line, refused, tried.next_path), *refused)
+    )
     if inner:
         container = inner.line.container or script_line.container
         job_line = behind(script_line, msgspec.structs.replace(inner.line, line=script_line.line, container=container))
-    job_line = msgspec.structs.replace(job_line, start_folder=start_folder(job_line, next_path))
+    job_line = msgspec.structs.replace(job_line, start_folder=start_folder(job_line, tried.next_path))
     source = _with_line(job_line, environ, filled("the job script {0}, line {1}", name, job_line.line))
-    notes = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
-    if job_line.conditional and not (walked and walked.reached):
+    unread = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
+    if job_line.conditional and not tried.is_reached:
         where = "{0}, line {1}: in a branch, a loop or a function; not known: whether the script comes to this line"
-        notes.append(filled(where, name, job_line.line))
-    if end and end.kind == "waits":
-        notes.append(filled("{0}: whether the script comes to its launch line is not known: {1}", name, end.expected))
+        notes = [*notes, filled(where, name, job_line.line)]
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(job_line)) if limit is not None]
-    login = None if script.resources != Resources() else launcher_login(job_line, {**environ, **job_line.environ})
+    is_direct = script.resources == Resources()
+    login = launcher_login(job_line, {**environ, **job_line.environ}) if is_direct else None
     source = msgspec.structs.replace(source, written=script_line, requested=script.resources, login=login, inner=inner)
     source = msgspec.structs.replace(source, sourced=script.sourced, time_limit_s=min(limits, default=None))
+    notes = [*unread, *notes]
     return msgspec.structs.replace(source, notes=(*source.notes, *notes), not_followed=tuple(notes))
 
 

@@ -6,14 +6,16 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from doctor.engine.bounded_read import plain_lines, read_bounded_text
 from doctor.engine.record import OptionProblem
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.environment.launch_trials import absent_command, run_trial, trial_message, wrapper_refused
-from doctor.environment.script_walk import ScriptCall, Walk
+from doctor.environment.script_walk import ScriptCall, Walk, walk
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.model import NOT_BASH
 from doctor.job.shell.plain_sh import shell_of
@@ -44,6 +46,42 @@ def shell_refused(path: str, line: int, environ: Mapping[str, str]) -> tuple[Opt
                 ),
             )
     return ()
+
+
+class Tried(NamedTuple):
+    """What this host says of a job script that runs next on it."""
+
+    path: str
+    environ: Mapping[str, str]
+    script: ScriptCall | None = None
+    """None: it does not run next here, and nothing of it is tried."""
+    walked: Walk | None = None
+
+    @classmethod
+    def of_next(cls, path: str, text: str, lines: frozenset[int], environ: Mapping[str, str]) -> Tried:
+        """``lines``: those that start ranks; empty: bash has nothing to come to."""
+        script = ScriptCall(("bash", path), text, lines, environ, knows_arguments=False)
+        return cls(path, environ, script, walk(script) if lines else None)
+
+    @property
+    def next_path(self) -> str:
+        return self.path if self.script else ""
+
+    @property
+    def is_reached(self) -> bool:
+        return bool(self.walked and self.walked.reached)
+
+    def refused(self, line: LaunchLine) -> tuple[tuple[OptionProblem, ...], list[str]]:
+        """What keeps the script from a launch line, and what is not known of that."""
+        if not self.script:
+            return (), []
+        if refused := shell_refused(self.path, line.line, self.environ):
+            return refused, []
+        end = before_line(line, self.script, self.walked)
+        if end and end.kind == "waits":
+            note = "{0}: whether the script comes to its launch line is not known: {1}"
+            return (), [filled(note, printable(self.path, 200), end.expected)]
+        return ((end,) if end else ()), []
 
 
 def before_line(line: LaunchLine, script: ScriptCall, walked: Walk | None) -> OptionProblem | None:

@@ -142,14 +142,7 @@ def _walk(script: ScriptCall) -> Walk:
                 for handle in (their_end.fileno(), lock, guard.fileno())
             ]
         os.write(lock, b".")
-        lines = _GUARD
-        for name, value in (
-            ("CHANNEL", numbers[0]),
-            ("LOCK", numbers[1]),
-            ("FILE", script.environ.get("BASH_ENV", "")),
-        ):
-            lines = lines.replace(f"'{name}'", shlex.quote(str(value)))
-        guard.write(lines.encode())
+        guard.write(_guard(*numbers[:2], script.environ.get("BASH_ENV", "")).encode())
         guard.flush()
         shell = subprocess.Popen(
             script.argv,
@@ -173,6 +166,13 @@ def _walk(script: ScriptCall) -> Walk:
     with suppress(subprocess.TimeoutExpired):
         return questions.result(shell.wait(_TO_END), is_over=is_over)
     return questions.result(-signal.SIGKILL, is_over=False)  # a file system that does not answer holds it
+
+
+def _guard(channel: int, lock: int, environ_file: str) -> str:
+    lines = _GUARD
+    for name, value in (("CHANNEL", channel), ("LOCK", lock), ("FILE", environ_file)):
+        lines = lines.replace(f"'{name}'", shlex.quote(str(value)))
+    return lines
 
 
 class _Question(NamedTuple):

@@ -142,7 +142,7 @@ def _walk(script: ScriptCall) -> Walk:
                 for handle in (their_end.fileno(), lock, guard.fileno())
             ]
         os.write(lock, b".")
-        guard.write(_guard(*numbers[:2], script.environ.get("BASH_ENV", "")).encode())
+        guard.write(_guard(numbers[0], numbers[1], script.environ.get("BASH_ENV", "")).encode())
         guard.flush()
         shell = subprocess.Popen(
             script.argv,

@@ -231,8 +231,8 @@ class EnvironmentTrial(msgspec.Struct, frozen=True):
     """Why no run could be made without them."""
 
 
-class SpeedHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One speed of one kind of fleet, in several runs."""
+class SpeedKey(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """What a speed is of; those with another key do not compare."""
 
     product: str
     """Model of the devices; ``CPU``."""
@@ -244,6 +244,20 @@ class SpeedHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes: int
     ranks: int
     hosts: int
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        return self.product, self.backend, self.torch
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``all_reduce 1048576 8 2``: operation, bytes, ranks, hosts."""
+        return f"{self.op} {self.bytes} {self.ranks} {self.hosts}"
+
+
+class SpeedHistory(SpeedKey, frozen=True, forbid_unknown_fields=True):
+    """One speed of one kind of fleet, in several runs."""
+
     values: tuple[float, ...]
     """Bytes a second: bus bandwidth, one value for each run, the latest last."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from doctor.engine.fact import Absent
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.record import HostRecord
 from doctor.engine.smoke_failures import FailureKind as FailureKind
 from doctor.engine.smoke_summary import Backend as Backend
@@ -117,9 +118,7 @@ class SmokePlan(SmokeSettings, frozen=True, omit_defaults=True, dict=True):
     @cached_property
     def ranks_by_host(self) -> dict[str, tuple[int, ...]]:
         """The ranks of each host, both in plan order. It is computed once: a large run reads it for every message."""
-        ranks: dict[str, list[int]] = {}
-        for place in self.places:
-            ranks.setdefault(place.host, []).append(place.rank)
+        ranks = lists_by_key((place.host, place.rank) for place in self.places)
         return {host: tuple(numbers) for host, numbers in ranks.items()}
 
     def host_of(self, rank: int) -> str:

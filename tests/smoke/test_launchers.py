@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import queue
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ import pytest
 from doctor.environment.job_context import detect
 from doctor.smoke.model import Layout, RankPlacement, SmokePlan
 from doctor.smoke.rendezvous.link import LeaderListener, Member, job_token, leader_ports
+from tests.hosts.slurm import needs_mpirun
 from tests.smoke import slurm
 
 pytestmark = pytest.mark.torch
@@ -194,7 +194,7 @@ class TestHealthy:
         healthy(done.report, "torchrun")
 
     @pytest.mark.sample
-    @pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun (Debian package: openmpi-bin)")
+    @needs_mpirun
     def test_mpirun(self) -> None:
         mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2")
         done = launched(*mpirun, *RUN, *SHORT)

@@ -286,9 +286,7 @@ def differing(values: Mapping[str, Any], template: str, *casting: Hashable, **mo
     """
     if len(values) < 2:
         raise Skip("a single host cannot be compared")
-    groups: dict[Any, list[str]] = {}
-    for host, value in values.items():
-        groups.setdefault(value, []).append(host)
+    groups = lists_by_key((value, host) for host, value in values.items())
     ranked = sorted(groups, key=lambda value: (-len(groups[value]), str(value)))
     parts = split(values, values.__getitem__, *casting)
     if parts is None:

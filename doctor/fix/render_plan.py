@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.output_encoding import display_width
 from doctor.fix.file_edits import NOT_THERE
@@ -159,9 +160,7 @@ class _PlanRenderer:
             )
 
     def lines_by_hosts(self, lines: Iterable[tuple[str, str]]) -> Iterator[str]:
-        same: dict[str, list[str]] = {}
-        for host, text in lines:
-            same.setdefault(text, []).append(host)
+        same = lists_by_key((text, host) for host, text in lines)
         for text, hosts in same.items():
             where = self.fleet.where(self.fleet.ordered(hosts)) or localized("the job")
             yield f"  {MARK}{where}{localized(': ')}{clean(text)}"

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Finding, Report, Severity
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
@@ -193,9 +194,7 @@ def ready_steps(treatments: Iterable[Treatment], host: str) -> list[ReadyStep]:
     knows what its steps left. Raises: Unfillable, for what `choose_playbooks` left out.
     """
     steps: list[ReadyStep] = []
-    by_playbook: dict[str, list[Treatment]] = {}
-    for treatment in treatments:
-        by_playbook.setdefault(treatment.playbook.name, []).append(treatment)
+    by_playbook = lists_by_key((treatment.playbook.name, treatment) for treatment in treatments)
     for members in by_playbook.values():
         playbook = members[0].playbook
         for step in playbook.steps:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from doctor.engine.fact import Absent
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.record import HostRecord
 from doctor.engine.smoke_failures import FailureKind as FailureKind
 from doctor.engine.smoke_summary import Backend as Backend
@@ -117,9 +118,7 @@ class SmokePlan(SmokeSettings, frozen=True, omit_defaults=True, dict=True):
     @cached_property
     def ranks_by_host(self) -> dict[str, tuple[int, ...]]:
         """The ranks of each host, both in plan order. It is computed once: a large run reads it for every message."""
-        ranks: dict[str, list[int]] = {}
-        for place in self.places:
-            ranks.setdefault(place.host, []).append(place.rank)
+        ranks = lists_by_key((place.host, place.rank) for place in self.places)
         return {host: tuple(numbers) for host, numbers in ranks.items()}
 
     def host_of(self, rank: int) -> str:
@@ -231,8 +230,8 @@ class EnvironmentTrial(msgspec.Struct, frozen=True):
     """Why no run could be made without them."""
 
 
-class SpeedHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One speed of one kind of fleet, in several runs."""
+class SpeedKey(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """What a speed is of; those with another key do not compare."""
 
     product: str
     """Model of the devices; ``CPU``."""
@@ -244,6 +243,20 @@ class SpeedHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes: int
     ranks: int
     hosts: int
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        return self.product, self.backend, self.torch
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``all_reduce 1048576 8 2``: operation, bytes, ranks, hosts."""
+        return f"{self.op} {self.bytes} {self.ranks} {self.hosts}"
+
+
+class SpeedHistory(SpeedKey, frozen=True, forbid_unknown_fields=True):
+    """One speed of one kind of fleet, in several runs."""
+
     values: tuple[float, ...]
     """Bytes a second: bus bandwidth, one value for each run, the latest last."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.stack_frames import is_of_program
@@ -54,9 +55,7 @@ def unseen_sentence(absent_ranks: Sequence[int]) -> str:
 
 def quiet_sentence(without_sign: Mapping[int, tuple[float, str]], store_port: str) -> str:
     """For whom ranks waited outside of all collectives when the job was ended; empty where none did."""
-    ranks_by_peer: dict[str, list[int]] = {}
-    for rank, (_, peer) in sorted(without_sign.items()):
-        ranks_by_peer.setdefault(peer, []).append(rank)
+    ranks_by_peer = lists_by_key((peer, rank) for rank, (_, peer) in sorted(without_sign.items()))
     texts = []
     for peer, ranks in ranks_by_peer.items():
         purpose = filled("for {0}", peer) if peer else "in no collective, and at rest"

@@ -32,7 +32,6 @@ EVENTS: dict[str, list[dict[str, Any]]] = {
             "torch": "2.13.0",
             "numpy": None,
             "python": "3.8.1",
-            "backend_ok": True,
             "text": "",
         },
         {

@@ -11,11 +11,18 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.hosts import testbed
 from tests.hosts.fleet import Fleet
 from tests.smoke.slurm import ABSENT_PROGRAMS, program
 
-__all__ = ["ABSENT_PROGRAMS", "Cluster"]
+__all__ = ["ABSENT_PROGRAMS", "Cluster", "needs_mpirun", "needs_slurm"]
+
+needs_slurm = pytest.mark.skipif(
+    bool(ABSENT_PROGRAMS), reason=f"needs Slurm and munge: no {', '.join(ABSENT_PROGRAMS)}"
+)
+needs_mpirun = pytest.mark.skipif(not program("mpirun"), reason="needs Open MPI's mpirun (openmpi-bin)")
 
 _PATIENCE = 30.0
 SETTINGS = """\

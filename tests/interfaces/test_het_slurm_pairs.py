@@ -13,13 +13,13 @@ from typing import NamedTuple
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import ABSENT_PROGRAMS
+from tests.hosts.slurm import needs_slurm
 from tests.jobs.site import ENDED, Site
 
 pytestmark = [
     pytest.mark.hosts,
     pytest.mark.timeout(240),
-    pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs Slurm and munge: no {', '.join(ABSENT_PROGRAMS)}"),
+    needs_slurm,
 ]
 PATIENCE = 170.0
 """Seconds that a job may take."""

@@ -18,7 +18,7 @@ from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig
 from tests.checks.launch_lines import run_check
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import ABSENT_PROGRAMS
+from tests.hosts.slurm import needs_slurm
 from tests.jobs.site import Site
 
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -144,7 +144,7 @@ def site(make_fleet: Callable[..., Fleet]) -> Iterator[Site]:
 @pytest.mark.full
 @pytest.mark.hosts
 @pytest.mark.timeout(240)
-@pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs Slurm and munge: no {', '.join(ABSENT_PROGRAMS)}")
+@needs_slurm
 @pytest.mark.parametrize("row", SRUN, ids=lambda row: f"{row.before} {row.options}".strip() or "plain")
 def test_srun(site: Site, row: Row, tmp_path: Path) -> None:
     folder = site.folder / str(SRUN.index(row))

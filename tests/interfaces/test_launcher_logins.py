@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +13,12 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import INSIDE, Fleet
+from tests.hosts.slurm import needs_mpirun
 
 pytestmark = [
     pytest.mark.hosts,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI"),
+    needs_mpirun,
 ]
 CHECK = "launcher-login-fails"
 ROWS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,11 +12,12 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import INSIDE, Fleet
+from tests.hosts.slurm import needs_mpirun
 
 pytestmark = [
     pytest.mark.hosts,
     pytest.mark.full,
-    pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI"),
+    needs_mpirun,
 ]
 PROGRAM = """
 import ctypes

@@ -5,7 +5,6 @@ Three hosts in one network. What a thread leaves open (names, addresses, the num
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.attack.interfaces import NICS, Ground, World, attack
 from tests.hosts.fleet import Fleet
+from tests.hosts.slurm import needs_mpirun
 from tests.interfaces.gloo_fleet import gloo_fleet
 
 pytestmark = [
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.full,
     pytest.mark.torch,
     pytest.mark.timeout(500),  # a job that dies is tried again, with more patience
-    pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI"),
+    needs_mpirun,
 ]
 
 

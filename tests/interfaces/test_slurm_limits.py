@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import ABSENT_PROGRAMS, Cluster, program
+from tests.hosts.slurm import Cluster, needs_slurm, program
 
 pytestmark = [
     pytest.mark.hosts,
-    pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"Slurm is not installed: {ABSENT_PROGRAMS}"),
+    needs_slurm,
 ]
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "open-files-limit-low"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import ABSENT_PROGRAMS
+from tests.hosts.slurm import needs_slurm
 from tests.jobs.site import Site
 
 TRAIN = """
@@ -102,7 +102,7 @@ def site(make_fleet: Callable[..., Fleet]) -> Iterator[Site]:
 @pytest.mark.full
 @pytest.mark.hosts
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs Slurm and munge: no {', '.join(ABSENT_PROGRAMS)}")
+@needs_slurm
 @pytest.mark.parametrize("number", range(len(ROWS)), ids=lambda number: f"{number} {ROWS[number].line}"[:60])
 def test_srun(site: Site, number: int) -> None:
     row, folder = ROWS[number], site.folder / str(number)

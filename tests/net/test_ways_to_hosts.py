@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import INSIDE, Fleet
-from tests.hosts.slurm import ABSENT_PROGRAMS, Cluster
+from tests.hosts.slurm import Cluster, needs_mpirun, needs_slurm
 from tests.net.campaign import TRIED_ALONE, findings_of
 from tests.net.injected_faults import rules
 from tests.net.ipv6_hosts import Ipv6Hosts
@@ -51,7 +50,7 @@ def carried(make_fleet: Callable[..., Fleet]) -> Fleet:
     return make_fleet(4, name="nc", subnet="10.84.0.0/16", shm="4g")
 
 
-@pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason="needs Slurm and munge")
+@needs_slurm
 def test_over_srun(carried: Fleet) -> None:
     cluster = Cluster(carried)
     try:
@@ -68,7 +67,7 @@ def test_over_srun(carried: Fleet) -> None:
         carried.renew(*carried.hosts)
 
 
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+@needs_mpirun
 def test_over_mpirun(carried: Fleet, tmp_path: Path) -> None:
     config = tmp_path / "ssh_config"
     addresses = "".join(f"Host {name}\n HostName {address}\n" for name, address in carried.addresses.items())

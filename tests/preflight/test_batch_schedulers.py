@@ -7,7 +7,6 @@ real. In each job the fault is on the second host: who looks at the first alone 
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.hosts.fleet import Fleet
+from tests.hosts.slurm import needs_mpirun
 from tests.jobs.scripts import TRAIN, script, trained
 from tests.jobs.site import FAULT, Site
 
@@ -94,7 +94,7 @@ def test_a_node_file_that_cannot_be_read_is_never_ok(site: Site) -> None:
     assert "this host alone was checked" in done.stderr
 
 
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI's mpirun (openmpi-bin)")
+@needs_mpirun
 def test_the_default_hostfile_is_that_of_mpirun(site: Site) -> None:
     first, bad = site.hosts
     (site.folder / "default-hosts").write_text(f"{first} slots=1\n{bad} slots=1\n")
@@ -107,7 +107,7 @@ def test_the_default_hostfile_is_that_of_mpirun(site: Site) -> None:
     assert f"FAIL nodes=1/2 bad={bad} why={FAULT}:{bad} where=hostfile " in line
 
 
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI's mpirun (openmpi-bin)")
+@needs_mpirun
 def test_ranks_that_do_not_know_the_hosts_are_never_ok(site: Site) -> None:
     first, second = site.hosts
     done = site.enter(first, f"mpirun --host {first},{second} doctor preflight", AS_ROOT)

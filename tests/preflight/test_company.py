@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from doctor.environment.job_context import JobContext
 from doctor.preflight.host_leader import LEADER_DIED, Leader, join
+from tests.hosts.slurm import needs_mpirun
 from tests.preflight.members import ROOT, Members
 
 LINE = "doctor preflight: FAIL bad=n1 exit=10"
@@ -196,7 +196,7 @@ for turn in range(2):
 """
 
 
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun (Debian package: openmpi-bin)")
+@needs_mpirun
 def test_two_preflights_in_a_script_under_a_real_mpirun(tmp_path: Path) -> None:
     """Each turn ends with the verdict of its own leader: ranks run ahead of each other as they like."""
     argv = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4", sys.executable, "-c", RANK]

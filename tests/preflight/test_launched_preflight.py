@@ -10,7 +10,6 @@ import importlib.util
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import Fleet
+from tests.hosts.slurm import needs_mpirun
 from tests.jobs.scripts import TRAIN, script, trained
 from tests.jobs.site import FAULT, Site
 
@@ -29,7 +29,6 @@ MSRUN = os.environ.get("MSRUN", "")
 TORCHRUN = f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run "$@"\n'
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 needs_torch = pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="needs torch")
-needs_mpi = pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI's mpirun (openmpi-bin)")
 Json = Any
 Done = subprocess.CompletedProcess[str]
 
@@ -70,7 +69,7 @@ def on_two(site: Site, name: str, env: Mapping[str, str]) -> list[Done]:
 
 
 @pytest.mark.sample
-@needs_mpi
+@needs_mpirun
 def test_mpirun_gets_the_healthy_hosts(site: Site) -> None:
     first, bad, third = site.hosts
     with site.little_shm(bad):
@@ -79,7 +78,7 @@ def test_mpirun_gets_the_healthy_hosts(site: Site) -> None:
     assert (site.folder / "nodes").read_text() == f"{first} slots=2\n{third} slots=2\n"
 
 
-@needs_mpi
+@needs_mpirun
 def test_mpirun_is_not_started_where_too_few_hosts_are_healthy(site: Site) -> None:
     with site.little_shm(*site.hosts[1:]):
         done = run(site, site.hosts[0], "mpirun", AS_ROOT)
@@ -88,7 +87,7 @@ def test_mpirun_is_not_started_where_too_few_hosts_are_healthy(site: Site) -> No
 
 @pytest.mark.every
 @pytest.mark.sample
-@needs_mpi
+@needs_mpirun
 def test_ranks_of_mpirun_that_are_all_well_train(site: Site) -> None:
     done = run(site, site.hosts[0], "mpirun-ranks", AS_ROOT)
     assert done.returncode == 0, done
@@ -97,7 +96,7 @@ def test_ranks_of_mpirun_that_are_all_well_train(site: Site) -> None:
 
 
 @pytest.mark.sample
-@needs_mpi
+@needs_mpirun
 def test_one_bad_host_among_mpiruns_ranks_stops_all(site: Site) -> None:
     bad = site.hosts[1]
     with site.little_shm(bad):

@@ -23,6 +23,7 @@ from doctor.hosts.nodeset import expand_nodeset
 from doctor.preflight.node_lists import FORMATS, NodeListError, format_conflict, render, write_node_lists
 from doctor.preflight.spares import SpareSelection
 from tests.checks import tables
+from tests.hosts.slurm import needs_mpirun
 from tests.preflight.runs import run
 
 FLEET = (
@@ -110,7 +111,7 @@ def test_slurm_reads_its_list(tmp_path: Path) -> None:
     assert sorted(done.stdout.split()) == sorted(hosts), done.stderr
 
 
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI's mpirun")
+@needs_mpirun
 def test_open_mpi_reads_its_hostfile(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text(render("openmpi", ("node2", "node1"), {"node2": 2, "node1": 3}))

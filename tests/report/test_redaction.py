@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Reason, Report
+from doctor.engine.smoke_summary import HostTemperature, SoakFigures, SoakMinute
+from doctor.engine.watch_summary import RankPace
 from doctor.report.diff.compare import compare
 from doctor.report.formats.json import encode
 from doctor.report.formats.registry import FORMATS, RenderContext, render
@@ -97,6 +99,12 @@ def telling() -> Report:
         observed="node[001-002]",
     )
     blind = {"node002": Reason("node002: no answer from 10.1.2.4")}
+    heat = SoakMinute(0.0, 60.0, 10, 0, temperatures=(HostTemperature("node001", 61.0),))
+    figures = msgspec.structs.replace(
+        example_reports.smoke_hang().smoke,  # type: ignore[type-var]
+        notes=("10.1.2.3",),
+        soak=SoakFigures(60.0, {"all_reduce": 10}, minutes=(heat,)),
+    )
     return example_reports.report(
         example_reports.outcome("device-ip-conflict", finding, evaluated_hosts=hosts, unknown=blind),
         example_reports.outcome(
@@ -108,7 +116,8 @@ def telling() -> Report:
         hosts=hosts,
         source="2 hosts from /home/alice/hosts",
         notes=("node001 is slow",),
-        smoke=msgspec.structs.replace(example_reports.smoke_hang().smoke, notes=("10.1.2.3",)),  # type: ignore[type-var]
+        smoke=figures,
+        pace=(RankPace(0, "node001", compute=0.2),),
     )
 
 

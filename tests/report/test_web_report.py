@@ -299,7 +299,8 @@ def test_the_template_engine_is_loaded_for_this_format_alone() -> None:
     program = (
         "import sys; from importlib import import_module; from doctor.cli.main import main;"
         "from doctor.report.formats.registry import REPORT_FORMATS;"
-        "[import_module(f'doctor.report.formats.{row.module}') for row in REPORT_FORMATS.values()];"
+        "others = {row.module for row in REPORT_FORMATS.values()} - {'html'};"
+        "[import_module(f'doctor.report.formats.{module}') for module in others];"
         "sys.exit('jinja2' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=100).returncode == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import INSIDE, Fleet
-from tests.hosts.slurm import ABSENT_PROGRAMS, Cluster
+from tests.hosts.slurm import Cluster, needs_mpirun, needs_slurm
 from tests.smoke.interpreter import visible_folders
 from tests.smoke.test_launched_hosts import ROOT, Done, job
 
@@ -66,10 +65,6 @@ def srun(fleet: Fleet) -> list[Done]:
         return [cluster.run("srun", "-N3", "-n3", "--chdir=/tmp", "sh", "-c", script, timeout=200)]
     finally:
         cluster.end()
-
-
-needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
-needs_slurm = pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs {', '.join(ABSENT_PROGRAMS)}")
 
 
 @pytest.mark.full

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,11 +18,12 @@ from doctor.transport import TransportError
 from doctor.transport.launcher.launcher_transport import LauncherTransport
 from doctor.transport.launcher.mpi import Mpi, own_hosts, require_supported
 from tests.hosts.fleet import INSIDE, Fleet
+from tests.hosts.slurm import needs_mpirun
 from tests.jobs.site import Site
 from tests.transport.conftest import enter_network
 from tests.transport.test_talk import Listener
 
-pytestmark = [pytest.mark.hosts, pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")]
+pytestmark = [pytest.mark.hosts, needs_mpirun]
 ROOT = Path(__file__).resolve().parents[2]
 FOREVER = "sleep 4568"
 

@@ -20,14 +20,14 @@ from doctor.transport import TransportError
 from doctor.transport.launcher.launcher_transport import LauncherTransport
 from doctor.transport.launcher.slurm_steps import Slurm
 from tests.hosts.fleet import INSIDE, Fleet
-from tests.hosts.slurm import ABSENT_PROGRAMS, Cluster
+from tests.hosts.slurm import Cluster, needs_slurm
 from tests.smoke.interpreter import visible_folders
 from tests.transport.conftest import enter_network
 from tests.transport.test_talk import Listener
 
 pytestmark = [
     pytest.mark.hosts,
-    pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs Slurm and munge: no {', '.join(ABSENT_PROGRAMS)}"),
+    needs_slurm,
 ]
 ROOT = Path(__file__).resolve().parents[2]
 FOREVER = "sleep 4567"

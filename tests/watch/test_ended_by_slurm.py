@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import ABSENT_PROGRAMS
+from tests.hosts.slurm import needs_slurm
 from tests.jobs.site import Site
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.hosts,
     pytest.mark.full,
     pytest.mark.torch,
-    pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs {', '.join(ABSENT_PROGRAMS)}"),
+    needs_slurm,
     pytest.mark.timeout(400),
 ]
 

@@ -27,6 +27,7 @@ from doctor.watch.rehearsal.judge import judge
 from doctor.watch.rehearsal.rank_view import HostPlace, RankView, StubAnswer, view_of
 from doctor.watch.rehearsal.substitute import CannotRehearse, rehearsed_line
 from tests.hosts.fleet import Fleet
+from tests.hosts.slurm import needs_mpirun
 from tests.schemas import schema_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,7 +157,7 @@ def test_torchrun(program: Path) -> None:
     assert left_behind(program.parent) == []
 
 
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+@needs_mpirun
 def test_mpirun(program: Path) -> None:
     run = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "3")
     code, document = rehearse(program.parent, *run, sys.executable, "train.py", options=("--for", "60"))
@@ -333,7 +334,7 @@ def test_text_of_each_rank_is_followed_into_the_folder_of_its_program(program: P
     assert left_behind(program.parent) == ["code", "code/train.py", "run.sh"]
 
 
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+@needs_mpirun
 def test_wrapper_scripts_of_each_rank(program: Path) -> None:
     wrapper = program.with_name("wrap")
     wrapper.write_text(
@@ -347,7 +348,7 @@ def test_wrapper_scripts_of_each_rank(program: Path) -> None:
     assert left_behind(program.parent, "wrap") == []
 
 
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+@needs_mpirun
 def test_a_program_in_another_folder_and_several_programs_of_one_line(program: Path) -> None:
     folder = program.parent / "code"
     folder.mkdir()
@@ -746,7 +747,7 @@ def test_a_folder_that_differs() -> None:
     assert subjects(odd) == [("warning", "the working folder", (2,))]
 
 
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+@needs_mpirun
 def test_a_login_file_of_one_host_changes_what_its_ranks_get(fleet_cpu: Fleet) -> None:
     """Ranks that mpirun starts over SSH on three real hosts, whose folders are one."""
     hosts = fleet_cpu.hosts[:3]

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import ABSENT_PROGRAMS
+from tests.hosts.slurm import needs_slurm
 from tests.jobs.site import Site
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
     pytest.mark.full,
-    pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs {', '.join(ABSENT_PROGRAMS)}"),
+    needs_slurm,
     pytest.mark.timeout(300),
 ]
 

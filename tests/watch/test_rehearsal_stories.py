@@ -19,13 +19,14 @@ from typing import NamedTuple
 import pytest
 
 from tests.hosts.fleet import Fleet
+from tests.hosts.slurm import needs_mpirun
 from tests.smoke.interpreter import visible_folders
 
 pytestmark = [
     pytest.mark.full,
     pytest.mark.torch,
     pytest.mark.timeout(590),
-    pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI"),
+    needs_mpirun,
 ]
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = {

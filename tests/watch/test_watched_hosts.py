@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.hosts.fleet import INSIDE, Fleet
-from tests.hosts.slurm import ABSENT_PROGRAMS, Cluster
+from tests.hosts.slurm import Cluster, needs_mpirun, needs_slurm
 from tests.smoke.interpreter import visible_folders
 
 LIMIT = 280
@@ -232,7 +231,7 @@ def cluster(fleet: Fleet) -> Iterator[Cluster]:
 
 @pytest.mark.full
 @pytest.mark.torch
-@pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs Slurm and munge: no {', '.join(ABSENT_PROGRAMS)}")
+@needs_slurm
 def test_under_srun_the_hosts_find_each_other_by_what_slurm_says(fleet: Fleet, cluster: Cluster) -> None:
     """Three tasks on three hosts."""
     address = fleet.addresses[fleet.hosts[0]]
@@ -248,7 +247,7 @@ def test_under_srun_the_hosts_find_each_other_by_what_slurm_says(fleet: Fleet, c
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+@needs_mpirun
 def test_under_mpirun_one_process_of_each_host_watches_and_one_host_reports(fleet: Fleet, tmp_path: Path) -> None:
     hostfile = fleet.directory / "mpi-hosts"
     hostfile.write_text("".join(f"{name} slots=2\n" for name in fleet.hosts[:2]))

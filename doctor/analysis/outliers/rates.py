@@ -13,6 +13,7 @@ from statistics import median
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.quantities import DAY
 from doctor.engine.texts import filled
 
@@ -83,9 +84,7 @@ def high_rates(
     least_rate = few_daily if is_few else daily
     if not rates or least_rate is None:
         return {}
-    of_host: dict[str, list[float]] = {}
-    for (host, _), rate in rates.items():
-        of_host.setdefault(host, []).append(rate)
+    of_host = lists_by_key((host, rate) for (host, _), rate in rates.items())
     expected = median([median(ports) for ports in of_host.values()]) if not is_few else 0.0
     return {
         port: HighRate(counts[port].value, rate, expected)

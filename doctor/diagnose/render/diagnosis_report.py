@@ -25,6 +25,7 @@ from doctor.diagnose.render.document import (
 from doctor.diagnose.render.log_values import fill_advice
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.language import is_english
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Waived
 from doctor.engine.sanitize import count_noun, strip_control_chars
@@ -62,9 +63,7 @@ def _remember_texts(diagnosis: DiagnosisDocument) -> None:
 
 def diagnosis_report(diagnosis: DiagnosisDocument, started: str = "", seconds: float = 0.0) -> Report:
     """The report of a document in English. ``started``: when it was made, UTC, ISO 8601."""
-    by_signature: dict[str, list[Finding]] = {}
-    for cause in diagnosis.causes:
-        by_signature.setdefault(cause.signature, []).append(_finding(cause))
+    by_signature = lists_by_key((cause.signature, _finding(cause)) for cause in diagnosis.causes)
     for advice in diagnosis.undecidable.reported if diagnosis.undecidable else ():
         by_signature.setdefault(advice.signature, []).append(
             _finding(_reported(advice, diagnosis.waiting)).as_warning()

@@ -18,6 +18,7 @@ from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.process import Process
 from doctor.diagnose.read.stamps import COPIED
 from doctor.diagnose.rules.named import name_all
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import beginning, filled
 
 _LOOPBACK = "nccl-loopback-iface"
@@ -38,9 +39,7 @@ def local_faults(case: Case) -> list[Cause]:
     """One cause for each fault that no other explains, the earliest first."""
     faults = [fault for process in case.processes if (fault := first_fault(case, process))]
     faults = _unexplained(case, _near_job(case, _of_known_ranks(faults)))
-    groups: dict[str, list[Fault]] = {}
-    for fault in faults:
-        groups.setdefault(fault.event.signature, []).append(fault)
+    groups = lists_by_key((fault.event.signature, fault) for fault in faults)
     causes = [_cause(case, signature, members) for signature, members in groups.items()]
     return sorted(causes, key=lambda cause: _time(cause.evidence[0]))
 

@@ -23,10 +23,8 @@ class TorchImported(RankEvent, frozen=True, tag="imported"):
     torch: str
     python: str
     numpy: str | None = None
-    backend_ok: bool = True
-    """The backend can be used on this host."""
     text: str = ""
-    """Why it cannot."""
+    """Why the backend cannot be used on this host; empty where it can."""
     variables: dict[str, str] = {}
     """By which its environment sets how ranks communicate."""
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
 from doctor.engine.texts import filled
 from doctor.report.diff.values import ValueChange
@@ -194,9 +195,7 @@ def _unknown_only_in(
         for host, reason in outcome.unknown.items():
             if _is_known(known_side, check, host):
                 hosts.setdefault((check, clean(reason.text)), []).append(host)
-    checks: dict[tuple[tuple[str, ...], str], list[str]] = {}
-    for (check, text), named in hosts.items():
-        checks.setdefault((now.fleet.ordered(named), text), []).append(check)
+    checks = lists_by_key(((now.fleet.ordered(named), text), check) for (check, text), named in hosts.items())
     changes = [UnknownChange(tuple(names), where, reason) for (where, reason), names in checks.items()]
     return tuple(sorted(changes, key=lambda change: (-len(change.checks), change.reason, change.hosts)))
 

@@ -12,16 +12,15 @@ import hashlib
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from doctor.engine.language import is_english, localized
 from doctor.engine.result import Report
 from doctor.report.formats.registry import RenderContext
 from doctor.report.web.report_values import report_values
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
 
 FOLDER = Path(__file__).parents[1] / "web"
 _PHRASES = re.compile(r'\bsay\("([^"]+)"')
@@ -80,8 +79,6 @@ def _source_hash(text: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     environment = Environment(
         finalize=_printable,
         keep_trailing_newline=True,
@@ -116,8 +113,6 @@ def mark_code(text: str) -> Markup:
     >>> str(mark_code("run `a <b>` on <host>"))
     'run <code>a &lt;b&gt;</code> on &lt;host&gt;'
     """
-    from markupsafe import Markup, escape
-
     parts = _CODE.split(_printable(text))  # every second one stood between backquotes
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
@@ -130,7 +125,6 @@ def keep_names_whole(text: str) -> Markup:
     >>> str(keep_names_whole("sb[0020-0022,0030] & 2 more"))
     '<bdi>sb[0020-0022</bdi>,<wbr>0030] &amp; 2 more'
     """
-    from markupsafe import Markup, escape
 
     def kept(part: str) -> Markup:
         if part == ",":

@@ -17,6 +17,7 @@ import msgspec
 from doctor import __version__
 from doctor.engine.check import Check
 from doctor.engine.exit_code import verdict
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
 from doctor.engine.report_secrets import without_secrets
 from doctor.engine.result import Finding, Outcome, Report, fill_template
@@ -231,9 +232,7 @@ def _ages(check: str, finding: Finding, ages: Mapping[AgeKey, FindingAge], fleet
 
 def _gaps(by_host: Mapping[str, tuple[str, ...]], fleet: Fleet, names: tuple[str, ...]) -> list[dict[str, Any]]:
     """Hosts that share a reason, together; no hosts stand for the fleet as a whole."""
-    shared: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
-    for host, texts in by_host.items():
-        shared.setdefault((bool(host), texts), []).append(host)
+    shared = lists_by_key(((bool(host), texts), host) for host, texts in by_host.items())
     hosts: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
     for (is_host, texts), members in shared.items():
         hosts.setdefault((is_host, tuple(map(_text, texts))), []).extend(members)

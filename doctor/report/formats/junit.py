@@ -16,6 +16,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from doctor.engine.check import Check
 from doctor.engine.exit_code import Exit, verdict
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
 from doctor.engine.texts import filled
 from doctor.report.formats.registry import RenderContext
@@ -127,9 +128,7 @@ class _CaseBuilder:
         return f"{hosts}{clean(fill_template(finding.template, values), 2000)}{f' ({more})' if more else ''}"
 
     def unknown(self, outcome: Outcome) -> Iterator[str]:
-        hosts: dict[str, list[str]] = {}
-        for host, reason in outcome.unknown.items():
-            hosts.setdefault(reason.text, []).append(host)
+        hosts = lists_by_key((reason.text, host) for host, reason in outcome.unknown.items())
         for text, named in hosts.items():
             yield f"unknown{self.on_hosts(named)}: {clean(text)}"
 

@@ -14,6 +14,9 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from doctor import __version__
 from doctor.engine.check import Check
 from doctor.engine.result import Outcome, Report
+from doctor.net.localize import localize
+from doctor.net.slow_paths import slow_paths
+from doctor.net.summary import add_metrics, matrix_of
 from doctor.report.formats.registry import RenderContext
 from doctor.report.layout.failures import filled_fix, first_sentences, fix_template, why_text
 from doctor.report.layout.fold import sort_by_area
@@ -135,10 +138,6 @@ class _Metrics:
         """The network test, where one was made."""
         if report.net is None:
             return
-        from doctor.net.localize import localize
-        from doctor.net.slow_paths import slow_paths
-        from doctor.net.summary import add_metrics, matrix_of
-
         matrix = matrix_of(report.net, report.hosts)
         add_metrics(self.registry, matrix, localize(matrix).causes, slow_paths(matrix.speeds))
 

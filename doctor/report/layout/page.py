@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.language import localized, phrase, without_loose_spaces
 from doctor.engine.result import Outcome, Report
 from doctor.report.layout.fold import Area, FoldedReport, Gap, WaivedGroup, fold
@@ -185,9 +186,7 @@ class _PageBuilder:
         return phrase("{text}; {count} of them look at the job alone", text=text, count=without) if named else text
 
     def crash(self, outcome: Outcome) -> list[ReportEntry]:
-        hosts: dict[tuple[str, bool], list[str]] = {}
-        for host, trace in outcome.crashed.items():
-            hosts.setdefault((trace, bool(host)), []).append(host)
+        hosts = lists_by_key(((trace, bool(host)), host) for host, trace in outcome.crashed.items())
         return [self.crash_of(outcome, trace, named) for (trace, _), named in hosts.items()]
 
     def crash_of(self, outcome: Outcome, trace: str, hosts: Sequence[str]) -> ReportEntry:

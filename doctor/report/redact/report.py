@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
-from doctor.engine.smoke_summary import SmokeSummary
+from doctor.engine.report_secrets import ReportRewriter
+from doctor.engine.result import Finding, Report
 from doctor.engine.texts import restated
 from doctor.report.formats.json import to_json_value
 from doctor.report.redact.pseudonyms import Redactor
-from doctor.smoke.model import Failure
+
+T = TypeVar("T")
 
 
 def redacted_report(report: Report, key: bytes, aliases: Iterable[str] = ()) -> Report:
     """The report with pseudonyms; ``aliases`` are other names that its hosts go by."""
-    return _ReportRedactor(Redactor(key, dict.fromkeys([*_hosts(report), *aliases]))).report(report)
+    rewriter = _WithPseudonyms(Redactor(key, dict.fromkeys([*_hosts(report), *aliases])))
+    return rewriter.report(msgspec.structs.replace(report, connection_words=(), smoke_words=()))
 
 
 def _hosts(report: Report) -> Iterator[str]:
@@ -26,85 +28,48 @@ def _hosts(report: Report) -> Iterator[str]:
         for finding in (*outcome.findings, *(waived.finding for waived in outcome.waived)):
             yield from finding.hosts
         yield from (*outcome.evaluated_hosts, *outcome.unknown, *outcome.skipped, *outcome.crashed)
+    yield from (pace.host for pace in report.pace)
     if report.smoke:
         yield from report.smoke.hosts
         yield from (host for failure in report.smoke.failures for way in failure.links + failure.parts for host in way)
 
 
-class _ReportRedactor:
+_TEXTS_OF_FIGURES = frozenset(
+    {"calls", "evidence", "host", "hosts", "links", "notes", "parts", "placements", "stacks", "states", "text"}
+)
+"""Fields of figures whose texts, and keys, may name a place. All other texts in them are doctor's own words."""
+
+
+class _WithPseudonyms(ReportRewriter):
     def __init__(self, redactor: Redactor) -> None:
-        self.host, self.template, self._replace = redactor.host, redactor.template, redactor.text
+        self._redactor = redactor
 
     def text(self, text: str) -> str:
-        return restated(text, self._replace)
+        return restated(text, self._redactor.text)
 
-    def report(self, report: Report) -> Report:
-        return msgspec.structs.replace(
-            report,
-            source=self.text(report.source),
-            connection_words=(),
-            smoke_words=(),
-            hosts=self.hosts(report.hosts),
-            outcomes=tuple(map(self.outcome, report.outcomes)),
-            notes=self.texts(report.notes),
-            hosts_unknown=self.text(report.hosts_unknown),
-            smoke=self.summary(report.smoke) if report.smoke else None,
-            ages={(check, host and self.host(host)): age for (check, host), age in report.ages.items()},
-        )
-
-    def hosts(self, names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(map(self.host, names))
-
-    def texts(self, texts: Iterable[str]) -> tuple[str, ...]:
-        return tuple(map(self.text, texts))
-
-    def outcome(self, outcome: Outcome) -> Outcome:
-        return msgspec.structs.replace(
-            outcome,
-            findings=tuple(map(self.finding, outcome.findings)),
-            evaluated_hosts=self.hosts(outcome.evaluated_hosts),
-            unknown={
-                self.host(host): Reason(self.text(why.text), why.root_cause) for host, why in outcome.unknown.items()
-            },
-            skipped={self.host(host): self.text(why) for host, why in outcome.skipped.items()},
-            crashed={self.host(host): self.text(trace) for host, trace in outcome.crashed.items()},
-            waived=tuple(
-                Waived(self.finding(waived.finding), self.text(waived.reason), waived.until)
-                for waived in outcome.waived
-            ),
-        )
+    def host(self, name: str) -> str:
+        return self._redactor.host(name)
 
     def finding(self, finding: Finding) -> Finding:
-        replaced = Finding(self.template(finding.template), hosts=self.hosts(finding.hosts))
+        replaced = Finding(self._redactor.template(finding.template), hosts=self.hosts(finding.hosts))
         replaced.values.update({name: self.value(to_json_value(value)) for name, value in finding.values.items()})
         return replaced.as_warning(finding.is_warning).following(finding.follows_from)
 
     def value(self, value: Any) -> Any:
+        """A value, or a figure that names places: all of its texts, and its keys."""
         if isinstance(value, str):
-            return self.text(value)
+            return self._redactor.pseudonyms.get(value) or self.text(value)
         if isinstance(value, Mapping):
-            return {self.text(key): self.value(item) for key, item in value.items()}
-        return [self.value(item) for item in value] if isinstance(value, list) else value
+            return {self.value(key): self.value(item) for key, item in value.items()}
+        return type(value)(map(self.value, value)) if isinstance(value, (list, tuple)) else value
 
-    def summary(self, summary: SmokeSummary) -> SmokeSummary:
-        return msgspec.structs.replace(
-            summary,
-            hosts={self.host(host): ranks for host, ranks in summary.hosts.items()},
-            failures=tuple(map(self.failure, summary.failures)),
-            placements=self.texts(summary.placements),
-            notes=self.texts(summary.notes),
-        )
-
-    def failure(self, failure: Failure) -> Failure:
-        by_rank = {
-            name: {rank: self.text(text) for rank, text in getattr(failure, name).items()}
-            for name in ("calls", "states", "stacks")
-        }
-        return msgspec.structs.replace(
-            failure,
-            links=tuple((self.host(source), self.host(destination)) for source, destination in failure.links),
-            parts=tuple(tuple(map(self.host, part)) for part in failure.parts),
-            text=self.text(failure.text),
-            evidence=self.texts(failure.evidence),
-            **by_rank,
-        )
+    def figures(self, value: T) -> T:
+        replaced: object = value
+        if isinstance(value, msgspec.Struct):
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            named = {name: self.value(part) for name, part in fields.items() if name in _TEXTS_OF_FIGURES}
+            inner = {name: self.figures(part) for name, part in fields.items() if name not in named}
+            replaced = msgspec.structs.replace(value, **named, **inner)
+        elif isinstance(value, tuple):
+            replaced = tuple(map(self.figures, value))
+        return replaced  # type: ignore[return-value]

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor import __version__
 from doctor.engine.check import Check
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.language import localized, phrase
 from doctor.engine.quantities import number_text
 from doctor.engine.result import Outcome, Report, Severity
@@ -126,9 +127,7 @@ def _notes(outcome: Outcome, fleet: Fleet) -> Iterator[tuple[str, Sequence[str]]
     for waived in outcome.waived:
         waiver = clean(phrase("{reason} (until {date})", reason=waived.reason, date=waived.until), MAX_NOTE_CHARS)
         yield phrase("waived: {text}", text=waiver), waived.finding.hosts or ("",)
-    reasons: dict[str, list[str]] = {}
-    for host, reason in outcome.unknown.items():
-        reasons.setdefault(translated(reason.text, MAX_NOTE_CHARS), []).append(host)
+    reasons = lists_by_key((translated(reason.text, MAX_NOTE_CHARS), host) for host, reason in outcome.unknown.items())
     for host, why in outcome.skipped.items():
         reasons.setdefault(translated(why, MAX_NOTE_CHARS), []).append(host)
     for host, trace in outcome.crashed.items():

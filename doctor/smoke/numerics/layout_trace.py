@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import majority_split
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.smoke.further_stages import LearnedParameters
 from doctor.facts.smoke.training import LayoutBegun, LayoutEnded, ShardedStep, SmokeTraining, TrainingStep
 from doctor.smoke.model import Layout, SmokePlan
@@ -66,9 +67,7 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
         errors = field_values(events, group, error)
         near = len(errors) == len(group) and max(errors.values()) <= tolerance
         paths: Mapping[int, object] = self.gradient_makers[near] if bits == "replicated" else self.code_paths
-        by_path: dict[object, list[int]] = {}
-        for rank in group:
-            by_path.setdefault(paths.get(rank, ""), []).append(rank)
+        by_path = lists_by_key((paths.get(rank, ""), rank) for rank in group)
         for ranks in by_path.values():
             if parts := majority_split(field_values(events, ranks, bits), hosts=self.hosts):
                 apart = errors_split(field_values(events, ranks, error), tolerance) if parts.tie else None

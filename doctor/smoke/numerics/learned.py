@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from doctor.analysis.values.splits import majority_split
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.smoke.further_stages import LearnedParameters, SmokeLearning
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.collective_values import senders_to
@@ -56,9 +57,7 @@ def wrong_learners(
         everyone = tuple(event.rank for event in events)
         yield LearnedWrong(altered, altered if len(altered) > 1 else everyone, None, "messages")
         return
-    groups: dict[tuple[int, int], list[LearnedParameters]] = {}
-    for event in events:
-        groups.setdefault((event.pp, event.tp), []).append(event)
+    groups = lists_by_key(((event.pp, event.tp), event) for event in events)
     apart = [group for group in groups.values() if len(_bits(group)) > len({event.code_path for event in group})]
     yield from (_differing(group, hosts, backend) for group in apart)
     errors = {rank: error for group in groups.values() for rank, error in _errors(group).items()}
@@ -160,9 +159,7 @@ Reason = Literal["", "nothing", "place", "rose"]
 
 def mean_losses(rank_losses: Iterable[tuple[int, float | None]]) -> list[float | None]:
     """The mean loss of each step over all ranks that reported one; None where one of them was not finite."""
-    steps: dict[int, list[float | None]] = {}
-    for step, loss in rank_losses:
-        steps.setdefault(step, []).append(loss)
+    steps = lists_by_key((step, loss) for step, loss in rank_losses)
     means: list[float | None] = []
     for _, losses in sorted(steps.items()):
         finite_losses = [loss for loss in losses if loss is not None]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.smoke.model import OWN_CHOICE, EnvironmentTrial, Failure, SmokeResult, SmokeRun
@@ -209,9 +210,7 @@ def _the_wrong_one(settings: list[_Setting], trials: _Trials) -> list[_Setting]:
 
 def _texts(settings: Sequence[_Setting]) -> dict[str, str]:
     """By variable: its value, or its values with the number of hosts that have each."""
-    values: dict[str, list[_Setting]] = {}
-    for setting in settings:
-        values.setdefault(setting.name, []).append(setting)
+    values = lists_by_key((setting.name, setting) for setting in settings)
     texts = {}
     for name, some in values.items():
         value_texts = [strip_control_chars(setting.value, 100) for setting in some[:MAX_VALUES]]

@@ -10,11 +10,11 @@ from doctor.engine.evaluate import FactCache
 from doctor.facts.smoke.collectives import SmokeCollectives
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.facts.smoke.further_stages import SmokePairs
-from doctor.smoke.model import SmokeResult
+from doctor.smoke.model import SmokeResult, SpeedKey
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.results.figures import collective_speeds, pair_speeds, rank_environments
 from doctor.smoke.run.environment_trial import CannotRepeat
-from doctor.smoke.speed.baseline import SpeedKey, compare, run_speeds
+from doctor.smoke.speed.baseline import compare, run_speeds
 
 STAGES = ("start", "rendezvous", "collectives", "pairs", "teardown")
 BUDGET = 60.0

@@ -16,7 +16,7 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.smoke_summary import CollectiveSpeed, PairSpeed, RankEnvironment, SmokeSummary
 from doctor.engine.texts import filled, joined
-from doctor.smoke.model import Baseline, SpeedHistory
+from doctor.smoke.model import Baseline, SpeedHistory, SpeedKey
 
 SITE, SITE_FILE = "site", "baseline.json"
 """What stands for the file in the state folder, and its name there."""
@@ -29,27 +29,6 @@ MOST_BYTES, MOST_RATE = 1 << 50, 1e18
 MOST_RUNS, MOST_SERIES, LONGEST_NAME = 50, 2000, 120
 EXCHANGE = "exchange"
 """Of two ranks, each way: it does not depend on how many hosts there are."""
-
-
-class SpeedKey(NamedTuple):
-    """What a speed is of; those with another key do not compare."""
-
-    product: str
-    backend: str
-    torch: str
-    op: str
-    bytes: int
-    ranks: int
-    hosts: int
-
-    @property
-    def kind(self) -> tuple[str, str, str]:
-        return self[:3]
-
-    @property
-    def size_text(self) -> str:
-        """Such as ``all_reduce 1048576 8 2``: operation, bytes, ranks, hosts."""
-        return " ".join(map(str, self[3:]))
 
 
 class SlowSpeed(NamedTuple):
@@ -156,9 +135,7 @@ def _clean_name(text: str) -> str:
 
 
 def _key(history: SpeedHistory) -> SpeedKey:
-    return SpeedKey(
-        history.product, history.backend, history.torch, history.op, history.bytes, history.ranks, history.hosts
-    )
+    return SpeedKey(*msgspec.structs.astuple(history)[:-1])
 
 
 def _baseline(series: Mapping[SpeedKey, Sequence[float]]) -> Baseline:
@@ -166,7 +143,8 @@ def _baseline(series: Mapping[SpeedKey, Sequence[float]]) -> Baseline:
     if len(series) > MOST_SERIES:
         raise ValueError(filled("it would have {0} kinds of speeds; expected at most {1}", len(series), MOST_SERIES))
     rows = sorted(series.items())
-    return Baseline(tuple(SpeedHistory(*key, values=tuple(values[-MOST_RUNS:])) for key, values in rows))
+    fields = [(msgspec.structs.asdict(key), tuple(values[-MOST_RUNS:])) for key, values in rows]
+    return Baseline(tuple(SpeedHistory(**of_key, values=values) for of_key, values in fields))
 
 
 def site_file(environ: Mapping[str, str]) -> Path:

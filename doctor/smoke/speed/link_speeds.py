@@ -29,6 +29,7 @@ from itertools import zip_longest
 from statistics import fmean, median, pstdev
 
 from doctor.analysis.outliers.pairs import MIN_NOISE, Path, PathJudge, PathOutlier, PathTime
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.smoke.further_stages import PairTimes
 
 MIN_SECONDS, MAX_SECONDS = 1e-9, 1e6
@@ -135,10 +136,7 @@ def fastest_rate(exchanges: Iterable[PairTimes]) -> float:
     >>> fastest_rate([PairTimes(0, 1, 0, 1 << 20, (2.0, 2.0)), PairTimes(1, 0, 0, 1 << 20, (0.01, 0.01))]) / 2**20
     0.5
     """
-    by_size: dict[int, list[PairTimes]] = {}
-    for exchange in exchanges:
-        if exchange.bytes >= LEAST_BYTES:
-            by_size.setdefault(exchange.bytes, []).append(exchange)
+    by_size = lists_by_key((exchange.bytes, exchange) for exchange in exchanges if exchange.bytes >= LEAST_BYTES)
     rates = (size / math.exp(min(logs)) for size, events in by_size.items() for logs in exchange_logs(events).values())
     return max(rates, default=0.0)
 

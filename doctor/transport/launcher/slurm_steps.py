@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.bounded_run import run_bounded
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
@@ -70,9 +71,7 @@ class Slurm(Launcher):
 
     def groups(self, hosts: Sequence[str]) -> list[tuple[str, ...]]:
         """See `doctor.transport.launcher.launcher.Launcher.groups`: one step takes all hosts of a component."""
-        by_component: dict[int | None, list[str]] = {}
-        for host in hosts:
-            by_component.setdefault(self._components.get(host), []).append(host)
+        by_component = lists_by_key((self._components.get(host), host) for host in hosts)
         return [tuple(group) for group in by_component.values()]
 
     def argv(self, hosts: Sequence[str], patience: float) -> list[str]:

@@ -14,6 +14,7 @@ import msgspec
 
 from doctor.analysis.majority import split
 from doctor.engine.addresses import means_own_host
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
@@ -377,9 +378,7 @@ def _moves(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> bool
 def _absent_ranks(views: Sequence[SeenRank], world: int, reports: Mapping[str, HostReport]) -> dict[int, str]:
     """Ranks without a process, by number, and the host that had them; only where it is certain that they were there."""
     absent: dict[int, str] = {}
-    by_host: dict[str, list[ProcessReport]] = {}
-    for view in views:
-        by_host.setdefault(view.host, []).append(view.report)
+    by_host = lists_by_key((view.host, view.report) for view in views)
     for host, ranks in by_host.items():
         numbers = {rank.rank for rank in ranks if rank.rank is not None}
         if len(numbers) < len(ranks) or (world and max(numbers) >= world):

@@ -9,6 +9,7 @@ import msgspec
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import first_makers, format_ranges, majority_split, split_by_name
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect, describe
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors
 from doctor.watch.data.records import (
@@ -201,9 +202,7 @@ def _still_in_part(moving: Mapping[int, Sequence[RecordValues]], count: int) -> 
         )
         for name in always:
             holders.setdefault(name, []).append(rank)
-    by_ranks: dict[tuple[int, ...], list[str]] = {}
-    for name, ranks in holders.items():
-        by_ranks.setdefault(tuple(sorted(ranks)), []).append(name)
+    by_ranks = lists_by_key((tuple(sorted(ranks)), name) for name, ranks in holders.items())
     for culprits, names in sorted(by_ranks.items()):
         held = {name for rank in culprits for entry in moving[rank] for name in text_list(entry.get("unheld"))}
         cause = "no optimizer holds them" if held.issuperset(names) else "their gradients are not zero"

@@ -89,7 +89,6 @@ def load_libraries(orders: Orders, events: EventWriter) -> None:
         torch=torch.__version__,
         numpy=numpy.__version__ if numpy else None,
         python=".".join(map(str, sys.version_info[:3])),
-        backend_ok=available,
         variables=job_variables(os.environ),
         text="" if available else filled("this torch was built without {0}", backend),
     )

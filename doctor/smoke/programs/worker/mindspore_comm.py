@@ -41,8 +41,6 @@ def load_mindspore(orders: Orders, events: EventWriter) -> None:
         torch=f"MindSpore {mindspore.__version__}",
         numpy=np.__version__,
         python=".".join(map(str, sys.version_info[:3])),
-        backend_ok=True,
-        text="",
     )
 
 

@@ -650,6 +650,12 @@ def test_states_of_what_the_program_reads(tmp_path: Path) -> None:
     assert answer["files"] == {f"{tmp_path}/{name}": state for name, state in results.items()}
 
 
+def test_a_folder_for_results_that_is_there_and_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's answer for a read-only file system, also to root."""
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK | os.X_OK)
+    assert find_program({"results": [str(tmp_path)]})["files"] == {str(tmp_path): "closed"}
+
+
 @pytest.mark.parametrize(
     ("state", "lacking", "message", "is_warning"),
     [

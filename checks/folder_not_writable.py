@@ -5,19 +5,30 @@ from collections.abc import Collection, Iterable, Iterator
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.container import JobContainer
 from doctor.facts.disk import DiskSpace, FileSystem
+from doctor.facts.gpu import GpuCards
+from doctor.facts.job_paths import JobProgram
+from doctor.facts.memory import accelerator_count, host_rank_count, needs_shm
+from doctor.facts.npu import NpuInventory
+from doctor.job import LaunchConfig
 
 NEEDED = ("/tmp", "/dev/shm")
-"""Without them torchrun's agent and loader workers do not start."""
+"""Without /tmp torchrun's agent does not start, without /dev/shm loader workers and NCCL do not."""
 
 
 @check(severity=ERROR, area="memory")
-def folder_not_writable(disks: PerHost[DiskSpace], views: PerHost[JobContainer] | None) -> Iterator[Finding]:
+def folder_not_writable(
+    disks: PerHost[DiskSpace],
+    views: PerHost[JobContainer] | None,
+    npus: PerHost[NpuInventory] | None,
+    gpus: PerHost[GpuCards] | None,
+    programs: PerHost[JobProgram] | None,
+    launch: LaunchConfig,
+) -> Iterator[Finding]:
     """The folders that a job writes to exist and are writable.
 
     ## Why it matters
-    A job that cannot write its logs, temporary files or checkpoints stops. Where /tmp or /dev/shm
-    cannot be written, torchrun, data loader workers and the shared memory of the communication libraries fail at their
-    start.
+    A job that cannot write its logs, temporary files or checkpoints stops. Where /tmp cannot be written, torchrun fails
+    at its start, and where /dev/shm cannot, data loader workers and the communication libraries of devices do.
 
     ## What to do
     On {host}: {remedy}
@@ -27,7 +38,8 @@ def folder_not_writable(disks: PerHost[DiskSpace], views: PerHost[JobContainer] 
     root always is but on a read-only file system. Within a job, its own TMPDIR, HOME and working folder are checked as
     well on every host. A folder other than /tmp and /dev/shm is an error where most hosts can write to it, and else a
     warning: a job of Gloo whose home, working folder and TMPDIR are read-only by design runs (measured with torchrun
-    and loader workers), and only the job knows where its checkpoints go. A read-only /var/log is a warning. In a
+    and loader workers), and only the job knows where its checkpoints go; launch-program-missing judges the folders that
+    the launch line names. /dev/shm is an error as in shm-too-small. A read-only /var/log is a warning. In a
     container, whose image may be read-only by design, each such folder is one. So is a TMPDIR that does not exist:
     Python takes /tmp instead (https://docs.python.org/3/library/tempfile.html#tempfile.gettempdir), while mktemp(1)
     fails.
@@ -35,9 +47,12 @@ def folder_not_writable(disks: PerHost[DiskSpace], views: PerHost[JobContainer] 
     refusing = Counter(path for own in disks.values() for path in set(_refused(*own.file_systems)))
     written_by_most = {path for path, hosts in refusing.items() if hosts * 2 < len(disks)}
     for host, own in disks.items():
-        view = views.get(host) if views else None
+        view, program = (views or {}).get(host), (programs or {}).get(host)
+        devices = accelerator_count((npus or {}).get(host), (gpus or {}).get(host))
+        is_used = needs_shm(0, host_rank_count(launch, devices), devices, program, launch)
+        needed = {*NEEDED, *written_by_most} - ({"/dev/shm"} if not is_used else set())
         for disk in own.file_systems:
-            for finding in _on_disk(disk, bool(view and view.engine), written_by_most):
+            for finding in _on_disk(disk, bool(view and view.engine), needed - {"/var/log"}):
                 yield finding.with_host(host)
 
 
@@ -47,8 +62,8 @@ def _refused(*disks: FileSystem) -> Iterable[str]:
         yield from dict.fromkeys((*((disk.job_folder,) if disk.read_only and disk.job_folder else ()), *disk.refused))
 
 
-def _on_disk(disk: FileSystem, in_container: bool, written_by_most: Collection[str]) -> Iterator[Finding]:
-    """``written_by_most``: folders that most hosts can write to."""
+def _on_disk(disk: FileSystem, in_container: bool, needed: Collection[str]) -> Iterator[Finding]:
+    """``needed``: folders without which the job is known to fail, or that most hosts can write to."""
     if disk.missing_folder:
         yield Finding(
             "{path}, the job's TMPDIR, is no folder; expected this folder on every host",
@@ -85,5 +100,4 @@ def _on_disk(disk: FileSystem, in_container: bool, written_by_most: Collection[s
             )
             if path in NEEDED:
                 remedy = filled("`chmod 1777 {0}`, as it is for all users.", path)
-        by_design = path == "/var/log" or path not in {*NEEDED, *written_by_most}
-        yield Finding(template, path=path, remedy=remedy).as_warning(in_container or by_design)
+        yield Finding(template, path=path, remedy=remedy).as_warning(in_container or path not in needed)

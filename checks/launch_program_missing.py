@@ -132,16 +132,20 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
             if is_shared and 2 * len(missing) > len(states) and not is_everywhere:
                 continue
             module = path.split(" ")[-1] if path.startswith(_MODULES) else None
+            case = _case(path, lacking, holder, module)
+            texts = {"Definition": "the module {searched} has no {name}, which the program imports"}
             yield Finding(
-                "{path}: Python does not find it" if module else "{path} is {observed}",
+                texts.get(case, "{path}: Python does not find it") if module else "{path} is {observed}",
                 hosts=missing,
                 path=path,
                 observed=observed,
                 expected=_expected(path, lacking, is_program),
                 holder=holder,
                 module=module.partition(".")[0] if module and path.startswith("import ") else module,
+                searched=module.rpartition(".")[0] if module else None,
+                name=module.rpartition(".")[2] if module else None,
                 folder=posixpath.dirname(programs[missing[0]].path) or ".",
-                case=_case(path, lacking, holder, module),
+                case=case,
             ).as_warning(
                 (2 * len(missing) == len(states) or (is_everywhere and lacking != "closed"))
                 if is_shared

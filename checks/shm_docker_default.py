@@ -1,11 +1,21 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, bytes_text, check
-from doctor.facts.memory import SharedMemory
+from doctor.facts.gpu import GpuCards
+from doctor.facts.job_paths import JobProgram
+from doctor.facts.memory import SharedMemory, accelerator_count, host_rank_count, needs_shm
+from doctor.facts.npu import NpuInventory
+from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="memory")
-def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
+def shm_docker_default(
+    shm: SharedMemory,
+    npus: NpuInventory | None,
+    gpus: GpuCards | None,
+    program: JobProgram | None,
+    launch: LaunchConfig,
+) -> Iterator[Finding]:
     """/dev/shm is larger than the 64 MiB that a container gets by default.
 
     ## Why it matters
@@ -28,13 +38,15 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
     ## Source
     Docker documentation, `docker run --shm-size` (default 64 MB); containerd and the kubelet have the same, podman has
     64000 KiB (measured with podman 4.3).
-    NCCL and PyTorch issues on containers with 64 MB name these errors.
+    NCCL and PyTorch issues on containers with 64 MB name these errors. It is a warning where neither the loader workers
+    of the launch line's program nor the segments of its ranks are known to need more.
     """
     if not shm.there:
         raise Skip("there is no /dev/shm")
     if shm.is_container_default:
+        devices = accelerator_count(npus, gpus)
         yield Finding(
             "/dev/shm holds {observed}, the default of a container; expected {expected}",
             observed=bytes_text(shm.size),
             expected="more than 64 MiB",
-        )
+        ).as_warning(not needs_shm(shm.size, host_rank_count(launch, devices), devices, program, launch))

@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, bytes_text, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import SharedMemory, accelerator_count, host_rank_count, required_shm
+from doctor.facts.job_paths import JobProgram
+from doctor.facts.memory import SharedMemory, accelerator_count, host_rank_count, needs_shm, required_shm
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -11,7 +12,11 @@ MIN_FREE_SHARE = 0.1
 
 @check(severity=ERROR, area="memory")
 def shm_full(
-    shm: SharedMemory, npus: NpuInventory | None, gpus: GpuCards | None, launch: LaunchConfig
+    shm: SharedMemory,
+    npus: NpuInventory | None,
+    gpus: GpuCards | None,
+    program: JobProgram | None,
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """At least a tenth of /dev/shm is free, or as much as the job needs.
 
@@ -25,15 +30,18 @@ def shm_full(
     rm -f "$file"; done` removes them. The check shm-stale-segments names what dead jobs left behind.
 
     ## Source
-    tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for.
+    tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for. It is an
+    error where that check calls as little an error, and else a warning.
     """
     if not shm.there:
         raise Skip("there is no /dev/shm")
-    required = required_shm(host_rank_count(launch, accelerator_count(npus, gpus)))
+    devices = accelerator_count(npus, gpus)
+    ranks = host_rank_count(launch, devices)
+    required = required_shm(ranks)
     if shm.limited and shm.free < MIN_FREE_SHARE * shm.size and shm.free < required:
         yield Finding(
             "{observed} of {size} are free in /dev/shm; expected at least {expected}",
             observed=bytes_text(shm.free),
             size=bytes_text(shm.size),
             expected=bytes_text(min(required, int(MIN_FREE_SHARE * shm.size))),
-        )
+        ).as_warning(not needs_shm(shm.free, ranks, devices, program, launch))

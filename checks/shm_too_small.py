@@ -2,14 +2,26 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, bytes_text, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import CONTAINER_DEFAULT_SHM, SharedMemory, accelerator_count, host_rank_count, required_shm
+from doctor.facts.job_paths import JobProgram
+from doctor.facts.memory import (
+    CONTAINER_DEFAULT_SHM,
+    SharedMemory,
+    accelerator_count,
+    host_rank_count,
+    needs_shm,
+    required_shm,
+)
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="memory")
 def shm_too_small(
-    shm: SharedMemory, npus: NpuInventory | None, gpus: GpuCards | None, launch: LaunchConfig
+    shm: SharedMemory,
+    npus: NpuInventory | None,
+    gpus: GpuCards | None,
+    program: JobProgram | None,
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """/dev/shm has room for the shared memory of all ranks on the host.
 
@@ -28,14 +40,17 @@ def shm_too_small(
     ## Source
     No vendor names a minimum. Required are 1 GiB, the smallest value in Huawei's published container examples
     (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of 32 MiB
-    each. It is a warning above 64 MiB, and an error below: 4 loader workers with batches of 32 MiB end at 64 MiB
-    (measured with PyTorch 2.13). Without the folder each loader worker ends with "No such file or directory", which is
-    an error (measured alike; shm_open(3) and sem_overview(7) name the folder). shm-docker-default reports the default
-    of a container.
+    each. Above 64 MiB it is a warning. Below, and without the folder, it is an error where the program of the launch
+    line has loader workers, of which 4 with batches of 32 MiB end at 64 MiB, and each without the folder ("No such file
+    or directory"; shm_open(3) and sem_overview(7) name it); or where devices share the host and 9.2 MiB a rank do not
+    fit. Where neither is known, it is a warning: a job of Gloo without loader workers runs with 4 KiB, and without
+    the folder (all measured with PyTorch 2.13). shm-docker-default reports the default of a container.
     """
+    devices = accelerator_count(npus, gpus)
+    ranks = host_rank_count(launch, devices)
+    is_optional = not needs_shm(shm.size, ranks, devices, program, launch)
     if not shm.there:
-        yield Finding("there is no /dev/shm", case="Missing")
-    ranks = host_rank_count(launch, accelerator_count(npus, gpus))
+        yield Finding("there is no /dev/shm", case="Missing").as_warning(is_optional)
     required = required_shm(ranks)
     if shm.size < required and shm.limited and not shm.is_container_default:
         yield Finding(
@@ -44,4 +59,4 @@ def shm_too_small(
             expected=bytes_text(required),
             ranks=ranks,
             case="Too small",
-        ).as_warning(shm.size > max(CONTAINER_DEFAULT_SHM))
+        ).as_warning(is_optional or shm.size > max(CONTAINER_DEFAULT_SHM))

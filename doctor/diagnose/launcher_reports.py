@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,6 +19,7 @@ from doctor.engine.texts import filled
 
 Catalog = Mapping[str, Signature]
 MSRUN_ROW = "ms-msrun-worker-exit"
+_AGENT_LABEL = re.compile(r"\s{0,8}\d{1,6}: (?!\[rank)")
 
 
 def split(events: list[Event], catalog: Catalog, restarted: bool) -> tuple[list[Event], list[Event]]:
@@ -28,7 +30,14 @@ def split(events: list[Event], catalog: Catalog, restarted: bool) -> tuple[list[
     lines = {event.line for event in about_others}
     of_agent = [event for event in newest if catalog[event.signature].about_others_if and event.line in lines]
     about_others += [event for event in of_agent if event not in about_others]
-    return [event for event in newest if event not in about_others], about_others
+    agents = {event.rank for event in about_others if event.signature in (TORCHRUN_ROW, TORCHRUN_HEADING)}
+    newest = [event for event in newest if event not in about_others]
+    return [_of_any_worker(event) if event.rank in agents else event for event in newest], about_others
+
+
+def _of_any_worker(event: Event) -> Event:
+    """srun's label before the lines of torchrun and its workers is that of a node's agent, and no rank."""
+    return msgspec.structs.replace(event, rank=None) if _AGENT_LABEL.match(event.text) else event
 
 
 def _is_about_others(event: Event, signature: Signature) -> bool:

@@ -93,7 +93,9 @@ def state_of_names(node):
         return {}
     own = {name: node.module + "." + name for name in names}
     return {path: "there" if name in has or find(path) else "missing" for name, path in own.items()}
-calls, loaded = {}, []
+calls, loaded, workers, defaults = {}, [], [], {}
+def constant(node):
+    return getattr(node, "value", getattr(node, "n", getattr(node, "s", None)))
 def note_calls(node, inside, needs):
     if isinstance(node, ast.FunctionDef):
         returns = [part for top in node.body if isinstance(top, ast.If) for part in ast.walk(top)]
@@ -101,6 +103,12 @@ def note_calls(node, inside, needs):
     if isinstance(node, ast.Call):
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         calls.setdefault(name, []).append(needs)
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        if name == "DataLoader":
+            workers.extend(node.args[5:6] or [given[key] for key in ("num_workers",) if key in given])
+        if name == "add_argument" and node.args:
+            option = str(constant(node.args[-1])).lstrip("-").replace("-", "_")
+            defaults[option] = constant(given.get("default", node))
         parts = [getattr(part, "attr", "") for value in node.args[:1] for part in ast.walk(value)]
         loaded.extend((inside, part, needs) for part in parts if part and name in ("load", "load_file"))
     test, branch = getattr(node, "test", None), needs
@@ -175,6 +183,10 @@ except Exception:
     pass
 for path in files[not name:] if states and files[0] else ():
     print("beside", os.path.relpath(path, folder))
+for value in workers:
+    option = getattr(value, "attr", "")
+    number = defaults.get(option) if option else constant(value)
+    print("workers", option + "=" + (str(number) if isinstance(number, int) else "?"))
 for inside, part, needs in loaded:
     callers = calls.get(inside, [set()] if not inside else [{"?"}]) + calls.get("", [])
     if all(found <= {part} for found in [needs] + callers):
@@ -188,7 +200,8 @@ What it cannot follow is taken for there. Where other statements, or modules bes
 they may change where Python looks: what is not found then is elsewhere, and what is found is not ``firm``. ``needs``:
 modules of the launcher. A file that Python takes for a module of its own, which torch imports first, is shadowed,
 unless it has half of its names. loads: attributes, as of ``args``, whose file each rank loads: around the call, and
-around those of its function, stands no ``try`` and no test but that it is given.
+around those of its function, stands no ``try`` and no test but that it is given. workers: how many a DataLoader has,
+behind the attribute that has the number, as of ``args``: ``num_workers=4`` by default, ``=4``; ``=?`` is not known.
 """
 _MOST_IMPORTS = 200
 
@@ -253,9 +266,7 @@ def _state_of_output(path: str) -> str:
 
 
 def _state_of_results(path: str) -> str:
-    """Whether a file of this name can be written, or a folder made; of one that is there, `DiskSpace` tells."""
-    if os.path.isdir(path):
-        return "there"
+    """Whether a file of this name can be written, or a folder made or written to."""
     is_file = os.path.isfile(path) and "." in os.path.basename(path)
     state = _state_of_output(os.path.dirname(path) if is_file else path)
     return "closed" if state == "blocked" else state
@@ -388,9 +399,10 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
         del files[name]
         own = os.path.join(os.path.dirname(path) or arguments["module"][2], name)
         texts[own] = _code_checksum(own)
-    loads = [name for name in list(files) if files[name] == "loads" and files.pop(name)]
+    noted = {kind: [name for name in list(files) if files[name] == kind] for kind in ("loads", "workers")}
+    files = {name: state for name, state in files.items() if state not in noted}
     _add_data(arguments, files, texts)
-    answer: dict[str, object] = {"path": path, "state": state, "files": files, "texts": texts, "loads": loads}
+    answer: dict[str, object] = {"path": path, "state": state, "files": files, "texts": texts, **noted}
     if arguments.get("counts_gpus"):
         folders = [folder for folder in ("/dev", "/dev/dri") if os.path.isdir(folder)]
         answer["has_gpus"] = any(name.startswith(_GPU_FILES) for folder in folders for name in os.listdir(folder))
@@ -399,6 +411,11 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
 
 OF_DATA = ("absent", "refused", "special", "empty", "damaged", "closed")
 """States of what the program reads or writes to, which may matter to one rank alone."""
+
+
+def _values_of(line: str, options: list[str]) -> list[str]:
+    names = "|".join(re.escape(name).replace("_", "[-_]") for name in options)
+    return [text.strip("'\"") for text in re.findall(rf"(?<!\S)--(?:{names})[= ](\S{{1,4096}})", line) if names]
 
 
 class JobProgram(Fact, frozen=True):
@@ -424,14 +441,24 @@ class JobProgram(Fact, frozen=True):
     reads."""
     loads: list[str] = []
     """Options whose file each rank loads: ``resume`` of ``torch.load(args.resume)``."""
+    workers: list[str] = []
+    """Of each DataLoader the option and its default: ``num_workers=4``, or ``=4``; ``=?``: it is not known."""
     has_gpus: bool | None = None
     """Of a launch line that starts a rank for each GPU; None: another one."""
 
     def each_rank_loads(self, path: str, line: str) -> bool:
         """Whether the program loads a file on each rank that an option of its launch line names."""
-        options = (re.escape(name).replace("_", "[-_]") for name in self.loads)
-        named = re.search(rf"(?<!\S)--(?:{'|'.join(options)})[= ](?:\./)?(\S{{1,4096}})", line) if self.loads else None
-        return named is not None and path.endswith(named[1].strip("'\""))
+        return any(path.endswith(value.removeprefix("./")) for value in _values_of(line, self.loads))
+
+    def loader_workers(self, line: str) -> bool | None:
+        """Whether a DataLoader of the program has workers, as its launch line asks; None: that is not known.
+
+        >>> JobProgram("t.py", "there", workers=["workers=0"]).loader_workers("torchrun t.py --workers 4")
+        True
+        """
+        pairs = [text.split("=", 1) for text in self.workers]
+        numbers = [(_values_of(line, [name]) if name else [])[-1:] or [default] for name, default in pairs]
+        return any(number.strip("0").isdecimal() for (number,) in numbers) or None
 
     @property
     def states(self) -> dict[str, str]:

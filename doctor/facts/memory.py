@@ -19,12 +19,15 @@ from doctor.engine.quantities import GIB, KIB, MIB
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import beginning, filled
 from doctor.facts.gpu import GpuCards
+from doctor.facts.job_paths import JobProgram
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
 CONTAINER_DEFAULT_SHM = (64 * MIB, 64_000 * KIB)
 """Of Docker, containerd and the kubelet; of podman, which counts in thousands."""
 SHM_PER_RANK = 128 * MIB
+SHM_OF_NCCL = 9.2 * MIB
+"""Of each rank beside others on one host, measured."""
 MIN_SHM = GIB
 
 
@@ -50,6 +53,17 @@ def host_rank_count(launch: LaunchConfig, devices: int) -> int:
 def required_shm(ranks: int) -> int:
     """Bytes of /dev/shm for so many ranks on one host: 128 MiB a rank, and never less than 1 GiB."""
     return max(MIN_SHM, SHM_PER_RANK * ranks)
+
+
+def needs_shm(room: int, ranks: int, devices: int, program: JobProgram | None, launch: LaunchConfig) -> bool:
+    """Whether the job is known to fail with ``room`` bytes of /dev/shm: its data loaders have workers, or NCCL's
+    segments do not fit. A job of Gloo without workers runs with 4 KiB, and without the folder (measured).
+
+    >>> needs_shm(64 * MIB, 8, 8, None, LaunchConfig()), needs_shm(64 * MIB, 8, 0, None, LaunchConfig())
+    (True, False)
+    """
+    has_workers = program is not None and program.loader_workers(launch.launch_line)
+    return bool(has_workers) or (devices > 0 and ranks > 1 and ranks * SHM_OF_NCCL > room)
 
 
 def measure_shm(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]

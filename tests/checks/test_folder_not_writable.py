@@ -1,7 +1,10 @@
 import pytest
 
+from doctor.engine.fact import Fact
 from doctor.engine.quantities import GIB
 from doctor.facts.disk import DiskSpace, FileSystem
+from doctor.facts.gpu import GpuCards
+from doctor.facts.job_paths import JobProgram
 from tests.checks.containers import container
 from tests.checks.run_check import messages, run_check
 
@@ -30,7 +33,7 @@ def test_a_folder_that_most_other_hosts_can_write_to() -> None:
 
 @pytest.mark.parametrize(
     ("path", "folder", "severity"),
-    [("/tmp", "/tmp", "error"), ("/dev/shm", "/dev/shm", "error"), ("/home", "/home/me", "warning"),
+    [("/tmp", "/tmp", "error"), ("/dev/shm", "/dev/shm", "warning"), ("/home", "/home/me", "warning"),
      ("/", "/tmp", "error"), ("/", "/root", "warning"), ("/var/log", "/var/log", "warning")],
 )  # fmt: skip
 def test_a_folder_that_cannot_be_written(path: str, folder: str, severity: str) -> None:
@@ -41,6 +44,16 @@ def test_a_folder_that_cannot_be_written(path: str, folder: str, severity: str) 
     assert outcome.found_severity.value == severity
     within = run_check("folder-not-writable", {"a": [DiskSpace(file_systems=(room,)), container()]})
     assert within.found_severity.value == "warning"
+
+
+@pytest.mark.parametrize(
+    "user", [JobProgram("t.py", "there", workers=["=2"]), GpuCards(pci=2, driver="", tool=False)], ids=str
+)
+def test_shared_memory_that_the_job_uses_and_cannot_write_to(user: Fact) -> None:
+    """Loader workers, or NCCL between devices."""
+    disks = DiskSpace(file_systems=(FileSystem("/dev/shm", GIB, 0, 0, 0, True, refused=("/dev/shm",)),))
+    outcome = run_check("folder-not-writable", {"a": [disks, user], "b": [disks]})
+    assert [(finding.hosts, finding.is_warning) for finding in outcome.findings] == [(("a",), False), (("b",), True)]
 
 
 def test_a_folder_that_belongs_to_others() -> None:

@@ -650,6 +650,12 @@ def test_states_of_what_the_program_reads(tmp_path: Path) -> None:
     assert answer["files"] == {f"{tmp_path}/{name}": state for name, state in results.items()}
 
 
+def test_a_folder_for_results_that_is_there_and_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's answer for a read-only file system, also to root."""
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK | os.X_OK)
+    assert find_program({"results": [str(tmp_path)]})["files"] == {str(tmp_path): "closed"}
+
+
 @pytest.mark.parametrize(
     ("state", "lacking", "message", "is_warning"),
     [
@@ -706,7 +712,7 @@ def test_a_name_that_the_module_beside_the_program_lacks(before: str, module: st
     (tmp_path / "model.py").write_text(module)
     answer = find_program({"program": f"{tmp_path}/t.py", "module": ("python3", "", str(tmp_path))})
     assert answer["files"].get("import model.Net", "") == state
-    expected = [("w3", "import model.Net: Python does not find it")] if state == "missing" else []
+    expected = [("w3", "the module model has no Net, which the program imports")] if state == "missing" else []
     hosts = {**fleet(2, JobProgram(f"{tmp_path}/t.py", "there")), "w3": [answered(JobProgram, answer)]}
     assert messages(run_check("launch-program-missing", hosts)) == expected
 
@@ -738,6 +744,30 @@ def test_a_checkpoint_that_each_rank_loads(line: str, text: str, is_loaded: bool
     assert isinstance(program, JobProgram)
     assert program.each_rank_loads("/job/ck.pt", line) == is_loaded
     assert not program.each_rank_loads("/job/other.pt", line)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "has_workers"),
+    [
+        ("DataLoader(rows, 32)", "", None),
+        ("DataLoader(rows, num_workers=4)", "", True),
+        ("data.DataLoader(rows, 32, True, None, None, 2)", "", True),
+        ("DataLoader(rows, num_workers=0)", "", None),
+        ("DataLoader(rows, num_workers=args.loader_workers)", "", True),
+        ("DataLoader(rows, num_workers=args.loader_workers)", "--loader-workers 0", None),
+        ("DataLoader(rows, num_workers=args.many)", "", None),
+        ("DataLoader(rows, num_workers=args.many)", "--many=8", True),
+        ("DataLoader(rows, num_workers=len(x))", "--many=8", None),
+    ],
+)
+def test_the_workers_of_data_loaders(text: str, line: str, has_workers: bool | None, tmp_path: Path) -> None:
+    option = "p.add_argument('-w', '--loader-workers', type=int, default=3)\n"
+    (tmp_path / "t.py").write_text(f"import sys\n{option}{text}\n")
+    program = answered(
+        JobProgram, find_program({"program": f"{tmp_path}/t.py", "module": ("python3", "", str(tmp_path))})
+    )
+    assert isinstance(program, JobProgram)
+    assert program.loader_workers(f"torchrun t.py {line}") == has_workers
 
 
 @pytest.mark.parametrize(("loads", "is_warning"), [(["resume"], False), ([], True)])

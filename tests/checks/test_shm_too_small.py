@@ -3,7 +3,9 @@ import pytest
 from doctor.engine.fact import Fact
 from doctor.engine.quantities import GIB, MIB
 from doctor.facts.gpu import GpuCards
+from doctor.facts.job_paths import JobProgram
 from doctor.facts.memory import SharedMemory
+from doctor.job import LaunchConfig
 from tests.checks.npus import npus
 from tests.checks.run_check import advice, job, messages, run_check, skipped
 from tests.checks.shm import shm
@@ -40,9 +42,28 @@ def test_the_default_of_docker_is_left_to_its_own_check() -> None:
     assert messages(run_check(NAME, {"a": [shm(64 * MIB)]})) == []
 
 
-def test_less_than_the_default_of_a_container_is_an_error() -> None:
-    severities = [run_check(NAME, {"a": [shm(size)]}).found_severity.value for size in (32 * MIB, 65 * MIB, 512 * MIB)]
-    assert severities == ["error", "warning", "warning"]
+@pytest.mark.parametrize(
+    ("facts", "line", "severity"),
+    [
+        ([], "torchrun t.py", "warning"),
+        ([npus(4)], "", "warning"),
+        ([npus(8)], "", "error"),
+        ([npus(8)], "torchrun --nproc-per-node 1 t.py", "warning"),
+        ([JobProgram("t.py", "there", workers=["=2"])], "torchrun t.py", "error"),
+        ([JobProgram("t.py", "there", workers=["=0"])], "torchrun t.py", "warning"),
+        ([JobProgram("t.py", "there", workers=["num_workers=0"])], "torchrun t.py --num-workers=4", "error"),
+        ([JobProgram("t.py", "there", workers=["num_workers=4"])], "torchrun t.py --num_workers 0", "warning"),
+        ([JobProgram("t.py", "there", workers=["=?"])], "torchrun t.py", "warning"),
+    ],
+)
+def test_less_than_the_default_of_a_container_is_an_error_where_the_job_needs_more(
+    facts: list[Fact], line: str, severity: str
+) -> None:
+    """Of 64 MiB and more, and of loader workers that only the program knows, it is a warning."""
+    launch = LaunchConfig(launch_line=line, ranks_per_host=1 if "--nproc" in line else None)
+    for name, room in ((NAME, shm(63 * MIB)), ("shm-docker-default", shm(64 * MIB)), ("shm-full", shm(GIB, 60 * MIB))):
+        assert run_check(name, {"a": [room, *facts]}, launch).found_severity.value == severity
+    assert run_check(NAME, {"a": [shm(65 * MIB), *facts]}, launch).found_severity.value == "warning"
 
 
 def test_the_default_of_podman_is_left_to_the_other_check() -> None:
@@ -50,9 +71,12 @@ def test_the_default_of_podman_is_left_to_the_other_check() -> None:
 
 
 def test_without_the_folder_loader_workers_end() -> None:
-    outcome = run_check(NAME, {"a": [SharedMemory(size=0, free=0, there=False)], "b": [shm(0)]})
+    program = JobProgram("t.py", "there", workers=["=1"])
+    outcome = run_check(NAME, {"a": [SharedMemory(size=0, free=0, there=False), program], "b": [shm(0)]})
     assert messages(outcome) == [("a", "there is no /dev/shm")]
     assert outcome.found_severity.value == "error"
+    lives = run_check(NAME, {"a": [SharedMemory(size=0, free=0, there=False)]})
+    assert lives.found_severity.value == "warning"
     assert "mkdir -m 1777 /dev/shm" in advice(NAME, outcome)
 
 

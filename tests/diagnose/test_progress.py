@@ -210,3 +210,16 @@ def test_a_request_that_a_server_refused_is_no_failure_of_the_server() -> None:
 def test_the_signal_of_a_data_loaders_worker_decides_what_to_do(signal: str, signature: str, action: str) -> None:
     (cause,) = logs(train=f"RuntimeError: DataLoader worker (pid 25902) is killed by signal: {signal}. \n").causes
     assert (cause.signature, SIGNATURES[cause.signature].action) == (signature, action)
+
+
+def test_a_line_that_ray_kept_back_is_no_progress_behind_the_death_of_an_actor() -> None:
+    """Measured with ray 2.60: the driver prints deduplicated lines some seconds late, and ends by the exception."""
+    died = (
+        "(Trainer pid=28803) step 2 rank 1 loss 0.33\n"
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+        "\tclass_name: Trainer\n\tpid: 28803\n\tip: 192.0.2.2\n"
+    )
+    step = "(Trainer pid=28804) step 9 rank 0 loss 0.1{0}\n"
+    (late,) = logs(driver=died + step.format(" [repeated 4x across cluster] (Ray deduplicates logs by default.")).causes
+    (later,) = logs(driver=died + step.format("")).causes
+    assert (late.signature, late.confidence, later.confidence) == ("ray-worker-died", "likely", "possible")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.diagnose.reported import exit_code
 from tests.diagnose.test_rules import CLOSED, TIMED_OUT, logs, named
 
@@ -81,3 +83,35 @@ def test_of_a_job_of_one_node_that_node_failed_and_of_several_none_is_accused() 
     for nodes in ("n[1-2]", "n1,n2", "n[1-", "None assigned"):
         (cause,) = logs(state=NODE_FAIL.format(nodes)).causes
         assert not cause.culprits
+
+
+AGENT = (
+    "torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: {0} (pid: 77{0}) of binary"
+)
+LISTED = """\
+{0}: Root Cause (first observed failure):
+{0}: [0]:
+{0}:   time      : 2026-11-30_07:50:24
+{0}:   host      : n{0}
+{0}:   rank      : {1} (local_rank: {2})
+{0}:   exitcode  : 1 (pid: 77{2})
+"""
+RAISED = (
+    '{0}: Traceback (most recent call last):\n{0}:   File "t.py", line 4, in <module>\n{0}: ValueError: bad shard 17\n'
+)
+
+
+@pytest.mark.parametrize(("node", "rank"), [(0, 1), (1, 3)])
+def test_the_label_of_srun_before_torchrun_is_no_rank(node: int, rank: int) -> None:
+    """`srun --label torchrun`: the label is that of the node's agent; torch's own behind it is a rank."""
+    peer = "[gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:35230"
+    text = f"{1 - node}: [rank{2 - 2 * node}]: RuntimeError: {peer}\n"
+    text += RAISED.format(node) + f"{node}: E1130 07:50:25.820000 6988 " + AGENT.format(1) + "\n"
+    (cause,) = logs(train=text + LISTED.format(node, rank, 1)).causes
+    assert (cause.signature, [culprit.rank for culprit in cause.culprits]) == ("python-exception", [rank])
+
+
+def test_the_label_of_srun_before_a_rank_of_its_own_is_one() -> None:
+    """`srun --label python`: each task is a rank."""
+    (cause,) = logs(train="0: step 1\n" + RAISED.format(1) + "2: step 1\n").causes
+    assert [culprit.rank for culprit in cause.culprits] == [1]

@@ -33,7 +33,7 @@ exec env PYTHONPATH={ROOT} PYTHONDONTWRITEBYTECODE=1 {sys.executable} -m doctor 
 ENDED = re.compile(r"\bJobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY|DEADLINE)\b")
 PATIENCE = 30.0
 T = TypeVar("T")
-FAULT = "shm-docker-default"
+FAULT = "folder-not-writable"
 _OURS = ("DOCTOR_", "SLURM_", "RANK_", "OMPI_")
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
 
@@ -98,10 +98,9 @@ class Site:
             for host in hosts:
                 self.fleet.enter(host, mended)
 
-    def little_shm(self, *hosts: str) -> contextlib.AbstractContextManager[None]:
+    def closed_tmp(self, *hosts: str) -> contextlib.AbstractContextManager[None]:
         """A real fault, `FAULT`, that every look at a host sees."""
-        mount = "mount -o remount,size={} /dev/shm"
-        return self.broken(*hosts, sh=mount.format("64m"), mended=mount.format("4g"))
+        return self.broken(*hosts, sh="mount --bind /tmp /tmp; mount -o remount,bind,ro /tmp", mended="umount /tmp")
 
     @contextlib.contextmanager
     def mute(self, host: str) -> Iterator[None]:

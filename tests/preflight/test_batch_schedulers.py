@@ -63,7 +63,7 @@ def submit(site: Site, name: str) -> Done:
 @pytest.mark.parametrize("name", JOBS)
 def test_a_fault_on_the_second_host_stops_the_job(site: Site, name: str) -> None:
     bad = site.hosts[1]
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         done = submit(site, name)
     assert (done.returncode, trained(done.stdout)) == (10, []), done
     [line] = LINE.findall(done.stdout)
@@ -87,7 +87,7 @@ def test_a_node_file_that_cannot_be_read_is_never_ok(site: Site) -> None:
     [line] = LINE.findall(done.stdout)
     assert "UNKNOWN nodes=1/1 why=hosts-unknown scope=this-host where=pbs:1 " in line
     assert "PBS_NODEFILE=/var/spool/pbs/aux/1: No such file or directory" in done.stderr
-    with site.little_shm(site.hosts[0]):
+    with site.closed_tmp(site.hosts[0]):
         assert site.enter(site.hosts[0], "bash job.sh", environ).returncode == 10
     done = site.enter(site.hosts[0], "doctor preflight --scope local", environ)
     assert (done.returncode, " scope=this-host " in done.stdout) == (0, True), done
@@ -101,7 +101,7 @@ def test_the_default_hostfile_is_that_of_mpirun(site: Site) -> None:
     environ = {**AS_ROOT, "OMPI_MCA_orte_default_hostfile": f"{site.folder}/default-hosts"}
     done = site.enter(first, "mpirun python3 train.py", environ)
     assert trained(done.stdout) == [first, bad], done
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         done = site.enter(first, "doctor preflight", environ)
     [line] = LINE.findall(done.stdout)
     assert f"FAIL nodes=1/2 bad={bad} why={FAULT}:{bad} where=hostfile " in line

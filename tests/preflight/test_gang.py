@@ -118,7 +118,7 @@ def test_a_healthy_gang_ends_with_0_and_one_line(site: Site) -> None:
 
 
 def test_a_fault_of_one_fails_all_and_names_it(site: Site) -> None:
-    with site.little_shm(site.hosts[1]):
+    with site.closed_tmp(site.hosts[1]):
         done = Gang(site).start().end()
     assert codes(done) == {10}, done
     assert all(FAULT in ended.out and site.hosts[1] in ended.out for ended in done.values())
@@ -128,7 +128,7 @@ def test_a_fault_of_one_fails_all_and_names_it(site: Site) -> None:
 def test_the_report_is_the_one_over_ssh(site: Site) -> None:
     over_ssh, by_gang = site.folder / "ssh.json", site.folder / "gang.json"
     nodes = ",".join(site.hosts)
-    with site.little_shm(site.hosts[2]):
+    with site.closed_tmp(site.hosts[2]):
         gang = Gang(site, "--net", "off")
         gang.start(*site.hosts[1:]).start(site.hosts[0], more=["--report", str(by_gang)])
         done = gang.end()
@@ -250,7 +250,7 @@ def test_names_of_an_indexed_job(site: Site) -> None:
         for index, host in enumerate(site.hosts):
             site.fleet.enter(host, f"hostname train-{index}")
             gang.start(host, env={"JOB_COMPLETION_INDEX": str(index)})
-        with site.little_shm(site.hosts[2]):
+        with site.closed_tmp(site.hosts[2]):
             done = gang.end()
     assert codes(done) == {10}, done
     assert all(" nodes=2/3 bad=train-2 " in ended.out for ended in done.values())
@@ -287,7 +287,7 @@ def test_pods_of_which_only_the_first_has_a_name(
     for fault in (None, site.hosts[2]):
         with site.fleet.broken(site.hosts, sh=sh):
             gang = Gang(site, "--gang", size, "--net", "off", *checks)
-            with site.little_shm(fault) if fault else contextlib.nullcontext():
+            with site.closed_tmp(fault) if fault else contextlib.nullcontext():
                 for index, (host, name) in enumerate(zip(site.hosts, names, strict=True)):
                     site.fleet.enter(host, f"hostname {name}; echo {site.fleet.addresses[host]} {name} >>/etc/hosts")
                     gang.start(host, env={**environ, "RANK": str(index)} if environ is ASCEND else environ)

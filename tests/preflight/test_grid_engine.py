@@ -53,7 +53,7 @@ def test_the_hosts_of_the_allocation_alone_count(site: Site, engine: GridEngine)
     assert "OK nodes=2/2" in line_of(printed)
     hosts = re.findall(r"^(\S+) 2 all.q@", printed, re.MULTILINE)
     (other,) = set(site.hosts) - set(hosts)
-    with site.little_shm(other):
+    with site.closed_tmp(other):
         code, printed = engine.submit(text, "-pe", "mpi", "6")
     assert code == 10, printed
     assert f"bad={other}" in line_of(printed) and FAULT in line_of(printed)

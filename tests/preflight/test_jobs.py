@@ -1,6 +1,6 @@
 """The README's job scripts on a real Slurm, as they stand there, with a fault on one host and without.
 
-Four hosts in namespaces of their own, each with a slurmd and an sshd. The fault is real: a /dev/shm of 64 MiB. A job
+Four hosts in namespaces of their own, each with a slurmd and an sshd. The fault is real: a /tmp that is read-only. A job
 waits two minutes after a requeue; that wait alone is cut short.
 """
 
@@ -171,7 +171,7 @@ def test_a_healthy_job_runs(site: Site, submit: Submit) -> None:
 @pytest.mark.every
 def test_a_fault_on_one_host_stops_the_job_and_names_the_host(site: Site, submit: Submit) -> None:
     bad = site.hosts[1]
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         job = submit.run("stop-on-trouble", "--nodes=3")
     assert (job.state, job.code) == ("FAILED", 10), job
     assert trained(job.output) == []
@@ -233,7 +233,7 @@ def test_lint_fails_a_launch_exactly_where_its_ranks_do_not_meet(site: Site, sub
 def test_every_component_of_a_heterogeneous_job_is_checked(site: Site, submit: Submit, transport: str) -> None:
     text = f"#!/bin/bash\ndoctor preflight --transport {transport} --report doctor-$SLURM_JOB_ID.json\n"
     bad = site.hosts[2]
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         job = submit.ended(submit(text, "--nodes=1", ":", "--nodes=2"))
     assert job.code == 10, job
     [line] = job.lines
@@ -267,7 +267,7 @@ def test_a_budget_ends_before_the_job_does(site: Site, submit: Submit) -> None:
 
 def test_a_job_with_spares_goes_on_without_the_bad_host(site: Site, submit: Submit) -> None:
     first, bad, third, _ = site.hosts
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         job = submit.run("spares", "--nodes=4")
     assert (job.state, job.code) == ("COMPLETED", 0), job
     assert trained(job.output) == [first, third]
@@ -276,7 +276,7 @@ def test_a_job_with_spares_goes_on_without_the_bad_host(site: Site, submit: Subm
 
 @pytest.mark.sample
 def test_more_bad_hosts_than_spares_stop_the_job(site: Site, submit: Submit) -> None:
-    with site.little_shm(*site.hosts[1:]):
+    with site.closed_tmp(*site.hosts[1:]):
         job = submit.run("spares", "--nodes=4")
     assert (job.state, job.code, trained(job.output)) == ("FAILED", 10, []), job
 
@@ -287,7 +287,7 @@ def test_more_bad_hosts_than_spares_stop_the_job(site: Site, submit: Submit) -> 
 @pytest.mark.sample
 def test_a_requeued_job_runs_without_the_bad_host_and_those_it_excluded_before(site: Site, submit: Submit) -> None:
     bad, second, third, excluded = site.hosts
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         job = submit.run("requeue", "--nodes=2", f"--exclude={excluded}")
     assert (job.state, job.code) == ("COMPLETED", 0), job
     assert trained(job.output) == [second, third]
@@ -297,7 +297,7 @@ def test_a_requeued_job_runs_without_the_bad_host_and_those_it_excluded_before(s
 
 @pytest.mark.sample
 def test_the_third_requeue_is_the_last(site: Site, submit: Submit) -> None:
-    with site.little_shm(*site.hosts):
+    with site.closed_tmp(*site.hosts):
         job = submit.run("requeue", "--nodes=1")
     assert (job.state, job.code, trained(job.output)) == ("FAILED", 10, []), job
     assert [re.findall(r" bad=(\S+)", line) for line in job.lines] == [[host] for host in site.hosts]
@@ -325,7 +325,7 @@ def test_slurm_carries_the_checks_where_ssh_is_forbidden(site: Site, submit: Sub
     job = submit.run(name, "--nodes=3")
     assert (job.state, trained(job.output)) == ("COMPLETED", list(site.hosts[:3])), job
     bad = site.hosts[2]
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         job = submit.run(name, "--nodes=3")
     assert (job.state, job.code, trained(job.output)) == ("FAILED", 10, []), job
     assert re.search(rf"{FAULT}\b.*\b{bad}\b", job.output), job
@@ -409,7 +409,7 @@ def test_slurms_health_check_drains_a_node_and_brings_it_back(site: Site, in_ser
     bad = site.hosts[2]
     site.put(bad, HEALTHCHECK, script("healthcheck"))
     try:
-        with site.little_shm(bad):
+        with site.closed_tmp(bad):
             site.until(lambda: drained(site, bad) == f"doctor: {FAULT}:{bad}")
         site.until(lambda: not drained(site, bad))
     finally:
@@ -420,7 +420,7 @@ def test_slurms_health_check_drains_a_node_and_brings_it_back(site: Site, in_ser
 def test_the_health_check_leaves_alone_what_an_administrator_drained(site: Site, in_service: None) -> None:
     host = site.hosts[1]
     site.run("scontrol", "update", f"NodeName={host}", "State=DRAIN", "Reason=fan is loud")
-    with site.little_shm(host):
+    with site.closed_tmp(host):
         assert healthcheck(site, host) == 0
     assert drained(site, host) == "fan is loud"
     assert healthcheck(site, host) == 0
@@ -443,7 +443,7 @@ def test_a_prolog_that_finds_a_fault_drains_the_node_and_the_job_waits_for_anoth
     for host in hosts:
         site.put(host, PROLOG, script("prolog"))
     try:
-        with site.little_shm(bad):
+        with site.closed_tmp(bad):
             number = submit("#!/bin/sh\nsrun python3 train.py\n", f"--nodelist={bad},{well}")
             site.until(lambda: drained(site, bad) == "Prolog error")
         site.run("scontrol", "update", f"NodeName={bad}", "State=RESUME")

@@ -72,7 +72,7 @@ def on_two(site: Site, name: str, env: Mapping[str, str]) -> list[Done]:
 @needs_mpirun
 def test_mpirun_gets_the_healthy_hosts(site: Site) -> None:
     first, bad, third = site.hosts
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         done = run(site, first, "mpirun", AS_ROOT)
     assert (done.returncode, trained(done.stdout)) == (0, [first, third]), done
     assert (site.folder / "nodes").read_text() == f"{first} slots=2\n{third} slots=2\n"
@@ -80,7 +80,7 @@ def test_mpirun_gets_the_healthy_hosts(site: Site) -> None:
 
 @needs_mpirun
 def test_mpirun_is_not_started_where_too_few_hosts_are_healthy(site: Site) -> None:
-    with site.little_shm(*site.hosts[1:]):
+    with site.closed_tmp(*site.hosts[1:]):
         done = run(site, site.hosts[0], "mpirun", AS_ROOT)
     assert (done.returncode, trained(done.stdout)) == (10, []), done
 
@@ -99,7 +99,7 @@ def test_ranks_of_mpirun_that_are_all_well_train(site: Site) -> None:
 @needs_mpirun
 def test_one_bad_host_among_mpiruns_ranks_stops_all(site: Site) -> None:
     bad = site.hosts[1]
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         done = run(site, site.hosts[0], "mpirun-ranks", AS_ROOT)
     assert (done.returncode, trained(done.stdout)) == (10, []), done
     assert [line for line in lines(done) if f"bad={bad} why={FAULT}:{bad} " in line]
@@ -119,7 +119,7 @@ def test_torchrun_starts_on_healthy_hosts(site: Site) -> None:
 @needs_torch
 def test_torchrun_is_not_started_on_a_bad_host(site: Site) -> None:
     bad = site.hosts[1]
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         done = run(site, bad, "torchrun", {"NNODES": "2", "NODE_RANK": "1", "NPROC": "2", "MASTER_ADDR": bad})
     assert (done.returncode, trained(done.stdout)) == (10, []), done
 
@@ -156,7 +156,7 @@ if __name__ == "__main__":
 def test_spawned_ranks_end_with_one_verdict(site: Site) -> None:
     bad = site.hosts[1]
     (site.folder / "spawn.py").write_text(SPAWN)
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         done = site.enter(bad, f"{sys.executable} spawn.py")
     assert done.returncode == 1, done
     assert "terminated with exit code 10" in done.stderr
@@ -181,7 +181,7 @@ def test_ranks_of_a_shell_loop_train_or_stop_together(site: Site) -> None:
     (site.folder / "loop.sh").write_text(LOOP)
     done = site.enter(host, "bash loop.sh")
     assert trained(done.stdout) == [host] * 4, done
-    with site.little_shm(host):
+    with site.closed_tmp(host):
         done = site.enter(host, "bash loop.sh")
     assert sorted(re.findall(r"^rank .*$", done.stdout, re.MULTILINE)) == [f"rank {n}: 10" for n in range(4)]
     assert lines(done) and all("doctor preflight: FAIL " in line for line in lines(done))
@@ -206,7 +206,7 @@ def test_the_processes_of_msrun_end_with_one_verdict(site: Site) -> None:
         for env in processes
     )
     (site.folder / "ms.sh").write_text(f"{start}\nwait\n")
-    with site.little_shm(host):
+    with site.closed_tmp(host):
         done = site.enter(host, "bash ms.sh")
     assert re.findall(r"^code=(\d+)$", done.stdout, re.MULTILINE) == ["10"] * 3, done
     assert len({line.partition(" t=")[0] for line in lines(done)}) == 1, done
@@ -218,7 +218,7 @@ def test_msrun_starts_on_healthy_hosts_and_not_on_a_bad_one(site: Site) -> None:
     done = on_two(site, "msrun", env)
     assert [launch.returncode for launch in done] == [0, 0], done
     bad = site.hosts[1]
-    with site.little_shm(bad):
+    with site.closed_tmp(bad):
         done = [run(site, bad, "msrun", {**env, "NNODES": "2", "NODE_RANK": "1", "NPROC": "2", "MASTER_ADDR": bad})]
     assert (done[0].returncode, lines(done[0])[0].split()[2]) == (10, "FAIL"), done
 
@@ -253,7 +253,7 @@ def test_a_container_of_the_readme_lets_the_pod_start_when_all_is_well(
     assert mounted <= {launch["name"] for launch in spec(name)["volumes"]}
     done = site.enter(pod, shlex.join(container["command"]), IN_A_POD)
     assert done.returncode == 0, done
-    with site.little_shm(pod):
+    with site.closed_tmp(pod):
         done = site.enter(pod, shlex.join(container["command"]), IN_A_POD)
     assert (done.returncode, trained(done.stdout)) == (10, []), done
     assert lines(done) == site.fleet.read(pod, LOG).splitlines()

@@ -76,6 +76,8 @@ UNFINISHED, CHILD_FAILED = "traceback-cut", "child-process-failed"
 """The signatures of a log that shows no fault, and ends within a traceback, or with an exception over a process."""
 UNKNOWN = "error-unknown"
 _ABORTED, _NCCL_FAILED, _CANN_CODE = "process-aborted", "nccl-invalid-usage", "cann-error-code"
+_RAY_REPEATED = "x across cluster]"
+"""In a line that ray's driver kept back for some seconds, and prints behind later ones."""
 _BAR = re.compile(r"^.{0,400}(?:it/s|s/it)[^\]]{0,80}\]")
 """A progress bar, behind which a process that ends prints in the same line."""
 _LAST_LINES = 25
@@ -370,7 +372,8 @@ class _Scanner:
             self._begin_attempt()
         stamp = stamp_of_message(text, place.lines, place.at, self.year)
         if signature in self.matcher.progress:
-            if not self.steps.shows((stamp.pid, _number(values, "rank", stamp.rank)), values):
+            process = stamp.pid, _number(values, "rank", stamp.rank)
+            if _RAY_REPEATED in text or not self.steps.shows(process, values):
                 return
         elif signature in self.matcher.outlived:
             self.steps.begin()

@@ -66,3 +66,21 @@ def test_the_rule_that_drops_some_packets_is_named_with_its_command(rule: str, a
     assert hosts == "w5"
     assert (f"; {rule} on w5 drops some" in text) is is_named
     assert (f"As root on w5: `iptables-legacy -t filter -D{rule[2:]}` deletes" in advice(NAME, outcome)) is is_named
+
+
+@pytest.mark.parametrize(("at", "named"), [((2, 6), (2, 6)), ((1, 2, 3, 4, 5, 6), (1, 2, 3, 4))])
+def test_the_rules_of_all_hosts_that_drop_are_named_a_few_of_many(at: tuple[int, ...], named: tuple[int, ...]) -> None:
+    """A link of two hosts that both drop; a network of which six hosts do."""
+    everywhere = {(source, other): 9000 for source in range(HOSTS) for other in range(HOSTS) if source != other}
+    lost = {(1, 5): 9000, (5, 1): 9000} if len(at) == 2 else everywhere
+    facts = measured({}, lost, times=8)
+    for number, (host, answered) in enumerate(facts.items(), start=1):
+        addresses = HostAddresses(interfaces=(InterfaceAddress("eth0", f"10.1.0.{number}", 24),))
+        facts[host] = [*answered, addresses, rules(saved(RANDOM) if number in at else brought(), f"10.1.0.{number}")]
+    outcome = run_check(NAME, facts)
+    ((_, text),) = messages(outcome)
+    remedy = advice(NAME, outcome)
+    for number in range(1, HOSTS + 1):
+        assert (f"; {RANDOM} on w{number} drops some" in text) is (number in named)
+        assert (f"As root on w{number}: `iptables-legacy" in remedy) is (number in named)
+    assert ("drops some; and others" in text) is (named != at)

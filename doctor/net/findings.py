@@ -353,15 +353,10 @@ def _explains(delay: SendingDelay, figure: SpeedFigure) -> bool:
 def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, object]:
     """Where a slow path lies, in words, and its figures."""
     names = [hosts[host] for host in path.hosts]
-    ways = {"both": "to and from {0}", "inbound": "to {0}", "outbound": "from {0}"}
-    kind_text = {
-        "fleet": "between most hosts",
-        "host": filled(ways[path.way], names[0]),
-        "link": filled("between {0}", joined(" and ", names)),
-    }
+    cause = NetworkCause(path.kind, tuple(path.hosts), way=path.way)
     value, norm = _show(path.figure, path.value), _show(path.figure, path.peer_value)
     return {
-        "place": kind_text.get(path.kind, filled("from {0} to {1}", names[0], names[-1])),
+        "place": "between most hosts" if path.kind == "fleet" else place(cause, hosts),
         "figure": path.figure,
         "ratio": round(path.ratio, 2),
         "value": value,

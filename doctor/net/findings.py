@@ -299,7 +299,7 @@ def require_no_doubt(answers: PerHost[NetworkAnswer], of_losses: bool) -> None:
     Where a path of the schedule that is open was not measured at all, too.
     """
     hosts = assemble_matrix(answers).hosts
-    for path in _severe_doubts(answers):
+    for path in sorted(_severe_doubts(answers), key=lambda path: path.kind != "host"):
         if (path.figure == "retransmissions") is of_losses:
             values = _slow_path_values(path, hosts)
             text = "the {0} {1}: {2}, {3}, measured {4} times, too few to tell: try a larger --budget"

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from doctor.facts.network import HostAddresses, InterfaceAddress
+from doctor.facts.network_test import NetworkAnswer
 from tests.checks.run_check import advice, messages, run_check
 from tests.checks.test_net_path_slow import HOSTS, measured
 from tests.facts.firewall_hosts import brought, rules, saved
@@ -40,6 +42,23 @@ def test_losses_are_an_error_where_tcp_sends_a_quarter_of_what_it_does_elsewhere
         lost = {pair: ratio * 500 for pair in elsewhere if 4 in pair}
         (finding,) = run_check(NAME, measured({}, {**elsewhere, **lost})).findings
         assert finding.is_warning is not severe
+
+
+def test_a_host_of_which_few_ways_were_measured_is_named_before_one_of_its_ways() -> None:
+    """A short budget: of the lossy host two pairs were measured, once each; it is unknown, and says where it lies."""
+    kept = {(4, 0), (0, 4), (4, 1), (1, 4)}
+    facts = measured({}, dict.fromkeys(kept, 65_000), times=1)
+    for answers in facts.values():
+        (answer,) = answers
+        assert isinstance(answer, NetworkAnswer)
+        ways = [(answer.host, speed["target"]) for speed in answer.answer["speeds"]]
+        speeds = [
+            speed for way, speed in zip(ways, answer.answer["speeds"], strict=True) if 4 not in way or way in kept
+        ]
+        answers[:] = [msgspec.structs.replace(answer, answer={**answer.answer, "speeds": speeds})]
+    outcome = run_check(NAME, facts)
+    assert messages(outcome) == []
+    assert "the retransmissions to and from w5: 35 %" in str(outcome.unknown)
 
 
 RANDOM = "-A INPUT -p tcp -m statistic --mode random --probability 0.05 -j DROP"

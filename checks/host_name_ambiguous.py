@@ -2,6 +2,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.agreed_addresses import hosts_file_correction, hosts_file_lines
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
@@ -31,10 +32,12 @@ def host_name_ambiguous(
 
     ## Source
     Follows from how names are used (see host-name-unresolved). A name may have several addresses: hosts disagree only
-    when they have no address in common. Loopback addresses are left to host-name-is-loopback.
+    when they have no address in common, and no two that one host has, such as its IPv4 and its IPv6 address. Loopback
+    addresses are left to host-name-is-loopback.
     """
     if len(names) < 2:
         raise Skip(ONE_HOST)
+    holders = lists_by_key((entry, host) for host, fact in (addresses or {}).items() for entry in fact.addresses)
     meanings: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
     address_sets: dict[int, frozenset[str]] = {}
     for host, host_names in names.items():
@@ -44,12 +47,17 @@ def host_name_ambiguous(
                 resolved = address_sets[id(meaning)] = frozenset(meaning.non_loopback)
             if resolved:
                 meanings[name][host] = resolved
+    targets = {
+        each: each.union(*(holders[item] for item in each if len(holders.get(item, ())) == 1))
+        for each in address_sets.values()
+    }
     for name, by_host in sorted(meanings.items()):
         count = Counter(by_host.values())
         most = max(count.values())
         norms = [address_set for address_set in count if count[address_set] == most]
-        tie = any(address_set.isdisjoint(norms[0]) for address_set in norms)
-        outlier_hosts = [host for host, address_set in by_host.items() if tie or address_set.isdisjoint(norms[0])]
+        norm = targets[norms[0]]
+        tie = any(norm.isdisjoint(targets[address_set]) for address_set in norms)
+        outlier_hosts = [host for host, address_set in by_host.items() if tie or norm.isdisjoint(targets[address_set])]
         for host_answer in sorted({tuple(sorted(by_host[host])) for host in outlier_hosts}):
             expected = "the same everywhere; no majority shows which" if tie else ", ".join(sorted(norms[0]))
             lines = hosts_file_lines([name], names, addresses or {}, fleet)

@@ -1,8 +1,9 @@
 from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check, filled
+from doctor.engine.texts import first_few
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.redirects import losing_rule
+from doctor.facts.firewall.redirects import losing_rules
 from doctor.facts.firewall.rules import is_hashed
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
@@ -48,7 +49,8 @@ def net_flows_lost(
     for failure in located_failures(answers, "flows"):
         ends = failure.hosts
         of_hosts: Mapping[str, HostAddresses] = addresses or {}
-        dropping, remedy = losing_rule(ends, ends if len(ends) > 1 else of_hosts, rules or {}, of_hosts, is_hashed)
+        peers = ends if len(ends) > 1 else of_hosts
+        dropping, remedy = first_few(losing_rules(ends, peers, rules or {}, of_hosts, is_hashed))
         yield Finding(
             "some connections {place} fail depending on their source port: {flows}{dropping}{doubt}",
             hosts=failure.hosts,

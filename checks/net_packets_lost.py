@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.redirects import losing_rule
+from doctor.facts.firewall.redirects import losing_rules
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.network import HostAddresses
 from doctor.facts.network_test import NetworkAnswer
@@ -62,6 +62,6 @@ def net_packets_lost(
                 "packets are lost {place}: {value} of the segments were sent again, {norm} (confidence "
                 "{confidence}, {measured} measurements){because}",
                 interfaces or {},
-                losing_rule(ends, addresses or {}, rules or {}, addresses or {}),
+                losing_rules(ends, addresses or {}, rules or {}, addresses or {}),
             )
     require_no_doubt(answers, of_losses=True)

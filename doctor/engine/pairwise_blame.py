@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from doctor.engine.grouping import all_reached
+from doctor.engine.grouping import all_reached, sets_by_key
 from doctor.engine.result import CUT_PARTS, Finding
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -193,11 +193,7 @@ def hosts_to_name(host: str, others: Collection[str]) -> dict[str, Any]:
 
 def partners(pairs: Collection[tuple[End, End, bool]]) -> dict[End, set[End]]:
     """Whom each end was tried with, in either direction."""
-    tried: dict[End, set[End]] = defaultdict(set)
-    for source, target, _ in pairs:
-        tried[source].add(target)
-        tried[target].add(source)
-    return tried
+    return sets_by_key(way for source, target, _ in pairs for way in ((source, target), (target, source)))
 
 
 def _sort_key(end: tuple[object, ...]) -> tuple[str, ...]:

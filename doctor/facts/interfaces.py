@@ -9,7 +9,7 @@ import re
 import shlex
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 
 import msgspec
@@ -336,8 +336,8 @@ DELETE_DELAY = (
 
 def delaying(
     hosts: Iterable[str], interfaces: Mapping[str, Interfaces], slows: Callable[[SendingDelay], bool]
-) -> tuple[str, str]:
-    """What slows down the sending of one of these hosts, and its remedy; empty where nothing does, or all hosts alike.
+) -> Iterator[tuple[str, str]]:
+    """What slows down the sending of these hosts, each with its remedy; nothing that all hosts have alike.
 
     ``slows``: whether a discipline counts. That of an interface counts which other hosts may reach, or that has no
     address, as the port of a bond.
@@ -348,8 +348,7 @@ def delaying(
             is_inner = addresses and not {*addresses} & {*_external(interfaces[host])}
             if slows(delay) and not is_inner and not all(_delays_alike(each, delay) for each in interfaces.values()):
                 text = filled("; {0} on {1} of {2} {3}", delay.kind, delay.interface, host, delay.deeds)
-                return text, filled(DELETE_DELAY, host, shlex.quote(delay.interface))
-    return "", ""
+                yield text, filled(DELETE_DELAY, host, shlex.quote(delay.interface)).strip()
 
 
 def _delays_alike(interfaces: Interfaces, delay: SendingDelay) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from doctor.engine.addresses import is_localhost
+from doctor.engine.grouping import sets_by_key
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.master_trial import MasterTrial
@@ -76,11 +77,8 @@ def master_meanings(
 
     An address of no host may be translated on the way: it leads to the host that answered there in the trial.
     """
-    owners: dict[str, set[str]] = defaultdict(set)
-    for host, host_interfaces in interfaces.items():
-        for entry in host_interfaces.addresses:
-            if not is_loopback(entry.address):
-                owners[normalize_host(entry.address)].add(host)
+    held_addresses = ((entry.address, host) for host, each in interfaces.items() for entry in each.addresses)
+    owners = sets_by_key((normalize_host(own), host) for own, host in held_addresses if not is_loopback(own))
     result = {}
     for host in interfaces:
         master = launch.master_of(host)

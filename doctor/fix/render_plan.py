@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.engine.grouping import lists_by_key
+from doctor.engine.grouping import lists_by_key, sets_by_key
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.output_encoding import display_width
 from doctor.fix.file_edits import NOT_THERE
@@ -148,10 +148,8 @@ class _PlanRenderer:
                 yield f"    {MARK}{number}. {mark_personal_words(translated(text))}"
 
     def unknown(self) -> Iterator[str]:
-        same: dict[tuple[str, str], set[str]] = {}
-        for untreated in self.plan.untreated:
-            if untreated.kind == "unknown":
-                same.setdefault((untreated.host, untreated.reason), set()).add(untreated.check)
+        unknown = (each for each in self.plan.untreated if each.kind == "unknown")
+        same = sets_by_key(((each.host, each.reason), each.check) for each in unknown)
         if same:
             yield from ("", self.bold(localized("unknown, therefore not changed")))
             yield from self.lines_by_hosts(
@@ -229,12 +227,9 @@ def _lasts(lost: str) -> str:
 def _failure_texts(host_plan: HostPlan) -> Iterator[str]:
     """Why the host, or some playbooks on it, cannot be treated, each behind the names of their checks."""
     everything = {treated.playbook: host_plan.failure for treated in host_plan.treated if host_plan.failure}
-    by_reason: dict[str, set[str]] = {}
-    for treated in host_plan.treated:
-        why = host_plan.left_out.get(treated.playbook) or everything.get(treated.playbook)
-        if why:
-            by_reason.setdefault(why, set()).add(treated.check)
-    for why, checks in by_reason.items():
+    reasons = {**everything, **{name: why for name, why in host_plan.left_out.items() if why}}
+    treated = (each for each in host_plan.treated if each.playbook in reasons)
+    for why, checks in sets_by_key((reasons[each.playbook], each.check) for each in treated).items():
         yield f"{', '.join(sorted(checks))}{localized(': ')}{localized_filled(why)}"
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from doctor.net.cause import CauseKind, Way
+from doctor.analysis.outliers.pairs import Way
+from doctor.net.cause import CauseKind
 from doctor.net.grid import CellMap, Grid, Rectangle, mask_of
 from doctor.net.host_groups import HostGroup
 

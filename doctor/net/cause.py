@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.analysis.outliers.pairs import Way
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.net.host_groups import HostGroup
@@ -15,14 +16,11 @@ from doctor.net.matrix import EPHEMERAL, TestedPort
 CauseKind = Literal["host", "itself", "link", "direction", "address", "groups", "border", "group", "fleet"]
 """What is to blame.
 
-host: one host, see `Way`. itself: attempts of one host to itself. link: one pair of hosts, both ways. direction: from
+host: one host, see ``way``. itself: attempts of one host to itself. link: one pair of hosts, both ways. direction: from
 one host to another, and not back.
 address: two hosts that answer to one address. groups: between two groups, or a host and a group. border: between a
 group and all others. group: within a group. fleet: every pair.
 """
-Way = Literal["both", "inbound", "outbound"]
-"""Of a host or a border: whether attempts to it fail, attempts from it, or both. Of two groups, or
-of a host and a group: ``outbound`` is from the first to the second."""
 MAX_LABELS = 6
 
 
@@ -34,6 +32,7 @@ class NetworkCause(msgspec.Struct, frozen=True):
     """The hosts to blame, by their place in the matrix; of a direction the source, then the target."""
     groups: tuple[HostGroup, ...] = ()
     way: Way = "both"
+    """Of a host or a border: whether attempts to it fail, attempts from it, or both; of two: from the first."""
     ports: tuple[int, ...] = ()
     """On which attempts failed."""
     all_ports: bool = True
@@ -65,39 +64,30 @@ class NetworkCause(msgspec.Struct, frozen=True):
         return frozenset(self.blamed) or self.members
 
 
+_PLACES: dict[tuple[str, Way], str] = {
+    ("host", "both"): "to and from {0}",
+    ("host", "inbound"): "to {0}",
+    ("host", "outbound"): "from {0}",
+    ("itself", "both"): "from {0} to itself",
+    ("link", "both"): "between {0} and {1}",
+    ("direction", "both"): "from {0} to {1}",
+    ("address", "both"): "{0} and {1} answer to one address",
+    ("groups", "inbound"): "from {1} to {0}",
+    ("groups", "outbound"): "from {0} to {1}",
+    ("border", "both"): "between {0} and all others",
+    ("border", "inbound"): "from all others to {0}",
+    ("border", "outbound"): "from {0} to all others",
+    ("group", "both"): "within {0}",
+    ("fleet", "both"): "between all hosts",
+}
+
+
 def place(cause: NetworkCause, names: Sequence[str]) -> str:
     """Where the cause lies, in words."""
-    hosts = [strip_control_chars(names[host], 60) for host in cause.hosts]
-    groups = [group.label for group in cause.groups]
-    if cause.kind == "host":
-        name = hosts[0]
-        return {
-            "both": filled("to and from {0}", name),
-            "inbound": filled("to {0}", name),
-            "outbound": filled("from {0}", name),
-        }[cause.way]
-    if cause.kind == "itself":
-        return filled("from {0} to itself", hosts[0])
-    if cause.kind == "link":
-        return filled("between {0} and {1}", hosts[0], hosts[1])
-    if cause.kind == "direction":
-        return filled("from {0} to {1}", hosts[0], hosts[1])
-    if cause.kind == "address":
-        return filled("{0} and {1} answer to one address", hosts[0], hosts[1])
-    if cause.kind == "groups":
-        ends = [*hosts, *groups]
-        if cause.way == "inbound":
-            ends.reverse()
-        between = filled("between {0} and {1}", joined(", ", ends[:-1]), ends[-1])
-        return between if cause.way == "both" else filled("from {0} to {1}", ends[0], ends[1])
-    if cause.kind == "border":
-        name = groups[0]
-        return {
-            "both": filled("between {0} and all others", name),
-            "inbound": filled("from all others to {0}", name),
-            "outbound": filled("from {0} to all others", name),
-        }[cause.way]
-    return filled("within {0}", groups[0]) if cause.kind == "group" else "between all hosts"
+    ends = [*(strip_control_chars(names[host], 60) for host in cause.hosts), *(group.label for group in cause.groups)]
+    if (cause.kind, cause.way) == ("groups", "both"):
+        return filled("between {0} and {1}", joined(", ", ends[:-1]), ends[-1])
+    return filled(_PLACES.get((cause.kind, cause.way)) or _PLACES[cause.kind, "both"], *ends)
 
 
 def port_text(ports: Sequence[TestedPort]) -> str:

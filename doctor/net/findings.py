@@ -13,7 +13,7 @@ from doctor.engine.check import Skip, once_per_fleet
 from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.quantities import number_text
 from doctor.engine.result import CUT_PARTS, Finding
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import filled, first_few, joined
 from doctor.facts.interfaces import Interfaces, SendingDelay, delaying
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import NO_ROUTE, assemble_matrix, groups_of, schedule_of
@@ -299,7 +299,7 @@ def require_no_doubt(answers: PerHost[NetworkAnswer], of_losses: bool) -> None:
     Where a path of the schedule that is open was not measured at all, too.
     """
     hosts = assemble_matrix(answers).hosts
-    for path in _severe_doubts(answers):
+    for path in sorted(_severe_doubts(answers), key=lambda path: path.kind != "host"):
         if (path.figure == "retransmissions") is of_losses:
             values = _slow_path_values(path, hosts)
             text = "the {0} {1}: {2}, {3}, measured {4} times, too few to tell: try a larger --budget"
@@ -324,21 +324,21 @@ def slow_path_finding(
     answers: PerHost[NetworkAnswer],
     template: str,
     interfaces: Mapping[str, Interfaces],
-    losing: tuple[str, str] = ("", ""),
+    losing: Iterable[tuple[str, str]] = (),
 ) -> Finding:
     """The finding of a slow path: an error where it would slow the whole job down severely, else a warning.
 
-    ``losing``: what a host of it drops, and the remedy; without them, the queueing discipline that explains the figure.
+    ``losing``: what its hosts drop, each with the remedy; without them, the queueing disciplines that explain it.
     """
     hosts = assemble_matrix(answers).hosts
     blamed = [hosts[host] for host in path.hosts]
     senders = [] if path.way == "inbound" else blamed[:1] if path.kind == "direction" else blamed
     senders = blamed if path.figure in ("latency", "least latency") else senders  # which counts both ways
-    if not losing[1]:
-        losing = delaying(senders, interfaces, lambda delay: _explains(delay, path.figure))
-    because, remedy = losing
+    because, remedy = first_few(losing)
+    if not remedy:
+        because, remedy = first_few(delaying(senders, interfaces, lambda delay: _explains(delay, path.figure)))
     values = _slow_path_values(path, hosts)
-    case: dict[str, object] = {"case": "The cause", "named": remedy.strip()} if remedy else {"case": "Search"}
+    case: dict[str, object] = {"case": "The cause", "named": remedy} if remedy else {"case": "Search"}
     finding = Finding(template, hosts=blamed, **values, because=because, first=blamed[0], **case)
     return finding.as_warning(not path.is_severe(len(hosts)))
 
@@ -353,15 +353,10 @@ def _explains(delay: SendingDelay, figure: SpeedFigure) -> bool:
 def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, object]:
     """Where a slow path lies, in words, and its figures."""
     names = [hosts[host] for host in path.hosts]
-    ways = {"both": "to and from {0}", "inbound": "to {0}", "outbound": "from {0}"}
-    kind_text = {
-        "fleet": "between most hosts",
-        "host": filled(ways[path.way], names[0]),
-        "link": filled("between {0}", joined(" and ", names)),
-    }
+    cause = NetworkCause(path.kind, tuple(path.hosts), way=path.way)
     value, norm = _show(path.figure, path.value), _show(path.figure, path.peer_value)
     return {
-        "place": kind_text.get(path.kind, filled("from {0} to {1}", names[0], names[-1])),
+        "place": "between most hosts" if path.kind == "fleet" else place(cause, hosts),
         "figure": path.figure,
         "ratio": round(path.ratio, 2),
         "value": value,

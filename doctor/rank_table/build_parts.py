@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.addresses import means_own_host
 from doctor.engine.fact import Absent, Fact, Unreadable
+from doctor.engine.grouping import sets_by_key
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.hccn.device_addresses import DeviceAddresses
@@ -223,10 +224,7 @@ def _block(interface: _Interface) -> _Network:
 
 def _refuse_unplanned(finder: FactFinder, interfaces: Mapping[str, Mapping[int, _Interface]]) -> None:
     """Notes device addresses in no range that another host of several has one in, too: a stranger may have them."""
-    users: dict[_Network, set[str]] = {}
-    for host, by_npu in interfaces.items():
-        for interface in by_npu.values():
-            users.setdefault(_block(interface), set()).add(host)
+    users = sets_by_key((_block(each), host) for host, by_npu in interfaces.items() for each in by_npu.values())
     for host, by_npu in interfaces.items() if len(interfaces) > 1 else ():
         for npu, interface in by_npu.items():
             block = _block(interface)

@@ -8,6 +8,7 @@ from typing import Any
 
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact
+from doctor.engine.grouping import sets_by_key
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import filled
 from doctor.facts.hccn.device_addresses import DeviceAddresses, VnicAddresses
@@ -58,10 +59,7 @@ def _line(kind: str, links: str, tried: Mapping[Link, bool], count: int) -> Iter
 
 def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:
     """Pairs of hosts with an end of the same kind, over all kinds."""
-    hosts: dict[Hashable, set[str]] = defaultdict(set)
-    for kind, host in ends:
-        hosts[kind].add(host)
-    return sum(len(group) * (len(group) - 1) // 2 for group in hosts.values())
+    return sum(len(hosts) * (len(hosts) - 1) // 2 for hosts in sets_by_key(ends).values())
 
 
 def _pinged_links(cache: FactCache) -> tuple[dict[Link, bool], int]:

@@ -1,4 +1,5 @@
 from doctor.facts.names import HostNames, NameResolution
+from doctor.facts.network import HostAddresses, InterfaceAddress
 from tests.checks.run_check import messages, run_check, skipped
 
 
@@ -30,6 +31,30 @@ def test_an_address_in_common_is_enough() -> None:
     """A host may name all of its own addresses where others know one."""
     hosts = {"a": sees("a", "10.0.0.1", "172.17.0.1"), "b": sees("b", "10.0.0.1"), "c": sees("c", "10.0.0.1")}
     assert messages(run_check("host-name-ambiguous", hosts)) == []
+
+
+def has(*addresses: str) -> HostAddresses:
+    return HostAddresses(tuple(InterfaceAddress("eth0", address, 24) for address in addresses))
+
+
+def test_two_addresses_of_one_host_are_the_same_host() -> None:
+    """A host knows its own name by IPv6, and the others know it by IPv4; that an address is another host's is found."""
+    hosts = {
+        "a": [*sees("a", "fd00::1"), has("10.0.0.1", "fd00::1")],
+        "b": [*sees("b", "10.0.0.1"), has("10.0.0.2")],
+        "c": [*sees("c", "10.0.0.1"), has("10.0.0.3")],
+    }
+    assert messages(run_check("host-name-ambiguous", hosts)) == []
+    hosts["a"] = [*sees("a", "10.0.0.2"), has("10.0.0.1", "fd00::1")]
+    assert messages(run_check("host-name-ambiguous", hosts)) == [("a", "n1 resolves to 10.0.0.2; expected 10.0.0.1")]
+
+
+def test_an_address_that_several_hosts_have_is_of_none() -> None:
+    hosts = {
+        "a": [*sees("a", "172.17.0.1"), has("10.0.0.1", "172.17.0.1")],
+        "b": [*sees("b", "10.0.0.1"), has("172.17.0.1")],
+    }
+    assert sorted(host for host, _ in messages(run_check("host-name-ambiguous", hosts))) == ["a", "b"]
 
 
 def test_loopback_is_left_to_its_own_check() -> None:

@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.events import Event, FileReading, FileSummary
+from doctor.engine.grouping import sets_by_key
 
 _RANK = re.compile(
     r"(?:^|[/._!-])(?:worker_|rank[_-]?|(?P<short>proc[_-]?|task[_-]?|r))(?P<value>\d{1,6})(?=[._/!-]|$)", re.IGNORECASE
@@ -139,9 +140,7 @@ def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_numbe
     """
     origins = origins or [""] * len(names)
     by_name = [_numbers(name.removeprefix(f"{origin}:")) for name, origin in zip(names, origins, strict=True)]
-    alike: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for number in (number for numbers in by_name for number in numbers.values()):
-        alike[number.kind, number.form].add(number.value)
+    alike = sets_by_key(((each.kind, each.form), each.value) for numbers in by_name for each in numbers.values())
     all_hints = []
     for name, numbers in zip(names, by_name, strict=True):
         counted = {
@@ -155,10 +154,7 @@ def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_numbe
             all_hints[index] = msgspec.structs.replace(all_hints[index], host=origin)
     for index, host in _host_folders(names, all_hints).items():
         all_hints[index] = msgspec.structs.replace(all_hints[index], host=host)
-    hosts: dict[int, set[str]] = defaultdict(set)
-    for hints in all_hints:
-        if hints.rank is not None and hints.host:
-            hosts[hints.rank].add(hints.host)
+    hosts = sets_by_key((hints.rank, hints.host) for hints in all_hints if hints.rank is not None and hints.host)
     if all(len(members) == 1 for members in hosts.values()):
         return all_hints
     return [

@@ -26,6 +26,7 @@ from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.process import Process
 from doctor.diagnose.rules.collective_calls import collective_calls
 from doctor.diagnose.rules.silent_ranks import known_ranks
+from doctor.engine.grouping import sets_by_key
 from doctor.engine.texts import filled, joined
 
 _OF_A_PAIR = frozenset({"rank", "srTag"})
@@ -337,11 +338,8 @@ class LinkEnds(NamedTuple):
 
 def link_ends(case: Case, links: Sequence[Proof]) -> LinkEnds:
     """The remote that most failed links name; else both ends."""
-    reporters: dict[Culprit, set[object]] = {}
-    for item, event in links:
-        target = named_peer(case, event)
-        if target is not None:
-            reporters.setdefault(target, set()).add(_reporter(item, target))
+    named = ((item, named_peer(case, event)) for item, event in links)
+    reporters = sets_by_key((target, _reporter(item, target)) for item, target in named if target is not None)
     culprit = most_awaited((target for target, members in reporters.items() for _ in members), least=2, times=2)
     if culprit:
         return LinkEnds((culprit,), True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from doctor.engine.sanitize import strip_control_chars
@@ -58,16 +58,16 @@ def find_redirects(
     return list(positions)
 
 
-def losing_rule(
+def losing_rules(
     hosts: Iterable[str],
     peers: Iterable[str],
     rules: Mapping[str, FirewallRules],
     addresses: Mapping[str, HostAddresses],
     is_sought: Callable[[str], bool] = is_losing,
-) -> tuple[str, str]:
-    """The first rule of these hosts that drops some packets of a peer and that a command deletes, and its remedy.
+) -> Iterator[tuple[str, str]]:
+    """The rules of these hosts that drop some packets of a peer and that a command deletes, each with its remedy.
 
-    Both empty without one, as of `doctor.facts.interfaces.delaying`.
+    As of `doctor.facts.interfaces.delaying`.
     """
     peers = list(peers)
     for host in hosts:
@@ -75,8 +75,7 @@ def losing_rule(
             others = [addresses[name] for name in peers if name != host and name in addresses]
             for position in find_losing_rules(rules[host], addresses[host], others, is_sought):
                 if (rule := deletion(position)).command:
-                    return filled("; {0} on {1} drops some", rule.rule, host), filled(DELETES, host, *rule)
-    return "", ""
+                    yield filled("; {0} on {1} drops some", rule.rule, host), filled(DELETES, host, *rule)
 
 
 def find_losing_rules(

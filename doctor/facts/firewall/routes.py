@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import PerHost, Unreadable
+from doctor.engine.grouping import sets_by_key
 from doctor.engine.texts import filled
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
 from doctor.facts.names import HostNames, is_address
@@ -95,10 +96,8 @@ class _FleetAddresses:
             network: to_ranges(span for held in hosts.values() for span in held)
             for network, hosts in self.on_link.items()
         }
-        self.hosts_by_number: dict[int, set[str]] = defaultdict(set)
-        for host, host_entries in self.entries.items():
-            for entry in host_entries:
-                self.hosts_by_number[entry.number].add(host)
+        numbers = ((entry.number, host) for host, entries in self.entries.items() for entry in entries)
+        self.hosts_by_number = sets_by_key(numbers)
         self._reachable: dict[tuple[Network, frozenset[Network]], tuple[dict[str, Ranges], Ranges, bool]] = {}
 
     def reachable(self, host: str, network: Network) -> tuple[dict[str, Ranges], Ranges, bool]:

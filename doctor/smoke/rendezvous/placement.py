@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from doctor.engine.grouping import sets_by_key
 from doctor.environment.job_context import JobContext
 from doctor.job.variables import MASTER_PORT
 from doctor.smoke import plan as planning
@@ -70,9 +71,7 @@ def _hosts_by_block(by_rank: Mapping[int, Hello], names: Mapping[int, str]) -> d
     if len(sizes) != 1 or min(sizes) < 1:
         return {}
     per_host = min(sizes)
-    owners: dict[int, set[str]] = defaultdict(set)
-    for rank in by_rank:
-        owners[rank // per_host].add(names[rank])
+    owners = sets_by_key((rank // per_host, names[rank]) for rank in by_rank)
     if any(len(owner) > 1 for owner in owners.values()):
         return {}
     return {

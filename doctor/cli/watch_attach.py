@@ -31,7 +31,7 @@ from doctor.transport.options import workers
 from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
 from doctor.watch.attach.attached_run import attached_run, main_job
 from doctor.watch.attach.odd_ranks import JobFinding, find_odd
-from doctor.watch.attach.rank_report import HostReport, unseen_notes
+from doctor.watch.attach.rank_report import HostReport, Own, unseen_notes, without_others
 from doctor.watch.attach.recorded_causes import RecordedCause, recorded_causes
 from doctor.watch.data_outcomes import evaluate_watch
 
@@ -52,9 +52,9 @@ def run_attach(
     """Raises: CommandError. Returns: the exit code."""
     validate_output(output)
     _validate(options, output)
-    inventory = _inventory(options, targets, connection)
+    inventory, own = _inventory(options, targets, connection)
     began = time.monotonic()
-    reports, failed = _answers(options, inventory, connection, visit, options.interval)
+    reports, failed = _answers(options, inventory, own, connection, visit, options.interval)
     if failed and not reports:
         host, reason = next(iter(failed.items()))
         raise InputError(
@@ -70,7 +70,7 @@ def run_attach(
     recorded = _recorded(reports, jobs, inventory, connection, visit)
     if any(job.may_be_slow for job in jobs) and not any(cause.is_sure for cause in recorded):
         interval = min(options.interval * LONGER, MOST_SECONDS)
-        reports, failed = _answers(options, inventory, connection, visit, interval)
+        reports, failed = _answers(options, inventory, own, connection, visit, interval)
         jobs = find_odd(reports, partly=bool(options.pid))
         recorded = _recorded(reports, jobs, inventory, connection, visit)
 
@@ -121,27 +121,31 @@ def _validate(options: AttachOptions, output: OutputOptions) -> None:
         raise UsageError(filled("--py-spy {0}: expected an absolute path, or off", f"{options.py_spy!r}"))
 
 
-def _inventory(options: AttachOptions, targets: Sequence[str], connection: ConnectionOptions) -> Inventory:
-
+def _inventory(options: AttachOptions, targets: Sequence[str], connection: ConnectionOptions) -> tuple[Inventory, Own]:
     if len(targets) > 1:
         raise UsageError(filled("{0}: expected one list of hosts, such as node[01-16],gpu7", f"{targets[1]!r}"))
     if len([True for option in (targets, options.pid, options.job) if option]) > 1:
         raise UsageError("HOSTS, --pid and --job: expected one of them")
     if connection.transport == "kubernetes":
         named = HostSelection(nodes=targets[0] if targets else None)
-        return select_inventory(connection.select(named, options.job))
+        return select_inventory(connection.select(named, options.job)), {}
     if options.job:
         job = read_live_job(options.job)
-        return Inventory(tuple(job.hosts), job.title)
+        return Inventory(tuple(job.hosts), job.title), job.own
     if targets:
-        return select_inventory(HostSelection(None, None, None, None, targets[0]))
-    return Inventory((LOCAL,), "this host", local=True)
+        return select_inventory(HostSelection(None, None, None, None, targets[0])), {}
+    return Inventory((LOCAL,), "this host", local=True), {}
 
 
 def _answers(
-    options: AttachOptions, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions, interval: float
+    options: AttachOptions,
+    inventory: Inventory,
+    own: Own,
+    connection: ConnectionOptions,
+    visit: VisitOptions,
+    interval: float,
 ) -> tuple[dict[str, HostReport], dict[str, str]]:
-    """What the hosts say, looked at for ``interval`` seconds, and why others say nothing."""
+    """What the hosts say of this job, looked at for ``interval`` seconds, and why others say nothing."""
     request = InspectRequest(
         pids=tuple(options.pid),
         interval=interval,
@@ -154,7 +158,7 @@ def _answers(
     with connected(inventory, connection.transport, ssh_options(connection)) as transport:
         count = visit.workers or workers(len(inventory.hosts))
         answers = ask_ranks(inventory.hosts, transport, request, visit.timeout, count)
-    reports = {host: answer for host, answer in answers.items() if not isinstance(answer, str)}
+    reports = {host: without_others(answer, own) for host, answer in answers.items() if not isinstance(answer, str)}
     return reports, {host: answer for host, answer in answers.items() if isinstance(answer, str)}
 
 

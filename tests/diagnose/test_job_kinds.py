@@ -124,6 +124,8 @@ class TestRay:
         job = read_job(f"ray:http://{dashboard.address}/{SUBMITTED}")
         assert job.hosts == ["192.0.2.2", "192.0.2.9", "192.0.2.7"]
         assert job.notes == ["Ray calls these nodes of the job dead: 192.0.2.7"]
+        with pytest.raises(InputError, match=r"it has ended \(FAILED\)"):
+            read_live_job(f"ray:{dashboard.address}/{SUBMITTED}")
         assert '"driver_exit_code":1' in job.texts[f"ray job status {SUBMITTED}"]
 
     def test_what_the_dashboard_does_not_say_is_a_note(self, dashboard: Dashboard) -> None:

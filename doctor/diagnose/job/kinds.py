@@ -115,8 +115,9 @@ def _another_form(text: str) -> UsageError:
 
 
 def read_live_job(text: str, run: RunCommand = run_command) -> JobPlace:
-    """The same, of a job that runs. Raises: also InputError where no host is known."""
+    """The same, of a job that runs. Raises: also InputError where it has ended, or no host is known."""
     job = read_job(text, run)
-    if not job.hosts:
-        raise InputError(filled("--job {0}: no host of it is known; expected a job that runs", printable(text, 200)))
+    if job.ended or not job.hosts:
+        why = filled("it has ended ({0})", job.state) if job.ended else "no host of it is known"
+        raise InputError(filled("--job {0}: {1}; expected a job that runs", printable(text, 200), why))
     return job

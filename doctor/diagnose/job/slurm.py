@@ -21,11 +21,15 @@ from doctor.hosts.nodeset import InventoryError, expand_nodeset
 _NUMBER = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?")
 _FIELD = re.compile(r"^ {2,4}(StdOut|StdErr|WorkDir|Command|NodeList|BatchHost)=(.*)$", re.MULTILINE)
 _HEAD = re.compile(
-    r"^JobId=(?P<number>\d{1,10})(?: ArrayJobId=(?P<array>\d{1,10}) ArrayTaskId=(?P<task>\d{1,10}))?"
+    r"^JobId=(?P<number>\d{1,10})(?: HetJobId=(?P<first>\d{1,10}) HetJobOffset=\d{1,10})?"
+    r"(?: ArrayJobId=(?P<array>\d{1,10}) ArrayTaskId=(?P<task>\d{1,10}))?"
     r"(?: .{0,300})? JobName=(?P<name>.*)$"
 )
 _USER = re.compile(r"^ {2,4}UserId=([^\s(]+)\(", re.MULTILINE)
 _STATE = re.compile(r"^ {2,4}JobState=(\w+)", re.MULTILINE)
+_ENDED = frozenset(
+    ["BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]
+)
 _SACCT_FIELDS = "JobID,State,ExitCode,NodeList,Start,End,WorkDir"
 _MAX_NODES = 10_000
 _OUTPUT_OPTIONS = ("-o", "--output", "-e", "--error")
@@ -49,6 +53,7 @@ def read_slurm(number: str, run: RunCommand = run_command) -> JobPlace:
                 reasons,
             )
         )
+    job.ended = job.state in _ENDED
     if problems[0]:
         job.notes.append(filled("{0}; its state is from sacct", problems[0]))
     _add_script_outputs(job, run)
@@ -68,17 +73,21 @@ def _ask_controller(job: JobPlace, run: RunCommand) -> str:
     except OSError as error:
         return _reason("scontrol", error)
     job.texts[f"scontrol show job {job.number}"] = output
+    states = []
     for block in output.split("\n\n"):
-        if not _HEAD.match(block.lstrip("\n").partition("\n")[0]):
+        head = _HEAD.match(block.lstrip("\n").partition("\n")[0])
+        if head is None:
             continue
-        state = _STATE.search(block)
-        job.state = state[1] if state else job.state
+        job.own.setdefault("SLURM_JOB_ID", []).extend(filter(None, head.group("number", "first")))
+        states += _STATE.findall(block)[:1]
         fields = {name: value for name, value in _FIELD.findall(block) if value not in ("", "(null)")}
         job.batch_host = job.batch_host or fields.get("BatchHost", "")
         _add_hosts(job, fields.get("NodeList", ""))
         for name in ("StdOut", "StdErr"):
             if fields.get(name):
                 _add_output(job, fields[name], fields.get("WorkDir", ""), block)
+    # A part of an array, or of a heterogeneous job, may run on.
+    job.state = next((state for state in states if state not in _ENDED), states[-1] if states else "")
     return ""
 
 

@@ -46,6 +46,8 @@ class Look(msgspec.Struct, frozen=True):
     """The holder is this thread itself, or waits so for itself, by way of other threads or none."""
 
 
+Own = Mapping[str, Sequence[str]]
+"""By a variable that each process of a job may have: its values for this job."""
 Frame = tuple[str, str, int]
 """Function, file, line."""
 
@@ -205,6 +207,12 @@ def read_report(data: bytes) -> HostReport:
         for rank in report.ranks[:MAX_RANKS]
     ]
     return msgspec.structs.replace(report, host=_bounded(report.host), ranks=ranks, hidden=_bounded(report.hidden))
+
+
+def without_others(report: HostReport, own: Own) -> HostReport:
+    """Without the processes that name another job than the one that is meant."""
+    ranks = [rank for rank in report.ranks if all(rank.job.get(name) in (None, *own[name]) for name in own)]
+    return msgspec.structs.replace(report, ranks=ranks)
 
 
 def labels_joined(labels: Sequence[str]) -> str:

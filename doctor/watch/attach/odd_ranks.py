@@ -132,6 +132,8 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     places = {view.does.place for view in views if view.waits} - {()}
     beside = [view for view in views if view.does.kind == "wait" and view.does.still and view.does.place in places]
     waiting = [view for view in views if view.waits or view in beside]
+    if any(view.is_in_library for view in waiting):  # without stacks of Python: whose interpreter waits, is in none
+        waiting = [view for view in waiting if view.is_in_library is not False]
     if any(view.does.kind in ("collective", "wait") for view in waiting):
         waiting += [view for view in views if view.awaits_device]
     rest = [view for view in views if view not in waiting]
@@ -242,6 +244,8 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
 
     def is_fellow(view: SeenRank) -> bool:
         role = view.does.role
+        if view.does.kind == "collective":  # it waits itself, whatever else it does now and then
+            return False
         if role in roles and (view.does.unmoved or view.does.kind == "compute"):
             return True
         if role in asked_roles and view.does.unmoved and not view.awaits_another_call:

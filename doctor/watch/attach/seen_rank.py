@@ -30,6 +30,12 @@ class SeenRank(msgspec.Struct, frozen=True):
         return self.does.still and (self.does.kind in ("collective", "idle") or in_threads)
 
     @property
+    def is_in_library(self) -> bool | None:
+        """Whether its wait is in a library of communication, by the native stack alone; None: that is not known."""
+        library = self.report.native[:1]
+        return bool(library[0]) if library and self.does.kind == "wait" and not self.does.place else None
+
+    @property
     def awaits_device(self) -> bool:
         """It stands still in a wait for its device: for what that computes, or for a collective."""
         return self.does.still and self.does.kind == "device"

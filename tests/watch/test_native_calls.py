@@ -57,7 +57,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("library._ZN4c10d4Work4waitEl(1)", ["libtorch_cpu.so", "c10d::Work::wait"]),
         ("lock = threading.Lock(); lock.acquire(); lock.acquire()", ["", ""]),
         ("import queue; queue.SimpleQueue().get()", ["", ""]),
-        ("library.usleep(100_000_000)", []),
+        ("library.usleep(100_000_000)", ["", ""]),
     ],
     ids=["library", "lock", "queue", "foreign call"],
 )

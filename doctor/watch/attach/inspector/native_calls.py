@@ -23,7 +23,7 @@ from doctor.watch.attach.inspector.live_environment import DynamicSymbols
 STACK_BYTES = 1 << 14
 ADDRESS = (1 << 48) - 1  # without the signature that arm64 adds to return addresses
 INTERPRETER = re.compile(r"/(?:libpython[\d.]+\.so|python[\d.]*$|pypy)")
-BELOW_INTERPRETER = re.compile(r"/(?:lib(?:c|pthread)[.-][^/]*|lib-dynload/[^/]*\.so)$")  # of its own waits
+BELOW_INTERPRETER = re.compile(r"/(?:lib(?:c|pthread|ffi)[.-][^/]*|lib-dynload/[^/]*\.so)$")  # of its own waits
 SYMBOLS = {}  # by device and inode of a library
 MAX_ANSWERED = 1 << 20
 TRIES_TO_READ = 4

@@ -84,7 +84,7 @@ _COMMUNICATES = re.compile(
     rf"{_SPINS.pattern}|libtorch_\w+\.so\S* (?:c10d|gloo|c10d_npu)::|_?xla_extension|libjax_common"
 )
 """Library and function in which a thread that waits for others is."""
-_IN_LOCK = "waits for another of its threads, or for a lock"  # its stack shows no collective
+IN_LOCK = "waits for another of its threads, or for a lock"  # its stack shows no collective
 _LEAST_OF_THREADS = 0.05
 """Seconds on CPUs of all its threads within the looks, above which one of them works."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
@@ -177,7 +177,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
     if not decided and rank.rank is None and (idle := _idle(frames)):
         decided, still = ("idle", idle), still if idle == SERVERS[_GRPC][1] else rank.stacks[0] == rank.stacks[-1]
-    kind, text = decided or _by_call(looks, seconds, bool(frames))
+    kind, text = decided or _by_call(looks, seconds, bool(frames) or rank.native[:1] == [""])
     if kind in ("blocked", "file") and rank.file_wait is not None:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
     if kind in _HOLDS and (held := _held_process(rank)):
@@ -379,7 +379,7 @@ def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind
     return next((said for end, said in _OF_PROCESSES.items() if any(path.endswith(end) for path in paths)), None)
 
 
-def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, str]:
+def _by_call(looks: list[Look], seconds: float, is_no_library: bool) -> tuple[Kind, str]:
     last, ran = looks[-1], looks[-1].ran - looks[0].ran
     same = {(look.call, look.file) for look in looks}
     if ran > _BUSY * seconds:
@@ -392,7 +392,7 @@ def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, 
         "running": ("compute", "computes"),
         "sleep": ("sleep", "sleeps"),
         "wait": ("child", "waits for a child process"),
-        "futex": ("wait", _IN_LOCK if has_stack else IN_THREADS),
+        "futex": ("wait", IN_LOCK if is_no_library else IN_THREADS),
         "poll": ("wait", "waits for input"),
         "pause": ("sleep", "waits for a signal"),
     }

@@ -152,7 +152,7 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
             "odd", filled("{0} of {1} has no process any more; {2}.", named, world, _waiters(waiting)), departed
         )
     all_left = definite and not waiting and all(view.does.kind == "left" for view in definite)
-    if all_left and (len(views) < world or len(views) == len(definite) > 1):
+    if all_left and len(views) in (len(definite), *range(world)):
         return _over(definite, world - len(views))
     if len(views) == len(definite) > 1 and all(view.does.kind in ("stopped", "frozen") for view in views):
         return Judgement("undecided", SUSPENDED)

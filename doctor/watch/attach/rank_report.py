@@ -212,9 +212,14 @@ def read_report(data: bytes) -> HostReport:
 
 
 def without_others(report: HostReport, own: Own) -> HostReport:
-    """Without the processes that name another job than the one that is meant."""
-    ranks = [rank for rank in report.ranks if all(rank.job.get(name) in (None, *own[name]) for name in own)]
-    return msgspec.structs.replace(report, ranks=ranks)
+    """Without the processes that name another job than the one that is meant: they run beside it."""
+    others = [rank for rank in report.ranks if any(rank.job.get(name) not in (None, *own[name]) for name in own)]
+    return msgspec.structs.replace(
+        report,
+        ranks=[rank for rank in report.ranks if rank not in others],
+        beside=[*report.beside, *(rank.pid for rank in others)],
+        beside_dumps=[*report.beside_dumps, *(path for rank in others for path in (*rank.dumps, *rank.heartbeat_logs))],
+    )
 
 
 def labels_joined(labels: Sequence[str]) -> str:

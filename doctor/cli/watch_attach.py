@@ -6,11 +6,12 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 
+from doctor.cli.diagnose_source import collection_options
 from doctor.cli.host_options import ConnectionOptions, VisitOptions, ssh_options
 from doctor.cli.shared_options import OutputOptions
 from doctor.cli.watch_options import AttachOptions, ChoiceOptions
 from doctor.diagnose.fetch.ask_hosts import LogRequest
-from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
+from doctor.diagnose.fetch.collect import collect_logs, glob_quoted
 from doctor.diagnose.fetch.excerpt_reading import LOCAL
 from doctor.diagnose.fetch.saved_logs import LogRecord
 from doctor.diagnose.job.kinds import read_live_job
@@ -53,27 +54,20 @@ def run_attach(
     validate_output(output)
     _validate(options, output)
     inventory, own = _inventory(options, targets, connection)
-    began = time.monotonic()
-    reports, failed = _answers(options, inventory, own, connection, visit, options.interval)
-    if failed and not reports:
-        host, reason = next(iter(failed.items()))
-        raise InputError(
-            joined(
-                "",
-                (
-                    filled("{0}: {1}", host, reason),
-                    filled(" ({0})", count_noun(len(failed), "host")) if len(failed) > 1 else "",
-                ),
-            )
-        )
-    jobs = find_odd(reports, partly=bool(options.pid))
-    recorded = _recorded(reports, jobs, inventory, connection, visit)
-    if any(job.may_be_slow for job in jobs) and not any(cause.is_sure for cause in recorded):
-        interval = min(options.interval * LONGER, MOST_SECONDS)
-        reports, failed = _answers(options, inventory, own, connection, visit, interval)
-        jobs = find_odd(reports, partly=bool(options.pid))
-        recorded = _recorded(reports, jobs, inventory, connection, visit)
 
+    def look(interval: float) -> tuple[dict[str, HostReport], dict[str, str], list[JobFinding], list[RecordedCause]]:
+        reports, failed = _answers(options, inventory, connection, visit, interval)
+        reports = {host: without_others(report, own) for host, report in reports.items()}
+        jobs = find_odd(reports, partly=bool(options.pid))
+        return reports, failed, jobs, _recorded(reports, jobs, inventory, connection, visit)
+
+    began = time.monotonic()
+    reports, failed, jobs, recorded = look(options.interval)
+    if failed and not reports:
+        more = filled(" ({0})", count_noun(len(failed), "host")) if len(failed) > 1 else ""
+        raise InputError(joined("", (filled("{0}: {1}", *next(iter(failed.items()))), more)))
+    if any(job.may_be_slow for job in jobs) and not any(cause.is_sure for cause in recorded):
+        reports, failed, jobs, recorded = look(min(options.interval * LONGER, MOST_SECONDS))
     absent = [str(pid) for report in reports.values() for pid in report.not_found]
     notes = (
         [filled("no process has pid {0}, or it starts ranks on other hosts alone", ", ".join(absent))] if absent else []
@@ -96,16 +90,7 @@ def _recorded(
         return []
 
     def read_on_hosts(paths: Sequence[str]) -> LogRecord:
-
-        request = LogRequest(
-            places=tuple(map(glob_quoted, paths)),
-            timeout=visit.timeout,
-            within=tuple(shlex.split(connection.within)),
-            sudo=visit.sudo,
-        )
-        collection = CollectionOptions(
-            transport=connection.transport, ssh=ssh_options(connection), request=request, workers=visit.workers
-        )
+        collection = collection_options(connection, visit, LogRequest(tuple(map(glob_quoted, paths))))
         return collect_logs(inventory, collection, load_signatures())
 
     return recorded_causes(
@@ -138,14 +123,9 @@ def _inventory(options: AttachOptions, targets: Sequence[str], connection: Conne
 
 
 def _answers(
-    options: AttachOptions,
-    inventory: Inventory,
-    own: Own,
-    connection: ConnectionOptions,
-    visit: VisitOptions,
-    interval: float,
+    options: AttachOptions, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions, interval: float
 ) -> tuple[dict[str, HostReport], dict[str, str]]:
-    """What the hosts say of this job, looked at for ``interval`` seconds, and why others say nothing."""
+    """What the hosts say, looked at for ``interval`` seconds, and why others say nothing."""
     request = InspectRequest(
         pids=tuple(options.pid),
         interval=interval,
@@ -158,7 +138,7 @@ def _answers(
     with connected(inventory, connection.transport, ssh_options(connection)) as transport:
         count = visit.workers or workers(len(inventory.hosts))
         answers = ask_ranks(inventory.hosts, transport, request, visit.timeout, count)
-    reports = {host: without_others(answer, own) for host, answer in answers.items() if not isinstance(answer, str)}
+    reports = {host: answer for host, answer in answers.items() if not isinstance(answer, str)}
     return reports, {host: answer for host, answer in answers.items() if isinstance(answer, str)}
 
 

@@ -21,6 +21,8 @@ class JobPlace(msgspec.Struct, kw_only=True):
     """By a variable that the scheduler gives to each process of a job: its values for this one."""
     hosts: list[str] = []
     batch_host: str = ""
+    folder: str = ""
+    """In which it was submitted."""
     outputs: list[str] = []
     """Patterns of its output files; absolute."""
     shared: bool = True

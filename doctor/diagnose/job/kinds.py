@@ -41,15 +41,8 @@ def read_model_arts(name: str, _run: RunCommand) -> JobPlace:
             filled("{0}: expected a folder with files such as modelarts-job-ID-worker-0.log", printable(folder, 200))
         )
     if len(jobs) > 1:
-        names = ", ".join(sorted(jobs)[:3])
-        raise InputError(
-            filled(
-                "{0}: it has the logs of {1} jobs ({2}); expected those of one",
-                printable(folder, 200),
-                len(jobs),
-                names,
-            )
-        )
+        text = "{0}: it has the logs of {1} jobs ({2}); expected those of one"
+        raise InputError(filled(text, printable(folder, 200), len(jobs), ", ".join(sorted(jobs)[:3])))
     job, tasks = next(iter(jobs.items()))
     return JobPlace(
         title=filled("ModelArts job {0}", job), number=job, outputs=[glob_quoted(folder)], notes=_gaps(tasks)

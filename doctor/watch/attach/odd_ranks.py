@@ -244,15 +244,13 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
 
     def is_fellow(view: SeenRank) -> bool:
         role = view.does.role
-        if view.does.kind == "collective":  # it waits itself, whatever else it does now and then
-            return False
         if role in roles and (view.does.unmoved or view.does.kind == "compute"):
             return True
         if role in asked_roles and view.does.unmoved and not view.awaits_another_call:
             return True
         return view.does.rests and role in ready and asked_by.get((view.host, view.report.pid), role) != role
 
-    return [view for view in rest if is_fellow(view)]
+    return [view for view in rest if view.does.kind != "collective" and is_fellow(view)]
 
 
 def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:

@@ -49,7 +49,8 @@ _CALLS = ("main_loop", "waits for results of tasks of Ray"), ("_call_behavior", 
 SERVERS = dict(zip((_RAY, _GRPC), _CALLS, strict=True))
 """File of a library -> its function within which another process's call is done; what is said of that process."""
 AT_DEVICE = "waits for its device"
-IN_THREADS = "waits for another of its threads, as in a collective"  # no stack shows which
+OF_THREADS = ("waits for another of its threads, as in a collective",
+              "waits for another of its threads, or for a lock")  # fmt: skip
 _SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
 """Of a library that runs a part of a job itself, as a server does, and does not only start the program's function."""
 _IDLE = (
@@ -84,7 +85,6 @@ _COMMUNICATES = re.compile(
     rf"{_SPINS.pattern}|libtorch_\w+\.so\S* (?:c10d|gloo|c10d_npu)::|_?xla_extension|libjax_common"
 )
 """Library and function in which a thread that waits for others is."""
-IN_LOCK = "waits for another of its threads, or for a lock"  # its stack shows no collective
 _LEAST_OF_THREADS = 0.05
 """Seconds on CPUs of all its threads within the looks, above which one of them works."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
@@ -392,7 +392,7 @@ def _by_call(looks: list[Look], seconds: float, is_no_library: bool) -> tuple[Ki
         "running": ("compute", "computes"),
         "sleep": ("sleep", "sleeps"),
         "wait": ("child", "waits for a child process"),
-        "futex": ("wait", IN_LOCK if is_no_library else IN_THREADS),
+        "futex": ("wait", OF_THREADS[is_no_library]),
         "poll": ("wait", "waits for input"),
         "pause": ("sleep", "waits for a signal"),
     }

@@ -183,7 +183,6 @@ def _with_notes(diagnosis: Diagnosis, judged: Report, noted: int) -> Diagnosis:
 
 
 def _playbooks_by_check() -> dict[str, tuple[str, ...]]:
-
     names: dict[str, tuple[str, ...]] = {}
     for playbook in load_playbooks():
         for check in playbook.treats:

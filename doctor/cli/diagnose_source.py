@@ -105,6 +105,14 @@ class LogSelection(NamedTuple):
         return HostSelection(self.hosts, self.hostfile, self.rank_table, self.exclude, nodes)
 
 
+def collection_options(connection: ConnectionOptions, visit: VisitOptions, request: LogRequest) -> CollectionOptions:
+    """How the hosts are asked for their logs. ``request``: without the way in which its program is started."""
+    within = tuple(shlex.split(connection.within))
+    request = msgspec.structs.replace(request, timeout=visit.timeout, within=within, sudo=visit.sudo)
+    ssh = ssh_options(connection)
+    return CollectionOptions(transport=connection.transport, ssh=ssh, request=request, workers=visit.workers)
+
+
 class LogSource:
     """Reads the logs that a selection names; keeps what ``--check`` needs to know of the hosts."""
 
@@ -184,7 +192,6 @@ class LogSource:
             return read_pod_logs(source, request, self.signatures, lambda host, answered: progress.count(answered))
 
     def _of_files(self) -> Diagnosis:
-
         with closing(ProgressLine(1, sys.stderr, hosts=False)) as progress:
             return diagnose_found(self.selection.paths, self.signatures, progress.read, self.visit.budget)
 
@@ -195,24 +202,8 @@ class LogSource:
         return default_places(os.environ, os.getcwd())
 
     def _collected(self, inventory: Inventory, places: tuple[str, ...], since: float) -> LogRecord:
-
-        visit = self.visit
-        request = LogRequest(
-            places=places,
-            since=since,
-            limit=self.limit,
-            timeout=visit.timeout,
-            budget=visit.budget,
-            within=tuple(shlex.split(self.connection.within)),
-            sudo=visit.sudo,
-            kernel=not inventory.local,
-        )
-        options = CollectionOptions(
-            transport=self.connection.transport,
-            ssh=ssh_options(self.connection),
-            request=request,
-            workers=visit.workers,
-        )
+        request = LogRequest(places, since, limit=self.limit, budget=self.visit.budget, kernel=not inventory.local)
+        options = collection_options(self.connection, self.visit, request)
         with closing(ProgressLine(len(inventory.hosts), sys.stderr)) as progress:
             return collect_logs(inventory, options, self.signatures, lambda host, answered: progress.count(answered))
 

@@ -88,7 +88,6 @@ class _LoadedReport(NamedTuple):
 
 
 def _validate_formats(output: OutputOptions, diff: bool) -> None:
-
     other = [
         target.name for target in requested_targets(output.formats, output.as_json) if target.name not in DIFF_FORMATS
     ]
@@ -191,5 +190,4 @@ def _redacted(values: Iterable[ValueChange], redact: Callable[[str], str]) -> tu
 
 
 def _renderer(name: str) -> Callable[[ReportDifference, int], str]:
-
     return {"json": render.render_json, "md": render.render_markdown}.get(name, render.render)

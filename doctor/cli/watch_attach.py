@@ -6,11 +6,12 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 
+from doctor.cli.diagnose_source import collection_options
 from doctor.cli.host_options import ConnectionOptions, VisitOptions, ssh_options
 from doctor.cli.shared_options import OutputOptions
 from doctor.cli.watch_options import AttachOptions, ChoiceOptions
 from doctor.diagnose.fetch.ask_hosts import LogRequest
-from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
+from doctor.diagnose.fetch.collect import collect_logs, glob_quoted
 from doctor.diagnose.fetch.excerpt_reading import LOCAL
 from doctor.diagnose.fetch.saved_logs import LogRecord
 from doctor.diagnose.job.kinds import read_live_job
@@ -31,7 +32,7 @@ from doctor.transport.options import workers
 from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
 from doctor.watch.attach.attached_run import attached_run, main_job
 from doctor.watch.attach.odd_ranks import JobFinding, find_odd
-from doctor.watch.attach.rank_report import HostReport, unseen_notes
+from doctor.watch.attach.rank_report import HostReport, Own, unseen_notes, without_others
 from doctor.watch.attach.recorded_causes import RecordedCause, recorded_causes
 from doctor.watch.data_outcomes import evaluate_watch
 
@@ -52,28 +53,21 @@ def run_attach(
     """Raises: CommandError. Returns: the exit code."""
     validate_output(output)
     _validate(options, output)
-    inventory = _inventory(options, targets, connection)
-    began = time.monotonic()
-    reports, failed = _answers(options, inventory, connection, visit, options.interval)
-    if failed and not reports:
-        host, reason = next(iter(failed.items()))
-        raise InputError(
-            joined(
-                "",
-                (
-                    filled("{0}: {1}", host, reason),
-                    filled(" ({0})", count_noun(len(failed), "host")) if len(failed) > 1 else "",
-                ),
-            )
-        )
-    jobs = find_odd(reports, partly=bool(options.pid))
-    recorded = _recorded(reports, jobs, inventory, connection, visit)
-    if any(job.may_be_slow for job in jobs) and not any(cause.is_sure for cause in recorded):
-        interval = min(options.interval * LONGER, MOST_SECONDS)
-        reports, failed = _answers(options, inventory, connection, visit, interval)
-        jobs = find_odd(reports, partly=bool(options.pid))
-        recorded = _recorded(reports, jobs, inventory, connection, visit)
+    inventory, own = _inventory(options, targets, connection)
 
+    def look(interval: float) -> tuple[dict[str, HostReport], dict[str, str], list[JobFinding], list[RecordedCause]]:
+        reports, failed = _answers(options, inventory, connection, visit, interval)
+        reports = {host: without_others(report, own) for host, report in reports.items()}
+        jobs = find_odd(reports, partly=bool(options.pid))
+        return reports, failed, jobs, _recorded(reports, jobs, inventory, connection, visit)
+
+    began = time.monotonic()
+    reports, failed, jobs, recorded = look(options.interval)
+    if failed and not reports:
+        more = filled(" ({0})", count_noun(len(failed), "host")) if len(failed) > 1 else ""
+        raise InputError(joined("", (filled("{0}: {1}", *next(iter(failed.items()))), more)))
+    if any(job.may_be_slow for job in jobs) and not any(cause.is_sure for cause in recorded):
+        reports, failed, jobs, recorded = look(min(options.interval * LONGER, MOST_SECONDS))
     absent = [str(pid) for report in reports.values() for pid in report.not_found]
     notes = (
         [filled("no process has pid {0}, or it starts ranks on other hosts alone", ", ".join(absent))] if absent else []
@@ -96,16 +90,7 @@ def _recorded(
         return []
 
     def read_on_hosts(paths: Sequence[str]) -> LogRecord:
-
-        request = LogRequest(
-            places=tuple(map(glob_quoted, paths)),
-            timeout=visit.timeout,
-            within=tuple(shlex.split(connection.within)),
-            sudo=visit.sudo,
-        )
-        collection = CollectionOptions(
-            transport=connection.transport, ssh=ssh_options(connection), request=request, workers=visit.workers
-        )
+        collection = collection_options(connection, visit, LogRequest(tuple(map(glob_quoted, paths))))
         return collect_logs(inventory, collection, load_signatures())
 
     return recorded_causes(
@@ -121,21 +106,20 @@ def _validate(options: AttachOptions, output: OutputOptions) -> None:
         raise UsageError(filled("--py-spy {0}: expected an absolute path, or off", f"{options.py_spy!r}"))
 
 
-def _inventory(options: AttachOptions, targets: Sequence[str], connection: ConnectionOptions) -> Inventory:
-
+def _inventory(options: AttachOptions, targets: Sequence[str], connection: ConnectionOptions) -> tuple[Inventory, Own]:
     if len(targets) > 1:
         raise UsageError(filled("{0}: expected one list of hosts, such as node[01-16],gpu7", f"{targets[1]!r}"))
     if len([True for option in (targets, options.pid, options.job) if option]) > 1:
         raise UsageError("HOSTS, --pid and --job: expected one of them")
     if connection.transport == "kubernetes":
         named = HostSelection(nodes=targets[0] if targets else None)
-        return select_inventory(connection.select(named, options.job))
+        return select_inventory(connection.select(named, options.job)), {}
     if options.job:
         job = read_live_job(options.job)
-        return Inventory(tuple(job.hosts), job.title)
+        return Inventory(tuple(job.hosts), job.title), job.own
     if targets:
-        return select_inventory(HostSelection(None, None, None, None, targets[0]))
-    return Inventory((LOCAL,), "this host", local=True)
+        return select_inventory(HostSelection(None, None, None, None, targets[0])), {}
+    return Inventory((LOCAL,), "this host", local=True), {}
 
 
 def _answers(

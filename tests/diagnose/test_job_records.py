@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import pytest
 
@@ -10,7 +11,7 @@ from doctor.diagnose.decide import diagnose
 from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.fetch.excerpt_reading import read_record
 from doctor.diagnose.fetch.saved_logs import SCHEMA, LogRecord
-from doctor.diagnose.job.kinds import read_job
+from doctor.diagnose.job.kinds import read_job, read_live_job
 from doctor.diagnose.job.slurm import output_glob, script_outputs
 from doctor.engine.errors import InputError, UsageError
 from tests.diagnose.test_rules import SIGNATURES
@@ -57,6 +58,48 @@ def test_the_controller_names_state_hosts_and_output() -> None:
     job = read_job("slurm:3", answers(job=SCONTROL_OUTPUT.format(state="RUNNING"), sacct=DISABLED, script=script))
     assert (job.state, job.hosts, job.batch_host) == ("RUNNING", ["n1", "n2"], "n1")
     assert job.outputs == ["/home/ann/out-3", "/home/ann/err-3", "/home/ann/out/*-*.log", "/home/ann/e3"]
+
+
+HETEROGENEOUS = """\
+JobId=7 HetJobId=7 HetJobOffset=0 JobName=het.sh
+   HetJobIdSet=7-8
+   JobState={0} Reason=None Dependency=(null)
+   NodeList=n1
+
+JobId=8 HetJobId=7 HetJobOffset=1 JobName=het.sh
+   JobState={1} Reason=None Dependency=(null)
+   NodeList=n2
+
+"""
+ARRAY = """\
+JobId=5 ArrayJobId=5 ArrayTaskId=1 JobName=ar.sh
+   JobState={0} Reason=None Dependency=(null)
+   NodeList=n1
+
+JobId=6 ArrayJobId=5 ArrayTaskId=0 JobName=ar.sh
+   JobState={1} Reason=None Dependency=(null)
+   NodeList=n2
+
+"""
+
+
+@pytest.mark.parametrize(("output", "own"), [(HETEROGENEOUS, {"7", "8"}), (ARRAY, {"5", "6"})])
+@pytest.mark.parametrize(
+    ("states", "ended"),
+    [(("RUNNING", "COMPLETED"), False), (("FAILED", "SUSPENDED"), False), (("COMPLETED", "CANCELLED"), True)],
+)
+def test_a_job_in_parts_runs_while_one_of_them_does(
+    output: str, own: set[str], states: tuple[str, str], ended: bool
+) -> None:
+    slurm = answers(job=output.format(*states), sacct=DISABLED)
+    job = read_job("slurm:5", slurm)
+    assert (job.ended, set(job.own["SLURM_JOB_ID"]), job.hosts) == (ended, own, ["n1", "n2"])
+    with (
+        pytest.raises(InputError, match=r"it has ended \(CANCELLED\); expected a job that runs")
+        if ended
+        else nullcontext()
+    ):
+        read_live_job("slurm:5", slurm)
 
 
 def test_a_job_that_the_controller_forgot_is_known_by_accounting() -> None:

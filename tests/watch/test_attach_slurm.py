@@ -132,6 +132,28 @@ def test_a_rank_in_an_uninterruptible_wait_of_the_kernel(job: SlurmRanks) -> Non
     assert "uninterruptible wait of the kernel" in text
 
 
+def test_ranks_of_another_job_on_the_same_hosts_are_not_those_of_this_one(job: SlurmRanks) -> None:
+    """Its own rank is stopped, and the other job asks for itself; then it has ended."""
+    site = job.site
+    script = site.folder / "other.sh"
+    script.write_text(
+        f"#!/bin/sh\nsrun --ntasks-per-node=1 python3 -c {shlex.quote(RANK.replace('rank.', 'other.'))}\n"
+    )
+    number = site.run("sbatch", "--parsable", "-N2", "-n2", str(script))
+    site.wait(number, re.compile(r"\bJobState=RUNNING\b"))
+    for host, rank in zip(site.hosts, "01", strict=True):
+        site.fleet.enter(host, f"for n in $(seq 300); do test -s /tmp/other.{rank} && exit 0; sleep 0.1; done; exit 1")
+    other = SlurmRanks(site, number)
+    with job.rank_3("kill -STOP $rank", "kill -CONT $rank"):
+        code, report, _ = other.attach()
+        assert (code, [entry["ranks"] for entry in report["smoke"]["hosts"]]) == (12, [1, 1])
+        assert job.finding()[1] == [3]
+        site.run("scancel", number)
+        site.wait(number)
+        code, report, errors = other.attach()
+        assert (code, report) == (78, {}) and "it has ended (CANCELLED)" in errors
+
+
 def test_a_rank_that_its_control_group_freezes(job: SlurmRanks) -> None:
     """From within the host, whose /sys/fs/cgroup may not show that group."""
     group = "/sys/fs/cgroup/freezer/doctor-test-attach"

@@ -55,10 +55,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("text", "expected"),
     [
         ("library._ZN4c10d4Work4waitEl(1)", ["libtorch_cpu.so", "c10d::Work::wait"]),
-        ("lock = threading.Lock(); lock.acquire(); lock.acquire()", []),
-        ("time.sleep(100)", []),
+        ("lock = threading.Lock(); lock.acquire(); lock.acquire()", ["", ""]),
+        ("import queue; queue.SimpleQueue().get()", ["", ""]),
+        ("library.usleep(100_000_000)", ["", ""]),
     ],
-    ids=["library", "lock", "sleep"],
+    ids=["library", "lock", "queue", "foreign call"],
 )
 def test_the_call_that_a_process_waits_in_is_read_from_its_stack(library: Path, text: str, expected: list[str]) -> None:
     process = subprocess.Popen([sys.executable, "-c", LOADS + "print(flush=True); " + text, str(library)],
@@ -76,7 +77,8 @@ def test_the_call_that_a_process_waits_in_is_read_from_its_stack(library: Path, 
 
 
 def test_a_process_that_is_gone_and_one_that_runs_are_in_no_call() -> None:
-    assert calls_of(1 << 22, os.getpid())[os.getpid()] == []
+    calls = calls_of(1 << 22, os.getpid())
+    assert calls[1 << 22] == [] and calls[os.getpid()] in ([], ["", ""])  # it may wait for the answer
     assert memory_maps(1 << 22) == ""  # type: ignore[no-untyped-call]
 
 
@@ -124,6 +126,30 @@ def test_who_stands_where_the_others_wait_is_no_other_though_its_call_was_not_re
     assert finding.result == "undecided" and not finding.odd_ranks
     [finding] = find_odd({"node1": host(*ranks[:3], rank(3, looks("sleep"), COMPUTES))})
     assert [odd.rank for odd in finding.odd_ranks] == [3]
+
+
+IN_LIBRARY, IN_INTERPRETER = ["libtorch_cpu.so", "c10d::Work::wait"], ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("others", "own", "odd"),
+    [
+        ([IN_LIBRARY, IN_LIBRARY], IN_INTERPRETER, [2]),
+        ([IN_LIBRARY], IN_INTERPRETER, [1]),
+        ([IN_INTERPRETER, IN_INTERPRETER], IN_INTERPRETER, []),  # a collective of a thread of each
+        ([IN_LIBRARY, IN_LIBRARY], [], []),
+        ([[], []], IN_INTERPRETER, []),
+        ([IN_INTERPRETER, IN_LIBRARY], IN_INTERPRETER, []),
+    ],
+)
+def test_without_stacks_of_python_whose_interpreter_waits_is_odd_beside_others_in_a_library(
+    others: list[list[str]], own: list[str], odd: list[int]
+) -> None:
+    calls = [*others, own]
+    ranks = [rank(n, looks("futex"), stacks=[], world=len(calls), native=call) for n, call in enumerate(calls)]
+    [finding] = find_odd({"node1": host(*ranks, py_spy=False)})
+    assert [entry.rank for entry in finding.odd_ranks] == odd
+    assert finding.result == ("odd" if odd else "undecided")
 
 
 @pytest.mark.parametrize(

@@ -655,6 +655,16 @@ def test_a_task_of_ray_is_odd_where_its_result_is_waited_for(asked: bool) -> Non
     assert not judged(busy, *idle, *driver).odd_ranks
 
 
+@pytest.mark.parametrize("stacks", [2, 1], ids=["still", "one stack differs"])
+def test_a_task_of_ray_in_a_collective_is_not_odd_beside_the_one_that_it_waits_for(stacks: int) -> None:
+    """Seen with ray 2.60 on a busy host, where the first stack was taken before the call."""
+    sleeps = unnamed(51, ("step", "/job/trainer.py"), MAIN_LOOP)
+    reduces = unnamed(52, REDUCES[0], ("step", "/job/trainer.py"), MAIN_LOOP, call="futex")
+    reduces = msgspec.structs.replace(reduces, stacks=[reduces.stacks[0][2 - stacks :], reduces.stacks[0]])
+    finding = judged(sleeps, reduces, unnamed(50, *GETS, call="futex"))
+    assert [odd_rank.pid for odd_rank in finding.odd_ranks] == [51]
+
+
 def test_tasks_of_ray_that_wait_for_each_other_are_named_and_not_accused() -> None:
     pair = [unnamed(pid, GETS[0], ("call", "/job/actors.py"), MAIN_LOOP, call="futex") for pid in (51, 52)]
     finding = judged(*pair, unnamed(53, MAIN_LOOP, call="futex"), unnamed(50, *GETS, call="futex"))

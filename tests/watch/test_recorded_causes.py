@@ -20,7 +20,7 @@ from doctor.watch.attach.inspector import inspector, recordings
 from doctor.watch.attach.inspector.rank_finder import asked_ranks, find_ranks
 from doctor.watch.attach.inspector.recordings import asked_ras, heartbeat_logs, ras_addresses, recorder_dumps
 from doctor.watch.attach.odd_ranks import find_odd
-from doctor.watch.attach.rank_report import HostReport, ProcessReport
+from doctor.watch.attach.rank_report import HostReport, ProcessReport, without_others
 from doctor.watch.attach.recorded_causes import RecordedCause, recorded_causes
 from tests.diagnose.test_flight_recorder import dump
 from tests.diagnose.test_ras import INCOMPLETE
@@ -68,6 +68,18 @@ def test_a_dump_that_either_of_two_jobs_may_have_written(tmp_path: Path) -> None
     causes = causes_of({"node1": host(*ranks, other)})
     assert causes[0].text.endswith("nccl_trace_rank_2 was not read: another job may have written it")
     assert not any(cause.is_sure for cause in causes)
+
+
+def test_of_two_slurm_jobs_the_one_that_is_named_has_the_ranks_and_the_other_its_own_dumps(tmp_path: Path) -> None:
+    """On the same hosts; a process that names no job of Slurm may be of either."""
+    ranks = [msgspec.structs.replace(entry, job={"SLURM_JOB_ID": "7"}) for entry in behind(tmp_path, 2)]
+    other = msgspec.structs.replace(ranks[2], pid=5000, job={"SLURM_JOB_ID": "8"})
+    unnamed = msgspec.structs.replace(ranks[2], pid=6000, rank=3, job={}, dumps=[])
+    report = without_others(host(*ranks, other, unnamed), {"SLURM_JOB_ID": ["7", "6"]})
+    assert [entry.pid for entry in report.ranks] == [100, 101, 102, 6000] and report.beside == [5000]
+    causes = causes_of({"node1": report})
+    assert causes[0].text.endswith("nccl_trace_rank_2 was not read: another job may have written it")
+    assert without_others(report, {}) == report
 
 
 def test_a_dump_that_a_rank_beside_those_that_were_asked_for_may_have_written(tmp_path: Path) -> None:

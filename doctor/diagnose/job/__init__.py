@@ -16,8 +16,13 @@ class JobPlace(msgspec.Struct, kw_only=True):
     """The id by which its scheduler knows it."""
     state: str = ""
     """Such as ``OUT_OF_MEMORY``; empty where the scheduler does not say."""
+    ended: bool = False
+    own: dict[str, list[str]] = {}
+    """By a variable that the scheduler gives to each process of a job: its values for this one."""
     hosts: list[str] = []
     batch_host: str = ""
+    folder: str = ""
+    """In which it was submitted."""
     outputs: list[str] = []
     """Patterns of its output files; absolute."""
     shared: bool = True

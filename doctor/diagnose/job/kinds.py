@@ -41,15 +41,8 @@ def read_model_arts(name: str, _run: RunCommand) -> JobPlace:
             filled("{0}: expected a folder with files such as modelarts-job-ID-worker-0.log", printable(folder, 200))
         )
     if len(jobs) > 1:
-        names = ", ".join(sorted(jobs)[:3])
-        raise InputError(
-            filled(
-                "{0}: it has the logs of {1} jobs ({2}); expected those of one",
-                printable(folder, 200),
-                len(jobs),
-                names,
-            )
-        )
+        text = "{0}: it has the logs of {1} jobs ({2}); expected those of one"
+        raise InputError(filled(text, printable(folder, 200), len(jobs), ", ".join(sorted(jobs)[:3])))
     job, tasks = next(iter(jobs.items()))
     return JobPlace(
         title=filled("ModelArts job {0}", job), number=job, outputs=[glob_quoted(folder)], notes=_gaps(tasks)
@@ -115,8 +108,9 @@ def _another_form(text: str) -> UsageError:
 
 
 def read_live_job(text: str, run: RunCommand = run_command) -> JobPlace:
-    """The same, of a job that runs. Raises: also InputError where no host is known."""
+    """The same, of a job that runs. Raises: also InputError where it has ended, or no host is known."""
     job = read_job(text, run)
-    if not job.hosts:
-        raise InputError(filled("--job {0}: no host of it is known; expected a job that runs", printable(text, 200)))
+    if job.ended or not job.hosts:
+        why = filled("it has ended ({0})", job.state) if job.ended else "no host of it is known"
+        raise InputError(filled("--job {0}: {1}; expected a job that runs", printable(text, 200), why))
     return job

@@ -111,6 +111,7 @@ def read_ray(name: str, _run: RunCommand) -> JobPlace:
             filled("--job ray:{0}/{1}: {2}; expected Ray's dashboard and a job of it", address, number, error)
         ) from None
     place = JobPlace(title=filled("Ray job {0}", number), number=number, state=printable(job.status, 40), shared=False)
+    place.ended, place.own = job.status not in _RUNS, {"RAY_JOB_ID": [job.internal_id]} if job.internal_id else {}
     # on one line
     place.texts[" ".join(("ray job status", number))] = strip_control_chars(msgspec.json.encode(job), 8000) + "\n"
     _add_logs(place, base, job)
@@ -133,19 +134,18 @@ def _add_hosts(place: JobPlace, base: str, job: _Job) -> None:
     except _NotThere as error:
         place.notes.append(filled("the hosts of its processes are not known: {0}", error))
         return
-    ended = job.status not in _RUNS
     # A worker that Ray had started beforehand has no job in its file's name.
     pids = sorted({actor.pid for actor in actors if actor.pid})[:MAX_PIDS]
     place.outputs += [f"{LOG_FOLDER}/worker-*-{pid}.{end}" for pid in pids for end in ("out", "err")]
-    used = {actor.node_id for actor in actors if ended or actor.state == "ALIVE"}
-    used |= {task.node_id for task in tasks if ended or task.state.startswith("RUNNING")}
+    used = {actor.node_id for actor in actors if place.ended or actor.state == "ALIVE"}
+    used |= {task.node_id for task in tasks if place.ended or task.state.startswith("RUNNING")}
     here = [node for node in nodes if node.node_id in used]
     if not here and not driver:
         here = [node for node in nodes if node.state == "ALIVE"]
         place.notes.append("Ray does not say on which hosts the job runs: doctor checks all of the cluster")
     for node in here:
         _add_host(place, node.node_ip or "")
-    if ended and (dead := [node for node in here if node.state == "DEAD"]):
+    if place.ended and (dead := [node for node in here if node.state == "DEAD"]):
         names = ", ".join(printable(node.node_ip or "", 60) for node in dead[:8])
         place.notes.append(filled("Ray calls these nodes of the job dead: {0}", names))
 

@@ -21,11 +21,15 @@ from doctor.hosts.nodeset import InventoryError, expand_nodeset
 _NUMBER = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?")
 _FIELD = re.compile(r"^ {2,4}(StdOut|StdErr|WorkDir|Command|NodeList|BatchHost)=(.*)$", re.MULTILINE)
 _HEAD = re.compile(
-    r"^JobId=(?P<number>\d{1,10})(?: ArrayJobId=(?P<array>\d{1,10}) ArrayTaskId=(?P<task>\d{1,10}))?"
+    r"^JobId=(?P<number>\d{1,10})(?: HetJobId=(?P<first>\d{1,10}) HetJobOffset=\d{1,10})?"
+    r"(?: ArrayJobId=(?P<array>\d{1,10}) ArrayTaskId=(?P<task>\d{1,10}))?"
     r"(?: .{0,300})? JobName=(?P<name>.*)$"
 )
 _USER = re.compile(r"^ {2,4}UserId=([^\s(]+)\(", re.MULTILINE)
 _STATE = re.compile(r"^ {2,4}JobState=(\w+)", re.MULTILINE)
+_ENDED = frozenset(
+    ["BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]
+)
 _SACCT_FIELDS = "JobID,State,ExitCode,NodeList,Start,End,WorkDir"
 _MAX_NODES = 10_000
 _OUTPUT_OPTIONS = ("-o", "--output", "-e", "--error")
@@ -41,14 +45,9 @@ def read_slurm(number: str, run: RunCommand = run_command) -> JobPlace:
     job = JobPlace(title=f"Slurm job {number}", number=number)
     problems = [_ask_controller(job, run), _ask_accounting(job, run)]
     if not job.texts:
-        reasons = joined("; ", (problem for problem in problems if problem))
-        raise InputError(
-            filled(
-                "--job slurm:{0}: {1}; expected a job that Slurm knows, or its log files and hosts themselves",
-                number,
-                reasons,
-            )
-        )
+        text = "--job slurm:{0}: {1}; expected a job that Slurm knows, or its log files and hosts themselves"
+        raise InputError(filled(text, number, joined("; ", (problem for problem in problems if problem))))
+    job.ended = job.state in _ENDED
     if problems[0]:
         job.notes.append(filled("{0}; its state is from sacct", problems[0]))
     _add_script_outputs(job, run)
@@ -68,17 +67,22 @@ def _ask_controller(job: JobPlace, run: RunCommand) -> str:
     except OSError as error:
         return _reason("scontrol", error)
     job.texts[f"scontrol show job {job.number}"] = output
+    states = []
     for block in output.split("\n\n"):
-        if not _HEAD.match(block.lstrip("\n").partition("\n")[0]):
+        head = _HEAD.match(block.lstrip("\n").partition("\n")[0])
+        if head is None:
             continue
-        state = _STATE.search(block)
-        job.state = state[1] if state else job.state
+        job.own.setdefault("SLURM_JOB_ID", []).extend(filter(None, head.group("number", "first")))
+        states += _STATE.findall(block)[:1]
         fields = {name: value for name, value in _FIELD.findall(block) if value not in ("", "(null)")}
         job.batch_host = job.batch_host or fields.get("BatchHost", "")
+        job.folder = job.folder or fields.get("WorkDir", "")
         _add_hosts(job, fields.get("NodeList", ""))
         for name in ("StdOut", "StdErr"):
             if fields.get(name):
                 _add_output(job, fields[name], fields.get("WorkDir", ""), block)
+    # A part of an array, or of a heterogeneous job, may run on.
+    job.state = next((state for state in states if state not in _ENDED), states[-1] if states else "")
     return ""
 
 
@@ -96,16 +100,16 @@ def _ask_accounting(job: JobPlace, run: RunCommand) -> str:
     job.texts[f"sacct --jobs {job.number}"] = output
     of_job = [row for row in rows if "." not in row[0]] or rows
     job.state = job.state or of_job[-1][1].partition(" ")[0]
+    job.folder = job.folder or next((row[6] for row in reversed(of_job) if row[6].startswith("/")), "")
     if job.hosts:
         return ""
     for row in of_job:
         _add_hosts(job, row[3])
-    folder = of_job[-1][6]
-    if folder.startswith("/"):
+    if job.folder:
         # sacct tells of no output file: the default of sbatch, and what the batch script asks for.
         array, _, task = job.number.partition("_")
         name = f"slurm-{array}_{task}.out" if task else f"slurm-{array.partition('+')[0]}.out"
-        job.outputs.append(f"{glob_quoted(folder)}/{name}")
+        job.outputs.append(f"{glob_quoted(job.folder)}/{name}")
         job.notes.append(
             "sacct does not say where the output is: looked for sbatch's default and the batch script's names"
         )
@@ -135,26 +139,14 @@ def _add_hosts(job: JobPlace, text: str) -> None:
 def _add_script_outputs(job: JobPlace, run: RunCommand) -> None:
     """Output files that the batch script's srun lines and #SBATCH lines name."""
     script = ""
-    for argv in (
-        ["scontrol", "write", "batch_script", job.number, "-"],
-        ["sacct", "--jobs", job.number, "--batch-script"],
-    ):
+    for command in ("scontrol write batch_script {0} -", "sacct --jobs {0} --batch-script"):
         with suppress(OSError):
-            script = run(argv)
+            script = run(command.format(job.number).split())
         if "#!" in script:
             break
-    output = next((text for name, text in job.texts.items() if name.startswith("scontrol show job")), "")
-    folder = next((value for name, value in _FIELD.findall(output) if name == "WorkDir"), "")
-    if not folder:
-        rows = [
-            line.split("|")
-            for name, text in job.texts.items()
-            if name.startswith("sacct")
-            for line in text.splitlines()[1:]
-        ]
-        folder = next((row[6] for row in rows if len(row) == 7 and row[6].startswith("/")), "")
+    output = job.texts.get(f"scontrol show job {job.number}", "")
     for pattern in script_outputs(script):
-        _add_output(job, pattern, folder, output)
+        _add_output(job, pattern, job.folder, output)
 
 
 def script_outputs(script: str) -> list[str]:

@@ -133,6 +133,8 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     places = {view.does.place for view in views if view.waits} - {()}
     beside = [view for view in views if view.does.kind == "wait" and view.does.still and view.does.place in places]
     waiting = [view for view in views if view.waits or view in beside]
+    if any(view.is_in_library for view in waiting):  # without stacks of Python: whose interpreter waits, is in none
+        waiting = [view for view in waiting if view.is_in_library is not False]
     if any(view.does.kind in ("collective", "wait") for view in waiting):
         waiting += [view for view in views if view.awaits_device]
     rest = [view for view in views if view not in waiting]
@@ -151,7 +153,7 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
             "odd", filled("{0} of {1} has no process any more; {2}.", named, world, _waiters(waiting)), departed
         )
     all_left = definite and not waiting and all(view.does.kind == "left" for view in definite)
-    if all_left and (len(views) < world or len(views) == len(definite) > 1):
+    if all_left and len(views) in (len(definite), *range(world)):
         return _over(definite, world - len(views))
     if len(views) == len(definite) > 1 and all(view.does.kind in ("stopped", "frozen") for view in views):
         return Judgement("undecided", SUSPENDED)
@@ -249,7 +251,7 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
             return True
         return view.does.rests and role in ready and asked_by.get((view.host, view.report.pid), role) != role
 
-    return [view for view in rest if is_fellow(view)]
+    return [view for view in rest if view.does.kind != "collective" and is_fellow(view)]
 
 
 def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:

@@ -49,7 +49,8 @@ _CALLS = ("main_loop", "waits for results of tasks of Ray"), ("_call_behavior", 
 SERVERS = dict(zip((_RAY, _GRPC), _CALLS, strict=True))
 """File of a library -> its function within which another process's call is done; what is said of that process."""
 AT_DEVICE = "waits for its device"
-IN_THREADS = "waits for another of its threads, as in a collective"  # no stack shows which
+OF_THREADS = ("waits for another of its threads, as in a collective",
+              "waits for another of its threads, or for a lock")  # fmt: skip
 _SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
 """Of a library that runs a part of a job itself, as a server does, and does not only start the program's function."""
 _IDLE = (
@@ -84,7 +85,6 @@ _COMMUNICATES = re.compile(
     rf"{_SPINS.pattern}|libtorch_\w+\.so\S* (?:c10d|gloo|c10d_npu)::|_?xla_extension|libjax_common"
 )
 """Library and function in which a thread that waits for others is."""
-_IN_LOCK = "waits for another of its threads, or for a lock"  # its stack shows no collective
 _LEAST_OF_THREADS = 0.05
 """Seconds on CPUs of all its threads within the looks, above which one of them works."""
 _AWAITED = frozenset({"futex", "poll", "recv", "pause", "sleep", "read"})
@@ -177,7 +177,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
     if not decided and rank.rank is None and (idle := _idle(frames)):
         decided, still = ("idle", idle), still if idle == SERVERS[_GRPC][1] else rank.stacks[0] == rank.stacks[-1]
-    kind, text = decided or _by_call(looks, seconds, bool(frames))
+    kind, text = decided or _by_call(looks, seconds, bool(frames) or rank.native[:1] == [""])
     if kind in ("blocked", "file") and rank.file_wait is not None:
         text = _held_by_file(kind, looks[-1], rank.file_wait)
     if kind in _HOLDS and (held := _held_process(rank)):
@@ -379,7 +379,7 @@ def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind
     return next((said for end, said in _OF_PROCESSES.items() if any(path.endswith(end) for path in paths)), None)
 
 
-def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, str]:
+def _by_call(looks: list[Look], seconds: float, is_no_library: bool) -> tuple[Kind, str]:
     last, ran = looks[-1], looks[-1].ran - looks[0].ran
     same = {(look.call, look.file) for look in looks}
     if ran > _BUSY * seconds:
@@ -392,7 +392,7 @@ def _by_call(looks: list[Look], seconds: float, has_stack: bool) -> tuple[Kind, 
         "running": ("compute", "computes"),
         "sleep": ("sleep", "sleeps"),
         "wait": ("child", "waits for a child process"),
-        "futex": ("wait", _IN_LOCK if has_stack else IN_THREADS),
+        "futex": ("wait", OF_THREADS[is_no_library]),
         "poll": ("wait", "waits for input"),
         "pause": ("sleep", "waits for a signal"),
     }

@@ -46,6 +46,8 @@ class Look(msgspec.Struct, frozen=True):
     """The holder is this thread itself, or waits so for itself, by way of other threads or none."""
 
 
+Own = Mapping[str, Sequence[str]]
+"""By a variable that each process of a job may have: its values for this job."""
 Frame = tuple[str, str, int]
 """Function, file, line."""
 
@@ -94,7 +96,9 @@ class ProcessReport(msgspec.Struct, frozen=True):
     waits for, or, where it sleeps, that is of its user and no rank, and shares something with it. It sinks where one
     has ended, whose wait for a CPU no longer counts."""
     native: list[str] = []
-    """The library of communication that its thread waits in, and the function, which may be empty; empty: none."""
+    """The library of communication that its thread waits in, and the function, which may be empty; both empty: it is
+    certain that Python's interpreter itself waits; no entry: none is known.
+    """
     file_wait: FileWait | None = None
     """At the last look; None: its main thread was in no call about a file."""
     far_end: tuple[str, float] | None = None
@@ -205,6 +209,17 @@ def read_report(data: bytes) -> HostReport:
         for rank in report.ranks[:MAX_RANKS]
     ]
     return msgspec.structs.replace(report, host=_bounded(report.host), ranks=ranks, hidden=_bounded(report.hidden))
+
+
+def without_others(report: HostReport, own: Own) -> HostReport:
+    """Without the processes that name another job than the one that is meant: they run beside it."""
+    others = [rank for rank in report.ranks if any(rank.job.get(name) not in (None, *own[name]) for name in own)]
+    return msgspec.structs.replace(
+        report,
+        ranks=[rank for rank in report.ranks if rank not in others],
+        beside=[*report.beside, *(rank.pid for rank in others)],
+        beside_dumps=[*report.beside_dumps, *(path for rank in others for path in (*rank.dumps, *rank.heartbeat_logs))],
+    )
 
 
 def labels_joined(labels: Sequence[str]) -> str:

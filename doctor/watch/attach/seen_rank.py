@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.watch.attach.inspector.python_stacks import MOST_FRAMES
-from doctor.watch.attach.rank_activity import AT_DEVICE, HELPED, IN_THREADS, LONGEST_WAIT, SERVERS, Activity, Kind
+from doctor.watch.attach.rank_activity import AT_DEVICE, HELPED, LONGEST_WAIT, OF_THREADS, SERVERS, Activity, Kind
 from doctor.watch.attach.rank_report import Frame, ProcessReport
 
 _MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "unknown"})
@@ -28,6 +28,12 @@ class SeenRank(msgspec.Struct, frozen=True):
         """It stands still in a wait for the others: in a collective, or, without a stack, for its own threads."""
         in_threads = self.does.kind == "wait" and not self.does.place
         return self.does.still and (self.does.kind in ("collective", "idle") or in_threads)
+
+    @property
+    def is_in_library(self) -> bool | None:
+        """Whether its wait is in a library of communication, by the native stack alone; None: that is not known."""
+        library = self.report.native[:1]
+        return bool(library[0]) if library and self.does.kind == "wait" and not self.does.place else None
 
     @property
     def awaits_device(self) -> bool:
@@ -117,5 +123,5 @@ class SeenRank(msgspec.Struct, frozen=True):
         Without stacks, one collective may hold some ranks at their devices and others in a wait for their threads, and
         of those at their devices only some have a thread that moves bytes (seen: NCCL, CUDA 13, an H200).
         """
-        may_be_at_device = self.does.text.startswith((AT_DEVICE, IN_THREADS))
+        may_be_at_device = self.does.text.startswith((AT_DEVICE, *OF_THREADS))
         return self.does.place or (AT_DEVICE if may_be_at_device else self.does.spins or self.does.text)

@@ -23,6 +23,7 @@ from doctor.watch.attach.inspector.live_environment import DynamicSymbols
 STACK_BYTES = 1 << 14
 ADDRESS = (1 << 48) - 1  # without the signature that arm64 adds to return addresses
 INTERPRETER = re.compile(r"/(?:libpython[\d.]+\.so|python[\d.]*$|pypy)")
+BELOW_INTERPRETER = re.compile(r"/(?:lib(?:c|pthread|ffi)[.-][^/]*|lib-dynload/[^/]*\.so)$")  # of its own waits
 SYMBOLS = {}  # by device and inode of a library
 MAX_ANSWERED = 1 << 20
 TRIES_TO_READ = 4
@@ -64,7 +65,8 @@ def return_addresses(memory, stack, starts, ranges):
 
 
 def native_call(pid, maps, sampled):
-    """[library, function] of the outermost call into a library of communication; empty where the thread is in none.
+    """[library, function] of the outermost call into a library of communication; empty where none is found, and two
+    empty texts where it is certain that the interpreter itself waits.
 
     ``pid``: of a process, or of one of its threads. The function is empty where the library does not name it.
     ``sampled``: where the thread was found last on its CPU, as in `last_place`: of one that never leaves it.
@@ -80,9 +82,13 @@ def native_call(pid, maps, sampled):
     if not stack or platform.machine() not in ("x86_64", "aarch64") or place < 0 or ranges[place][1] == program:
         return []
     with open("/proc/%d/mem" % pid, "rb", 0) as memory:
+        is_own = len(fields) > 2 and bool(BELOW_INTERPRETER.search(ranges[place][1]))
         for path, place in return_addresses(memory, stack, starts, ranges):
             if path == program or INTERPRETER.search(path):
+                if is_own and INTERPRETER.search(path):
+                    return ["", ""]
                 break
+            is_own = is_own and bool(BELOW_INTERPRETER.search(path))
             if LIBRARY.search(path):
                 calls.append((path, place))
     library = calls[-1][0] if calls else ""

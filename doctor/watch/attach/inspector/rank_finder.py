@@ -13,7 +13,9 @@ from doctor.watch.attach.inspector.connected import find_groups, user_of, uses_l
 from doctor.watch.attach.inspector.live_environment import live_environ
 from doctor.watch.attach.inspector.open_requests import asked_times, left_requests
 
-JOB_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "MS_SCHED_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID")
+JOB_VARIABLES = (
+    "MASTER_ADDR", "MASTER_PORT", "MS_SCHED_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "RAY_JOB_ID"
+)  # fmt: skip
 OTHER_VARIABLES = (
     "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE",
     "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "CUDA_VISIBLE_DEVICES",

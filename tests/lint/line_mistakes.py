@@ -60,7 +60,8 @@ MISTAKES: dict[str, Planted] = {
     "a step in one part of a job": Planted(
         PARTS + "srun torchrun --nnodes 3 " + OF_JOB.replace("\n", " #@\n"), "launch-sizes-contradict"),
     "a step of one host that meets others": Planted(
-        "#!/bin/bash\n#SBATCH --nodes=1\nsrun torchrun --nnodes=3 --rdzv_backend=c10d --rdzv_endpoint=a:29500 t.py #@\n",
+        "#!/bin/bash\n#SBATCH --nodes=1\n"
+        "srun torchrun --nnodes=3 --rdzv_backend=c10d --rdzv_endpoint=a:29500 t.py #@\n",
         "launch-sizes-contradict"),
     "localhost in the input of a shell": Planted(
         SBATCH + "srun bash -s <<E\ntorchrun --nnodes 2 --nproc_per_node 8 --master_addr localhost t.py #@"

@@ -36,9 +36,10 @@ def locked_memory_limit_low(
     and fails: "ibv_reg_mr failed with error Cannot allocate memory", "ibv_create_qp failed".
 
     ## What to do
-    On {host}: `printf '%s - memlock unlimited\n' '*' root >> /etc/security/limits.d/99-zz-cluster.conf`, then log in
-    again. A job that slurmd starts has the limit of that service: `systemctl edit slurmd`, in it `[Service]` and
-    `LimitMEMLOCK=infinity`, then `systemctl restart slurmd`; likewise of another service.
+    - Login: on {host}, `printf '%s - memlock unlimited\n' '*' root >> /etc/security/limits.d/99-zz-cluster.conf`, then
+      log in again. A job that a service starts has the limit of its unit: `LimitMEMLOCK=infinity`.
+    - Slurm: on {host}, `systemctl edit slurmd`, in it `[Service]` and `LimitMEMLOCK=infinity`, then
+      `systemctl restart slurmd`.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit memlock=-1`. In Kubernetes, Volcano and MindCluster:
@@ -69,4 +70,5 @@ def locked_memory_limit_low(
             observed=bytes_text(limit.soft or 0),
             expected=required_text,
             hard="unlimited" if limit.hard is None else bytes_text(limit.hard),
+            case="Login" if limit == limits.of_job(launch).memlock else "Slurm",
         ).as_warning(not (by_nccl and held and (limit.soft or 0) < NCCL_NEEDS))

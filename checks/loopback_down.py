@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
+from doctor.engine.addresses import means_own_host
 from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.master_address import host_of_master
@@ -8,6 +9,8 @@ from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import fleet_sockets
 from doctor.job import LaunchConfig
+
+LOCALHOST = "127.0.0.1"
 
 
 @check(severity=ERROR, area="connectivity")
@@ -18,7 +21,7 @@ def loopback_down(
     gpus: PerHost[GpuCards] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    r"""The loopback interface lo is up, by which programs of one host reach each other.
+    r"""The loopback interface lo is up, by which programs of one host reach each other, and has the address they use.
 
     ## Why it matters
     The kernel sends what goes to an address of the host itself through lo, whichever interface has the address. While
@@ -26,11 +29,11 @@ def loopback_down(
     Other hosts reach the host, so that it looks healthy, and the job waits at its start until a timeout.
 
     ## What to do
-    As root on {host}: `ip link set {interface} up`. `grep -rnsE '\blo\b' /etc/network /etc/systemd/network
-    /etc/sysconfig/network-scripts` prints the files that may take it down at boot.
+    As root on {host}: `{command}`. `grep -rnsE '\blo\b' /etc/network /etc/systemd/network
+    /etc/sysconfig/network-scripts` prints the files that may change it at boot.
 
     ## In a container
-    The container of {host} has a lo of its own: `ip link set {interface} up` in its network namespace, as root of the
+    The container of {host} has a lo of its own: `{command}` in its network namespace, as root of the
     machine: `nsenter --net --target PID`. Or start it again with the machine's network, `docker run --network host`.
 
     ## Source
@@ -41,17 +44,31 @@ def loopback_down(
     """
     fleet = fleet_sockets(interfaces, names or {}, launch, npus, gpus)
     master = host_of_master(list(interfaces), names or {}, interfaces, launch)
+    is_meeting_here = launch.is_on_one_host or means_own_host(launch.master_addr or "-")
     for host, own in interfaces.items():
         ranks, is_master = fleet.ranks_on(host), host == master
         alone = "several ranks on this host do not reach each other, nor does rank 0 reach its own store"
         among = filled("the {0} ranks of this host do not reach each other", ranks) if ranks > 1 else alone
         for link in own.links if ranks != 1 or master in ("", host) else ():
-            if not link.is_loopback or link.is_up:
+            if not link.is_loopback:
+                continue
+            if link.is_up:
+                if is_meeting_here and not any(means_own_host(one.address) for one in own.addresses):
+                    yield Finding(
+                        "interface {interface} has no address, and the ranks meet at {address}",
+                        hosts=[host],
+                        interface=link.name,
+                        address=launch.master_addr or LOCALHOST,
+                        command=f"ip address add {LOCALHOST}/8 dev {link.name}",
+                        observed="none",
+                        expected=LOCALHOST,
+                    )
                 continue
             yield Finding(
                 "interface {interface} is down: {consequence}",
                 hosts=[host],
                 interface=link.name,
+                command=f"ip link set {link.name} up",
                 consequence="rank 0 does not reach its own store" if is_master else among,
                 observed="down",
                 expected="up",

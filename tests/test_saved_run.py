@@ -104,6 +104,7 @@ def valid_run() -> dict[str, Any]:
         training={"jobs": [{"launch": {"nodes": {"option": "--nnodes", "value": 2}}}]},
         watch=msgspec.to_builtins(WatchResult(hosts={0: "w1", 1: "w2"}), str_keys=True),
         after_reboot=False,
+        other_rank_tables={"/u": RankTableFile("/u", "{}")},
         texts={"no {0} on {1}": [["link", "w1"]]},
     )
     document: dict[str, Any] = json.loads(msgspec.json.encode(run))
@@ -371,6 +372,7 @@ FORM = {
         "hosts_unknown",
         "launch",
         "notes",
+        "other_rank_tables",
         "probe_inputs",
         "rank_table",
         "schema",

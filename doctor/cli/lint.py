@@ -61,7 +61,7 @@ def command(
     catalog = load_catalog(choice.checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
-        rules = lint_rules(catalog, has_table=bool(run.rank_table.text))
+        rules = lint_rules(catalog, has_table=bool(run.rank_table.text or run.other_rank_tables))
         selected = choose_checks(catalog, choice.select or rules, choice.ignore)
         raise typer.Exit(replay_and_report(run, selected, catalog, output, command="lint"))
     paths, launch_line = _split(files or [])
@@ -76,7 +76,7 @@ def command(
     launches, notes = launches_of(paths, launch_line, launch, os.environ)
     if launches:
         launch = msgspec.structs.replace(launches[0], others=tuple(launches[1:]))
-    has_table = os.path.isfile(LaunchConfig.from_options(launch).rank_table_path)
+    has_table = any(os.path.isfile(LaunchConfig.from_options(each).rank_table_path) for each in launches or [launch])
     rules = lint_rules(catalog, has_launch=bool(launches), has_table=has_table)
     selected = choose_checks(catalog, choice.select or rules, choice.ignore)
     inventory = Inventory((), NO_HOST, notes=tuple(dict.fromkeys(notes)))

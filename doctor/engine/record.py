@@ -196,6 +196,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`doctor.engine.watch_summary.WatchResult` as builtins with keys of text; empty when no program was watched."""
     after_reboot: bool = False
     """It is evaluated as after a reboot of its hosts: by what they load when they start."""
+    other_rank_tables: dict[str, RankTableFile] = {}
+    """By path, those that further job scripts name, where `doctor lint` reads several and finds them."""
     texts: TextTable = {}
     """How the texts in it were filled, for another language; `run_lines` writes it, `load_run` reads it."""
 

@@ -49,7 +49,7 @@ _NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!{INNOCENT})(?!o
 _VALUE = r"""(?!(?:ok|none|null|nil|true|false|yes|no|on|off|enabled|disabled|failed|required|missing|invalid|expired
     |unset|empty|not|command|[*]{3,}|(?:self|args|cfg|config|kwargs|opts|options|settings)(?:[.][a-z_]{1,40}){1,4}
     |os[.]environ(?=\[))(?![\w./+=(-])
-    |[\w-]{0,30}(?:password|passwd|token|secret|key|user(?:name)?|type|signature):[ \t]|[|>][0-9]?[+-]?[0-9]?\n
+    |[\w-]{0,30}(?:password|passwd|token|secret|key|user(?:name)?|type|signature):[ \t]|[|>][0-9]?[+-]?[0-9]?[ \n]
     |/(?:etc|var|root|home|run|opt|usr|tmp|data|mnt)/[\w.-])
     (?:\\{2,7}"[^"\\\n]*\\{2,7}"|\\"(?:[^"\\\n]|\\(?!"))*\\"|"(?:[^"\\\n]|\\.)*"
     |'(?:[^'\\\n]|\\.)*'|(?:"[^"\n]{8,1000}|'[^'\n]{8,1000})\Z|[^\s"',;&|<$\[{][^\s"',;&|]*)"""

@@ -63,8 +63,8 @@ def same_node_rank(line: LaunchLine, tasks: int | None) -> int | None:
 def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bool]:
     """How often srun, mpirun or pdsh starts the launcher that numbers the ranks, and whether directives say so.
 
-    1: a script starts it on its own host alone, or by srun in a job of one host, at which the ranks are to meet. None
-    where that is not known, and where a loop or a list of hosts starts it host by host, or group by group.
+    1: a script starts it on its own host alone, or by srun in a job of one host, which is not one of several that meet
+    elsewhere. None where that is not known, and where a loop or a list of hosts starts it host by host, or by groups.
     """
     if tasks_here := _on_own_host(line, requested):
         return tasks_here
@@ -94,12 +94,13 @@ def _on_own_host(line: LaunchLine, requested: Resources) -> tuple[int, bool] | N
     """Of a launcher of one host that starts on that of the script alone; None where that is not known."""
     if line.innermost is None or line.innermost.launcher not in ONE_ON_EACH_HOST or line.conditional:
         return None
-    is_of_one = requested.nodes == requested.max_nodes == 1 and _meets_within(line.innermost)
+    is_of_one, meets = requested.nodes == requested.max_nodes == 1, _meets_within(line.innermost)
     outer = line.launchers[:-1]
-    if not outer and line.is_alone and (is_of_one or (requested.nodes or 0) > 1):
+    if not outer and line.is_alone and ((is_of_one and meets) or (requested.nodes or 0) > 1):
         return 1, False
     is_step = [call.launcher for call in outer] == ["srun"] and not {"het-group", "jobid"} & outer[0].options.keys()
-    return (1, True) if is_step and is_of_one else None
+    is_one_job = meets or ("array" not in requested.options and "node-rank" not in line.innermost.unresolved)
+    return (1, True) if is_step and is_of_one and is_one_job else None
 
 
 def _in_loop(line: LaunchLine, outer: LaunchCall) -> int | None:

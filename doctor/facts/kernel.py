@@ -187,7 +187,7 @@ class SysctlFiles(Fact, frozen=True):
     ignored: tuple[KernelSetting, ...]
     """Lines of ``/etc/sysctl.conf`` on a host where nothing reads that file."""
     excluded: tuple[str, ...] = ()
-    """Keys that no glob may set: lines such as ``-net.ipv4.conf.all.rp_filter``."""
+    """Keys that nothing sets: their last line is such as ``-net.ipv4.conf.all.rp_filter``."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SysctlFiles:
@@ -198,10 +198,11 @@ class SysctlFiles(Fact, frozen=True):
         if init != "systemd":
             chosen[MAIN_FILE], main = main, ()
         lines = [line for group in chosen.values() for line in group]
+        excluded = {key for key, line in {line.key.lstrip("-"): line for line in lines}.items() if line.key[0] == "-"}
         return cls(
-            settings=tuple(line for line in lines if line.key[0] != "-"),
+            settings=tuple(line for line in lines if line.key.lstrip("-") not in excluded),
             ignored=tuple(line for line in main if line.key[0] != "-"),
-            excluded=tuple(line.key[1:] for line in lines if line.key[0] == "-"),
+            excluded=tuple(sorted(excluded)),
         )
 
     def boot_setting(self, key: str) -> KernelSetting | None:

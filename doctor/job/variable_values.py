@@ -64,6 +64,8 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What ``pattern`` demands, in words."""
     rule: str = ""
     """A function below."""
+    rest: str = ""
+    """The same for what the reader passes over, where it takes the beginning of the value."""
     a1_digits: tuple[int, int] | None = None
     """As ``digits``, for the A1 family."""
     a1_has_none: bool = False
@@ -118,9 +120,13 @@ def refused(environ: Mapping[str, str], on_bad: OnBad, family: Family = "", *, a
     'a whole number: NCCL reads 0 there'
     """
     judged = {name: value_rows()[name] for name in sorted(environ) if name in value_rows()}
-    rows = {name: row for name, row in judged.items() if row.beside not in environ}
-    effects = {name: "ignored" if alone and row.among_ranks else row.on_bad for name, row in rows.items()}
-    refusals = {name: row.refuse(environ[name], family) for name, row in rows.items() if effects[name] == on_bad}
+    refusals = dict[str, str]()
+    for name, row in judged.items():
+        effect = "ignored" if alone and row.among_ranks else row.on_bad
+        if row.beside not in environ and effect == on_bad:
+            refusals[name] = row.refuse(environ[name], family)
+        elif row.rest and on_bad == "ignored":
+            refusals[name] = _RULES[row.rest](environ[name])
     return [EnvSetting(name, printable(environ[name], 80), text) for name, text in refusals.items() if text]
 
 

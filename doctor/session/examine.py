@@ -279,7 +279,10 @@ class _JobInput:
             by_host=options.launch.by_host or _rank_to_be(inventory, options, environ),
         )
         self.training = msgspec.to_builtins(options.training) if options.training else {}
-        self.table = _read_rank_table(LaunchConfig.from_options(self.launch).rank_table_path)
+        others = {LaunchConfig.from_options(other).rank_table_path for other in options.launch.others}
+        self.other_tables = {path: _read_rank_table(path) for path in sorted(others) if os.path.isfile(path)}
+        path = LaunchConfig.from_options(self.launch).rank_table_path
+        self.table = RankTableFile() if self.other_tables and not os.path.isfile(path) else _read_rank_table(path)
         probe_inputs = _probe_inputs(
             _names_among_hosts(inventory),
             LaunchConfig.from_options(self.launch),
@@ -327,6 +330,7 @@ class _JobInput:
             (*notes, *(smoke_round.notes if smoke_round else ())),
             __version__,
             smoke_round.smoke if smoke_round else {},
+            other_rank_tables=self.other_tables,
             hosts_unknown=self.inventory.hosts_unknown,
             training=self.training,
         )

@@ -13,8 +13,9 @@ from doctor.engine.record import LaunchOptions, RankTableFile, Run
 from doctor.engine.result import Finding, Outcome, Reason, Report
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job import LaunchConfig
+from doctor.job import LaunchConfig, RankTable
 from doctor.job.job_script import CARRIERS
+from doctor.job.variables import TABLE_VARIABLES
 from doctor.session.corrected_lines import MAX_LINE, SLURM, Corrections, replaced_option
 from doctor.session.select_checks import of_launch_alone
 
@@ -93,7 +94,7 @@ def of_scripts(report: Report, run: Run, checks: Sequence[Check], evaluate: Call
 
     ``evaluate`` judges a run by the rules of the launch alone.
     """
-    rules = frozenset(of_launch_alone(checks, (LaunchConfig,)))
+    rules = frozenset(check.name for check in launch_rules(checks))
     launches = [msgspec.structs.replace(run.launch, others=()), *run.launch.others]
     reports = [report, *(evaluate(_run_of(launch, run)) for launch in launches[1:])]
     by_check: dict[str, list[Outcome]] = {}
@@ -110,14 +111,15 @@ def of_scripts(report: Report, run: Run, checks: Sequence[Check], evaluate: Call
 
 
 def _run_of(launch: LaunchOptions, run: Run) -> Run:
-    """With the rank table where the launch names the same one."""
-    is_same = LaunchConfig.from_options(launch).rank_table_path == run.rank_table.path
-    return msgspec.structs.replace(run, launch=launch, rank_table=run.rank_table if is_same else RankTableFile())
+    """With the rank table that the launch names, where it was read."""
+    tables = {run.rank_table.path: run.rank_table, **run.other_rank_tables}
+    table = tables.get(LaunchConfig.from_options(launch).rank_table_path, RankTableFile())
+    return msgspec.structs.replace(run, launch=launch, rank_table=table)
 
 
 def of_launch_line(report: Report, run: Run, checks: Sequence[Check]) -> Report:
     """The report with the launch line as it is once a finding about it is corrected."""
-    rules = frozenset(of_launch_alone(checks, (LaunchConfig,)))
+    rules = frozenset(check.name for check in launch_rules(checks))
     corrections, place = Corrections(), "launch line"
     line = {place: run.launch.launch_line}
     outcomes = [
@@ -133,14 +135,14 @@ def of_launch_line(report: Report, run: Run, checks: Sequence[Check]) -> Report:
 
 
 def launch_rules(checks: Sequence[Check]) -> list[Check]:
-    """Those of the launch alone."""
-    names = frozenset(of_launch_alone(checks, (LaunchConfig,)))
+    """Those of the launch and its rank table alone."""
+    names = frozenset(of_launch_alone(checks, (LaunchConfig, RankTable, RankTableFile)))
     return [check for check in checks if check.name in names]
 
 
 def _placed(outcome: Outcome, launch: LaunchOptions, is_one_of_several: bool, corrections: Corrections) -> Outcome:
     script = launch.places.get("", "")
-    usual = _BY_CHECK.get(outcome.check, ())
+    usual = _BY_CHECK.get(outcome.check) or (TABLE_VARIABLES if outcome.check.startswith("rank-table-") else ())
     findings = tuple(
         _with_place(finding, launch.places, usual, outcome.check, corrections) for finding in outcome.findings
     )

@@ -5,6 +5,7 @@ from doctor.engine.quantities import GIB, MIB
 from doctor.facts.gpu import GpuCards
 from doctor.facts.limits import Limit, RdmaAdapters
 from doctor.facts.memory import HostMemory
+from doctor.facts.slurm import SlurmDaemon
 from doctor.job import LaunchConfig
 from tests.checks.containers import container
 from tests.checks.control_groups import control_group, memory_bound
@@ -52,6 +53,15 @@ def test_a_plain_host_is_not_judged(tool: list[Fact]) -> None:
     """A tool without a card is no GPU."""
     outcome = run_check(NAME, {"a": [limits(memlock=Limit(1, 1)), MEMORY, *tool]})
     assert skipped(outcome) == {"no NPU, no NVIDIA GPU and no RDMA adapter"}
+
+
+def test_the_remedy_is_of_the_service_that_sets_the_limit() -> None:
+    text = "Max open files 1024 1024 files\nMax locked memory 65536 65536 bytes\n"
+    daemon, of_srun = SlurmDaemon(("S",), 6818, True, text), LaunchConfig(launchers=("srun",), launch_line="srun t.py")
+    for launch, own, case in ((of_srun, FREE, "Slurm"), (LaunchConfig(), Limit(8 * MIB, None), "Login")):
+        outcome = run_check(NAME, {"a": [limits(memlock=own), MEMORY, GPUS, daemon]}, launch)
+        assert [finding.values["case"] for finding in outcome.findings] == [case]
+    assert not run_check(NAME, {"a": [limits(memlock=FREE), MEMORY, GPUS, daemon]}).findings
 
 
 def test_an_error_where_nccl_must_fail() -> None:

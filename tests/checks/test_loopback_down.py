@@ -6,13 +6,15 @@ import msgspec
 import pytest
 
 from doctor.engine.result import Severity
-from doctor.facts.interfaces import Interfaces
+from doctor.facts.interfaces import Interfaces, LinkAddress
 from doctor.job import LaunchConfig
+from tests.checks.launch_lines import config
 from tests.checks.network import alike_hosts, link
 from tests.checks.run_check import FactsByHost, job, messages, run_check
 
 NAME = "loopback-down"
 APART = "several ranks on this host do not reach each other, nor does rank 0 reach its own store"
+ON_ONE_HOST = config("torchrun --nproc-per-node 2 t.py")
 STORE, TWO = "rank 0 does not reach its own store", "the 2 ranks of this host do not reach each other"
 
 
@@ -57,3 +59,28 @@ def test_hosts_with_lo_up_are_healthy() -> None:
 
 def test_one_host_alone_is_judged_too() -> None:
     assert messages(run_check(NAME, without_lo(1, 1), launched(2))) == [("w1", f"interface lo is down: {TWO}")]
+
+
+@pytest.mark.parametrize(
+    ("address", "launch", "found"),
+    [
+        ("", job(MASTER_ADDR="localhost"), ["interface lo has no address, and the ranks meet at localhost"]),
+        (
+            "",
+            config("torchrun --nproc-per-node 2 t.py"),
+            ["interface lo has no address, and the ranks meet at 127.0.0.1"],
+        ),
+        ("", job(MASTER_ADDR="10.0.0.1"), []),
+        ("127.0.0.1", job(MASTER_ADDR="localhost"), []),
+        ("::1", job(MASTER_ADDR="::1"), []),
+    ],
+)
+def test_ranks_that_meet_at_an_address_of_lo(address: str, launch: LaunchConfig, found: list[str]) -> None:
+    """Measured: torchrun --standalone ends with "Network is unreachable" where lo is up and has no address."""
+    hosts = without_lo(1)
+    for place, fact in enumerate(hosts["w1"]):
+        if isinstance(fact, Interfaces):
+            of_lo = (LinkAddress("lo", "lo", address, 8),) if address else ()
+            others = (one for one in fact.addresses if one.interface != "lo")
+            hosts["w1"][place] = msgspec.structs.replace(fact, addresses=(*of_lo, *others))
+    assert [text for _, text in messages(run_check(NAME, hosts, launch))] == found

@@ -69,6 +69,11 @@ def test_a_short_number_is_a_token_unless_it_counts_some() -> None:
     assert hide_secrets("#token: 2048, s/token=0.5s") == "#token: 2048, s/token=0.5s"
 
 
+def test_a_block_of_yaml_whose_lines_were_joined_is_hidden() -> None:
+    assert hide_secrets("out of memory while token: >-  Sf6KNFu7sWY1") == "out of memory while token: >-  [hidden]"
+    assert hide_secrets("max token: > 4096, token: >- expected") == "max token: > 4096, token: >- expected"
+
+
 def test_quoting_without_end_is_read_for_some_layers_and_ends_nothing() -> None:
     """A log may hold an ampersand that was escaped as often as it has characters."""
     text = "token=&amp;amp;amp;quot;hunter2hunter2&amp;amp;amp;quot; &" + "amp;" * 20_000

@@ -30,6 +30,7 @@ from doctor.facts.limits import Limit, ResourceLimits
 from doctor.facts.memory import HostMemory
 from doctor.facts.neighbour_table import NeighbourTable
 from tests.checks.gpu_hosts import gpu, gpus, manager
+from tests.checks.gpu_hosts import settings as settings_of_host
 from tests.facts.answers import answered
 from tests.facts.garbage import runs_on_python_3_6
 from tests.facts.test_container import HOST
@@ -219,6 +220,41 @@ class TestFiles:
         texts = {"/etc/modules-load.d/a.conf": "# one\n", "/usr/lib/modules-load.d/a.conf": "nvidia-peermem\n"}
         assert files(texts).modules() == set()
 
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"/usr/lib/modprobe.d/b.conf": "blacklist nvidia-peermem\n"},
+            {"/etc/modprobe.d/b.conf": "install nvidia_peermem /bin/false\n"},
+            {"/proc/cmdline": "quiet module_blacklist=a,nvidia_peermem\n"},
+        ],
+    )
+    def test_a_module_that_may_not_be_loaded_is_not(self, more: dict[str, str]) -> None:
+        load = {"/usr/local/lib/modules-load.d/a.conf": "nvidia-peermem\nib_core\n"}
+        assert files({**load, **more}).modules() == {"ib_core"}
+        assert files(load).modules() == {"ib_core", "nvidia_peermem"}
+        assert files({"/proc/cmdline": "modules_load=ib_core"}).modules() == {"ib_core"}
+        hidden = {"/usr/lib/modprobe.d/b.conf": "blacklist nvidia-peermem\n", "/etc/modprobe.d/b.conf": "# none\n"}
+        assert files({**load, **hidden}).modules() == {"ib_core", "nvidia_peermem"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "governor"),
+    [
+        (("w {} - - - - a", "w {} - - - - b"), "a"),
+        (("w {} - - - - a", "w {}* - - - - b"), "b"),
+        (("w {}* - - - - a", "w {} - - - - b", "w {}* - - - - c"), "b"),
+        (("f+ {} - - - - a",), "a"),
+        (("f {} - - - - a",), "k"),
+    ],
+)
+def test_lines_of_tmpfiles_count_as_for_systemd_tmpfiles(lines: tuple[str, ...], governor: str) -> None:
+    """Measured with systemd-tmpfiles 252."""
+    path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+    texts = {f"/usr/local/lib/tmpfiles.d/{at}.conf": f"{line.format(path)}\n" for at, line in enumerate(lines)}
+    boot_files = files({**texts, "/proc/cmdline": "cpufreq.default_governor=k"})
+    after = kernel_settings.frequency_governors(boot_files, settings_of_host(governors=("x",)))
+    assert after.governors == (governor,)
+
 
 class TestSharedMemory:
     VIEW = answered(JobContainer, container_answer(root="ext4", namespaces=HOST))
@@ -272,6 +308,30 @@ class TestLimits:
             self.limits(conf, self.ROOT)
         root = self.limits(f"{conf}root - memlock unlimited\n", self.ROOT)
         assert (root.nofile.soft, root.memlock.soft) == (1024, None)
+
+    @pytest.mark.parametrize(
+        ("conf", "limit"),
+        [
+            ("1000: - nofile 900\n", (900, 900)),
+            ("900: - nofile 900\n", (900, 900)),
+            (":1000 - nofile 900\n", (900, 900)),
+            (":2000 - nofile 900\n", (1024, 1 << 20)),
+            ("ann Hard NoFile 900\n", (900, 900)),
+            ("ann soft nofile 4096\n* - nofile 9000\n", (4096, 1 << 20)),
+            ("* soft nofile 4096\nann -\nann - nofile 900\n", (1024, 1 << 20)),
+            ("@hpc -\nann - nofile 900\n", (1024, 1 << 20)),
+            ("@root -\nbob -\nann - nofile 900\n", (900, 900)),
+        ],
+    )
+    def test_lines_count_as_for_pam_limits(self, conf: str, limit: tuple[int, int]) -> None:
+        """Measured with pam_limits of Linux-PAM 1.5.2, by `su`."""
+        now = ResourceLimits(nofile=self.NOW.nofile, memlock=Limit(1 << 16, 1 << 16), nproc=self.NOW.nproc)
+        limits = login_limits(files({**self.PAM, "/etc/security/limits.conf": conf}), self.ANN, now)
+        assert limits.nofile == Limit(*limit)
+
+    def test_a_range_of_groups_is_unknown(self) -> None:
+        with pytest.raises(Unreadable, match="range of groups"):
+            self.limits(f"{self.MEMLOCK}@0:2000 - nofile 900\n")
 
     def test_what_no_file_sets_is_what_a_login_begins_with(self) -> None:
         limits = self.limits(self.MEMLOCK)

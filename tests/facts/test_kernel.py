@@ -113,6 +113,11 @@ class TestSysctlFiles:
         sysctl_files = files(**{"etc/sysctl.d/a.conf": f"net.core.*=6\n-{SOMAXCONN}"})
         assert boot(SOMAXCONN, sysctl_files) is None
 
+    def test_the_last_line_of_a_key_says_whether_it_is_set(self) -> None:
+        """Measured with systemd-sysctl 252."""
+        assert boot(SOMAXCONN, files(**{"etc/sysctl.d/a.conf": f"{SOMAXCONN}=5\n-{SOMAXCONN}"})) is None
+        assert boot(SOMAXCONN, files(**{"etc/sysctl.d/a.conf": f"-{SOMAXCONN}\n{SOMAXCONN}=5"})) == "5"
+
     def test_no_file_at_all_sets_nothing(self) -> None:
         assert files().settings == ()
 

@@ -123,6 +123,15 @@ ROWS = [
         values={"interface": "lo"},
     ),
     Row(
+        "loopback-down",
+        "ip address flush dev lo",
+        "ip address add 127.0.0.1/8 dev lo\nip -6 address add ::1/128 dev lo",
+        clause="has the address they use",
+        fleet="cpu",
+        environ={"MASTER_ADDR": "localhost"},
+        values={"address": "localhost"},
+    ),
+    Row(
         "host-name-unresolved",
         KEEP_HOSTS + "sed -i '/ sb0003$/d' /etc/hosts",
         RESTORE_HOSTS,

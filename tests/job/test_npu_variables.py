@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from doctor.engine.toml_compat import read_table
+from doctor.job import variable_values
 from doctor.job.variable_names import documented_variables, misspelt
 from doctor.job.variable_values import invalid_settings, value_rows
 from doctor.job.variable_versions import _table, first_releases, not_read, release_of
@@ -116,6 +120,8 @@ def test_the_tables_fit_each_other() -> None:
         assert first_releases(library).keys() <= names | {"NCCL_THREAD_THRESHOLD"}
     assert set(first_releases("torch_npu").values()) <= _table().packages.keys()
     assert value_rows().keys() <= names
+    rows = read_table(Path(variable_values.__file__).with_suffix(".toml"), variable_values._Table).value
+    assert sum(len(row.names.split()) for row in rows) == len(value_rows())  # each variable in one row
     assert release_of("2.1.0.post12+cxx11") == "7.0.0"
 
 

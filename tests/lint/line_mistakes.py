@@ -59,6 +59,10 @@ MISTAKES: dict[str, Planted] = {
         "launch-sizes-contradict"),
     "a step in one part of a job": Planted(
         PARTS + "srun torchrun --nnodes 3 " + OF_JOB.replace("\n", " #@\n"), "launch-sizes-contradict"),
+    "a step of one host that meets others": Planted(
+        "#!/bin/bash\n#SBATCH --nodes=1\n"
+        "srun torchrun --nnodes=3 --rdzv_backend=c10d --rdzv_endpoint=a:29500 t.py #@\n",
+        "launch-sizes-contradict"),
     "localhost in the input of a shell": Planted(
         SBATCH + "srun bash -s <<E\ntorchrun --nnodes 2 --nproc_per_node 8 --master_addr localhost t.py #@"
         "\nE\n", "master-address-local"),
@@ -545,6 +549,11 @@ SOUND: dict[str, Planted] = {
     "tasks of an array that meet elsewhere": Planted(
         "#!/bin/bash\n#SBATCH --array=0-3\n#SBATCH --nodes=1\n"
         "torchrun --nnodes 4 --node_rank $SLURM_ARRAY_TASK_ID --master_addr $(cat /shared/address) t.py\n", ""),
+    "steps of one host each, of one job": Planted(
+        "#!/bin/bash\n#SBATCH --nodes=1\nsrun torchrun --nnodes 4 --node_rank $N --master_addr a t.py\n", ""),
+    "steps of an array, of one job": Planted(
+        "#!/bin/bash\n#SBATCH --array=0-2\n#SBATCH --nodes=1\n"
+        "srun torchrun --nnodes 3 --rdzv_backend c10d --rdzv_endpoint a:1 t.py\n", ""),
     "a step in both parts of a job": Planted(PARTS + "srun --het-group=0,1 torchrun --nnodes 3 " + OF_JOB, ""),
     "the input of another program": Planted(
         SBATCH + "ssh n1 tee notes <<E\ntorchrun --nnodes 2 --master_addr localhost t.py\nE\n"

@@ -51,6 +51,7 @@ WITHOUT_A_CORRECTED_LINE = {
     "a loop that counts more hosts than the job has",
     "tasks of an array as the hosts of one job",
     "a step in one part of a job",
+    "a step of one host that meets others",
     "localhost in the input of a shell",
     "two hosts with one number",
     "two hosts with two addresses of the job",

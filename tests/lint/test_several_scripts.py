@@ -110,3 +110,25 @@ def test_a_script_that_is_not_decided_does_not_hide_the_finding_of_another(
 def test_a_comment_and_what_stands_behind_the_launch_set_nothing() -> None:
     text = "# A=1\nA=2 torchrun t.py\nA=3\n"
     assert places(text, "x.sh", 2)["A"] == "x.sh:2"
+
+
+def test_each_script_has_its_own_rank_table(tmp_path: Path) -> None:
+    def table(name: str, *ranks: str) -> None:
+        devices = [
+            {"device_id": str(n), "device_ip": f"10.0.1.{n + 1}", "rank_id": rank} for n, rank in enumerate(ranks)
+        ]
+        server = {"server_id": "10.0.0.1", "device": devices}
+        content = {"version": "1.0", "server_count": "1", "server_list": [server], "status": "completed"}
+        (tmp_path / name).write_text(json.dumps(content))
+
+    table("good.json", "0", "1")
+    table("twice.json", "0", "0")
+    launch = "export RANK_TABLE_FILE={}\ntorchrun --standalone --nproc_per_node 2 t.py\n"
+    tables = {name: f"{tmp_path}/{name}.json" for name in ("good", "twice", "absent")}
+    write(tmp_path, **{name: launch.format(path) for name, path in tables.items()})
+    for first in ("good", "absent", "twice"):
+        names = sorted(tables, key=lambda name, first=first: name != first)  # type: ignore[misc]
+        code, report, _ = lint(tmp_path, *(f"{name}.sh" for name in names), "--save", "run.json")
+        found = {f["values"]["evidence"][-1] for o in report["outcomes"] for f in o["findings"]}
+        assert (code, found, lint(tmp_path, "--from", "run.json")[0]) == (10, {"twice.sh:2"}, 10)
+    assert lint(tmp_path, "good.sh", "absent.sh")[0] == 0

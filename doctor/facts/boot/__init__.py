@@ -102,28 +102,39 @@ def _applies_limits(files: BootFiles) -> bool:
     return False
 
 
+def _limit_lines(files: BootFiles) -> list[list[str]]:
+    """The fields of the lines of limits.conf(5), in the order of reading. Raises: Unreadable."""
+    texts = [files.text("/etc/security/limits.conf"), *files.folder("/etc/security/limits.d").values()]
+    return [line.split("#")[0].split() for text in texts for line in text.splitlines()]
+
+
+def _is_exempt(files: BootFiles, login: LoginUser) -> bool:
+    """A line ``user -`` or ``@group -`` without an item: PAM then sets no limit at all."""
+    domains = (login.user, *(f"@{group}" for group in login.groups))
+    return any(len(fields) == 2 and fields[0] in domains and fields[1] == "-" for fields in _limit_lines(files))
+
+
 def _lines(files: BootFiles, login: LoginUser, item: str) -> Iterator[tuple[int, str, str]]:
     """How closely a line names the user, the kind and the value of limits.conf(5), in the order of reading.
 
     A user's own line counts more than a group's, and that more than one for all; neither of these is for root.
     """
-    texts = [files.text("/etc/security/limits.conf"), *files.folder("/etc/security/limits.d").values()]
-    for text in texts:
-        for line in text.splitlines():
-            fields = line.split("#")[0].split()
-            if len(fields) != 4 or fields[2] != item or fields[1] not in ("soft", "hard", "-"):
-                continue
-            domain = fields[0]
-            if domain == login.user:
-                yield 3, fields[1], fields[3]
-            elif re.fullmatch(r"[0-9]*:[0-9]*", domain) and domain != ":":
-                first, _, last = domain.partition(":")
-                if int(first or last) <= login.uid <= int(last or first):
-                    yield 3, fields[1], fields[3]
-            elif login.uid and domain[:1] == "@" and domain[1:] in login.groups:
-                yield 2, fields[1], fields[3]
-            elif login.uid and domain == "*":
-                yield 1, fields[1], fields[3]
+    for fields in _limit_lines(files):
+        if len(fields) != 4 or fields[2].lower() != item or fields[1].lower() not in ("soft", "hard", "-"):
+            continue
+        domain, kind, value = fields[0], fields[1].lower(), fields[3].lower()
+        if re.fullmatch(r"@[0-9]*:[0-9]*", domain):
+            raise Unreadable(filled("limits.conf: {0}: whom a range of groups is about is not computed", domain))
+        if domain == login.user:
+            yield 3, kind, value
+        elif re.fullmatch(r"[0-9]*:[0-9]*", domain) and domain != ":":
+            first, _, last = domain.partition(":")
+            if int(first or last) <= login.uid <= int(last or 1 << 32):
+                yield 3, kind, value
+        elif login.uid and domain[:1] == "@" and domain[1:] in login.groups:
+            yield 2, kind, value
+        elif login.uid and domain == "*":
+            yield 1, kind, value
 
 
 def _limit(files: BootFiles, login: LoginUser, item: str, default: Limit, scale: int = 1) -> Limit:
@@ -134,8 +145,9 @@ def _limit(files: BootFiles, login: LoginUser, item: str, default: Limit, scale:
             raise Unreadable(filled("limits.conf: {0} {1}: expected a number", item, f"{beginning(text, 40)!r}"))
         value = int(text) * scale if text.isdecimal() else None
         for name in ("soft", "hard") if kind == "-" else (kind,):
-            if closeness >= held[name][0]:
-                held[name] = (closeness, value)
+            if closeness < held[name][0]:
+                break  # where the soft limit stays, so does the hard one
+            held[name] = (closeness, value)
     soft, hard = held["soft"][1], held["hard"][1]
     if hard is not None and (soft is None or soft > hard):
         soft = hard
@@ -153,7 +165,7 @@ def login_limits(files: BootFiles, login: LoginUser, now: ResourceLimits) -> Res
     nproc = _service_limit(files, "NPROC") or (Limit(processes, processes) if processes else now.nproc)
     nofile = _service_limit(files, "NOFILE") or Limit(1024, now.nofile.hard)
     memlock = _service_limit(files, "MEMLOCK")
-    if not _applies_limits(files):
+    if not _applies_limits(files) or _is_exempt(files, login):
         memlock = memlock or _locked_memory(now.memlock)
         return ResourceLimits(nofile=nofile, memlock=memlock, nproc=nproc, others=now.others)
     if memlock is None and not any(_lines(files, login, "memlock")):

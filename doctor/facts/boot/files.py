@@ -17,9 +17,10 @@ CLOCK_SERVICES = (
 SERVICES = ("tuned", "nvidia-fabricmanager", "nvidia-persistenced", *CLOCK_SERVICES)
 MODULE_FILES = (
     *("/etc/modules", "/etc/modules-load.d/*.conf", "/run/modules-load.d/*.conf"),
-    *("/usr/lib/modules-load.d/*.conf", "/lib/modules-load.d/*.conf"),
+    *("/usr/local/lib/modules-load.d/*.conf", "/usr/lib/modules-load.d/*.conf", "/lib/modules-load.d/*.conf"),
 )
-TEMPORARY_FILES = ("/etc/tmpfiles.d/*.conf", "/run/tmpfiles.d/*.conf", "/usr/lib/tmpfiles.d/*.conf")
+MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
+TEMPORARY_FOLDERS = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
 LIMIT_FILES = ("/etc/security/limits.conf", "/etc/security/limits.d/*.conf")
 LOGIN_FILES = ("/etc/pam.d/*",)
 SERVICE_LIMIT_FILES = (
@@ -61,13 +62,12 @@ class BootFiles(Fact, frozen=True):
 
     probe = read(
         *MODULE_FILES,
-        *TEMPORARY_FILES,
         *LIMIT_FILES,
         *LOGIN_FILES,
         *SERVICE_LIMIT_FILES,
         *SCRIPT_FILES,
         *TUNED_FILES,
-        "/etc/modprobe.d/*.conf",
+        *(f"{folder}/*.conf" for folder in (*MODPROBE_FOLDERS, *TEMPORARY_FOLDERS)),
         "/etc/fstab",
         "/etc/systemd/system/dev-shm.mount",
         "/etc/systemd/system/dev-shm.mount.d/*.conf",
@@ -181,12 +181,22 @@ class BootFiles(Fact, frozen=True):
                 names += fresh[: max(0, MAX_PROFILES - len(names))]
         return paths
 
+    def modprobe_lines(self, *commands: str) -> list[list[str]]:
+        """The words of the lines of modprobe.d(5) with these commands, in order. Raises: Unreadable."""
+        lines = [line.split() for text in self.folder(*MODPROBE_FOLDERS).values() for line in text.splitlines()]
+        return [words for words in lines if words[:1] and words[0] in commands and len(words) > 1]
+
     def modules(self) -> set[str]:
-        """The kernel modules that files load, with ``_`` for ``-``. Raises: Unreadable."""
+        """The kernel modules that files load, with ``_`` for ``-``. Raises: Unreadable.
+
+        systemd-modules-load passes over those that are on a ``blacklist``.
+        """
         texts = list(self.folder(*(path.rpartition("/")[0] for path in MODULE_FILES[1:])).values())
-        return {
-            line.split()[0].replace("-", "_")
-            for text in (self.text("/etc/modules"), *texts)
-            for line in text.splitlines()
-            if line.split() and line.split()[0][0] not in "#;"
-        }
+        lines = [line.split() for text in (self.text("/etc/modules"), *texts) for line in text.splitlines()]
+        loaded = [words[0] for words in lines if words and words[0][0] not in "#;"]
+        barred = [words[1] for words in self.modprobe_lines("blacklist") if self.init == "systemd"]
+        barred += [words[1] for words in self.modprobe_lines("install") if words[2:] in (["/bin/true"], ["/bin/false"])]
+        for name, _, value in (word.partition("=") for word in self.text("/proc/cmdline").split()):
+            loaded += value.split(",") if name in ("modules_load", "modules-load") else []
+            barred += value.split(",") if name in ("module_blacklist", "modprobe.blacklist") else []
+        return {name.replace("-", "_") for name in loaded} - {name.replace("-", "_") for name in barred}

@@ -13,7 +13,7 @@ import msgspec
 from doctor.engine.fact import Unreadable
 from doctor.engine.quantities import GIB
 from doctor.engine.texts import beginning, filled
-from doctor.facts.boot.files import BootFiles
+from doctor.facts.boot.files import TEMPORARY_FOLDERS, BootFiles
 from doctor.facts.gpu import GpuCards
 from doctor.facts.host_settings import HostSettings
 from doctor.facts.kernel import (
@@ -128,10 +128,9 @@ def connection_table(settings: SysctlFiles, files: BootFiles, memory: HostMemory
     """
     hash_sizes = [
         int(match[1])
-        for text in files.folder("/etc/modprobe.d").values()
-        for line in text.splitlines()
-        if line.split()[:2] == ["options", "nf_conntrack"]
-        for option in line.split()[2:]
+        for words in files.modprobe_lines("options")
+        if words[1] == "nf_conntrack"
+        for option in words[2:]
         if (match := re.fullmatch(r"hashsize=([0-9]{1,9})", option, re.A))
     ]
     default = 8 * hash_sizes[-1] if hash_sizes else 262144 if memory.total > 4.5 * GIB else None
@@ -145,12 +144,15 @@ def connection_table(settings: SysctlFiles, files: BootFiles, memory: HostMemory
     return msgspec.structs.replace(now, maximum=_number(CONNTRACK_MAX, settings, files, default))
 
 
-_WRITES = re.compile(r"[wW][+!=~^$-]*\s+(\S+)\s+\S+\s+\S+\s+\S+\s+\S+\s+(\S+)\s*", re.ASCII)
+_WRITES = re.compile(r"(?:w|f(?=[!=~^$-]*\+))[+!=~^$-]*\s+(\S+)\s+\S+\s+\S+\s+\S+\s+\S+\s+(\S+)\s*", re.ASCII)
 """A line of tmpfiles.d that writes a file: type, path, mode, user, group, age, argument."""
 
 
 def frequency_governors(files: BootFiles, now: HostSettings) -> HostSettings:
-    """The governors that a file of tmpfiles.d or the kernel's command line sets. Raises: Unreadable."""
+    """The governors that a file of tmpfiles.d or the kernel's command line sets. Raises: Unreadable.
+
+    Of lines for the same path the first counts, of paths that fit the last (systemd-tmpfiles 252, measured).
+    """
     if not now.governors:
         return now
     chosen = next(
@@ -158,11 +160,12 @@ def frequency_governors(files: BootFiles, now: HostSettings) -> HostSettings:
         "",
     )
     if files.init == "systemd" or files.starts("systemd-tmpfiles-setup"):
-        for text in files.folder("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d").values():
-            for line in text.splitlines():
-                written = _WRITES.fullmatch(line.strip())
-                if written and fnmatchcase("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", written[1]):
-                    chosen = written[2]
+        lines = [line for text in files.folder(*TEMPORARY_FOLDERS).values() for line in text.splitlines()]
+        written = dict[str, str]()
+        for match in filter(None, (_WRITES.fullmatch(line.strip()) for line in lines)):
+            written.setdefault(match[1], match[2])
+        policy = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+        chosen = next((value for path, value in reversed(written.items()) if fnmatchcase(policy, path)), chosen)
     if not chosen:
         raise Unreadable("no file sets the governor, and what this kernel starts with is not known")
     return msgspec.structs.replace(now, governors=(chosen,))

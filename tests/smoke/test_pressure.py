@@ -54,6 +54,23 @@ def test_every_kind_of_pressure_is_a_sentence() -> None:
     assert "waited for memory in 30%" in memory
 
 
+def test_a_full_table_of_neighbours_is_said_and_names_its_host_where_others_have_room() -> None:
+    full, roomy = HostPressure({0: (0, 0, 0.0, 5.0, 0.1)}, neighbours=(1024, 7)), HostPressure(neighbours=(1024, 0))
+    (sentence,) = pressure_sentences("w1", full)
+    assert "w1: the kernel's table of neighbours (ARP), of 1024 entries" in sentence and "7 times" in sentence
+    assert pressure_sentences("w1", roomy) == ()
+    assert starved_ranks({"w1": full, "w2": roomy}) == {0: sentence}
+    assert starved_ranks({"w1": full, "w2": full, "w3": roomy}) == {}, "one kernel of many containers is no host's"
+
+
+def test_entries_that_the_kernel_had_no_room_for_are_counted_from_the_agents_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = iter([(1024, 900), (1024, 905)])
+    monkeypatch.setattr(pressure_module, "neighbour_table", lambda: next(counts))
+    assert Pressure().report({})["neighbours"] == [1024, 5]
+
+
 def test_hosts_that_are_short_of_cpus_alike_are_no_evidence_against_one() -> None:
     """One sentence for all; a host that waits far longer, and what is its own besides, is still said.
 

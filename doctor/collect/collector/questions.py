@@ -13,6 +13,7 @@ from doctor.remote.runtime.netlink import (
     netlink_attributes,
     netlink_entries,
     netlink_messages,
+    neighbour_table,
     sending_delays,
 )
 from doctor.remote.runtime.notation import to_json
@@ -53,6 +54,7 @@ HELPERS = (
     netlink_attributes,
     netlink_entries,
     netlink_messages,
+    neighbour_table,
     sending_delays,
     read_text,
     run_tool,

@@ -10,10 +10,10 @@ from doctor.remote.runtime.netlink import (
     driver_values,
     listed_addresses,
     name_text,
+    neighbour_table,
     netlink_attributes,
     netlink_entries,
     netlink_messages,
-    neighbour_table,
     sending_delays,
 )
 from doctor.remote.runtime.notation import to_json

@@ -17,8 +17,9 @@ def connect_all(targets, seconds):
     """What becomes of connections to `targets`, [address or name, port] each, and the longest time between two looks.
 
     Of each, in their order: (target, outcome, seconds, at_once). `outcome`: the kernel's error number, 0 where it
-    connected; None where nothing answered in time; the error that kept it from being tried. `at_once`: this kernel said
-    so before any packet was sent, or its table of neighbours was full (ENOBUFS). However late this program is itself, it looks once more after the time is over.
+    connected; None where nothing answered in time; the error that kept it from being tried, such as ENOBUFS where this
+    kernel had no room for a neighbour meanwhile. `at_once`: this kernel said so before any packet was sent. However
+    late this program is itself, it looks once more after the time is over.
     """
     _, without_room = neighbour_table()
     began, poll, waiting, results, longest = time.monotonic(), select.poll(), {}, {}, 0.0

@@ -33,21 +33,11 @@ STALLS = {"cpu": 40.0, "memory": 10.0, "io": 20.0}
 
 
 def starved_ranks(hosts: Mapping[str, HostPressure]) -> dict[int, str]:
-    """The ranks that a CPU quota kept from running most of the time, or that no way led to others, with a sentence.
-
-    A full table of neighbours is one for all containers of a machine, and that of most hosts is no single one's.
-    """
-    crowded = {host: pressure for host, pressure in hosts.items() if pressure.neighbours[1]}
-    cut_off = {
-        rank: _room_sentence(host, pressure)
-        for host, pressure in crowded.items()
-        for rank in pressure.ranks
-        if 2 * len(crowded) <= len(hosts)
-    }
+    """The ranks that a CPU quota kept from running most of the time, with a sentence for each."""
     inferred = {
         rank: _inferred_sentence(rank, lost) for rank, lost in inferred_losses(hosts).items() if lost >= STARVED
     }
-    return cut_off | inferred | {
+    return inferred | {
         rank: _quota_sentence(rank, throttled / periods, seconds)
         for pressure in hosts.values()
         for rank, (periods, throttled, seconds, _, _) in pressure.ranks.items()
@@ -154,8 +144,7 @@ def pressure_sentences(
         elif (share := _waited(fields)) > WAITED and not alike:
             texts.append(filled("Rank {0} waited for a CPU for {1} of its time.", rank, f"{share:.0%}"))
     texts += idle_cpu_sentences(host, pressure)
-    if pressure.neighbours[1]:
-        texts.append(_room_sentence(host, pressure))
+    texts += full_tables({host: pressure}).values()
     if pressure.steal >= STEAL:
         texts.append(filled("{0}: the hypervisor took {1} of its CPU time (steal).", host, f"{pressure.steal:.0%}"))
     for name, least in STALLS.items():
@@ -179,12 +168,14 @@ def idle_cpu_sentences(host: str, pressure: HostPressure) -> list[str]:
     return [text] * bool(waited)
 
 
-def _room_sentence(host: str, pressure: HostPressure) -> str:
+def full_tables(hosts: Mapping[str, HostPressure]) -> dict[str, str]:
+    """Hosts whose table of neighbours had no room for one in this run, with a sentence for each."""
     text = (
-        "{0}: the kernel's table of neighbours (ARP), of {1} entries for all containers of the machine, had no room for "
-        "another one {2} times in this run: net.ipv4.neigh.default.gc_thresh3 is too small."
+        "{0}: the kernel's table of neighbours (ARP), of {1} entries for all containers of the machine, had no room "
+        "for another one {2} times in this run: net.ipv4.neigh.default.gc_thresh3 is too small."
     )
-    return filled(text, host, *pressure.neighbours)
+    tables = {host: pressure.neighbours for host, pressure in hosts.items()}
+    return {host: filled(text, host, *table) for host, table in tables.items() if table[1]}
 
 
 def _inferred_sentence(rank: int, lost: float) -> str:

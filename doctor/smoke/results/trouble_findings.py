@@ -61,6 +61,14 @@ TAKEN = (
 """Of two hosts with one address."""
 HELD_BACK = (r"\b(?:netem|tbf) on (?=\S{1,64} of ([\w.-]{1,200}) )(\S{1,64}) of ", DELETE_DELAY)
 """Of a queueing discipline."""
+NO_ROOM = (
+    r"\bgc_thresh3 is too small",
+    (
+        "On the machine of these hosts, as root: `sysctl -w net.ipv4.neigh.default.gc_thresh3=4096 "
+        "net.ipv4.neigh.default.gc_thresh2=2048`; `doctor explain neighbour-table-small` says how to keep it."
+    ),
+)
+"""Of a table of neighbours."""
 HALTED = (
     r"rule for outgoing packets on ([\w.-]{1,200}) refuses",
     (

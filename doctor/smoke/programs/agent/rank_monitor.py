@@ -188,7 +188,8 @@ class RankMonitor:
         states = self.state
         loads = self.recorder.latest.state == INPUT
         if not waiting:
-            spent = sum(times[:2]) - sum(self.cpu_times[:2]) if self.cpu_times else 0.0
+            spent = sum(times[:2]) - sum((self.cpu_times or times)[:2])
+            spent = since if self.state == "R" and times == self.cpu_times else spent
             waited = self.read_helper_delay(first, clock - begun, loads, spent)
             delay += 0.0 if self.asks else waited
             states += "".join(state for _, _, state, _ in self.helper_times.values()) if loads else ""
